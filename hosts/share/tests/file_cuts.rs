@@ -149,7 +149,10 @@ fn is_old_or_new(is: &[u8], old: Option<&Vec<u8>>, new: Option<&Vec<u8>>) -> boo
 fn judge(disk: MemDisk, now: &Moment, next: &Moment) -> Result<(), String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let volume = Volume::open(disk, &Processes::One).map_err(|error| said(&error))?;
-    volume.info().map_err(|error| said(&error))?;
+    let damage = volume.damage().map_err(|error| said(&error))?;
+    if !damage.is_empty() {
+        return Err(damage.join("; "));
+    }
     let listed = files::list(&volume).map_err(|error| said(&error))?;
 
     for name in NAMES {

@@ -308,7 +308,10 @@ fn judge(
     let volume = Volume::open(disk.clone(), &Processes::One)
         .map_err(|error| format!("it does not open: {error}"))?;
     let volume = guarded(volume, without);
-    volume.info().map_err(|error| error.to_string())?;
+    let damage = volume.damage().map_err(|error| error.to_string())?;
+    if !damage.is_empty() {
+        return Err(damage.join("; "));
+    }
 
     // What was over, and the step that was under way.
     let over = moments

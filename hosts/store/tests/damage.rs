@@ -199,3 +199,117 @@ fn a_record_that_got_to_another_place_is_not_believed() {
         "{damage:?}"
     );
 }
+
+/// What two owners of a volume leave who did not know of each other: each has claimed pages that
+/// were free, and the later records are those of both.
+fn claimed_twice(seed: u64) -> (MemDisk, Vec<(String, Vec<u8>)>) {
+    let common = made();
+    let mut files = Vec::new();
+    let [ours, theirs] = [0, 1].map(|owner| {
+        let disk = MemDisk::new(500);
+        for page in 0..500 {
+            let content = common.medium().content(page);
+            disk.medium().set(page, content);
+        }
+        let volume = open(&disk).expect("possible");
+        // Two files each, in slots of their own: the other's slots have files that are deleted.
+        let names = ["c", "d", "e", "f"];
+        for (at, name) in names.iter().enumerate() {
+            let file = volume.open(name, NEW).expect("possible");
+            if at / 2 == owner {
+                let pages = 1 + (seed >> (8 * at)) as usize % 24;
+                let data = tagged((seed << 3) | (1 + at as u64), pages * PAGE);
+                volume.write(file, 0, &data).expect("there is room");
+                files.push((name.to_string(), data));
+            }
+        }
+        for (at, name) in names.iter().enumerate() {
+            if at / 2 != owner {
+                volume.delete(name).expect("possible");
+            }
+        }
+        volume.sync_all().expect("possible");
+        drop(volume);
+        disk
+    });
+
+    // What only one of them has written is there; else the first one's.
+    for page in 0..500 {
+        let blank = |content: &Option<Arc<[u8; PAGE]>>| {
+            content.as_ref().is_none_or(|bytes| **bytes == [0; PAGE])
+        };
+        let (our, their) = (ours.medium().content(page), theirs.medium().content(page));
+        if blank(&our) && !blank(&their) {
+            ours.medium().set(page, their);
+        }
+    }
+    (ours, files)
+}
+
+#[test]
+fn files_that_claim_one_page_are_refused_and_all_others_are_used() {
+    let mut collisions = 0;
+    for seed in 0..40_u64 {
+        let (disk, files) = claimed_twice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let volume = open(&disk).expect("the volume is opened");
+        let open_file = |name: &str| volume.open(name, OpenOptions::default());
+        let check = |name: &str, data: &[u8]| {
+            let file = open_file(name).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(contents(&volume, file) == data, "seed {seed}: {name}");
+        };
+
+        // Files from before both are whole.
+        let before = [("a", 1), ("b", 2)];
+        for (name, tag) in before {
+            check(name, &tagged(tag, 30 * PAGE + 9));
+        }
+        let (mut refused, mut whole) = (Vec::new(), Vec::new());
+        for (name, data) in &files {
+            match open_file(name) {
+                Ok(file) => {
+                    assert!(contents(&volume, file) == *data, "seed {seed}: {name}");
+                    whole.push((name, data));
+                }
+                Err(error) => {
+                    let sentence = error.to_string();
+                    assert!(sentence.contains("claimed by two files"), "{sentence}");
+                    assert!(sentence.contains(name.as_str()), "{sentence}");
+                    refused.push((name, data));
+                }
+            }
+        }
+        assert_ne!(refused.len(), 1, "seed {seed}: it takes two");
+        collisions += usize::from(!refused.is_empty());
+        let damage = volume.damage().expect("readable").join("\n");
+        assert!(
+            refused
+                .iter()
+                .all(|(name, _)| damage.contains(name.as_str()))
+        );
+
+        // What is new gets pages that nobody claims, and takes nothing from any file.
+        let new = volume.open("new", NEW).expect("there is room");
+        volume
+            .write(new, 0, &tagged(77, 40 * PAGE))
+            .expect("there is room");
+
+        // Without those of the second owner, those of the first are whole, and so is all else.
+        for (name, _) in refused.iter().filter(|(name, _)| name.as_str() > "d") {
+            volume
+                .delete(name)
+                .expect("a file that is refused can be deleted");
+        }
+        for (name, data) in refused.iter().filter(|(name, _)| name.as_str() <= "d") {
+            check(name, data);
+        }
+        for (name, data) in whole {
+            check(name, data);
+        }
+        for (name, tag) in before {
+            check(name, &tagged(tag, 30 * PAGE + 9));
+        }
+        assert!(contents(&volume, new) == tagged(77, 40 * PAGE));
+        assert!(volume.damage().expect("readable").is_empty());
+    }
+    assert!(collisions > 20, "{collisions} of 40 volumes");
+}

@@ -21,9 +21,12 @@ pub fn judge(
 ) -> Result<[Model; 2], String> {
     let volume = Volume::open(disk.clone(), processes)
         .map_err(|error| format!("the volume does not open: {error}"))?;
-    volume
-        .info()
+    let damage = volume
+        .damage()
         .map_err(|error| format!("the volume: {error}"))?;
+    if !damage.is_empty() {
+        return Err(damage.join("; "));
+    }
     let volume: Arc<dyn Store> = Arc::new(volume);
     let mounted = remap_ssd_sqlite::mount(store, volume).map_err(|error| error.to_string())?;
 

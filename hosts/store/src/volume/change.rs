@@ -234,7 +234,8 @@ impl<D: Disk> VolumeState<D> {
                 .trim(state.superblock.page_of(slot), 1)
                 .map_err(StoreError::disk)?;
             state.flush_for(Guard::FlushReleased)?;
-            for extent in &inode.extents {
+            // What another file claims as well stays: deleting this one is what makes that one whole.
+            for extent in state.table.claimed_alone(slot, &inode.extents) {
                 state.trim(extent.first, extent.pages)?;
             }
             state.end()

@@ -260,12 +260,12 @@ impl<D: Disk + Send> Store for Volume<D> {
         // Looked for without the lock first: most files are there.
         match (found(&state), options.create) {
             (Some(_), Create::New) => Err(StoreError::Exists(name.into())),
-            (Some(file), _) => Ok(file),
+            (Some(file), _) => state.table.check_alone(file.slot).map(|()| file),
             (None, Create::Never) => Err(state.table.missing(name)),
             (None, create) => state.locked(|state| match found(state) {
                 // Another process was faster.
                 Some(_) if create == Create::New => Err(StoreError::Exists(name.into())),
-                Some(file) => Ok(file),
+                Some(file) => state.table.check_alone(file.slot).map(|()| file),
                 None => state.create(name, options.open_end),
             }),
         }

@@ -24,24 +24,20 @@ const PIECE_PAGES_MIN: u64 = 16;
 /// Pages of the largest one that it asks for in advance: 64 MiB.
 const PIECE_PAGES_MAX: u64 = 16_384;
 
-/// The free runs of `first..end`, in order, given all that is claimed in there; or a page that is
-/// claimed twice.
-pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<Extent>, u64> {
+/// The free runs of `first..end`, in order, given all that is claimed in there, by one file or by
+/// several.
+pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Vec<Extent> {
     claimed.sort_unstable();
     let mut free = Vec::new();
     let mut at = first;
     for extent in claimed {
-        // Two files claim it. Which of them is right is not known here.
-        if extent.first < at {
-            return Err(extent.first);
-        }
         if extent.first > at {
             free.push(Extent {
                 first: at,
                 pages: extent.first - at,
             });
         }
-        at = extent.end();
+        at = at.max(extent.end());
     }
 
     if at < end {
@@ -50,7 +46,41 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<E
             pages: end - at,
         });
     }
-    Ok(free)
+    free
+}
+
+/// What of some extents is not among those that others claim.
+pub fn unclaimed(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
+    extents
+        .iter()
+        .flat_map(|extent| {
+            let within = others
+                .iter()
+                .filter(|other| other.first < extent.end() && other.end() > extent.first)
+                .copied()
+                .collect();
+            free_runs(within, extent.first, extent.end())
+        })
+        .collect()
+}
+
+/// Owners of extents that have a page in common, in pairs, and the first such page.
+pub fn conflicts(mut claimed: Vec<(Extent, u32)>) -> Vec<(u32, u32, u64)> {
+    claimed.sort_unstable();
+    let mut found: Vec<(u32, u32, u64)> = Vec::new();
+    // Those before that reach as far as the present one begins.
+    let mut reaching: Vec<(Extent, u32)> = Vec::new();
+    for (extent, owner) in claimed {
+        reaching.retain(|(before, _)| before.end() > extent.first);
+        for (_, other) in &reaching {
+            let pair = (owner.min(*other), owner.max(*other));
+            if !found.iter().any(|(a, b, _)| (*a, *b) == pair) {
+                found.push((pair.0, pair.1, extent.first));
+            }
+        }
+        reaching.push((extent, owner));
+    }
+    found
 }
 
 /// How many pages a file that has `capacity` asks for when it needs `needed` more: half as many

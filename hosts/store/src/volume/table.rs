@@ -3,7 +3,11 @@
 //!
 //! Invariants: what is remembered counts while the generation is the one at which it was read. A
 //! slot whose page cannot be read or believed is damaged, and says why: the files in other slots
-//! can be used, but nothing can be allocated, since nobody knows which pages it claims. A disk that
+//! can be used, but nothing can be allocated, since nobody knows which pages it claims. Files that
+//! claim one page (two owners of the volume who did not know of each other leave that) are not
+//! opened, since which of them it belongs to is not known; the others can be used, and pages that
+//! anybody claims are not allocated. Deleting all of them but one leaves that one whole as far as
+//! the table tells. A disk that
 //! cannot be reached damages nothing: that is an error of the call, or a file would seem not to
 //! exist. Absent: changing anything (`change.rs`).
 
@@ -28,6 +32,8 @@ pub enum SlotContent {
 /// What is remembered of the slots.
 pub struct Table {
     slots: Vec<Slot>,
+    /// Pairs of slots whose files claim one page, and the page; `None` if slots have changed since.
+    conflicts: Option<Vec<(u32, u32, u64)>>,
 }
 
 struct Slot {
@@ -46,6 +52,7 @@ impl Table {
                     content: SlotContent::Free,
                 })
                 .collect(),
+            conflicts: None,
         }
     }
 
@@ -65,6 +72,7 @@ impl Table {
         let known = self.slots.get_mut(slot as usize).ok_or(StoreError::Gone)?;
         // What was read at this generation still counts.
         if known.seen != Some(generation) {
+            self.conflicts = None;
             let mut page = [0; PAGE_BYTES];
             let read = read_page(disk, superblock.page_of(slot), &mut page)?;
             // A page that could not be read is asked for again: it may have been the way to the
@@ -101,11 +109,19 @@ impl Table {
                 }
                 continue;
             }
+            self.conflicts = None;
             for (slot, page) in slots.zip(bytes.as_chunks::<PAGE_BYTES>().0) {
                 let known = &mut self.slots[slot as usize];
                 known.content = content(superblock, slot, Ok::<_, D::Error>(page));
                 known.seen = Some(generation);
             }
+        }
+
+        if self.conflicts.is_none() {
+            let claimed = self
+                .files()
+                .flat_map(|(slot, inode)| inode.extents.iter().map(move |extent| (*extent, slot)));
+            self.conflicts = Some(space::conflicts(claimed.collect()));
         }
         Ok(())
     }
@@ -117,6 +133,7 @@ impl Table {
 
     /// Notes what has been written to a slot.
     pub fn set(&mut self, slot: u32, content: SlotContent, generation: u64) {
+        self.conflicts = None;
         self.slots[slot as usize] = Slot {
             seen: Some(generation),
             content,
@@ -149,7 +166,7 @@ impl Table {
     /// Why there is no file of a name: none has it, or a damaged record may be its own. Whoever
     /// takes a hot journal for absent leaves a database torn.
     pub fn missing(&self, name: &str) -> StoreError {
-        match self.damage().into_iter().next() {
+        match self.damaged_slots().next() {
             Some(why) => StoreError::Damaged(format!("{why}; nobody knows whether that is {name}")),
             None => StoreError::NotFound(name.into()),
         }
@@ -165,20 +182,61 @@ impl Table {
 
     /// What is wrong, in sentences.
     pub fn damage(&self) -> Vec<String> {
-        let damaged = |known: &Slot| match &known.content {
-            SlotContent::Damaged(why) => Some(why.clone()),
-            _ => None,
+        let slots = self.damaged_slots().map(str::to_owned);
+        slots.chain(self.conflict_sentences(|_| true)).collect()
+    }
+
+    /// Fails if the file of a slot claims a page that another one claims.
+    pub fn check_alone(&self, slot: u32) -> Result<(), StoreError> {
+        let mut sentences = self.conflict_sentences(|of| of == slot);
+        sentences
+            .next()
+            .map_or(Ok(()), |why| Err(StoreError::Damaged(why)))
+    }
+
+    fn conflict_sentences(&self, concerns: impl Fn(u32) -> bool) -> impl Iterator<Item = String> {
+        let name = |slot: u32| match &self.slots[slot as usize].content {
+            SlotContent::File(inode) => inode.name.as_str(),
+            _ => "",
         };
-        self.slots.iter().filter_map(damaged).collect()
+        self.conflicts
+            .iter()
+            .flatten()
+            .filter(move |(a, b, _)| concerns(*a) || concerns(*b))
+            .map(move |(a, b, page)| {
+                format!(
+                    "page {page} of the volume is claimed by two files, {} and {}: neither is opened until \
+                     the other one is deleted",
+                    name(*a),
+                    name(*b)
+                )
+            })
+    }
+
+    fn damaged_slots(&self) -> impl Iterator<Item = &str> {
+        self.slots.iter().filter_map(|known| match &known.content {
+            SlotContent::Damaged(why) => Some(why.as_str()),
+            _ => None,
+        })
+    }
+
+    /// What of a file's pages no other one claims.
+    pub fn claimed_alone(&self, slot: u32, extents: &[Extent]) -> Vec<Extent> {
+        let others: Vec<Extent> = self
+            .files()
+            .filter(|(other, _)| *other != slot)
+            .flat_map(|(_, inode)| inode.extents.iter().copied())
+            .collect();
+        space::unclaimed(extents, &others)
     }
 
     /// The pages that no file claims.
     ///
     /// # Errors
-    /// Something is damaged, so that nobody knows.
+    /// A record is damaged, so that nobody knows.
     pub fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
         // Nobody knows which pages a damaged record claims, so none can be given away.
-        if let Some(why) = self.damage().into_iter().next() {
+        if let Some(why) = self.damaged_slots().next() {
             return Err(StoreError::Damaged(format!(
                 "{why}; until then nothing can be allocated in this volume"
             )));
@@ -187,9 +245,8 @@ impl Table {
             .files()
             .flat_map(|(_, inode)| inode.extents.iter().copied())
             .collect();
-        space::free_runs(claimed, superblock.first_data_page(), superblock.pages).map_err(|page| {
-            StoreError::Damaged(format!("page {page} of the volume is claimed twice"))
-        })
+        let (first, end) = (superblock.first_data_page(), superblock.pages);
+        Ok(space::free_runs(claimed, first, end))
     }
 }
 
