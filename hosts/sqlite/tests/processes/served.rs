@@ -57,6 +57,8 @@ pub fn serve(address: &str) {
         anybody: true,
         ..Allowed::default()
     };
+    // Other tests' devices have this name too, and are served by other processes.
+    let subsystem = subsystem.of_incarnation(std::process::id().into());
     let port = Port::new(Arc::new(subsystem), allowed);
     let address = address.parse().expect("an address");
     let server = TcpServer::bind(address, port, Box::new(Quiet)).expect("a free port");
