@@ -26,7 +26,7 @@ use crate::mark::Mark;
 use crate::statistics;
 use crate::twins::{PlaceOf, Twins};
 use crate::wal::Wal;
-use remap_ssd_store::{FileId, Store, StoreError};
+use remap_ssd_store::{Create, FileId, OpenOptions, Store, StoreError};
 use std::sync::Arc;
 
 /// Which of its files a call is about.
@@ -57,6 +57,8 @@ pub struct Connection {
     stamps: bool,
     database: Option<Database>,
     wal: Option<(FileId, Wal)>,
+    /// The name of a log that has no file yet: the volume had no room for another one.
+    wal_without_file: Option<String>,
     journal: Option<(FileId, Journal)>,
     /// What was done to journals that are closed.
     journals_before: JournalCounters,
@@ -85,6 +87,7 @@ impl Connection {
             stamps,
             database: None,
             wal: None,
+            wal_without_file: None,
             journal: None,
             journals_before,
             seen: None,
@@ -117,6 +120,34 @@ impl Connection {
         wal.set_stamps(self.stamps);
         self.wal = Some((file, wal));
         Ok(())
+    }
+
+    /// Takes a log that has no file, since the volume has no room for another one: an empty one. Its
+    /// first write makes the file; until then, each use looks whether another connection has made it.
+    /// Nobody deletes it meanwhile: for that, SQLite locks the database against all who have the log
+    /// open.
+    pub fn open_wal_without_file(&mut self, name: &str) {
+        self.wal_without_file = Some(name.into());
+    }
+
+    /// Opens the log's file if it is missing here and is there by now, or can be made. The file is
+    /// durable before its first frame is written, as one is that was made when the log was opened.
+    fn find_wal(&mut self, create: Create) -> Result<(), StoreError> {
+        let Some(name) = &self.wal_without_file else {
+            return Ok(());
+        };
+        let options = OpenOptions {
+            create,
+            open_end: true,
+        };
+        match self.store.open(name, options) {
+            Ok(file) => {
+                self.wal_without_file = None;
+                self.open_wal(file)
+            }
+            Err(StoreError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes the journal's file.
@@ -174,6 +205,11 @@ impl Connection {
                     self.learn_stamps()?;
                     self.tell_stamps();
                 }
+                self.find_wal(Create::Never)?;
+                if self.wal_without_file.is_some() {
+                    into.fill(0);
+                    return Ok(0);
+                }
                 let (file, wal) = opened(self.wal.as_mut())?;
                 let read = wal.read(offset, into)?;
                 (*file, read, wal.origin())
@@ -229,6 +265,7 @@ impl Connection {
                 said(&mut self.unsaid)?;
                 // A log that starts again overwrites the frames that shares still name.
                 self.flush_database()?;
+                self.find_wal(Create::IfAbsent)?;
                 opened(self.wal.as_mut())?.1.write(offset, data)
             }
 
@@ -284,7 +321,13 @@ impl Connection {
                 self.flush_journal()?;
                 opened(self.database.as_mut())?.truncate(size)
             }
-            Role::Wal => opened(self.wal.as_mut())?.1.truncate(size),
+            Role::Wal => {
+                self.find_wal(Create::Never)?;
+                match self.wal_without_file {
+                    Some(_) if size == 0 => Ok(()),
+                    _ => opened(self.wal.as_mut())?.1.truncate(size),
+                }
+            }
             Role::Journal => opened(self.journal.as_mut())?.1.truncate(size),
             Role::Plain(file) => self.store.set_size(file, size),
         }
@@ -302,7 +345,12 @@ impl Connection {
             }
             Role::Wal => {
                 said(&mut self.unsaid)?;
-                opened(self.wal.as_mut())?.1.sync()
+                self.find_wal(Create::Never)?;
+                match self.wal_without_file {
+                    // Nothing has been written to it.
+                    Some(_) => Ok(()),
+                    None => opened(self.wal.as_mut())?.1.sync(),
+                }
             }
             Role::Journal => opened(self.journal.as_mut())?.1.sync(),
             Role::Plain(file) => self.store.sync(file),
@@ -316,7 +364,13 @@ impl Connection {
     pub fn size(&mut self, role: Role) -> Result<u64, StoreError> {
         match role {
             Role::Database => opened(self.database.as_mut())?.size(),
-            Role::Wal => opened(self.wal.as_mut())?.1.size(),
+            Role::Wal => {
+                self.find_wal(Create::Never)?;
+                match self.wal_without_file {
+                    Some(_) => Ok(0),
+                    None => opened(self.wal.as_mut())?.1.size(),
+                }
+            }
             Role::Journal => opened(self.journal.as_mut())?.1.size(),
             Role::Plain(file) => self.store.size(file),
         }
@@ -395,6 +449,7 @@ impl Connection {
             }
             Role::Wal => {
                 let flushed = self.flush_database().and_then(|()| self.flush_wal());
+                self.wal_without_file = None;
                 (self.wal.take().map(|(file, _)| file), flushed)
             }
             Role::Journal => {

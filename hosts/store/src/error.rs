@@ -58,7 +58,7 @@ pub enum StoreError {
     },
     /// The volume has as many files as it can have.
     #[error(
-        "the volume has {0} files and no room for another one; `volume create --files N` makes room for more"
+        "the volume has its maximum of {0} files and no room for another one: delete a file, or move all to a volume of `volume create --files N` with a larger N"
     )]
     NoSlot(u32),
     /// The file would have too many extents.

@@ -226,7 +226,12 @@ fn attach(
             error,
         })?;
     }
-    let file = place.store.open(name, OpenOptions { create, open_end })?;
+    let file = match place.store.open(name, OpenOptions { create, open_end }) {
+        // SQLite makes the log of a database when it is read first. Who only reads needs no file for
+        // it: there is none, so nothing is in it.
+        Err(StoreError::NoSlot(_)) if kind == Kind::Wal => None,
+        opened => Some(opened?),
+    };
 
     let alone = owner.is_none();
     let connection = owner.unwrap_or_else(|| {
@@ -249,11 +254,17 @@ fn attach(
                 Err(error) => return Err(error),
             }
         }
-        match kind {
-            Kind::Database => connection.open_database(file).map(|()| Role::Database)?,
-            Kind::Wal => connection.open_wal(file).map(|()| Role::Wal)?,
-            Kind::Journal => connection.open_journal(file).map(|()| Role::Journal)?,
-            Kind::SuperJournal | Kind::Temporary => Role::Plain(file),
+        match (kind, file) {
+            (_, None) => {
+                connection.open_wal_without_file(name);
+                Role::Wal
+            }
+            (Kind::Database, Some(file)) => {
+                connection.open_database(file).map(|()| Role::Database)?
+            }
+            (Kind::Wal, Some(file)) => connection.open_wal(file).map(|()| Role::Wal)?,
+            (Kind::Journal, Some(file)) => connection.open_journal(file).map(|()| Role::Journal)?,
+            (Kind::SuperJournal | Kind::Temporary, Some(file)) => Role::Plain(file),
         }
     };
     Ok((connection, role))
