@@ -9,7 +9,8 @@
 //! secret. Absent: commands and connections (`nvme::session`).
 
 use remap_ssd_nvme::auth::{
-    Asker, Credentials, Exchange, HostExchange, Keyring, Keys, MESSAGE_BYTES_MAX, Secret, Step, parse,
+    Asker, Credentials, Exchange, HostExchange, Keyring, Keys, MESSAGE_BYTES_MAX, Secret, Step,
+    parse,
 };
 use std::sync::Arc;
 

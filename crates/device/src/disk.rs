@@ -103,6 +103,23 @@ pub enum HoldError<E> {
 pub type HolderId = [u8; 16];
 
 /// Pages of 4,096 bytes that can be read, written, trimmed and remapped.
+///
+/// ```
+/// use remap_ssd_device::{Device, DeviceConfig, Disk, LocalDisk, SchemeKind};
+/// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
+/// let mut disk = LocalDisk::new(Device::in_memory(config)?);
+///
+/// // A disk behind a network keeps all other holders out meanwhile; this one has no others.
+/// let holder = [7; 16];
+/// assert_eq!(disk.hold(holder, &[])?, None);
+/// disk.join_hold(holder)?; // another connection of the same holder
+/// disk.still_held()?;
+/// disk.write(5, &[1; 4096])?;
+/// disk.let_go()?;
+///
+/// disk.close_inherited(); // in a child of `fork`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Disk {
     /// Why something was not done.
     type Error: Error + Send + Sync + 'static;
