@@ -72,7 +72,8 @@ struct Create {
     /// Size of the volume [default: the whole namespace].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     size: Option<u64>,
-    /// Maximum number of files.
+    /// Maximum number of files, 1 to 65536. A SQLite database takes three while it is in use: itself, its log and its
+    /// journal.
     #[arg(long, value_name = "N", default_value_t = NewVolume::default().files_max)]
     files: u32,
     /// Overwrite existing data.
@@ -208,6 +209,15 @@ fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
     output::text(&described(&info))
 }
 
+/// Tells how to make room in a volume that has as many files as it can have.
+fn note_if_full<D: Disk>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
+    let info = volume.info().map_err(|error| about(&args.place, error))?;
+    if info.files == info.files_max {
+        output::note(StoreError::NoSlot(info.files_max));
+    }
+    Ok(())
+}
+
 fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
     let files = volume.list().map_err(|error| about(&args.place, error))?;
     // What can be listed is listed, and then what cannot.
@@ -240,7 +250,7 @@ fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
     }
 
     if damage.is_empty() {
-        return Ok(());
+        return note_if_full(volume, args);
     }
 
     damage.iter().for_each(output::note);

@@ -55,6 +55,16 @@ fn carries_files(dir: &Path, place: &[&str]) {
         (&7.into(), &8.into())
     );
 
+    // As many files as there can be: the list says how to make room.
+    assert_eq!(volume(&["list"], place).ok().err, "");
+    let import = |name| volume(&["import", &path(dir, "file 0"), "--name", name], place);
+    import("the last one").ok();
+    let words = ["maximum of 8 files", "volume create --files"];
+    let said = volume(&["list"], place).ok().err;
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    import("one too many").fails_in_one_line(1, &words);
+    volume(&["delete", "the last one"], place).ok();
+
     // A file that does not fit leaves nothing behind.
     let large = path(dir, "large");
     std::fs::write(&large, bytes(9, 40 << 20)).expect("room for it");
