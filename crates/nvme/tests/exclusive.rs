@@ -111,6 +111,20 @@ fn a_holder_that_is_gone_is_replaced_and_gets_nothing_when_it_returns_even_after
     rig.stop();
 }
 
+// No reservation holds it back any more: it has to ask whether the namespace is still its own.
+#[test]
+fn a_holder_that_returns_when_its_successor_has_left_gets_nothing() {
+    let rig = Rig::new();
+    let mut first = holder(&rig, A);
+    cut_off(&mut first);
+    let mut second = rig.client();
+    hold_after(&mut second, B);
+    second.let_go().expect("connected");
+
+    assert!(is_lost(Disk::write(&mut first, 0, &[1; 4096])));
+    rig.stop();
+}
+
 // It was gone when the other one looked, and connected again before the other one acted: nothing
 // breaks that it could notice, and it is idle until the namespace is free again.
 #[test]
