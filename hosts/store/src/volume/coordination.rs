@@ -13,7 +13,7 @@
 //!
 //! Absent: who may be here at all (`tenancy.rs`).
 
-use super::tenancy::{Membership, Tenancy};
+use super::tenancy::{Membership, Tenancy, unsignalled};
 use super::words::{BOOT_AT, LockWords, Words};
 use crate::{LockFiles, StoreError};
 use std::collections::HashMap;
@@ -153,16 +153,6 @@ impl Coordination {
     /// Whether commands of another process that died may still be under way to the disk.
     pub fn others_may_have_died(&self) -> bool {
         matches!(self, Self::Shared(_))
-    }
-}
-
-/// Waits for a lock, whatever signals come.
-pub fn unsignalled(mut lock: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
-    loop {
-        match lock() {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
     }
 }
 

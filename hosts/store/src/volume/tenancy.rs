@@ -49,7 +49,6 @@
 //! (`coordination.rs`), how a disk keeps others out.
 
 use super::change::random;
-use super::coordination::unsignalled;
 use super::format::uuid_text;
 use super::make;
 use crate::StoreError;
@@ -437,6 +436,16 @@ fn read_ids(file: &File) -> io::Result<Vec<HolderId>> {
 fn write_ids(file: &File, ids: &[HolderId]) -> io::Result<()> {
     file.write_all_at(ids.as_flattened(), 0)?;
     file.set_len(ids.as_flattened().len() as u64)
+}
+
+/// Waits for a lock, whatever signals come.
+pub fn unsignalled(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match lock() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }
 
 fn is_linked(file: &File) -> io::Result<bool> {
