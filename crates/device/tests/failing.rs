@@ -1,8 +1,8 @@
 //! A device in a folder on a disk that begins to fail: what was flushed stays, whatever is asked of
 //! it afterwards.
 //!
-//! The limit of files' sizes stands for the disk: it is the whole process's, so that the tests here
-//! take turns.
+//! The limit of files' sizes stands for the disk. It is the whole process's, and so it would stop the
+//! test harness too when that reports another test into a file: there is one test here.
 
 mod kit;
 
@@ -13,11 +13,26 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, BlockId, Media, Oob, Ppn, Purpose, StoredPage};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 const LPNS: u32 = 150;
-static TURN: Mutex<()> = Mutex::new(());
+
+/// While it lives, no file of this process grows beyond a limit.
+struct Limited;
+
+impl Limited {
+    fn to(bytes: u64) -> Self {
+        limit(Some(bytes));
+        Self
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        limit(None);
+    }
+}
 
 fn limit(bytes: Option<u64>) {
     // The signal that comes with it would end the process.
@@ -67,9 +82,6 @@ fn keeps_what_was_flushed(
     journal_bytes: Option<u64>,
     limit_at: impl FnOnce(u64) -> u64,
 ) {
-    let _turn = TURN
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut device = Device::create_in_folder(
         dir,
         kit::tiny(SchemeKind::RemapSsd, false, LPNS, 24),
@@ -94,7 +106,7 @@ fn keeps_what_was_flushed(
 
     // The disk fails somewhere in the middle of what follows.
     let contents = u64::from(device.ftl().media().geometry().pages()) * PAGE_BYTES as u64;
-    limit(Some(limit_at(contents)));
+    let limited = Limited::to(limit_at(contents));
     let mut written = 0u32;
     while device.ftl().media().broken().is_none() {
         let _ = write(
@@ -139,7 +151,7 @@ fn keeps_what_was_flushed(
     );
 
     // Even a firmware that went on would overwrite nothing.
-    limit(None);
+    drop(limited);
     device.untimed(|ftl| scribble(ftl.media_mut()));
     assert!(device.close().is_err());
     assert!(
@@ -159,15 +171,12 @@ fn keeps_what_was_flushed(
 }
 
 #[test]
-fn after_a_page_that_could_not_be_written_nothing_flushed_is_lost() {
+fn after_the_disk_has_failed_nothing_flushed_is_lost() {
+    // A page is the first that cannot be written.
     let dir = tempfile::tempdir().expect("a folder");
     keeps_what_was_flushed(dir.path(), None, |contents| contents * 6 / 10);
-}
 
-#[test]
-fn after_a_state_that_could_not_be_written_nothing_flushed_is_lost() {
-    // In memory pages are stored where they are mapped, so that the state is the first that cannot
-    // be written.
+    // In memory pages are stored where they are mapped, so that the state is the first.
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() {
         tempfile::tempdir_in(memory)
