@@ -20,6 +20,11 @@ fn with_remaps(config: &Config, remaps: u32) -> Ftl {
     for lpn in 0..40 {
         ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
+    remap_all(&mut ftl, remaps);
+    ftl
+}
+
+fn remap_all(ftl: &mut Ftl, remaps: u32) {
     for target in 40..40 + remaps {
         ftl.remap(&Remap {
             target: Lpn(target),
@@ -30,7 +35,6 @@ fn with_remaps(config: &Config, remaps: u32) -> Ftl {
         })
         .unwrap();
     }
-    ftl
 }
 
 #[test]
@@ -261,4 +265,67 @@ fn refuses_without_its_page(remaps: u32, at: usize) {
         .err()
         .expect("which LPNs it named nobody knows");
     assert_eq!(error, RecoveryError::SavedDamaged { page: pages[at].0 });
+}
+
+/// Blocks whose program of the head failed come before it. While a mask of blocks cannot be read,
+/// power-on takes them for bad, so nothing is saved there.
+#[test]
+fn nothing_is_saved_where_power_on_does_not_look_when_a_mask_of_blocks_cannot_be_read() {
+    let (geometry, log) = (small_geometry(), |ftl: &Ftl| {
+        let mut logs = ftl.superblocks();
+        logs.find(|(_, sb)| sb.stream == Stream::Log)
+            .map(|(id, _)| id)
+    });
+    let reserved = log(&with_remaps(&config(), 1)).expect("reserved flash");
+    let first = geometry.block(reserved, reserved.0 % geometry.dies());
+
+    // The mask of bad blocks, or that of failing ones; and whether a program fails as well.
+    for (mask, fails) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut ftl = with_remaps(&config(), 0);
+        ftl.media_mut().plant(|faults| {
+            faults.program.insert(first, 0);
+        });
+        remap_all(&mut ftl, 500);
+        assert_eq!(log(&ftl), Some(reserved));
+        assert_eq!(ftl.superblock(reserved).failing.count_ones(), 1);
+
+        // The block takes programs again, as a block may that failed once.
+        ftl.media_mut().plant(|faults| {
+            faults.program.clear();
+            faults.flips.insert(reserved.0 as usize * 3 + mask, 0b11);
+            let last = geometry.block(reserved, (reserved.0 + 3) % geometry.dies());
+            faults.program.extend(fails.then_some((last, 1)));
+        });
+        let (mut ftl, report) = recovered(ftl);
+        assert_eq!(report.saved_pages, 4);
+        for lpn in 40..540 {
+            assert_eq!(
+                ftl.read(Lpn(lpn)),
+                Ok(Page::Identity(u64::from(lpn % 40) + 1)),
+                "word {mask}, {fails}"
+            );
+        }
+    }
+}
+
+/// Blocks may have failed that nothing tells of any more, and the energy is not for those.
+#[test]
+fn energy_that_ends_while_a_mask_of_blocks_cannot_be_read_refuses_recovery() {
+    let ftl = with_remaps(&config(), 500);
+    let mut logs = ftl.superblocks();
+    let (sb, _) = logs
+        .find(|(_, sb)| sb.stream == Stream::Log)
+        .expect("reserved flash");
+    drop(logs);
+
+    let (word, config) = (sb.0 as usize * 3 + 2, ftl.config().clone());
+    let mut media = ftl.into_media();
+    media.plant(|faults| {
+        faults.flips.insert(word, 0b11);
+        (0..4).for_each(|die| {
+            faults.program.insert(small_geometry().block(sb, die), 1);
+        });
+    });
+    let error = Ftl::recover(media, config).err();
+    assert_eq!(error, Some(RecoveryError::NvramDamaged { word }));
 }

@@ -17,7 +17,8 @@ use crate::contract::FlashNeed;
 use crate::dies::DieMask;
 use crate::error::RecoveryError;
 use crate::guard::{Guard, Guards};
-use crate::life::{Life, LifeRecord};
+use crate::layout::LIFE_WORDS;
+use crate::life::{Life, LifeRecord, LoadedLife};
 use crate::scheme::log_entry::UNNUMBERED;
 use crate::superblock::SuperblockHead;
 use bitfield_struct::bitfield;
@@ -263,10 +264,13 @@ impl ReservedFlash {
             if !there.contains(&number)
                 && !places.put(media.geometry(), media, number, &bytes, &mut energy)
             {
-                // There is room for all pages, but the record of where it is may be unreadable.
-                return damaged.map_or(Ok(places.programmed), |word| {
-                    Err(RecoveryError::NvramDamaged { word })
-                });
+                // There is room for all pages, but the record of where it is, or of which of its
+                // blocks are good, may be unreadable.
+                return damaged
+                    .or(places.damaged)
+                    .map_or(Ok(places.programmed), |word| {
+                        Err(RecoveryError::NvramDamaged { word })
+                    });
             }
         }
         Ok(places.programmed)
@@ -304,11 +308,42 @@ fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
     Some(Life::new().with_incarnation(newest.incarnation))
 }
 
+/// The blocks of a superblock that take no page, as far as its masks can be read.
+///
+/// If one cannot, recovery looks for the head in every block. It takes those before it for bad and
+/// reads nothing in them, so nothing may be saved there.
+fn left_out(geometry: Geometry, media: &Media, sb: SbId, loaded: &LoadedLife) -> DieMask {
+    let (bad, failing) = (
+        loaded.bad.unwrap_or_default(),
+        loaded.failing.unwrap_or_default(),
+    );
+    if loaded.masks_are_whole() {
+        return bad | failing;
+    }
+
+    let life = loaded.life.unwrap_or_default();
+    let has_head = |die: &u32| {
+        let page = media.meta_uncharged(geometry.page(sb, *die)).ok();
+        let head = page.and_then(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
+        head.is_some_and(|head| {
+            head.magic == SuperblockHead::MAGIC && head.wsn > life.dead_before()
+        })
+    };
+    let before_head: DieMask = (0..geometry.dies())
+        .map(|step| (sb.0 + step) % geometry.dies())
+        .filter(|die| !bad.has(*die))
+        .take_while(|die| !has_head(die))
+        .collect();
+    bad | failing | before_head
+}
+
 /// The pages of the reserved flash, one after the other.
 struct ReservedPages<'a> {
     area: &'a [SbId],
     offset: u32,
     programmed: u64,
+    /// A word of a mask that could not be read.
+    damaged: Option<usize>,
 }
 
 impl<'a> ReservedPages<'a> {
@@ -317,6 +352,7 @@ impl<'a> ReservedPages<'a> {
             area,
             offset: 0,
             programmed: 0,
+            damaged: None,
         }
     }
 
@@ -347,15 +383,15 @@ impl<'a> ReservedPages<'a> {
             else {
                 continue;
             };
-            let (bad, failing) = (
-                loaded.bad.unwrap_or_default(),
-                loaded.failing.unwrap_or_default(),
-            );
-            let record = LifeRecord { life, bad, failing };
+            if !loaded.masks_are_whole() {
+                let word = 1 + usize::from(loaded.bad.is_ok());
+                self.damaged = Some(sb.0 as usize * LIFE_WORDS + word);
+            }
+            let skipped = left_out(geometry, media, sb, &loaded);
             let next = media.next_row(geometry.block(sb, die));
             // Only the next row of a block can be programmed. What an earlier try programmed is
             // passed over.
-            if (record.bad | record.failing).has(die) || next != geometry.row_of_offset(offset) {
+            if skipped.has(die) || next != geometry.row_of_offset(offset) {
                 continue;
             }
 
@@ -365,7 +401,7 @@ impl<'a> ReservedPages<'a> {
             }
             *energy -= 1;
 
-            let oob = Oob::new(Oob::LOG, u64::from(number) + 1, record.life.incarnation());
+            let oob = Oob::new(Oob::LOG, u64::from(number) + 1, life.incarnation());
             let stored = StoredPage::Meta(bytes.into());
             if media
                 .program(
@@ -380,8 +416,11 @@ impl<'a> ReservedPages<'a> {
                 self.programmed += 1;
                 return true;
             }
-            // The next power-on must know: a failing block's torn page is no damage.
-            LifeRecord::store_failing(media, sb, record.failing | DieMask::of(die));
+            // The next power-on must know: a failing block's torn page is no damage. A mask that
+            // could not be read is readable from now on, so it has all blocks left out, and the
+            // head is found.
+            let failing = loaded.failing.unwrap_or(skipped);
+            LifeRecord::store_failing(media, sb, failing | DieMask::of(die));
         }
         false
     }
