@@ -157,6 +157,72 @@ fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
     assert!(device.timing().busy_until() > wait);
 }
 
+/// What a device is to be done with is no state of its media: the one who set it relies on it.
+#[test]
+fn what_was_set_for_a_device_stays_set_through_a_power_cut() {
+    let mut device = device(SchemeKind::RemapSsd);
+    let ranges = [Lpn(10)..Lpn(20), Lpn(30)..Lpn(31)];
+    ranges
+        .iter()
+        .for_each(|lpns| device.keep_apart(lpns.clone()));
+    device.pause_dedup(true);
+    let (device, _) = device.power_cycle().expect("it recovers");
+    assert_eq!(device.ftl().apart(), ranges);
+    assert!(device.ftl().is_dedup_paused());
+
+    // Nothing is looked for by its content, and so nothing is hashed.
+    let mut device = device;
+    let start = 10 * write(&mut device, 0, 0, 1);
+    let second = write(&mut device, start, 1, 1) - start;
+    assert_eq!(second, LINK_NS + PROGRAM_NS, "paused");
+    device.pause_dedup(false);
+    let start = 10 * start;
+    let third = write(&mut device, start, 2, 3) - start;
+    assert_eq!(third, LINK_NS + HASH_NS + PROGRAM_NS);
+
+    // A device without time has none afterwards.
+    assert!(device.halves().is_some());
+    device.keep_time(false);
+    let (mut device, _) = device.power_cycle().expect("it recovers");
+    assert!(device.halves().is_none());
+    write(&mut device, 0, 3, 4);
+    assert_eq!(device.timing().busy_until(), 0);
+}
+
+/// The firmware works for itself when the device has had nothing to do for the configured time.
+#[test]
+fn idle_time_begins_when_the_last_command_has_ended() {
+    let mut device = device(SchemeKind::None);
+    let (mut state, mut content) = (1, 1);
+    let lpns = u64::from(device.config().addressable_lpns());
+    while device.ftl().free_superblocks() > device.ftl().gc_start() {
+        let lpn = (noise(&mut state) % lpns) as u32;
+        content += 1;
+        device
+            .untimed(|ftl| ftl.write(Lpn(lpn), &Payload::Identity(content)))
+            .unwrap();
+    }
+
+    // All of it arrives at once, and keeps the device busy for longer than that time.
+    let wait = device.config().background.idle_after_ns;
+    for lpn in 0.. {
+        write(&mut device, 0, lpn, content + u64::from(lpn) + 1);
+        if device.timing().busy_until() > wait {
+            break;
+        }
+    }
+
+    let busy = device.timing().busy_until();
+    device.idle(0, busy + wait);
+    assert_eq!(
+        device.timing().busy_until(),
+        busy,
+        "it was not idle so long"
+    );
+    device.idle(0, busy + wait + 1);
+    assert!(device.timing().busy_until() > busy + wait);
+}
+
 #[test]
 fn completion_times_are_the_same_every_time() {
     for scheme in SchemeKind::ALL {
