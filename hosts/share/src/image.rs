@@ -3,16 +3,17 @@
 //! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it.
 
 use crate::namespaces::{Counts, NamespacePage, Namespaces, ShareError};
-use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn};
+use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_store::{ImageError, image_namespaces};
+use remap_ssd_store::{ImageError, ImageNamespace, image_namespaces, keep_apart};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The namespaces of a device in a folder.
 pub struct ImageNamespaces {
     disk: Option<LocalDisk>,
-    /// First page and pages, in the order of their numbers.
-    ranges: Vec<(u64, u64)>,
+    /// First page and pages, by number.
+    ranges: BTreeMap<u32, (u64, u64)>,
 }
 
 impl ImageNamespaces {
@@ -26,27 +27,12 @@ impl ImageNamespaces {
     }
 
     fn over(mut device: Device, folder: &Path) -> Result<Self, ImageError> {
-        // The list of namespaces is a file beside the device: its sizes may sum to anything.
+        // The list of namespaces is a file beside the device, and was checked against it.
         let lpns = u64::from(device.config().firmware.lpns);
-
-        let mut ranges = Vec::new();
-        let mut first = 0u64;
-
-        // Namespaces follow one another, in the order of their numbers.
-        for namespace in image_namespaces(folder, lpns)? {
-            let end = first
-                .checked_add(namespace.pages)
-                .filter(|end| *end <= lpns);
-            let end = end.ok_or("its namespaces are larger than the device")?;
-
-            if namespace.unshared {
-                // The device does not keep this setting, so each opening repeats it.
-                device.keep_apart(Lpn(first as u32)..Lpn(end as u32));
-            }
-
-            ranges.push((first, namespace.pages));
-            first = end;
-        }
+        let namespaces = image_namespaces(folder, lpns)?;
+        keep_apart(&mut device, &namespaces);
+        let range = |one: ImageNamespace| (one.nsid, (one.first, one.pages));
+        let ranges = namespaces.into_iter().map(range).collect();
 
         Ok(Self {
             disk: Some(LocalDisk::new(device)),
@@ -77,7 +63,7 @@ impl ImageNamespaces {
 
     fn page(&self, at: NamespacePage, pages: u64) -> Result<u64, ShareError> {
         self.check(at, pages)?;
-        Ok(self.ranges[at.nsid as usize - 1].0 + at.page)
+        Ok(self.ranges[&at.nsid].0 + at.page)
     }
 }
 
@@ -91,14 +77,12 @@ impl Drop for ImageNamespaces {
 
 impl Namespaces for ImageNamespaces {
     fn count(&self) -> u32 {
-        self.ranges.len() as u32
+        // Numbers below it that no namespace has are empty ones.
+        self.ranges.last_key_value().map_or(0, |(nsid, _)| *nsid)
     }
 
     fn pages(&self, nsid: u32) -> u64 {
-        self.ranges
-            // Number 0 wraps to an index that no list has.
-            .get((nsid as usize).wrapping_sub(1))
-            .map_or(0, |(_, pages)| *pages)
+        self.ranges.get(&nsid).map_or(0, |(_, pages)| *pages)
     }
 
     fn read(&mut self, at: NamespacePage, into: &mut [u8]) -> Result<(), ShareError> {

@@ -1,11 +1,14 @@
 //! A namespace of a device in a folder, for a process that has the device to itself.
 //!
-//! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it,
-//! and the checksum of `service.json`, which the service writes and looks after.
+//! Invariants: the device is closed in good order when nobody uses it any more; a list of
+//! namespaces that is older than the device is refused. Absent: serving it, and the checksum of
+//! `service.json`, which the service writes and looks after.
 
 use crate::Window;
 use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError};
+use remap_ssd_media::folder::{FileVersion, WitnessedFile, newest_version};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::error::Error;
 use std::fs;
 use std::io;
@@ -22,16 +25,41 @@ pub type ImageError = Box<dyn Error + Send + Sync>;
 
 #[derive(Deserialize)]
 struct Service {
-    namespaces: Vec<ImageNamespace>,
+    namespaces: Vec<Share>,
+    #[serde(default)]
+    serial: Option<u64>,
+    #[serde(default)]
+    crc32c: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Share {
+    pages: u64,
+    #[serde(default)]
+    unshared: bool,
+    #[serde(default)]
+    place: Option<Place>,
+}
+
+/// Where a namespace lies, once a host has changed the namespaces.
+#[derive(Deserialize)]
+struct Place {
+    nsid: u32,
+    first_page: u64,
+    #[serde(default)]
+    clearing: Option<IgnoredAny>,
 }
 
 /// A namespace of a device in a folder.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageNamespace {
+    /// Its number, from 1.
+    pub nsid: u32,
+    /// Its first page of the device.
+    pub first: u64,
     /// Its size, in pages of 4 KiB.
     pub pages: u64,
     /// Its pages are shared with nothing.
-    #[serde(default)]
     pub unshared: bool,
 }
 
@@ -47,18 +75,18 @@ impl ImageDisk {
     pub fn open(folder: &Path, nsid: u32) -> Result<Self, ImageError> {
         let (mut device, _) = Device::open_in_folder(folder)?;
         let namespaces = image_namespaces(folder, device.config().firmware.lpns.into())?;
+        keep_apart(&mut device, &namespaces);
 
-        // Numbers begin at 1; 0 wraps around to one that cannot be.
-        let index = (nsid as usize).wrapping_sub(1);
-        let none = || format!("there is no namespace {nsid}, only {}", namespaces.len());
-        let ImageNamespace { pages, unshared } = *namespaces.get(index).ok_or_else(none)?;
-        let first = namespaces[..index].iter().map(|before| before.pages).sum();
-        if unshared {
-            // A damaged file may say anything; the window refuses what does not fit.
-            let place = |page: u64| Lpn(u32::try_from(page).unwrap_or(u32::MAX));
-            device.keep_apart(place(first)..place(first.saturating_add(pages)));
-        }
-        let window = Window::new(LocalDisk::new(device), first, pages);
+        let Some(found) = namespaces.iter().find(|one| one.nsid == nsid) else {
+            let numbers = namespaces.iter().map(|one| one.nsid.to_string());
+            let numbers = numbers.collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "{} has no namespace {nsid} that is in use: those in use are {numbers}",
+                folder.display()
+            )
+            .into());
+        };
+        let window = Window::new(LocalDisk::new(device), found.first, found.pages);
         Ok(Self(Some(
             window.ok_or("its namespaces are larger than the device")?,
         )))
@@ -95,25 +123,130 @@ impl ImageDisk {
     }
 }
 
-/// The namespaces of a device of `pages` pages in a folder, by number; one takes all of a device
-/// that was never served.
+/// The namespaces in use of a device in a folder, which has `pages` logical pages, in the order of
+/// their numbers; one takes all of a device that was never served. Those that a host was formatting
+/// or deleting are not in use before the service has finished that.
 ///
 /// # Errors
-/// They cannot be read.
+/// They cannot be read, are older than the device, or do not fit it.
 pub fn image_namespaces(folder: &Path, pages: u64) -> Result<Vec<ImageNamespace>, ImageError> {
     let path = folder.join(SERVICE);
-    // A device that was never served has no such file, and one namespace.
-    match fs::read(&path) {
+    let about = |what: String| -> ImageError { format!("{}: {what}", path.display()).into() };
+
+    let service: Option<Service> = match fs::read(&path) {
         Ok(bytes) => {
-            let service: Service = serde_json::from_slice(&bytes)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-            Ok(service.namespaces)
+            Some(serde_json::from_slice(&bytes).map_err(|error| about(error.to_string()))?)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![ImageNamespace {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(about(error.to_string())),
+    };
+    check_version(folder, service.as_ref()).map_err(|error| about(error.to_string()))?;
+
+    // A device that was never served has no such file, and one namespace.
+    let Some(service) = service else {
+        return Ok(vec![ImageNamespace {
+            nsid: 1,
+            first: 0,
             pages,
             unshared: false,
-        }]),
-        Err(error) => Err(format!("{}: {error}", path.display()).into()),
+        }]);
+    };
+
+    let mut found = placed(service.namespaces)?;
+    check_places(&found, pages).map_err(about)?;
+    found.retain(|(_, in_use)| *in_use);
+    let mut found: Vec<ImageNamespace> = found.into_iter().map(|(one, _)| one).collect();
+    found.sort_by_key(|one| one.nsid);
+    Ok(found)
+}
+
+/// Tells the device whose pages to keep apart. The device does not keep this setting, so each
+/// opening repeats it.
+pub fn keep_apart(device: &mut Device, namespaces: &[ImageNamespace]) {
+    // Checked against the device, whose pages have numbers of 32 bits.
+    let lpn = |page: u64| Lpn(u32::try_from(page).unwrap_or(u32::MAX));
+    for one in namespaces.iter().filter(|one| one.unshared) {
+        device.keep_apart(lpn(one.first)..lpn(one.first + one.pages));
+    }
+}
+
+/// Refuses a list of namespaces that is older than the image says: another namespace may have the
+/// pages by now.
+fn check_version(folder: &Path, service: Option<&Service>) -> Result<(), ImageError> {
+    let pages = Device::folder_config(folder)?.geometry.pages();
+    let newest = newest_version(folder, pages, WitnessedFile::Service)?.unwrap_or_default();
+
+    let crc = |digits: &String| u32::from_str_radix(digits, 16).ok();
+    let found = service.map_or_else(FileVersion::default, |service| FileVersion {
+        serial: service.serial.unwrap_or(0),
+        crc: service.crc32c.as_ref().and_then(crc).unwrap_or(0),
+    });
+    // A newer one is there if the service was killed before the image knew of it.
+    if newest.serial == 0 || found == newest || found.serial > newest.serial {
+        return Ok(());
+    }
+
+    let what = match (service, found.serial) {
+        (None, _) => "it is missing".to_owned(),
+        (_, 0) => "it has no serial number".to_owned(),
+        (_, serial) => format!("it has serial number {serial}"),
+    };
+    Err(format!(
+        "the file is not the newest one of this image, which had serial number {} and checksum {:08x}: {what}. \
+         Put that one back; or `remap-ssd image repair --accept-loss` goes on with what there is",
+        newest.serial, newest.crc
+    )
+    .into())
+}
+
+/// The namespaces with their places, and whether each is in use. Until a host changes something,
+/// they lie one after the other, numbered from 1.
+fn placed(shares: Vec<Share>) -> Result<Vec<(ImageNamespace, bool)>, ImageError> {
+    let mut end = 0u64;
+    let mut all = Vec::new();
+    for (share, nsid) in shares.into_iter().zip(1..) {
+        let (nsid, first, in_use) = match share.place {
+            Some(place) => (place.nsid, place.first_page, place.clearing.is_none()),
+            None => (nsid, end, true),
+        };
+        end = first
+            .checked_add(share.pages)
+            .ok_or("its namespaces are larger than the device")?;
+        let Share {
+            pages, unshared, ..
+        } = share;
+        let one = ImageNamespace {
+            nsid,
+            first,
+            pages,
+            unshared,
+        };
+        all.push((one, in_use));
+    }
+    Ok(all)
+}
+
+/// A damaged file may say anything.
+fn check_places(all: &[(ImageNamespace, bool)], pages: u64) -> Result<(), String> {
+    let mut all: Vec<ImageNamespace> = all.iter().map(|(one, _)| *one).collect();
+    if all.iter().any(|one| one.first + one.pages > pages) {
+        return Err("its namespaces are larger than the device".into());
+    }
+
+    all.sort_by_key(|one| one.first);
+    for pair in all.windows(2) {
+        if pair[0].first + pair[0].pages > pair[1].first {
+            return Err(format!(
+                "namespaces {} and {} overlap",
+                pair[0].nsid, pair[1].nsid
+            ));
+        }
+    }
+
+    all.sort_by_key(|one| one.nsid);
+    match all.windows(2).find(|pair| pair[0].nsid == pair[1].nsid) {
+        Some(pair) => Err(format!("two namespaces have number {}", pair[0].nsid)),
+        None => Ok(()),
     }
 }
 

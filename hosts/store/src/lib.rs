@@ -19,7 +19,7 @@ pub mod volume;
 mod window;
 
 pub use error::StoreError;
-pub use image::{ImageDisk, ImageError, ImageNamespace, image_namespaces};
+pub use image::{ImageDisk, ImageError, ImageNamespace, image_namespaces, keep_apart};
 pub use os::OsStore;
 pub use store::{
     Create, FileId, FileInfo, FileWrite, LockFiles, OpenOptions, Share, Statistics, Store,
