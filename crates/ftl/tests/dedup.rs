@@ -509,6 +509,12 @@ fn shared_by(ftl: &mut Ftl, lpns: u32) -> Vec<Vec<u32>> {
         .collect()
 }
 
+/// As two namespaces, the second of which is the larger one.
+fn keep_apart(ftl: &mut Ftl) {
+    ftl.keep_apart(Lpn(20)..Lpn(24));
+    ftl.keep_apart(Lpn(24)..Lpn(40));
+}
+
 /// LPNs 20 to 39 are kept apart: whatever hosts do, each of them has its pages alone, also after a
 /// restart and after collection, and reads what it was given.
 #[test]
@@ -522,7 +528,7 @@ fn lpns_that_are_kept_apart_share_nothing() {
             },
         );
 
-        ftl.keep_apart(Lpn(20)..Lpn(40));
+        keep_apart(&mut ftl);
         let mut random = Random(77);
         let mut model = [0u64; 40];
 
@@ -552,7 +558,7 @@ fn lpns_that_are_kept_apart_share_nothing() {
             }
             if step % 500 == 250 {
                 ftl = restarted(ftl);
-                ftl.keep_apart(Lpn(20)..Lpn(40));
+                keep_apart(&mut ftl);
             }
             if step % 50 == 0 {
                 let shared = shared_by(&mut ftl, 40);
