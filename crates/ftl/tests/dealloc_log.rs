@@ -64,7 +64,8 @@ fn with(records: &[Record], doubts: &[Record]) -> Media {
     media
 }
 
-/// Damages words, powers on, and reads LPN 20.
+/// Damages words, powers on, and reads LPN 20: the same again after another power-on, when only
+/// what the first one wrote can say so.
 fn reads(mut media: Media, damaged: &[usize]) -> Result<Result<Page, Refusal>, RecoveryError> {
     media.plant(|faults| {
         faults
@@ -73,7 +74,11 @@ fn reads(mut media: Media, damaged: &[usize]) -> Result<Result<Page, Refusal>, R
     });
     let (mut ftl, _) = Ftl::recover(media, config())?;
     ftl.check().expect("whole");
-    Ok(ftl.read(Lpn(20)))
+    let found = ftl.read(Lpn(20));
+    let again = Media::from_image(&ftl.media().to_image());
+    let (mut again, _) = Ftl::recover(again, config())?;
+    assert_eq!(again.read(Lpn(20)), found);
+    Ok(found)
 }
 
 const WRITTEN: Result<Result<Page, Refusal>, RecoveryError> = Ok(Ok(Page::Identity(21)));

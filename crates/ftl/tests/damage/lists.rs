@@ -2,7 +2,7 @@
 
 use crate::kit::{Random, content, device, recovered, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, RecoveryError, Remap, SchemeKind};
-use remap_ssd_media::{After, Media, Page, Ppn, Purpose};
+use remap_ssd_media::{After, Media, OpKind, Outcome, Page, Ppn, Purpose};
 
 /// Copies on flash keep their numbers in the list.
 #[test]
@@ -30,9 +30,9 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
         let image = ftl.media().cut(|| {
             pending -= 1;
             if pending == 0 {
-                remap_ssd_media::Outcome::Absent
+                Outcome::Absent
             } else {
-                remap_ssd_media::Outcome::Whole
+                Outcome::Whole
             }
         });
         ftl = Ftl::recover(Media::from_image(&image), config.clone())
@@ -85,6 +85,86 @@ fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     assert_eq!(ftl.read(Lpn(41)), Ok(Page::Identity(42)));
 }
 
+/// A device whose bitmap of deallocations cannot be read any more, and lies where hosts overwrite.
+/// LPN 15 is deallocated, and what it had is on flash.
+fn with_an_unreadable_bitmap() -> Ftl {
+    let mut ftl = small(SchemeKind::RemapSsd);
+    (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
+    (1..20).for_each(|lpn| ftl.deallocate(Lpn(15 * lpn), 1).unwrap());
+    let bitmap = newest_bitmap(&ftl);
+    ftl.media_mut().plant(|faults| {
+        faults.read.insert(bitmap);
+    });
+    ftl
+}
+
+fn newest_bitmap(ftl: &Ftl) -> Ppn {
+    let pages = (0..small_geometry().pages()).map(Ppn);
+    let oob = |page: &Ppn| ftl.media().oob(*page);
+    pages
+        .filter(|page| ftl.media().is_programmed(*page) && oob(page).lpn() == Lpn(600))
+        .max_by_key(|page| oob(page).wsn())
+        .expect("a half of the log was full")
+}
+
+/// It says of a page that was written since that it is not deallocated. A cut must not leave it
+/// without that page, or what the page had before would come back.
+#[test]
+fn a_bitmap_that_is_written_anew_waits_for_the_writes_that_it_knows_of() {
+    let overwrite = |ftl: &mut Ftl, random: &mut Random| {
+        let lpn = Lpn(300 + random.below(300) as u32);
+        ftl.write_more(lpn, &content(50_000 + random.below(1 << 30)))
+            .unwrap();
+    };
+    let (mut ftl, mut random) = (with_an_unreadable_bitmap(), Random(9));
+    let (old, mut steps) = (newest_bitmap(&ftl), 0);
+    while newest_bitmap(&ftl) == old {
+        overwrite(&mut ftl, &mut random);
+        steps += 1;
+    }
+
+    for early in 1..4 {
+        let (mut ftl, mut random) = (with_an_unreadable_bitmap(), Random(9));
+        (early..steps).for_each(|_| overwrite(&mut ftl, &mut random));
+        ftl.media_mut().ops.clear();
+        ftl.media_mut().attach_rail();
+
+        // None of it is acknowledged before the request ends.
+        ftl.write_more(Lpn(15), &content(49_999)).unwrap();
+        while newest_bitmap(&ftl) == old {
+            overwrite(&mut ftl, &mut random);
+        }
+
+        // A cut may leave out any program; that of LPN 15 is one of them.
+        let (mut at, mut programs, mut left_out) = (0, 1, 0);
+        while at < programs {
+            programs = 0;
+            let image = ftl.media().cut_by(|kind| {
+                let is_program = kind == OpKind::Program;
+                programs += u32::from(is_program);
+                if is_program && programs == at + 1 {
+                    Outcome::Absent
+                } else {
+                    Outcome::Whole
+                }
+            });
+            at += 1;
+
+            let found = Ftl::recover(Media::from_image(&image), ftl.config().clone());
+            let (mut found, _) = found.expect("recovers");
+            match found.read(Lpn(15)) {
+                Ok(Page::Identity(49_999)) => {}
+                read => {
+                    assert_eq!(read, Ok(Page::Zeroes), "{at} of {programs}, {early} before");
+                    left_out += 1;
+                }
+            }
+            assert_eq!(found.read(Lpn(16)), Ok(Page::Identity(17)));
+        }
+        assert!(left_out > 0, "{programs} programs");
+    }
+}
+
 /// The slot of an older device is 0: it opens, and has a sum of the aborted commands from then on.
 #[test]
 fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
@@ -122,9 +202,9 @@ fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
     let image = ftl.media().cut(|| {
         pending -= 1;
         if pending == 0 {
-            remap_ssd_media::Outcome::Absent
+            Outcome::Absent
         } else {
-            remap_ssd_media::Outcome::Whole
+            Outcome::Whole
         }
     });
     let config = ftl.config().clone();
