@@ -227,3 +227,48 @@ fn segments_of_no_bytes_are_refused_where_there_are_segments_whole_or_scaled() {
         }
     }
 }
+
+/// All of NVRAM is allocated, so that a process with a larger one might end for want of memory.
+#[test]
+fn logs_larger_than_the_flash_are_refused_with_what_to_change() {
+    let (mut logs, mut flash) = (0, 0);
+    for scheme in SchemeKind::ALL {
+        let base = tiny(scheme, true, 80, 24);
+        flash = u64::from(base.geometry.pages()) * 4096;
+        let nvram =
+            |config: &DeviceConfig| 8 * config.firmware.nvram_words(&config.geometry) as u64;
+
+        // A slot takes 16 bytes in each of the two halves.
+        for (key, least) in [
+            ("log_bytes", flash),
+            ("log_bytes", 1 << 44),
+            ("dealloc_slots", flash / 32),
+            ("dealloc_slots", u32::MAX.into()),
+        ] {
+            let setting = format!("firmware.{key}={least}");
+            let setting = setting.parse::<Setting>().expect("a key");
+            let config = base.with(&[setting]).expect("a number in its range");
+            let Err(error) = config.check() else {
+                assert!(nvram(&config) <= flash, "{scheme}: {key} = {least}");
+                continue;
+            };
+            // A log on flash is refused for want of flash.
+            let error = error.to_string();
+            let names_nvram = error.contains("bytes of NVRAM");
+            logs += u32::from(names_nvram);
+            assert!(
+                error.contains(key) || scheme.keeps_entries_on_flash() && !names_nvram,
+                "{scheme}: {error}"
+            );
+        }
+
+        // The largest one that is no larger works.
+        let room = (flash - nvram(&base)) / 32 + u64::from(base.firmware.dealloc_slots);
+        let setting = format!("firmware.dealloc_slots={}", room - 2);
+        let config = base.with(&[setting.parse::<Setting>().expect("a key")]);
+        let config = config.expect("a number in its range");
+        assert!(nvram(&config) > flash - 128, "{scheme}");
+        use_device(config);
+    }
+    assert!(logs > 30, "{logs} of {flash} bytes");
+}

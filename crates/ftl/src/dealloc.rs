@@ -164,7 +164,6 @@ impl DeallocLog {
         let full = self.half;
         self.half ^= 1;
         self.used = 0;
-        self.interrupted = false;
         (full, std::mem::take(&mut self.touched))
     }
 
@@ -348,7 +347,7 @@ impl DeallocLog {
         }
     }
 
-    /// Did a cut interrupt a flush?
+    /// Did a cut interrupt a flush before this power-on?
     pub fn is_interrupted(&self) -> bool {
         self.interrupted
     }

@@ -10,6 +10,7 @@ use crate::error::ConfigError;
 use crate::layout::NvramLayout;
 use crate::scheme::catalogue::spec;
 use remap_ssd_media::Geometry;
+use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl Config {
     /// Words of NVRAM that the media must have.
@@ -121,7 +122,37 @@ impl Config {
         }
 
         crate::files::check(self)?;
-        (spec(self.scheme).check)(self, geometry)
+        (spec(self.scheme).check)(self, geometry)?;
+        self.check_nvram(geometry)
+    }
+
+    /// Checks that NVRAM is no larger than the flash: all of it is allocated, and no log has a use
+    /// for more.
+    ///
+    /// # Errors
+    /// One sentence: what is too large.
+    fn check_nvram(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let nvram = self.nvram_words(geometry) as u64 * 8;
+        let flash = u64::from(geometry.pages()) * PAGE_BYTES as u64;
+        if nvram <= flash {
+            return Ok(());
+        }
+
+        let Self {
+            log_bytes,
+            dealloc_slots,
+            fs_files,
+            fs_blocks,
+            ..
+        } = self;
+        let map = match fs_files {
+            0 => String::new(),
+            _ => format!(", fs_files = {fs_files}, fs_blocks = {fs_blocks}"),
+        };
+        Err(ConfigError(format!(
+            "the device has {flash} bytes of flash and would need {nvram} bytes of NVRAM: \
+             use less of log_bytes = {log_bytes}, dealloc_slots = {dealloc_slots}{map}"
+        )))
     }
 
     /// Checks what hybrid mapping works with.
