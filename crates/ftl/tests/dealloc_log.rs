@@ -5,7 +5,7 @@ mod kit;
 
 use kit::{device, put, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryError, Refusal, SchemeKind};
-use remap_ssd_media::{After, Media, Page, Purpose};
+use remap_ssd_media::{After, Media, Page, Ppn, Purpose};
 
 /// A sequence number above all that the device hands out here.
 const LATE: u64 = 1 << 20;
@@ -158,4 +158,82 @@ fn a_record_that_reaches_beyond_the_device_is_none() {
         reads(with(&[reaches(20, (1 << 31) - 1)], &[]), &[]),
         WRITTEN
     );
+}
+
+#[test]
+fn a_doubt_or_a_damaged_deallocation_is_of_all_its_pages() {
+    let three = |half, first| Record {
+        len: 3,
+        ..record(half, 0, first, LATE)
+    };
+    for first in 18..=20 {
+        assert_eq!(reads(with(&[], &[three(1, first)]), &[]), DOUBT);
+        let damaged = three(0, first);
+        assert_eq!(reads(with(&[damaged], &[]), &[damaged.at()]), DOUBT);
+    }
+    for first in [17, 21] {
+        assert_eq!(reads(with(&[], &[three(1, first)]), &[]), WRITTEN);
+    }
+}
+
+/// A device whose log was flushed after LPNs 0 to 99 were written: its bitmap, and the number of
+/// that.
+fn flushed() -> (Ftl, Ppn, u64) {
+    let mut ftl = device(small_geometry(), &config());
+    (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    (60..79).for_each(|lpn| ftl.deallocate(Lpn(lpn), 1).unwrap());
+    assert_eq!(ftl.stats().dealloc_flushes, 1);
+
+    let bitmap = (0..small_geometry().pages()).map(Ppn).find(|page| {
+        ftl.media().is_programmed(*page) && ftl.media().oob(*page).lpn() == Lpn(config().lpns)
+    });
+    let bitmap = bitmap.expect("it was flushed");
+    let number = ftl.media().oob(bitmap).wsn();
+    (ftl, bitmap, number)
+}
+
+/// A bitmap that is younger says that the LPNs had pages.
+#[test]
+fn a_damaged_deallocation_that_is_older_than_the_bitmap_concerns_nothing() {
+    for is_younger in [false, true] {
+        let (ftl, _, number) = flushed();
+        let mut media = ftl.into_media();
+        let free = (0..2)
+            .flat_map(|half| (0..config().dealloc_slots).map(move |slot| (half, slot)))
+            .find(|(half, slot)| media.peek(record(*half, *slot, 20, 1).at()) == 0);
+        let (half, slot) = free.expect("there is room");
+        let wsn = if is_younger { LATE } else { number - 1 };
+        let lost = record(half, slot, 20, wsn);
+        lost.store(&mut media, false);
+        let word = lost.at() + 1;
+        let expected = if is_younger {
+            Err(RecoveryError::NvramDamaged { word })
+        } else {
+            WRITTEN
+        };
+        assert_eq!(reads(media, &[word]), expected);
+    }
+}
+
+#[test]
+fn a_bitmap_that_cannot_be_read_matters_only_to_pages_that_are_older() {
+    for rewritten in [60, 99, 100] {
+        let (mut ftl, bitmap, _) = flushed();
+        for lpn in 0..rewritten {
+            put(&mut ftl, lpn, u64::from(lpn) + 1);
+        }
+        let mut media = ftl.into_media();
+        media.plant(|faults| {
+            faults.read.insert(bitmap);
+        });
+        let found = Ftl::recover(media, config());
+        if rewritten < 100 {
+            assert!(found.is_err(), "another one may have been deallocated");
+            continue;
+        }
+        let (mut ftl, _) = found.expect("every page is younger");
+        for lpn in 0..100 {
+            assert_eq!(ftl.read(Lpn(lpn)), Ok(Page::Identity(u64::from(lpn) + 1)));
+        }
+    }
 }
