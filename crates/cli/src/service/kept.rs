@@ -13,8 +13,7 @@ use remap_ssd_device::Device;
 use remap_ssd_media::folder::{self, FileVersion, WitnessedFile};
 use remap_ssd_nvme::controller::{AllReservations, Health, ReservationStore};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -124,10 +123,7 @@ impl Service {
         };
         signed.crc32c = Some(signed.sum());
 
-        // 1. the file  2. the witness  3. it is in force, when this returns. Cut between 1 and 2:
-        // the file is newer than the witness says, and the next start does 2.
-        save(dir, SERVICE, &signed)?;
-        witness.update(signed.version())
+        witness.replace(SERVICE, &signed, signed.version())
     }
 
     fn version(&self) -> FileVersion {
@@ -245,7 +241,7 @@ impl<'a> FileWitness<'a> {
     /// The file is not the newest one.
     fn check(&self, version: FileVersion, path: &Path) -> Result<(), Failure> {
         let newest = self.newest();
-        if version.serial > newest.serial || version == newest || newest.serial == 0 {
+        if !version.is_older_than(newest) {
             return Ok(());
         }
 
@@ -262,6 +258,21 @@ impl<'a> FileWitness<'a> {
                 newest.serial, newest.crc,
             ),
         ))
+    }
+
+    /// Puts a new version in the place of the one before, and refuses older ones from now on.
+    fn replace(
+        &self,
+        name: &str,
+        value: &impl Serialize,
+        version: FileVersion,
+    ) -> Result<(), Failure> {
+        let Some((pages, _)) = self.found else {
+            return save(self.dir, name, value);
+        };
+        let text = text(value)?;
+        folder::replace_witnessed(self.dir, pages, self.of, name, text.as_bytes(), version)
+            .map_err(|error| Failure::about(self.dir.join(name).display(), error))
     }
 
     /// Refuses older versions from now on.
@@ -370,10 +381,7 @@ impl ReservationFolder {
         let witness = FileWitness::of(&self.0, WitnessedFile::Reservations)?;
         let file = ReservationFile::new(all, Some(witness.next(None)));
 
-        // 1. the file  2. the witness  3. it is in force, when this returns. Cut between 1 and 2:
-        // the file is newer than the witness says, and the next start does 2.
-        save(&self.0, RESERVATIONS, &file)?;
-        witness.update(file.version())
+        witness.replace(RESERVATIONS, &file, file.version())
     }
 
     /// Goes on with what there is: an older file, or none if it is damaged or missing. The damaged
@@ -443,22 +451,11 @@ fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
     serde_json::from_str(&text).map_err(|error| Failure::about(path.display(), error))
 }
 
-fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Failure> {
-    let (path, aside) = (dir.join(name), dir.join(format!("{name}.part")));
-    let text = serde_json::to_string_pretty(value).map_err(Failure::failed)?;
+fn text(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(Failure::failed)
+}
 
-    // 1. the file is durable  2. it has its name  3. the name is durable. A cut before 2 leaves the
-    // old file.
-    let written = File::create(&aside)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())
-                .and_then(|()| file.sync_all())
-        })
-        .and_then(|()| std::fs::rename(&aside, &path))
-        .and_then(|()| File::open(dir)?.sync_all());
-    written.map_err(|error| {
-        // A partial file is useless, and the disk may be full.
-        let _ = std::fs::remove_file(&aside);
-        Failure::about(path.display(), error)
-    })
+fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+    folder::replace_file(dir, name, text(value)?.as_bytes())
+        .map_err(|error| Failure::about(dir.join(name).display(), error))
 }

@@ -6,7 +6,7 @@
 
 use crate::image_file::ImageError;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -147,6 +147,25 @@ pub(super) fn reserve(file: &File, name: &str, bytes: u64) -> Result<(), ImageEr
             error: error.into(),
         }),
     }
+}
+
+/// Puts a file in the place of another one of the same name, durably and as a whole.
+///
+/// # Errors
+/// The system's reason; then the old file is there, or the new one.
+pub fn replace_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let aside = dir.join(format!("{name}.part"));
+
+    // 1. the file is durable  2. it has its name  3. the name is durable. A cut before 2, or before 3
+    // has ended, leaves the old file; then the new one is there whole.
+    let replaced = File::create(&aside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&aside, dir.join(name)))
+        .and_then(|()| sync_dir(dir));
+    replaced.inspect_err(|_| {
+        // A partial file is useless, and the disk may be full.
+        let _ = std::fs::remove_file(&aside);
+    })
 }
 
 /// Makes names in a folder durable.

@@ -58,6 +58,7 @@ use crate::slab::Slab;
 pub use commit::{FolderCommit, HistoryPosition};
 use commit::{SyncedFiles, UnprovedPrograms};
 pub use damage::FileDamage;
+pub use files::replace_file;
 use files::{CONTENTS, FolderAccess, JOURNALS, Locks, STATES, about};
 use journal::{
     Durability, HEADER_BYTES, Journal, PageContentKind, PageSum, RecordedEffect, STORE_WORDS_MAX,
@@ -69,7 +70,7 @@ use state::StateHeader;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-pub use witness::{FileVersion, WitnessedFile, newest_version, witness_version};
+pub use witness::{FileVersion, WitnessedFile, newest_version, replace_witnessed, witness_version};
 use witness::{JournalWitness, WitnessPage};
 
 /// Size in bytes of the smallest journal.

@@ -238,6 +238,14 @@ pub struct FileVersion {
     pub crc: u32,
 }
 
+impl FileVersion {
+    /// Whether a file of this version is refused where `newest` was in force: it is an older one,
+    /// or another one with the same number. Where none was witnessed any is accepted.
+    pub fn is_older_than(self, newest: Self) -> bool {
+        newest.serial > 0 && self.serial <= newest.serial && self != newest
+    }
+}
+
 /// The newest version of one of these files that was in force in the image in `dir`, of so many
 /// flash pages; `None` if the image was made by an earlier version, and never opened since.
 ///
@@ -259,6 +267,27 @@ pub fn newest_version(
             crc: record.first as u32,
         }
     })))
+}
+
+/// Puts a new version of the file in the place of the one before; older ones are refused from then on.
+///
+/// # Errors
+/// The system's reason; then either of the two may be in force.
+pub fn replace_witnessed(
+    dir: &Path,
+    pages: u32,
+    of: WitnessedFile,
+    name: &str,
+    bytes: &[u8],
+    version: FileVersion,
+) -> io::Result<()> {
+    // 1. the file and its name are durable (`replace_file`)  2. the record is durable  3. the version
+    // is in force, when this returns.
+    // Cut before 1 has ended: the old file, which the record fits, or the new one, which is newer than
+    // the record says. Cut in 2: the new file, and the record of the old one or of the new one. So
+    // neither is ever refused. After 2 the old file is.
+    files::replace_file(dir, name, bytes)?;
+    witness_version(dir, pages, of, version)
 }
 
 /// From now on older versions of the file are refused. To be called when the file and its name are

@@ -3,8 +3,9 @@
 //! In a test program that has this module, `fdatasync`, `fsync` and `msync` of the C library are
 //! the ones below: nothing is written out, but it is noted which bytes the caller may rely on from
 //! then on. Whatever else a sector has held since it was last made durable may be what is found
-//! after a crash, sector by sector; and a file whose name was not made durable may be missing. So a
-//! call that is left out shows, in whatever code it was.
+//! after a crash, sector by sector; a file whose name was not made durable may be missing, and one
+//! that was renamed over another one may still have its old name. So a call that is left out shows,
+//! in whatever code it was.
 //!
 //! One folder a thread. Absent: reads that fail, and disks that lie.
 
@@ -26,9 +27,12 @@ const MS_SYNC: c_int = 4;
 /// What each sector may be found to hold, the newest last.
 type Sectors = Vec<Vec<Box<[u8]>>>;
 
+#[derive(Clone)]
 struct Disk {
     dir: PathBuf,
     files: BTreeMap<String, Sectors>,
+    /// Files whose names others have by now, which no sync has made durable.
+    replaced: BTreeMap<String, Sectors>,
     /// By inode, since files are renamed.
     names: BTreeMap<u64, String>,
     named: BTreeSet<String>,
@@ -38,8 +42,32 @@ struct Disk {
     fails_after: u64,
 }
 
+/// What the disk may be found to hold at one instant.
+pub struct Moment(Disk);
+
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
+    /// The disk right before each sync, if that is recorded.
+    static MOMENTS: RefCell<Option<Vec<Moment>>> = const { RefCell::new(None) };
+}
+
+/// Every instant at which `work` was about to make something durable, and the one at its end.
+pub fn moments(work: impl FnOnce()) -> Vec<Moment> {
+    MOMENTS.set(Some(Vec::new()));
+    work();
+    look();
+    let mut moments = MOMENTS.take().expect("they were recorded");
+    moments.push(Moment(
+        DISK.with_borrow(|disk| disk.as_ref().expect("attached").clone()),
+    ));
+    moments
+}
+
+impl Moment {
+    /// The machine died at this moment: as `crash`.
+    pub fn crash(&self, to: &Path, below: impl FnMut(u64) -> u64) {
+        self.0.crash(to, below);
+    }
 }
 
 /// From now on this thread's folder is this one; what is in it is durable.
@@ -48,6 +76,7 @@ pub fn attach(dir: &Path) {
     let mut disk = Disk {
         dir,
         files: BTreeMap::new(),
+        replaced: BTreeMap::new(),
         names: BTreeMap::new(),
         named: BTreeSet::new(),
         syncs: 0,
@@ -84,23 +113,26 @@ pub fn fail_after(syncs: u64) {
 }
 
 /// The machine dies now: what is left goes to another folder. `below(n)` draws a number below n.
-pub fn crash(to: &Path, mut below: impl FnMut(u64) -> u64) {
+pub fn crash(to: &Path, below: impl FnMut(u64) -> u64) {
     look();
-    DISK.with_borrow(|disk| {
-        let disk = disk.as_ref().expect("attached");
-        for (name, sectors) in &disk.files {
-            if !disk.named.contains(name) && below(2) == 0 {
+    DISK.with_borrow(|disk| disk.as_ref().expect("attached").crash(to, below));
+}
+
+impl Disk {
+    fn crash(&self, to: &Path, mut below: impl FnMut(u64) -> u64) {
+        for (name, sectors) in &self.files {
+            if !self.named.contains(name) && below(2) == 0 {
                 continue;
             }
-            let left = sectors
+            let replaced = self.replaced.get(name).filter(|_| below(2) == 0);
+            let left = replaced
+                .unwrap_or(sectors)
                 .iter()
                 .flat_map(|held| held[below(held.len() as u64) as usize].iter().copied());
             std::fs::write(to.join(name), left.collect::<Vec<u8>>()).expect("there is room");
         }
-    });
-}
+    }
 
-impl Disk {
     fn look(&mut self) {
         for entry in std::fs::read_dir(&self.dir).expect("the folder is there") {
             let entry = entry.expect("it can be read");
@@ -114,8 +146,10 @@ impl Disk {
                 .insert(inode, name.clone())
                 .filter(|before| *before != name)
                 && let Some(sectors) = self.files.remove(&before)
+                && let Some(replaced) = self.files.insert(name.clone(), sectors)
             {
-                self.files.insert(name.clone(), sectors);
+                // Of several the oldest, whose name is the durable one.
+                self.replaced.entry(name.clone()).or_insert(replaced);
             }
             let bytes = std::fs::read(entry.path()).expect("it can be read");
             let sectors = self.files.entry(name).or_default();
@@ -169,8 +203,14 @@ impl Disk {
         self.fails_after -= 1;
         self.syncs += 1;
         self.look();
+        MOMENTS.with_borrow_mut(|moments| {
+            if let Some(moments) = moments {
+                moments.push(Moment(self.clone()));
+            }
+        });
         if name.is_empty() {
             self.named = self.files.keys().cloned().collect();
+            self.replaced.clear();
         } else {
             self.is_durable(&name, bytes);
         }
