@@ -91,6 +91,12 @@ impl AssociationState {
             ana_reported: AnaReported::default(),
         }
     }
+
+    /// Whether commands are executed: after a shutdown has begun that takes a reset (CSTS.SHST,
+    /// Base 2.0 §3.1.3.6).
+    fn takes_commands(&self) -> bool {
+        self.cc.en() && self.csts.shst() == 0
+    }
 }
 
 /// The controller of one host: its queues, features and events.
@@ -234,7 +240,7 @@ impl Association {
         }
 
         let state = self.state();
-        if !state.cc.en() || self.is_closed() {
+        if !state.takes_commands() || self.is_closed() {
             return Err(ConnectRefusal::NOT_ENABLED);
         }
         if self.discovery || qid == 0 || qid > IO_QUEUES_MAX.min(state.features.queues()) {
@@ -322,9 +328,9 @@ impl Association {
     pub(super) fn state(&self) -> MutexGuard<'_, AssociationState> {
         self.state.lock().expect("nothing under this lock can fail")
     }
-    /// Whether the host has enabled it.
+    /// Whether the host has enabled it, and not shut it down since.
     pub fn is_enabled(&self) -> bool {
-        self.state().cc.en()
+        self.state().takes_commands()
     }
     /// Whether writes may stay in a volatile cache.
     pub fn cache_enabled(&self) -> bool {
@@ -409,14 +415,22 @@ impl Association {
         let possible = cc.mps() == 0 && cc.css() == 0 && cc.ams() == 0;
         let sized = self.discovery || (cc.iosqes() == 6 && cc.iocqes() == 4);
 
-        // The lock is not held during the flush: every queue takes it when it has heard from its
-        // host.
         let shuts_down = {
-            let state = self.state();
-            cc.shn() != 0 && state.cc.shn() == 0 && state.cc.en() && !self.discovery
+            let mut state = self.state();
+            let begins = cc.shn() != 0 && state.cc.shn() == 0 && state.cc.en();
+            if begins {
+                state.csts.set_shst(1);
+                self.epoch.shut_down();
+            }
+            begins && !self.discovery
         };
-        // Flush before the host reads that shutdown is complete.
+
+        // 1. no command begins any more  2. those that had begun have ended  3. all that was
+        // executed is flushed  4. the host reads that the shutdown is complete. A command that is
+        // acknowledged later was executed before 3, so that nothing acknowledged may be lost.
+        // The lock is not held meanwhile: every queue takes it when it has heard from its host.
         let kept = if shuts_down {
+            self.settle();
             self.subsystem.flush_all()
         } else {
             Ok(())
@@ -449,11 +463,14 @@ impl Association {
             state.ana_reported = AnaReported::all(&self.portal);
         }
 
+        // All was flushed above: a shutdown is complete as soon as it is announced. Only a reset
+        // takes it back.
+        let stays = state.cc.en() && cc.en() && state.csts.shst() != 0;
+        state
+            .csts
+            .set_shst(if cc.shn() != 0 || stays { 2 } else { 0 });
         state.cc = cc;
         state.csts.set_rdy(cc.en());
-
-        // All was flushed above: a shutdown is complete as soon as it is announced.
-        state.csts.set_shst(if cc.shn() != 0 { 2 } else { 0 });
         drop(state);
 
         // The host reads CSTS.RDY after this answer: by then no command of the I/O queues may have

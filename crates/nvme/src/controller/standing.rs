@@ -1,7 +1,9 @@
-//! Whether a queue may go on: its controller has neither been reset nor ended since it was connected.
+//! Whether a queue may go on: its controller has neither been reset nor ended since it was connected,
+//! nor has it been shut down.
 //!
 //! A controller has an epoch. A reset begins the next one, and the end of the controller is a bit of
-//! it. A queue remembers the epoch in which it was connected. A command may wait many times: for its
+//! it, as is a shutdown, which only a reset ends: commands of a controller that is shut down fail,
+//! and its queues stay (Base 2.0 §3.6.2, CSTS.SHST in §3.1.3.6). A queue remembers the epoch in which it was connected. A command may wait many times: for its
 //! data, its turn at the device, the next slice, memory, the disk. So the question is not asked where
 //! a command waits but where it goes on: `DeviceTurn::enter` asks each time a turn gets the device,
 //! `commands` guards what needs no turn, and a connection asks before each PDU and before each answer.
@@ -19,20 +21,34 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// The bit of a controller that has ended.
 const ENDED: u64 = 1 << 63;
+/// The bit of a controller that is shut down.
+const SHUT_DOWN: u64 = 1 << 62;
 
 /// How often a controller was reset, and whether it has ended.
 #[derive(Debug, Default)]
 pub(super) struct Epoch(AtomicU64);
 
 impl Epoch {
-    /// The epoch by which queues that are connected now are known.
+    /// The epoch by which queues that are connected now are known. A shutdown does not change it.
     pub fn now(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) & !SHUT_DOWN
     }
 
-    /// A reset: queues of before may not go on.
+    /// A reset: queues of before may not go on. It ends a shutdown.
     pub fn advance(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
+        let next = |now: u64| Some((now & !SHUT_DOWN) + 1);
+        let _ = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+    }
+
+    /// Commands of I/O queues fail from now on, until a reset.
+    pub fn shut_down(&self) {
+        self.0.fetch_or(SHUT_DOWN, Ordering::AcqRel);
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
     }
 
     /// No queue may go on any more, whenever it was connected.
@@ -73,11 +89,15 @@ impl Standing {
         }
     }
 
+    /// Whether its commands are executed.
+    ///
     /// # Errors
-    /// Command Aborted due to SQ Deletion.
+    /// Command Aborted due to SQ Deletion; Command Sequence Error after a shutdown.
     pub(super) fn must_be(&self) -> Result<(), Status> {
         if self.is_over() {
             Err(Status::QUEUE_GONE)
+        } else if self.since.is_some() && self.epoch.is_shut_down() {
+            Err(Status::SEQUENCE)
         } else {
             Ok(())
         }
@@ -159,6 +179,15 @@ mod tests {
         let second = Standing::of_io_queue(&epoch, epoch.now());
         assert!(first.is_over() && !second.is_over());
         assert!(!admin.is_over(), "an admin queue outlives a reset");
+
+        // A shutdown ends no queue, and a reset ends the shutdown.
+        epoch.shut_down();
+        assert!(!second.is_over() && second.must_be() == Err(Status::SEQUENCE));
+        assert!(admin.must_be().is_ok() && first.must_be() == Err(Status::QUEUE_GONE));
+        epoch.advance();
+        assert!(second.is_over());
+        let second = Standing::of_io_queue(&epoch, epoch.now());
+        assert!(second.must_be().is_ok());
 
         epoch.end();
         assert!(first.is_over() && second.is_over() && admin.is_over());

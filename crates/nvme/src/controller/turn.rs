@@ -243,8 +243,8 @@ pub struct DeviceTurn<'a> {
     device: Option<MutexGuard<'a, Device>>,
     /// Whether the queue whose commands it executes may go on; `None` if it is for no queue.
     standing: Option<Standing>,
-    /// Whether the queue might not go on when the device was entered last.
-    is_over: bool,
+    /// Why commands of the queue might not be executed when the device was entered last, if so.
+    standing_lost: Option<Status>,
     /// Units since the turn began or was last paused, and in all.
     slice: u32,
     units: u32,
@@ -268,7 +268,7 @@ impl<'a> DeviceTurn<'a> {
             subsystem,
             device: None,
             standing,
-            is_over: false,
+            standing_lost: None,
             slice: 0,
             units: 0,
             programs: 0,
@@ -317,7 +317,7 @@ impl<'a> DeviceTurn<'a> {
             Ok(device) => {
                 // While the device is held this stays true enough: who ends queues waits for the
                 // slice (`standing`).
-                self.is_over = self.standing.as_ref().is_some_and(Standing::is_over);
+                self.standing_lost = self.why_not();
                 self.programs = device.ftl().media().counts.programs;
                 self.device = Some(device);
             }
@@ -362,14 +362,16 @@ impl<'a> DeviceTurn<'a> {
     /// Whether the queue of the commands might go on when the slice began.
     ///
     /// # Errors
-    /// Command Aborted due to SQ Deletion.
+    /// Command Aborted due to SQ Deletion; Command Sequence Error after a shutdown.
     #[inline]
     pub(super) fn queue_must_stand(&self) -> Result<(), Status> {
-        if self.is_over {
-            Err(Status::QUEUE_GONE)
-        } else {
-            Ok(())
-        }
+        self.standing_lost.map_or(Ok(()), Err)
+    }
+
+    /// Why commands of the queue may not be executed now, if so.
+    #[inline]
+    fn why_not(&self) -> Option<Status> {
+        self.standing.as_ref()?.must_be().err()
     }
 
     pub(super) fn has_cache(&self) -> bool {
@@ -407,7 +409,8 @@ impl<'a> DeviceTurn<'a> {
     /// waits alone, earlier.
     ///
     /// # Errors
-    /// Command Aborted due to SQ Deletion: its queue is gone by now.
+    /// Command Aborted due to SQ Deletion: its queue is gone by now. Command Sequence Error: its
+    /// controller is shut down.
     pub(super) fn let_others(&mut self, long: bool) -> Result<(), Status> {
         let programs = self.ftl().media().counts.programs;
         let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
@@ -429,7 +432,7 @@ impl<'a> DeviceTurn<'a> {
             // Nobody waits: the slice is over, and the turn goes on.
             self.subsystem.turnstile.queues().slices += 1;
             self.programs = programs;
-            self.is_over = self.standing.as_ref().is_some_and(Standing::is_over);
+            self.standing_lost = self.why_not();
         }
         self.slice = 0;
         self.queue_must_stand()

@@ -1,9 +1,11 @@
 //! Commands that wait for the device itself, for their turn or between two slices, when their host
 //! is sent away.
 
-use crate::kit::raw::{Peer, in_capsule, property_set, transport};
+use crate::kit::raw::{Peer, in_capsule, property_set, transport, with_cid};
 use crate::kit::{NQN, Rig, allowed, device};
-use crate::{GUEST, HOSTS, OWNER, PAGE, detach, read, write};
+use crate::line::data_for;
+use crate::shut_down::shut_down;
+use crate::{GUEST, HOSTS, OWNER, PAGE, detach, disconnect, read, write};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
 use remap_ssd_nvme::spec::fabrics::property;
@@ -72,6 +74,10 @@ fn send_away(rig: &Rig, verb: &str, mut admin: Peer) -> Option<Peer> {
             let done = owner.call(in_capsule(sqe, list.len() as u32), &list).cqe;
             assert_eq!(done.status(), Status::SUCCESS);
         }
+        "shut down" => {
+            let done = admin.call(property_set(property::CC, shut_down()), &[]).cqe;
+            assert_eq!(done.status(), Status::SUCCESS);
+        }
         verb => panic!("{verb}"),
     }
     Some(admin)
@@ -113,10 +119,75 @@ fn a_write_that_waits_for_its_turn_while_its_host_is_sent_away_is_not_executed()
     }
 }
 
+/// The queue's own end: what comes after Disconnect on its connection is not executed.
+#[test]
+fn a_write_that_goes_on_after_its_queue_was_disconnected_is_not_executed() {
+    let whole = |guest: &mut Peer| {
+        let data = [1; 2 * PAGE];
+        guest.capsule(&in_capsule(write(8, 2, false), data.len() as u32), &data)
+    };
+    let all_data = |guest: &mut Peer| {
+        let sqe = with_cid(transport(write(8, 2, false), 2 * PAGE as u32), 7);
+        let bytes = guest.capsule(&sqe, &[]);
+        guest.send(&bytes);
+        let asked = guest.asked();
+        data_for(&asked, 0, &[1; 2 * PAGE], true)
+    };
+    let rest = |guest: &mut Peer| {
+        let sqe = with_cid(transport(write(7, 2, false), 2 * PAGE as u32), 7);
+        let bytes = guest.capsule(&sqe, &[]);
+        guest.send(&bytes);
+        let asked = guest.asked();
+        guest.send(&data_for(&asked, 0, &[0; PAGE], false));
+        data_for(&asked, PAGE, &[1; PAGE], true)
+    };
+
+    type Begin = fn(&mut Peer) -> Vec<u8>;
+    let ways: [(&str, Begin); 3] = [("whole", whole), ("all data", all_data), ("rest", rest)];
+    for (what, begin) in ways {
+        let rig = rig();
+        let (_admin, mut guest) = host(&rig, GUEST);
+        let left = begin(&mut guest);
+        // In one piece: the server has it when it looks at the Disconnect.
+        let disconnect = guest.capsule(&with_cid(disconnect(), 40), &[]);
+        guest.send(&[disconnect, left].concat());
+        let done = guest.answer().cqe;
+        assert_eq!((done.cid, done.status()), (40, Status::SUCCESS), "{what}");
+        assert!(guest.next().is_none(), "{what}");
+
+        let (_admin, mut owner) = host(&rig, OWNER);
+        let answer = owner.call(transport(read(8, 1), PAGE as u32), &[]);
+        assert!(answer.data == [0; PAGE], "{what}");
+        rig.stop();
+    }
+}
+
+#[test]
+fn a_write_that_waits_for_its_turn_while_its_controller_is_shut_down_fails() {
+    let rig = rig();
+    let (admin, mut guest) = host(&rig, GUEST);
+    let held = rig.subsystem.device();
+    let bytes = guest.capsule(&in_capsule(write(8, 1, false), PAGE as u32), &[1; PAGE]);
+    guest.send(&bytes);
+    await_waiting(&rig, 1);
+    let _admin_of_guest = std::thread::scope(|scope| {
+        let away = scope.spawn(|| send_away(&rig, "shut down", admin));
+        await_waiting(&rig, 2);
+        drop(held);
+        away.join().expect("no panic")
+    });
+
+    assert_eq!(guest.answer().cqe.status(), Status::SEQUENCE);
+    let (_admin, mut owner) = host(&rig, OWNER);
+    let answer = owner.call(transport(read(8, 1), PAGE as u32), &[]);
+    assert!(answer.data == [0; PAGE]);
+    rig.stop();
+}
+
 #[test]
 fn a_long_command_ends_at_its_next_pause_when_its_host_is_sent_away() {
     for verb in VERBS {
-        let (rig, mut guest) = away_in_the_middle_of_a_copy(verb);
+        let (rig, mut guest, _admin) = away_in_the_middle_of_a_copy(verb);
         assert!(
             guest.next().is_none(),
             "{verb}: its queue ends without an answer"
@@ -130,8 +201,9 @@ fn a_long_command_fails_at_its_next_pause_when_its_host_loses_the_namespace_or_t
     for (verb, status) in [
         ("read only", Status::WRITE_PROTECTED),
         ("detached", Status::INVALID_NAMESPACE),
+        ("shut down", Status::SEQUENCE),
     ] {
-        let (rig, mut guest) = away_in_the_middle_of_a_copy(verb);
+        let (rig, mut guest, _admin) = away_in_the_middle_of_a_copy(verb);
         assert_eq!(guest.answer().cqe.status(), status, "{verb}");
         the_end_was_not_copied(rig, verb);
     }
@@ -144,8 +216,9 @@ fn the_end_was_not_copied(rig: Rig, verb: &str) {
     rig.stop();
 }
 
-/// A host copies 16 MiB, and is sent away at the copy's first pause.
-fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer) {
+/// A host copies 16 MiB, and is sent away at the copy's first pause. Its admin connection, if it has
+/// not ended, stays open: with it the queue would end.
+fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer, Option<Peer>) {
     let rig = rig();
     let (admin, mut guest) = host(&rig, GUEST);
     for slba in (0..PAGES).step_by(STEP) {
@@ -167,7 +240,7 @@ fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer) {
     guest.send(&bytes);
     await_waiting(&rig, 1);
 
-    std::thread::scope(|scope| {
+    let admin = std::thread::scope(|scope| {
         let rig = &rig;
         // It gets the device at the copy's first pause, and keeps it until the verb waits.
         let other = scope.spawn(move || {
@@ -181,5 +254,5 @@ fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer) {
         drop(held);
         other.join().expect("no panic")
     });
-    (rig, guest)
+    (rig, guest, admin)
 }

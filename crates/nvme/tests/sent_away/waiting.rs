@@ -3,7 +3,8 @@
 use crate::kit::raw::{Arrived, in_capsule, property_set, transport, with_cid};
 use crate::kit::{NQN, allowed};
 use crate::line::{Line, asked, capsule, completion, data_for};
-use crate::{GUEST, HOSTS, OWNER, PAGE, detach, read, write};
+use crate::shut_down::shut_down;
+use crate::{GUEST, HOSTS, OWNER, PAGE, detach, make_again, read, write};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Association, Health, Latency, Subsystem};
@@ -35,9 +36,13 @@ enum Verb {
     ReadOnly,
     /// The namespace is detached from it.
     Detached,
+    /// The namespace is deleted, and another one with its number and its pages is attached.
+    Deleted,
+    /// It shuts its controller down.
+    ShutDown,
 }
 
-const VERBS: [Verb; 7] = [
+const VERBS: [Verb; 9] = [
     Verb::Reset,
     Verb::Drop,
     Verb::AdminEnds,
@@ -45,6 +50,8 @@ const VERBS: [Verb; 7] = [
     Verb::PowerCut,
     Verb::ReadOnly,
     Verb::Detached,
+    Verb::Deleted,
+    Verb::ShutDown,
 ];
 
 /// What a write waits for.
@@ -149,6 +156,19 @@ impl Case {
                 let (sqe, list) = detach(self.cntlid);
                 assert_eq!(owner.calls(&sqe, &list).status(), Status::SUCCESS);
             }
+            Verb::Deleted => {
+                let (mut owner, cntlid) = Line::admin(&self.port, OWNER);
+                let mut both = [self.cntlid, cntlid];
+                both.sort_unstable();
+                for (sqe, data) in make_again(&both) {
+                    assert_eq!(owner.calls(&sqe, &data).status(), Status::SUCCESS);
+                }
+            }
+            Verb::ShutDown => {
+                let admin = self.admin.as_mut().expect("it is connected");
+                let done = admin.calls(&property_set(property::CC, shut_down()), &[]);
+                assert_eq!(done.status(), Status::SUCCESS);
+            }
         }
     }
 
@@ -184,12 +204,27 @@ fn check(verb: Verb, waits: Waits) {
     );
     match verb {
         Verb::Reset => assert_eq!(answer.err(), Some(End::Reset), "{what}"),
-        Verb::ReadOnly | Verb::Detached if waits != Waits::Sync => {
+        Verb::ReadOnly | Verb::Detached | Verb::Deleted | Verb::ShutDown
+            if waits != Waits::Sync =>
+        {
             let done = completion(&answer.expect("it stays connected")).expect(&what);
-            assert!(!done.status().is_success(), "{what}");
+            let expected = match verb {
+                Verb::ReadOnly => Status::WRITE_PROTECTED,
+                Verb::ShutDown => Status::SEQUENCE,
+                // It is another namespace, though its number is the same: a command that was checked
+                // before may not touch it.
+                Verb::Deleted if waits == Waits::Unread => Status::SUCCESS,
+                _ => Status::INVALID_NAMESPACE,
+            };
+            assert_eq!(done.status(), expected, "{what}");
+            if expected == Status::SUCCESS {
+                return;
+            }
         }
         // It was executed before its host lost the right.
-        Verb::ReadOnly | Verb::Detached => assert!(answer.is_ok(), "{what}"),
+        Verb::ReadOnly | Verb::Detached | Verb::Deleted | Verb::ShutDown => {
+            assert!(answer.is_ok(), "{what}")
+        }
         _ => assert_eq!(answer.err(), Some(End::Closed), "{what}"),
     }
 
