@@ -3,10 +3,12 @@
 mod kit;
 
 use kit::Rig;
+use kit::raw::{Peer, transport, with_cid};
 use remap_ssd_nvme::controller::Latency;
-use remap_ssd_nvme::spec::command::RwCdw12;
+use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::{Cc, kind as fabrics, property};
 use remap_ssd_nvme::spec::opcode::{admin, io};
+use remap_ssd_nvme::spec::pdu::kind;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, Options, Queue, entry};
 use remap_ssd_nvme::tcp::server::Limits;
@@ -103,7 +105,7 @@ fn a_full_server_says_that_it_is_busy() {
 }
 
 /// A Compare of as many bytes as a command may move.
-fn compare() -> remap_ssd_nvme::spec::command::Sqe {
+fn compare() -> Sqe {
     let mut sqe = entry(io::COMPARE, 1);
     sqe.cdw12 = RwCdw12::new()
         .with_nlb_z((MIB / PAGE - 1) as u16)
@@ -111,17 +113,121 @@ fn compare() -> remap_ssd_nvme::spec::command::Sqe {
     sqe
 }
 
-#[test]
-fn data_for_which_there_is_no_memory_are_passed_over_and_the_command_is_interrupted() {
-    // Half of it is one host's: two connections' buffers and six such commands.
-    let rig = rig(Limits {
+/// The least memory that there can be. Half of it is one host's, three quarters are one address's.
+fn little_memory() -> Limits {
+    Limits {
         memory_bytes: 16 * MIB,
         ..Limits::default()
+    }
+}
+
+/// A host by a queue for its commands. Each connection takes 258 KiB.
+fn peer(rig: &Rig, name: &str) -> (Peer, Peer) {
+    let name = format!("nqn.2026-11.test:{name}");
+    let (admin, cntlid) = Peer::admin_of(rig.address, &name);
+    let queue = Peer::io_of(rig.address, &name, cntlid, 1, 0);
+    (admin, queue)
+}
+
+/// Begins eight commands with 1 MiB of data each, and sends no data; how many got memory. Flush
+/// needs none: when it is answered all others have been looked at.
+fn take_memory(queue: &mut Peer) -> usize {
+    for cid in 0..8 {
+        let sqe = transport(with_cid(compare(), cid), MIB as u32);
+        let bytes = queue.capsule(&sqe, &[]);
+        queue.send(&bytes);
+    }
+    let bytes = queue.capsule(&flush(8), &[]);
+    queue.send(&bytes);
+
+    let kinds = std::iter::from_fn(|| queue.next().map(|one| one.common.kind));
+    kinds.take_while(|one| *one == kind::R2T).count()
+}
+
+fn flush(cid: u16) -> Sqe {
+    transport(with_cid(entry(io::FLUSH, 1), cid), 0)
+}
+
+fn read_mib(cid: u16) -> Sqe {
+    let mut sqe = transport(with_cid(entry(io::READ, 1), cid), MIB as u32);
+    sqe.cdw12 = compare().cdw12;
+    sqe
+}
+
+/// Sends commands that are answered in this order; the statuses and lengths of the answers.
+fn answers(queue: &mut Peer, commands: &[Sqe], cids: &[u16]) -> Vec<(Status, usize)> {
+    for sqe in commands {
+        let bytes = queue.capsule(sqe, &[]);
+        queue.send(&bytes);
+    }
+    let answer = |cid: &u16| {
+        let answer = queue.answer();
+        assert_eq!(answer.cqe.cid, *cid);
+        (answer.cqe.status(), answer.data.len())
+    };
+    cids.iter().map(answer).collect()
+}
+
+#[test]
+fn a_read_that_lacks_memory_waits_until_others_give_it_back_and_nothing_else_does() {
+    let rig = rig(little_memory());
+    let (mut admin, mut victim) = peer(&rig, "victim");
+    let (_admin_of_one, mut one) = peer(&rig, "one");
+    let (admin_of_two, mut two) = peer(&rig, "two");
+
+    // A client with two names of its own has all that an address may have, and wants more.
+    assert_eq!([take_memory(&mut one), take_memory(&mut two)], [7, 3]);
+    assert_eq!(rig.port.waiting_for_memory(), 2);
+
+    // A later command that needs no memory is answered before the read is.
+    let commands = [read_mib(1), flush(2)];
+    let done = answers(&mut victim, &commands, &[2]);
+    assert_eq!(done, [(Status::SUCCESS, 0)]);
+    assert_eq!(rig.port.waiting_for_memory(), 3);
+    let alive = transport(entry(admin::KEEP_ALIVE, 0), 0);
+    assert_eq!(admin.call(alive, &[]).cqe.status(), Status::SUCCESS);
+
+    // Another read waits in turn, and the first one's identifier is taken.
+    let done = answers(&mut victim, &[read_mib(3), flush(1)], &[1]);
+    assert_eq!(done, [(Status::ID_CONFLICT, 0)]);
+
+    admin_of_two.close();
+    two.close();
+    let done = answers(&mut victim, &[], &[1, 3]);
+    assert_eq!(done, [(Status::SUCCESS, MIB); 2]);
+    assert_eq!(rig.port.waiting_for_memory(), 1, "the one with its share");
+    rig.stop();
+}
+
+#[test]
+fn a_read_that_gets_no_memory_in_time_is_interrupted_and_may_be_sent_again() {
+    let rig = rig(Limits {
+        memory_within: Duration::from_millis(300),
+        ..little_memory()
     });
+    let (_admin, mut victim) = peer(&rig, "victim");
+    let (_admin_of_one, mut one) = peer(&rig, "one");
+    let (admin_of_two, mut two) = peer(&rig, "two");
+    assert_eq!([take_memory(&mut one), take_memory(&mut two)], [7, 3]);
+
+    let done = answers(&mut victim, &[read_mib(1), read_mib(2)], &[1, 2]);
+    assert_eq!(done, [(Status::INTERRUPTED, 0); 2]);
+
+    admin_of_two.close();
+    two.close();
+    wait_for_line(&rig, "queue 1 of nqn.2026-11.test:two ended", PATIENCE);
+    let done = answers(&mut victim, &[read_mib(1)], &[1]);
+    assert_eq!(done, [(Status::SUCCESS, MIB)]);
+    rig.stop();
+}
+
+#[test]
+fn commands_whose_data_must_be_gathered_wait_for_memory_and_all_of_them_are_executed() {
+    let rig = rig(little_memory());
     let mut greedy = host(&rig, "greedy").expect("it listens");
     let mut other = host(&rig, "other").expect("it listens");
 
-    // Eight at a time are asked for their data, on three queues; what is compared fits.
+    // Eight at a time are asked for their data, on six queues: far more than the host may have.
     let zeroes = vec![0; MIB];
     let call = Call {
         sqe: compare(),
@@ -131,33 +237,15 @@ fn data_for_which_there_is_no_memory_are_passed_over_and_the_command_is_interrup
     let mut queues: Vec<Queue> = (2..8)
         .map(|qid| greedy.another_queue(qid).expect("within its share"))
         .collect();
-    let results: Vec<Vec<Status>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = queues
-            .iter_mut()
-            .map(|queue| {
-                scope.spawn(|| queue.calls(&vec![call; 24]).expect("its connection stays"))
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .expect("no panic")
-                    .iter()
-                    .map(|a| a.status)
-                    .collect()
-            })
-            .collect()
+    std::thread::scope(|scope| {
+        for queue in &mut queues {
+            scope.spawn(|| {
+                let done = queue.calls(&vec![call; 24]).expect("its connection stays");
+                assert!(done.iter().all(|one| one.status.is_success()));
+            });
+        }
     });
-    let statuses: Vec<Status> = results.into_iter().flatten().collect();
-    let interrupted = statuses
-        .iter()
-        .filter(|status| status.number() == Status::INTERRUPTED.number())
-        .count();
-    let done = statuses.iter().filter(|status| status.is_success()).count();
-    assert_eq!(interrupted + done, statuses.len(), "nothing else");
-    assert!(done > 0);
+    assert_eq!(rig.port.waiting_for_memory(), 0);
 
     // Later there is memory again, and others have had theirs all the time.
     assert!(greedy.queue(|queue| queue.call("compare", &call)).is_ok());

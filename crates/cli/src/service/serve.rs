@@ -131,8 +131,8 @@ pub struct Args {
     pub advertise: Option<Advertised>,
     /// Memory for the buffers of NVMe/TCP connections.
     ///
-    /// Not counting the device itself. One host may use half of it; beyond that, commands fail with
-    /// a status that asks the host to retry.
+    /// Not counting the device itself. One host may use half of it; beyond that, commands wait for
+    /// memory, and after 20 s they fail with a status that asks the host to retry.
     #[arg(
         long,
         value_name = "SIZE",

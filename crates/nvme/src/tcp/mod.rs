@@ -3,6 +3,7 @@
 //! ```text
 //! buffer    received bytes that are not consumed yet
 //! wire      bytes to PDUs and back, digests
+//! memory_line  connections that wait for memory
 //! quota     limits of connections and memory per host
 //! target    one connection's state machine: bytes in, bytes out, no socket
 //! roster    who is connected, for an operator
@@ -18,6 +19,7 @@
 mod buffer;
 pub mod client;
 mod entrance;
+mod memory_line;
 pub mod notice;
 mod patience;
 mod quota;

@@ -4,16 +4,18 @@
 //! addresses are limited too. A connection is charged for the memory it holds, and refunded when it
 //! shrinks or ends: its input buffer, unsent output, and partly received data. One host may use
 //! half of the memory, and all hosts of one address three quarters: whatever names a client makes up,
-//! a quarter is left for others.
+//! a quarter is left for others. A connection that lacks memory may wait for it (`memory_line`).
 //!
 //! Invariants: no charge exceeds a limit; a connection returns its seat and its charge however it
 //! ends. Absent: the device's own memory, thread stacks, socket buffers, and connections without a
 //! queue, which are few and small (`server`).
 
+use super::memory_line::{Lacking, MemoryLine, Ticket, Waiter, Wake};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Shares of one host or address, and of all.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,8 @@ pub(in crate::tcp) struct Shares {
     pub connections_of_host: usize,
     pub connections_of_address: usize,
     pub memory_bytes: usize,
+    /// How long a command may wait for memory.
+    pub memory_within: Duration,
 }
 
 /// Why there is no seat.
@@ -66,13 +70,22 @@ pub(in crate::tcp) struct Quotas {
     shares: Shares,
     seats: Mutex<Seats>,
     bytes: AtomicUsize,
+    line: MemoryLine<Accounts>,
 }
 
-/// Adds, unless the sum would pass a limit.
+/// What a connection's memory is charged to, besides the server.
+#[derive(Clone)]
+struct Accounts {
+    of_host: Arc<AtomicUsize>,
+    of_address: Arc<AtomicUsize>,
+}
+
+/// Adds, unless the sum would pass a limit. In one order with `MemoryLine`, so that no connection
+/// that waits is overlooked.
 fn charge(account: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     let add = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= limit);
     account
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, add)
         .is_ok()
 }
 
@@ -82,7 +95,46 @@ impl Quotas {
             shares,
             seats: Mutex::default(),
             bytes: AtomicUsize::new(0),
+            line: MemoryLine::new(),
         }
+    }
+
+    /// Connections that wait for memory.
+    pub fn waiting(&self) -> usize {
+        self.line.waiting()
+    }
+
+    /// Charges all or nothing.
+    fn charge(&self, accounts: &Accounts, bytes: usize) -> Result<(), Lacking> {
+        if !charge(&accounts.of_host, bytes, self.memory_of_host()) {
+            return Err(Lacking::Host);
+        }
+        // What was charged goes back if the address or the server has no room.
+        if !charge(&accounts.of_address, bytes, self.memory_of_address()) {
+            accounts.of_host.fetch_sub(bytes, Ordering::SeqCst);
+            return Err(Lacking::Address);
+        }
+        if !charge(&self.bytes, bytes, self.shares.memory_bytes) {
+            accounts.of_host.fetch_sub(bytes, Ordering::SeqCst);
+            accounts.of_address.fetch_sub(bytes, Ordering::SeqCst);
+            return Err(Lacking::Server);
+        }
+        Ok(())
+    }
+
+    /// Gives back what was charged, to those that wait first.
+    fn refund(&self, accounts: &Accounts, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        accounts.of_host.fetch_sub(bytes, Ordering::SeqCst);
+        accounts.of_address.fetch_sub(bytes, Ordering::SeqCst);
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.line.serve(|waiter| self.charge_waiter(waiter));
+    }
+
+    fn charge_waiter(&self, waiter: &Waiter<Accounts>) -> Result<(), Lacking> {
+        self.charge(&waiter.accounts, waiter.bytes)
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -130,7 +182,7 @@ impl Quotas {
         seats
             .of_host
             .entry(seat.host.clone())
-            .or_insert_with(|| (0, seat.of_host.clone()))
+            .or_insert_with(|| (0, seat.accounts.of_host.clone()))
             .0 += 1;
         seats.of_address.entry(address).or_default().seated += 1;
         Ok(seat)
@@ -146,11 +198,14 @@ impl Quotas {
     ) -> Seat {
         let account = seats.of_address.entry(address).or_default();
         account.connections += 1;
+        let of_address = account.bytes.clone();
         Seat {
             quotas: self.clone(),
             host: host.to_owned(),
-            of_host,
-            of_address: account.bytes.clone(),
+            accounts: Accounts {
+                of_host,
+                of_address,
+            },
             address,
             bytes: 0,
             seated: false,
@@ -179,8 +234,7 @@ impl Quotas {
 pub(in crate::tcp) struct Seat {
     quotas: Arc<Quotas>,
     host: String,
-    of_host: Arc<AtomicUsize>,
-    of_address: Arc<AtomicUsize>,
+    accounts: Accounts,
     address: IpAddr,
     bytes: usize,
     seated: bool,
@@ -192,24 +246,52 @@ impl Seat {
         self.seated
     }
 
-    /// Charges more bytes; `false`, and nothing is charged, if that exceeds a limit.
+    /// Charges more bytes; `false`, and nothing is charged, if that exceeds a limit or others wait
+    /// for the server's memory.
     pub fn charge(&mut self, bytes: usize) -> bool {
-        let quotas = &self.quotas;
-        if !charge(&self.of_host, bytes, quotas.memory_of_host()) {
-            return false;
+        let charged =
+            !self.quotas.line.is_short() && self.quotas.charge(&self.accounts, bytes).is_ok();
+        if charged {
+            self.bytes += bytes;
         }
-        // All or nothing: what was charged goes back if the address or the server has no room.
-        if !charge(&self.of_address, bytes, quotas.memory_of_address()) {
-            self.of_host.fetch_sub(bytes, Ordering::Relaxed);
-            return false;
+        charged
+    }
+
+    /// A place in the line of those that wait for memory; `wake` is called when these bytes are
+    /// charged.
+    pub fn wait(&self, bytes: usize, wake: Wake) -> Place {
+        let granted = Arc::<AtomicBool>::default();
+        let waiter = Waiter {
+            address: self.address,
+            accounts: self.accounts.clone(),
+            bytes,
+            granted: granted.clone(),
+            wake,
+        };
+        let quotas = self.quotas.clone();
+        let ticket = quotas
+            .line
+            .enter(waiter, |waiter| quotas.charge_waiter(waiter));
+        Place {
+            accounts: self.accounts.clone(),
+            quotas,
+            ticket,
+            bytes,
+            granted,
         }
-        if !charge(&quotas.bytes, bytes, quotas.shares.memory_bytes) {
-            self.of_host.fetch_sub(bytes, Ordering::Relaxed);
-            self.of_address.fetch_sub(bytes, Ordering::Relaxed);
-            return false;
-        }
+    }
+
+    /// Takes over what was granted to a place of this seat; how many bytes.
+    pub fn take(&mut self, mut place: Place) -> usize {
+        assert!(place.is_granted());
+        let bytes = std::mem::take(&mut place.bytes);
         self.bytes += bytes;
-        true
+        bytes
+    }
+
+    /// How long a command may wait for memory.
+    pub fn memory_within(&self) -> Duration {
+        self.quotas.shares.memory_within
     }
 
     /// Whether this many more bytes would exceed a limit now.
@@ -217,24 +299,51 @@ impl Seat {
         let fits = |account: &AtomicUsize, limit: usize| {
             account.load(Ordering::Relaxed).saturating_add(bytes) <= limit
         };
-        fits(&self.of_host, self.quotas.memory_of_host())
-            && fits(&self.of_address, self.quotas.memory_of_address())
+        fits(&self.accounts.of_host, self.quotas.memory_of_host())
+            && fits(&self.accounts.of_address, self.quotas.memory_of_address())
             && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
     }
 
     /// Whether memory is short, so that spare buffers should be freed.
     pub fn is_pressed(&self) -> bool {
         // Early enough that freeing helps: a quarter of all memory is still there.
-        !self.has_room(self.quotas.memory_of_host() / 2)
+        self.quotas.waiting() > 0 || !self.has_room(self.quotas.memory_of_host() / 2)
     }
 
     /// Gives this many bytes back to the quota.
     pub fn refund(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        self.of_host.fetch_sub(bytes, Ordering::Relaxed);
-        self.of_address.fetch_sub(bytes, Ordering::Relaxed);
-        self.quotas.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.quotas.refund(&self.accounts, bytes);
+    }
+}
+
+/// A place in the line of those that wait for memory. Dropping it leaves the line.
+pub(in crate::tcp) struct Place {
+    quotas: Arc<Quotas>,
+    accounts: Accounts,
+    ticket: Ticket,
+    bytes: usize,
+    granted: Arc<AtomicBool>,
+}
+
+impl Place {
+    /// Whether its bytes have been charged.
+    pub fn is_granted(&self) -> bool {
+        self.granted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let quotas = &self.quotas;
+        quotas
+            .line
+            .leave(self.ticket, |waiter| quotas.charge_waiter(waiter));
+        // It is in the line no more, so it is known whether it was granted.
+        if self.is_granted() {
+            quotas.refund(&self.accounts, self.bytes);
+        }
     }
 }
 
@@ -278,6 +387,7 @@ mod tests {
             connections_of_host: 2,
             connections_of_address: 5,
             memory_bytes,
+            memory_within: Duration::ZERO,
         };
         Arc::new(Quotas::new(shares))
     }
@@ -338,5 +448,42 @@ mod tests {
         drop((made_up, unproven, victim));
         assert_eq!(quotas.bytes(), 0);
         assert!(quotas.seats().of_address.is_empty());
+    }
+
+    #[test]
+    fn what_is_given_back_goes_to_those_that_wait_and_nobody_gets_there_first() {
+        let quotas = quotas(1000);
+        let elsewhere = IpAddr::from([10, 0, 0, 1]);
+        let mut greedy = quotas.seat("a", HERE, 500).expect("room");
+        let mut other = quotas.seat("b", elsewhere, 450).expect("room");
+        let mut victim = quotas
+            .seat("v", IpAddr::from([10, 0, 0, 2]), 10)
+            .expect("room");
+
+        let woken = Arc::<AtomicUsize>::default();
+        let wake = || -> Wake {
+            let woken = woken.clone();
+            Arc::new(move || {
+                woken.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        let place = victim.wait(100, wake());
+        assert!(!place.is_granted() && quotas.waiting() == 1);
+        assert!(!other.charge(1), "there is some, but others wait for it");
+        assert_eq!(quotas.seat("c", HERE, 1).err(), Some(Full::Memory));
+
+        greedy.refund(100);
+        assert!(place.is_granted() && woken.load(Ordering::SeqCst) == 1);
+        assert_eq!((victim.take(place), quotas.waiting()), (100, 0));
+        assert!(greedy.charge(20), "nobody waits any more");
+
+        // One that leaves, before it is granted or after, takes nothing with it.
+        let waiting = victim.wait(350, wake());
+        let granted = other.wait(10, wake());
+        assert!(!waiting.is_granted() && !granted.is_granted());
+        drop(waiting);
+        assert!(granted.is_granted());
+        drop((granted, greedy, other, victim));
+        assert_eq!((quotas.bytes(), quotas.waiting()), (0, 0));
     }
 }

@@ -163,6 +163,12 @@ impl Rig {
         Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
     }
 
+    /// The same with limits.
+    pub fn of_listing_within(subsystem: Subsystem, hosts: &[(&str, &str)], limits: Limits) -> Self {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        Self::serving_to(address, subsystem, limits, None, allowed(hosts))
+    }
+
     /// Of a subsystem that the caller has made.
     pub fn of(subsystem: Subsystem) -> Self {
         let address = "127.0.0.1:0".parse().expect("an address");

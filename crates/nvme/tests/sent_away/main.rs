@@ -7,6 +7,7 @@ mod kit;
 
 mod busy;
 mod line;
+mod memory;
 mod shut_down;
 mod turns;
 mod waiting;

@@ -36,6 +36,8 @@ pub struct Limits {
     pub send_within: Duration,
     /// Time for a host to send requested data, or the rest of a PDU.
     pub data_within: Duration,
+    /// How long a command waits for memory that others hold before it fails.
+    pub memory_within: Duration,
 }
 
 impl Default for Limits {
@@ -53,6 +55,9 @@ impl Default for Limits {
             authenticate_within: Duration::from_secs(30),
             send_within: Duration::from_secs(10),
             data_within: Duration::from_secs(30),
+            // Twice what a host that does not read has before it is dropped, and less than hosts
+            // wait for a command: Linux resets the controller after 30 s.
+            memory_within: Duration::from_secs(20),
         }
     }
 }
@@ -64,6 +69,7 @@ impl Limits {
             connections_of_host: self.connected_of_host,
             connections_of_address: self.connected_of_address,
             memory_bytes: self.memory_bytes,
+            memory_within: self.memory_within,
         }
     }
 }

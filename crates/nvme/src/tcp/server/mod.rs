@@ -6,6 +6,7 @@
 //! session    one connection's thread
 //! deadlines  what a connection may wait for, and how long
 //! socket     socket options, and waiting
+//! wake       wakes a thread that waits for its socket
 //! log        log lines at a bounded rate
 //! ```
 //! One thread a connection. Invariants: a host that has not connected a queue, or has not
@@ -20,6 +21,7 @@ mod limits;
 mod log;
 mod session;
 mod socket;
+mod wake;
 
 pub use limits::{Limits, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN};
 pub use log::{ConnectionLabel, Log};

@@ -8,6 +8,7 @@
 
 use super::deadlines::{Deadlines, TICK, Tick};
 use super::log::ConnectionLabel;
+use super::wake::{self, Waker};
 use super::{FINISH_WITHIN, ServerState, socket};
 use crate::Escaped;
 use crate::controller::Latency;
@@ -20,6 +21,7 @@ use crate::tcp::target::{Connection, End, Output, PDU_BYTES_MAX, canonical};
 use crate::tcp::wording;
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -52,6 +54,9 @@ struct Session<'a> {
     buffer: Buffer,
     out: Output,
     stream: Socket,
+    /// Others wake the thread by it when there is memory again.
+    waker: Arc<Waker>,
+    woken: Option<UnixStream>,
 }
 
 /// What one round of receiving did.
@@ -65,8 +70,13 @@ impl ServerState {
     pub(super) fn serve(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, number: u64) {
         let began = Instant::now();
         let local = stream.local_addr().map_or(peer, canonical);
+        let waker = Arc::<Waker>::default();
         let mut connection = Connection::new(self.port.clone(), peer, local)
             .numbered(number)
+            .waking_by({
+                let waker = waker.clone();
+                Arc::new(move || waker.wake())
+            })
             .ending_when({
                 let shared = self.clone();
                 move || shared.stop.load(Ordering::Relaxed) || shared.half_open.has_ended(number)
@@ -76,6 +86,7 @@ impl ServerState {
             Ok(Beginning::Open(socket, proven)) => {
                 connection.prove(proven);
                 let mut session = Session::new(self, socket, peer, number, &mut connection);
+                session.waker = waker;
                 let result = session.run();
                 // Before the host sees that its connection has ended: what it does next may rely on
                 // it that nothing of its queues happens any more.
@@ -210,6 +221,8 @@ impl<'a> Session<'a> {
             buffer: Buffer::new(SMALL_BUFFER),
             out: Output::default(),
             stream,
+            waker: Arc::default(),
+            woken: None,
         }
     }
 
@@ -243,7 +256,7 @@ impl<'a> Session<'a> {
             }
 
             // More PDUs may be waiting in the buffer than one call handles.
-            if (consumed > 0 || sent) && has_more {
+            if (consumed > 0 || sent) && (has_more || self.connection.can_resume()) {
                 continue;
             }
 
@@ -415,6 +428,9 @@ impl<'a> Session<'a> {
     /// the end of the stream.
     fn wait_and_read(&mut self) -> io::Result<bool> {
         let next_deadline = self.connection.next_deadline();
+        if self.connection.waits_for_others() {
+            return self.wait_for_memory(next_deadline);
+        }
 
         if self.buffer.is_full() {
             // The buffer holds less than a PDU, or PDUs that wait for completions to be due.
@@ -428,6 +444,35 @@ impl<'a> Session<'a> {
             Some(until) if !self.sleep(until, true) => Ok(true),
             _ => self.read(),
         }
+    }
+
+    /// The same while commands wait for memory that others have.
+    fn wait_for_memory(&mut self, next_deadline: Option<u64>) -> io::Result<bool> {
+        // What this connection does not need may be what another one waits for, and the other way
+        // round.
+        self.connection.release_spare(true, &mut self.out);
+
+        // Asked after there is something to be woken by, so that no call is missed. Without file
+        // descriptors it is asked at every tick.
+        if self.woken.is_none() {
+            self.woken = self.waker.open().ok();
+        }
+        let can_resume = self.connection.can_resume() && next_deadline.is_none();
+
+        let for_input = !self.buffer.is_full();
+        let until_due = next_deadline.map(|until| until.saturating_sub(self.shared.now()));
+        let tick_ns = TICK.as_nanos() as u64;
+        let wait_ns = until_due.unwrap_or(tick_ns).min(tick_ns);
+        if !can_resume && !(for_input && self.stream.has_buffered()) {
+            let woken = self.woken.as_ref();
+            socket::wait_for_either(self.stream.tcp(), for_input, woken, wait_ns);
+        }
+        self.woken.iter_mut().for_each(wake::take);
+
+        if for_input && !can_resume && self.has_arrived() {
+            return self.read();
+        }
+        Ok(true)
     }
 
     /// Sleeps until there is input (if that is wanted), a completion is due at `until`, or it is

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use std::io;
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// TCP keep-alive: idle time, number of probes, interval.
@@ -69,6 +70,28 @@ pub(super) fn wait(stream: &TcpStream, for_input: bool, wait_ns: u64) -> bool {
             false
         }
     }
+}
+
+/// Waits up to `wait_ns` for input on the first, if that is wanted, or on the second.
+pub(super) fn wait_for_either(
+    stream: &TcpStream,
+    for_input: bool,
+    woken: Option<&UnixStream>,
+    wait_ns: u64,
+) {
+    let events = if for_input {
+        PollFlags::IN
+    } else {
+        PollFlags::empty()
+    };
+    let mut fds = vec![PollFd::new(stream, events)];
+    fds.extend(woken.map(|woken| PollFd::new(woken, PollFlags::IN)));
+    let timeout = Timespec {
+        tv_sec: (wait_ns / 1_000_000_000) as i64,
+        tv_nsec: (wait_ns % 1_000_000_000) as i64,
+    };
+    // An early end is harmless: the caller looks at everything again.
+    let _ = poll(&mut fds, Some(&timeout));
 }
 
 /// Asks the system to wake this thread when it wants to be woken, and not up to 50 µs later.

@@ -20,7 +20,11 @@ impl Connection {
             .as_ref()
             .filter(|queue| queue.qid == 0)
             .map_or(0, |queue| queue.association.event_requests());
-        let under_way = self.transfers.len() + self.held.len() + self.awaiting_sync.len() + events;
+        let under_way = self.transfers.len()
+            + self.held.len()
+            + self.awaiting_sync.len()
+            + self.parked.len()
+            + events;
         if under_way
             >= usize::from(
                 self.queue
@@ -77,12 +81,18 @@ impl Connection {
             Err(status) => return self.refuse(&sqe, status, context),
         };
 
+        // Without memory it goes on later (`resume`).
+        let Some(charged) = self.charge_or_park(&sqe, command, context) else {
+            return Ok(());
+        };
+
         match sqe.sgl.identifier {
             // Nothing of a command without its data is executed: the host is asked for them, as
             // memory allows.
             Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
+                let span = context.span.take();
                 self.transfers
-                    .add(sqe, *command, bytes as u32, context.span.take());
+                    .add(sqe, *command, bytes as u32, charged, span);
                 self.grant(context);
                 Ok(())
             }
@@ -152,6 +162,7 @@ impl Connection {
         };
         self.transfers.has(cid)
             || self.held.has(cid)
+            || self.parked.has(cid)
             || awaiting_sync()
             || self.queue.as_ref().is_some_and(event)
     }

@@ -3,6 +3,7 @@
 //! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
 
 use super::awaiting_sync::AwaitingSync;
+use super::parked::HEADERS_BYTES_MAX;
 use super::{CheckedCommand, Connection, End, ParsedCommand, ReceiveContext};
 use crate::controller::spans::Tracer;
 use crate::controller::telemetry::CommandKind;
@@ -15,9 +16,6 @@ use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{Data, Flags, kind};
 use crate::spec::status::Status;
 use crate::tcp::wire;
-
-/// Headers, padding and digests of a data PDU, and its response.
-const HEADERS_BYTES_MAX: usize = 512;
 
 impl Connection {
     /// Executes a command whose data have all arrived, and answers it.

@@ -72,18 +72,21 @@ impl Connection {
         } else if let Some(incoming) = self.transfers.get(tag) {
             if incoming.gathered.is_empty() {
                 // Charged at once for all that is to come: a transfer must not run out of memory
-                // half-way.
+                // half-way. A command that must have all its data was charged for them before they
+                // were asked for (`parked`).
                 let rest = (incoming.total - at) as usize;
-                if !self
-                    .queue
-                    .as_mut()
-                    .is_none_or(|queue| queue.seat.charge(rest))
+                let missing = rest.saturating_sub(incoming.charged);
+                if missing > 0
+                    && !self
+                        .queue
+                        .as_mut()
+                        .is_none_or(|queue| queue.seat.charge(missing))
                 {
                     incoming.refused = true;
                     return self.skip_refused(tag, last, context);
                 }
                 incoming.gathered.reserve_exact(rest);
-                incoming.charged = rest;
+                incoming.charged += missing;
             }
             incoming.gathered.extend_from_slice(pdu.data);
         }

@@ -22,6 +22,7 @@ mod execute;
 mod incoming;
 mod memory;
 mod output;
+mod parked;
 mod port;
 mod secure;
 mod transfers;
@@ -48,6 +49,7 @@ use crate::spec::status::Status;
 use crate::tls::Proven;
 use awaiting_sync::AwaitingSync;
 use completions::DelayedCompletions;
+use parked::ParkedCommands;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transfers::Transfers;
@@ -173,6 +175,8 @@ pub struct Connection {
     authentication_failure: Option<&'static str>,
     /// Whether its socket has ended before it was admitted.
     has_ended: Option<Box<dyn Fn() -> bool + Send>>,
+    /// Checked, and without the memory to go on.
+    parked: ParkedCommands,
     /// Executed, and not acknowledged before they are durable.
     awaiting_sync: Vec<AwaitingSync>,
     /// What the witness was told and is not completed, by the commands' identifiers.
@@ -200,6 +204,7 @@ impl Connection {
             refused: None,
             authentication_failure: None,
             has_ended: None,
+            parked: ParkedCommands::default(),
             awaiting_sync: Vec::new(),
             told: Vec::new(),
             output_bytes: 0,
@@ -248,7 +253,7 @@ impl Connection {
         self.held.next()
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is under way. Nothing of a command that waits for memory has been done.
     pub fn is_idle(&self) -> bool {
         self.held.len() == 0 && self.transfers.len() == 0 && self.awaiting_sync.is_empty()
     }
@@ -350,6 +355,14 @@ impl Connection {
                 break Ok(());
             }
 
+            if !self.parked.is_empty() {
+                match self.resume(&mut context) {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(end) => break Err(end),
+                }
+            }
+
             let data_max = IN_CAPSULE_BYTES.max(H2C_BYTES_MAX) as usize;
             match wire::next_pdu(&input[at..], self.agreed.unwrap_or_default(), data_max) {
                 Ok(None) => break Ok(()),
@@ -426,6 +439,7 @@ impl Connection {
     /// The process was paused until now: no wait before counts against the host.
     pub fn begin_anew(&mut self, now: u64) {
         self.transfers.begin_anew(now);
+        self.parked.begin_anew(now);
         if let Some(queue) = &self.queue {
             queue.association.heard(now);
         }

@@ -11,6 +11,7 @@ use crate::tcp::quota::{Full, Quotas, Seat, Shares};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 /// The address that discovery announces, if address translation makes it differ from the one that
 /// hosts reached.
@@ -53,6 +54,7 @@ impl Port {
             connections_of_host: all,
             connections_of_address: all,
             memory_bytes: all,
+            memory_within: Duration::MAX,
         };
         let quotas = Arc::new(Quotas::new(shares));
         Self {
@@ -99,6 +101,10 @@ impl Port {
     }
     pub(super) fn unproven_seat(&self, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         self.quotas.unproven_seat(address, bytes)
+    }
+    /// Connections that wait for memory now.
+    pub fn waiting_for_memory(&self) -> usize {
+        self.quotas.waiting()
     }
     /// The subsystem that hosts connect to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {

@@ -74,12 +74,14 @@ impl Transfers {
         self.cids.contains(cid)
     }
 
-    /// A command whose data are to be asked for when memory allows.
+    /// A command whose data are to be asked for when memory allows. They may have been charged for
+    /// already.
     pub fn add(
         &mut self,
         sqe: Sqe,
         command: CheckedCommand,
         total: u32,
+        charged: usize,
         span: Option<Box<SpanDraft>>,
     ) {
         // Tags are numbers of ours: the next one that is free, so that late data of an old transfer
@@ -91,7 +93,7 @@ impl Transfers {
         self.next_tag = tag.wrapping_add(1);
 
         let (gathered, outcome) = (Vec::new(), None);
-        let (received, granted, refused, charged, damaged) = (0, None, false, 0, false);
+        let (received, granted, refused, damaged) = (0, None, false, false);
         self.cids.insert(sqe.head().cid());
         let incoming = Incoming {
             sqe,

@@ -1,0 +1,247 @@
+//! Commands that wait for memory.
+//!
+//! A command that was checked and lacks memory, for its answer or for data that must be gathered, is
+//! parked until others give memory back. Commands that need none are executed meanwhile.
+//!
+//! Invariants: nothing of a parked command has been executed, and its data have not been asked for;
+//! parked commands go on in the order in which they came; a connection has one place in the line, for
+//! the first of them; parked commands count as under way, so that the queue's size bounds them; after
+//! the time that the quota states a command is parked no longer and fails. Whatever may end a queue
+//! or change its rights meanwhile is asked when the command is executed, as always. Absent: the line
+//! (`memory_line`).
+
+use super::{CheckedCommand, Connection, End, OUTPUT_STEP, ParsedCommand, ReceiveContext};
+use crate::controller::Transfer;
+use crate::controller::spans::SpanDraft;
+use crate::spec::command::{Sgl, Sqe};
+use crate::spec::status::Status;
+use crate::tcp::memory_line::Wake;
+use crate::tcp::quota::Place;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Headers, padding and digests of a data PDU, and its response.
+pub(super) const HEADERS_BYTES_MAX: usize = 512;
+
+/// What a command needs memory for.
+#[derive(Clone, Copy)]
+enum Need {
+    /// So many bytes of answer.
+    Answer(usize),
+    /// So many bytes from the host, which must all be there before the command is executed.
+    Data(usize),
+}
+
+/// A command that waits for memory.
+pub(super) struct Parked {
+    sqe: Sqe,
+    command: CheckedCommand,
+    need: Need,
+    /// When it came.
+    since: u64,
+    span: Option<Box<SpanDraft>>,
+}
+
+/// All parked commands of a connection.
+pub(super) struct ParkedCommands {
+    commands: VecDeque<Parked>,
+    /// For the first of them.
+    place: Option<Place>,
+    wake: Wake,
+}
+
+impl Default for ParkedCommands {
+    fn default() -> Self {
+        Self {
+            commands: VecDeque::new(),
+            place: None,
+            wake: Arc::new(|| ()),
+        }
+    }
+}
+
+impl ParkedCommands {
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Whether a command with this identifier is parked.
+    pub fn has(&self, cid: u16) -> bool {
+        self.commands.iter().any(|one| one.sqe.head().cid() == cid)
+    }
+
+    /// The process was paused until now: no wait before counts.
+    pub fn begin_anew(&mut self, now: u64) {
+        for one in &mut self.commands {
+            one.since = now;
+        }
+    }
+}
+
+impl Connection {
+    /// With a function that is called, by any thread, when a parked command may go on.
+    pub fn waking_by(mut self, wake: Arc<dyn Fn() + Send + Sync>) -> Self {
+        self.parked.wake = wake;
+        self
+    }
+
+    /// Whether commands wait for memory.
+    pub fn waits_for_others(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    /// Whether one of them may go on by now.
+    pub fn can_resume(&self) -> bool {
+        let place = self.parked.place.as_ref();
+        !self.parked.is_empty() && place.is_none_or(Place::is_granted)
+    }
+
+    /// Charges the memory that a command needs before it goes on; how many bytes of it are for its
+    /// data. `None` if there is none: the command is parked.
+    #[inline]
+    pub(super) fn charge_or_park(
+        &mut self,
+        sqe: &Sqe,
+        command: &CheckedCommand,
+        context: &mut ReceiveContext<'_>,
+    ) -> Option<usize> {
+        let Some(need) = self.need(sqe, command, context) else {
+            return Some(0);
+        };
+
+        // Those that wait already go first.
+        if self.parked.is_empty()
+            && let Some(charged) = self.charge(need, context)
+        {
+            return Some(charged);
+        }
+
+        self.parked.commands.push_back(Parked {
+            sqe: *sqe,
+            command: *command,
+            need,
+            since: context.now,
+            span: context.span.take(),
+        });
+        None
+    }
+
+    /// What a command needs memory for, if anything. A queue that is not authenticated waits for
+    /// nothing: it has a share only once it is.
+    fn need(
+        &self,
+        sqe: &Sqe,
+        command: &CheckedCommand,
+        context: &ReceiveContext<'_>,
+    ) -> Option<Need> {
+        let is_admitted = self.queue.as_ref().is_some_and(|queue| queue.is_admitted());
+        match command.transfer {
+            _ if !is_admitted => None,
+            Transfer::ToHost(bytes) => Some(Need::Answer(bytes as usize + HEADERS_BYTES_MAX)),
+            // Parts of most writes are executed as they arrive.
+            Transfer::FromHost(bytes) if sqe.sgl.identifier == Sgl::TRANSPORT => {
+                let in_parts = match &command.verb {
+                    ParsedCommand::Io(request) => {
+                        self.write_part(request, 0, bytes, true, context).is_some()
+                    }
+                    _ => false,
+                };
+                (!in_parts).then_some(Need::Data(bytes as usize))
+            }
+            _ => None,
+        }
+    }
+
+    /// Charges what is needed; how much of it is for data. `None` if there is no memory.
+    fn charge(&mut self, need: Need, context: &ReceiveContext<'_>) -> Option<usize> {
+        match need {
+            Need::Answer(bytes) => self.charge_output(bytes, context.out).then_some(0),
+            Need::Data(bytes) => {
+                let queue = self.queue.as_mut()?;
+                queue.seat.charge(bytes).then_some(bytes)
+            }
+        }
+    }
+
+    /// Takes what was granted for the first parked command; how much of it is for data.
+    fn take_granted(&mut self, need: Need, place: Place) -> Option<usize> {
+        let bytes = self.queue.as_mut()?.seat.take(place);
+        match need {
+            Need::Answer(_) => {
+                self.output_bytes += bytes;
+                None
+            }
+            Need::Data(_) => Some(bytes),
+        }
+    }
+
+    /// Goes on with the first parked command, if it may; whether it did.
+    ///
+    /// # Errors
+    /// The connection has to end.
+    pub(super) fn resume(&mut self, context: &mut ReceiveContext<'_>) -> Result<bool, End> {
+        let (Some(first), Some(queue)) = (self.parked.commands.front(), &self.queue) else {
+            return Ok(false);
+        };
+        let (need, waited_ns) = (first.need, context.now.saturating_sub(first.since));
+        let is_late = u128::from(waited_ns) >= queue.seat.memory_within().as_nanos();
+
+        // What has been granted is taken, however late.
+        let granted = match self.parked.place.take() {
+            Some(place) if place.is_granted() => self.take_granted(need, place),
+            Some(place) if !is_late => {
+                self.parked.place = Some(place);
+                return Ok(false);
+            }
+            // Dropping a place leaves the line.
+            _ => None,
+        };
+
+        // An answer was granted room of its own. What else waits to be sent may need some too.
+        let charged = granted.or_else(|| self.charge(need, context));
+        if charged.is_none() && !is_late {
+            self.enter_line(need);
+            return Ok(self.can_resume());
+        }
+
+        let Some(parked) = self.parked.commands.pop_front() else {
+            return Ok(false);
+        };
+        context.span = parked.span;
+        match charged {
+            Some(charged) => self.begin(&parked.sqe, &parked.command, charged, context)?,
+            None => self.refuse(&parked.sqe, Status::INTERRUPTED, context)?,
+        }
+        Ok(true)
+    }
+
+    fn enter_line(&mut self, need: Need) {
+        let Some(queue) = &self.queue else { return };
+        let bytes = match need {
+            Need::Answer(bytes) => bytes.next_multiple_of(OUTPUT_STEP),
+            Need::Data(bytes) => bytes,
+        };
+        self.parked.place = Some(queue.seat.wait(bytes, self.parked.wake.clone()));
+    }
+
+    /// Asks for the data of a command that was charged for them, or answers it.
+    fn begin(
+        &mut self,
+        sqe: &Sqe,
+        command: &CheckedCommand,
+        charged: usize,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
+        if let Transfer::FromHost(bytes) = command.transfer {
+            let span = context.span.take();
+            self.transfers.add(*sqe, *command, bytes, charged, span);
+            self.grant(context);
+            return Ok(());
+        }
+        self.execute(sqe, command, &[], context)
+    }
+}
