@@ -81,20 +81,14 @@ impl FunctionShared {
             return Ok(());
         };
 
-        let synced = state.association.subsystem().make_durable(wanted);
+        // One sync for all of them. Then each is judged by its own position in the device's history:
+        // a power cut between two of them takes what the first did and nothing of the second.
+        let subsystem = state.association.subsystem().clone();
+        let _ = subsystem.make_durable(wanted);
 
         let waiting = std::mem::take(&mut state.awaiting_sync);
         for AwaitingSync { sqid, sqe, outcome } in waiting {
-            // If the sync failed, none of them is durable, whatever each of them did.
-            let outcome = match synced {
-                Ok(()) => outcome,
-                Err(status) => Outcome {
-                    status,
-                    result: 0,
-                    failed_block: None,
-                    ..outcome
-                },
-            };
+            let outcome = subsystem.wait_until_durable(outcome);
             self.complete(state, sqid, &sqe, outcome)?;
         }
         Ok(())

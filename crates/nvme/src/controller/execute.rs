@@ -79,14 +79,36 @@ impl From<Status> for Failure {
 }
 
 impl Subsystem {
+    /// How many commands have begun so far: after a power cut it tells which of them had.
+    pub fn commands_begun(&self) -> u64 {
+        self.commands.load(Relaxed)
+    }
+
     /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those
-    /// before it.
+    /// before it. `began`: how many commands had begun before the first part. A power cut since then
+    /// may have taken what that part wrote, so that the write fails.
     pub fn execute_next_part(
         &self,
         device: &mut DeviceTurn<'_>,
         job: &Job<'_>,
+        began: u64,
         data: &mut dyn HostData,
     ) -> Outcome {
+        // Asked in the turn: a cut has one of its own.
+        let is_cut = device
+            .cache()
+            .is_some_and(|cache| cache.is_cut_since(began));
+        if is_cut {
+            self.telemetry().failed(CommandKind::of(job.request));
+            return Outcome {
+                status: Status::POWER_LOSS,
+                result: 0,
+                done_at: job.now,
+                sync_to: None,
+                failed_block: None,
+            };
+        }
+
         // `execute` counts each part as a command. One is taken back here, so that the whole write
         // is one. A part that is not begun is not counted.
         if device.queue_must_stand().is_ok() {

@@ -37,6 +37,18 @@ fn subsystem(device: Device, cache_bytes: u64) -> Subsystem {
     .with_cache(cache_bytes)
 }
 
+/// A device in a folder: its syncs take time.
+pub fn in_folder(cache_bytes: u64) -> (Subsystem, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config =
+        DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let device = Device::create_in_folder(&folder.path().join("device"), config, None);
+    (
+        subsystem(device.expect("there is room"), cache_bytes),
+        folder,
+    )
+}
+
 /// One large namespace, for commands of several slices.
 pub fn large(cache_bytes: u64) -> Subsystem {
     let subsystem = Subsystem::new(
@@ -152,22 +164,19 @@ impl Model {
 impl Bench {
     /// A device in memory.
     pub fn new(cache_bytes: u64, seed: u64) -> Self {
-        Self::of(kit::device(16 << 20, false), None, cache_bytes, seed)
+        let subsystem = subsystem(kit::device(16 << 20, false), cache_bytes);
+        Self::of(subsystem, None, seed)
     }
 
     /// A device in a folder: its syncs take time.
     pub fn in_folder(cache_bytes: u64, seed: u64) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config =
-            DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
-        let device = Device::create_in_folder(&folder.path().join("device"), config, None);
-        let device = device.expect("there is room");
-        Self::of(device, Some(folder), cache_bytes, seed)
+        let (subsystem, folder) = in_folder(cache_bytes);
+        Self::of(subsystem, Some(folder), seed)
     }
 
-    fn of(device: Device, folder: Option<TempDir>, cache_bytes: u64, seed: u64) -> Self {
+    fn of(subsystem: Subsystem, folder: Option<TempDir>, seed: u64) -> Self {
         Self {
-            subsystem: subsystem(device, cache_bytes),
+            subsystem,
             models: [Model::new(1, 12), Model::new(2, 9)],
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             stamp: 0,

@@ -8,7 +8,10 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod batch;
 mod bench;
+#[path = "../sent_away/line.rs"]
+mod line;
 mod under_way;
 
 use bench::{Bench, block_of};

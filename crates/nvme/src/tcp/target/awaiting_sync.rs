@@ -1,7 +1,8 @@
 //! Executed commands that are acknowledged only once they are durable.
 //!
 //! Commands received together are synced together: one commit for a queue full of FUA writes.
-//! Invariant: if the disk has failed none of them is acknowledged. Absent: the commit
+//! Invariants: if the disk has failed none of them is acknowledged; each is judged by its own position
+//! in the device's history, since a power cut may have come between two of them. Absent: the commit
 //! (`controller::durable`).
 
 use super::{Connection, Output};
@@ -29,7 +30,8 @@ impl Connection {
 
     /// Waits until everything that was executed is durable, and acknowledges it.
     pub fn acknowledge_synced(&mut self, out: &mut Output) {
-        // Positions are in order: what is durable up to the last one is durable up to all.
+        // Positions are in order: what is durable up to the last one is durable up to all. It may
+        // have lost what it did, while an earlier one has not.
         let Some(wanted) = self
             .awaiting_sync
             .iter()
@@ -39,7 +41,7 @@ impl Connection {
             return;
         };
         let port = self.port.clone();
-        let synced = port.subsystem().make_durable(wanted);
+        let all_synced = port.subsystem().make_durable(wanted);
         let delayed = port.subsystem().delays_answers();
 
         // Its host was told meanwhile that the queue is gone: it gets no answers any more.
@@ -56,6 +58,13 @@ impl Connection {
             span,
         } in std::mem::take(&mut self.awaiting_sync)
         {
+            // A power cut before the last command took nothing of that one, and yet may have taken
+            // what this one had done.
+            let synced = match outcome.sync_to {
+                Some(own) if own != wanted => port.subsystem().make_durable(own),
+                _ => all_synced,
+            };
+
             // If the commit failed, no command keeps what it had done: neither its status, nor its
             // result, nor data.
             let status = synced.err().unwrap_or(outcome.status);

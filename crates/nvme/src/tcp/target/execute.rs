@@ -43,7 +43,7 @@ impl Connection {
                 from_host: data,
                 to_host: &mut nothing,
             };
-            let outcome = self.execute_io(sqe, request, false, data, context);
+            let outcome = self.execute_io(sqe, request, None, data, context);
             self.complete(sqe, &outcome, context);
         }
         Ok(())
@@ -66,18 +66,19 @@ impl Connection {
         request.part(at, len, last)
     }
 
-    /// Executes the next part of a write, unless an earlier one has failed.
+    /// Executes the next part of a write, unless an earlier one has failed. `before`: how the earlier
+    /// ones ended, and how many commands had begun before the first.
     pub(super) fn execute_next_part(
         &self,
         sqe: &Sqe,
         part: &CheckedRequest,
-        before: Option<Outcome>,
+        before: Option<(Outcome, u64)>,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
         // What comes after a part that failed is taken and thrown away: the host must be able to
         // send all of it.
-        if let Some(before) = before.filter(|before| !before.status.is_success()) {
+        if let Some((before, _)) = before.filter(|(before, _)| !before.status.is_success()) {
             return before;
         }
 
@@ -87,10 +88,13 @@ impl Connection {
             to_host: &mut nothing,
         };
 
-        let now = self.execute_io(sqe, part, before.is_some(), data, context);
+        let continued = before.map(|(_, began)| began);
+        let now = self.execute_io(sqe, part, continued, data, context);
         Outcome {
             // The write is done when its slowest part is.
-            done_at: before.map_or(0, |before| before.done_at).max(now.done_at),
+            done_at: before
+                .map_or(0, |(before, _)| before.done_at)
+                .max(now.done_at),
             ..now
         }
     }
@@ -100,7 +104,7 @@ impl Connection {
         &self,
         sqe: &Sqe,
         request: &CheckedRequest,
-        continued: bool,
+        continued: Option<u64>,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
@@ -116,7 +120,7 @@ impl Connection {
         &self,
         sqe: &Sqe,
         request: &CheckedRequest,
-        continued: bool,
+        continued: Option<u64>,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
@@ -133,7 +137,7 @@ impl Connection {
         &self,
         sqe: &Sqe,
         request: &CheckedRequest,
-        continued: bool,
+        continued: Option<u64>,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
@@ -157,7 +161,7 @@ impl Connection {
         &self,
         sqe: &Sqe,
         request: &CheckedRequest,
-        continued: bool,
+        continued: Option<u64>,
         mut data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
@@ -180,8 +184,9 @@ impl Connection {
             let standing = queue.standing.clone();
             context.subsystem.turn_of(self.weight, standing)
         });
-        if continued {
-            return context.subsystem.execute_next_part(device, &job, &mut data);
+        if let Some(began) = continued {
+            let subsystem = context.subsystem;
+            return subsystem.execute_next_part(device, &job, began, &mut data);
         }
 
         // How long a command took is known if that is emulated; else the caller says it, for all of
@@ -253,7 +258,7 @@ impl Connection {
             from_host: &[],
             to_host: &mut to,
         };
-        let outcome = self.execute_io(sqe, request, false, data, context);
+        let outcome = self.execute_io(sqe, request, None, data, context);
 
         // The header has gone ahead. If the command fails it is taken back with the data.
         if outcome.status.is_success() {

@@ -52,7 +52,8 @@ impl Connection {
         }
 
         // What arrived just now is counted as received already, so its offset lies behind.
-        let (sqe, command, before) = (incoming.sqe, incoming.command, incoming.outcome);
+        let (sqe, command) = (incoming.sqe, incoming.command);
+        let (before, began_before) = (incoming.outcome, incoming.began);
         let at = incoming.executed() - pdu.data.len() as u32;
 
         // Once something is gathered the rest must follow it, or pages would be written out of
@@ -65,9 +66,14 @@ impl Connection {
         };
 
         if let Some(part) = part {
+            let began = match before {
+                None => context.subsystem.commands_begun(),
+                Some(_) => began_before,
+            };
+            let before = before.map(|before| (before, began));
             let outcome = self.execute_next_part(&sqe, &part, before, pdu.data, context);
             if let Some(incoming) = self.transfers.get(tag) {
-                incoming.outcome = Some(outcome);
+                (incoming.outcome, incoming.began) = (Some(outcome), began);
             }
         } else if let Some(incoming) = self.transfers.get(tag) {
             if incoming.gathered.is_empty() {
@@ -112,6 +118,7 @@ impl Connection {
         match (incoming.outcome, rest) {
             (None, _) => self.execute(&sqe, &command, &incoming.gathered, context)?,
             (before, Some(rest)) => {
+                let before = before.map(|before| (before, incoming.began));
                 let outcome =
                     self.execute_next_part(&sqe, &rest, before, &incoming.gathered, context);
                 self.complete(&sqe, &outcome, context);

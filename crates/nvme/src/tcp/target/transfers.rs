@@ -32,6 +32,8 @@ pub(super) struct Incoming {
     pub gathered: Vec<u8>,
     /// How its first parts ended, if some were executed as they arrived.
     pub outcome: Option<Outcome>,
+    /// The subsystem's number of commands when the first of them began.
+    pub began: u64,
     /// Did data arrive with a wrong digest? Then no more of it is executed.
     pub damaged: bool,
     /// If the command is sampled.
@@ -93,7 +95,7 @@ impl Transfers {
         self.next_tag = tag.wrapping_add(1);
 
         let (gathered, outcome) = (Vec::new(), None);
-        let (received, granted, refused, damaged) = (0, None, false, false);
+        let (received, granted, refused, damaged, began) = (0, None, false, false, 0);
         self.cids.insert(sqe.head().cid());
         let incoming = Incoming {
             sqe,
@@ -105,6 +107,7 @@ impl Transfers {
             charged,
             gathered,
             outcome,
+            began,
             damaged,
             span,
         };

@@ -15,7 +15,7 @@ impl Connection {
         &self,
         sqe: &Sqe,
         request: &CheckedRequest,
-        continued: bool,
+        continued: Option<u64>,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
