@@ -134,6 +134,7 @@ impl Disk {
     }
 
     fn look(&mut self) {
+        let mut inodes = BTreeSet::new();
         for entry in std::fs::read_dir(&self.dir).expect("the folder is there") {
             let entry = entry.expect("it can be read");
             let name = entry.file_name().into_string().expect("our names");
@@ -141,6 +142,7 @@ impl Disk {
                 continue;
             }
             let inode = entry.metadata().expect("it has some").ino();
+            inodes.insert(inode);
             if let Some(before) = self
                 .names
                 .insert(inode, name.clone())
@@ -172,6 +174,8 @@ impl Disk {
 
         let exists = |name: &String| self.dir.join(name).exists();
         self.files.retain(|name, _| exists(name));
+        // The next file may get the inode of one that is gone.
+        self.names.retain(|inode, _| inodes.contains(inode));
     }
 
     fn is_durable(&mut self, name: &str, bytes: Range<usize>) {
