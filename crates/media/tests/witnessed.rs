@@ -128,6 +128,18 @@ fn crashes_one_after_another_lose_no_version_that_was_acknowledged() {
     assert!(acknowledged > 50, "{acknowledged}");
 }
 
+#[test]
+fn an_older_file_is_refused_and_so_is_another_one_with_the_number_of_the_newest() {
+    let version = |serial, crc| FileVersion { serial, crc };
+    let newest = version(5, 1);
+    assert!(version(4, 1).is_older_than(newest));
+    assert!(version(5, 2).is_older_than(newest));
+    assert!(version(0, 0).is_older_than(newest), "none at all");
+    assert!(!newest.is_older_than(newest));
+    assert!(!version(6, 3).is_older_than(newest));
+    assert!(!version(5, 2).is_older_than(FileVersion::default()));
+}
+
 /// Within a sector, too: a record that was not stored to its end leaves the one before.
 #[test]
 fn a_record_that_is_torn_at_any_byte_leaves_the_one_before_or_the_new_one() {

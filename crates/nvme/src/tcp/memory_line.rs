@@ -38,10 +38,13 @@ pub(super) struct Waiter<A> {
 /// A place in the line.
 pub(super) type Ticket = u64;
 
+/// Those of one address, in the order in which they came.
+type AddressLine<A> = VecDeque<(Ticket, Waiter<A>)>;
+
 /// All that wait, by address; the next address first. None of the lines is empty.
 struct Order<A> {
     issued: Ticket,
-    addresses: VecDeque<(IpAddr, VecDeque<(Ticket, Waiter<A>)>)>,
+    addresses: VecDeque<(IpAddr, AddressLine<A>)>,
 }
 
 /// What became of the next address.
@@ -104,7 +107,7 @@ impl<A> Order<A> {
 
 /// Serves one connection of an address.
 fn serve_address<A>(
-    line: &mut VecDeque<(Ticket, Waiter<A>)>,
+    line: &mut AddressLine<A>,
     charge: &mut impl FnMut(&Waiter<A>) -> Result<(), Lacking>,
 ) -> Served {
     for at in 0..line.len() {

@@ -460,10 +460,11 @@ impl<'a> Session<'a> {
         let can_resume = self.connection.can_resume() && next_deadline.is_none();
 
         let for_input = !self.buffer.is_full();
+        let has_input = for_input && self.stream.has_buffered();
         let until_due = next_deadline.map(|until| until.saturating_sub(self.shared.now()));
         let tick_ns = TICK.as_nanos() as u64;
         let wait_ns = until_due.unwrap_or(tick_ns).min(tick_ns);
-        if !can_resume && !(for_input && self.stream.has_buffered()) {
+        if !can_resume && !has_input {
             let woken = self.woken.as_ref();
             socket::wait_for_either(self.stream.tcp(), for_input, woken, wait_ns);
         }
