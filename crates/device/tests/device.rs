@@ -1,7 +1,7 @@
 //! The device's verbs with the real firmware: what is done when, and what a saved device keeps.
 
 use remap_ssd_device::{Device, DeviceConfig, Lpn, OpenError, PageCommand, PageKind};
-use remap_ssd_ftl::{Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{FilePage, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{Page, Payload};
 
 fn small(scheme: SchemeKind) -> DeviceConfig {
@@ -287,4 +287,121 @@ fn a_saved_device_reads_the_same_and_goes_on() {
         write(&mut again, 0, 3, 12_345);
     }
     assert!(Device::load(&folder.path().join("nothing")).is_err());
+}
+
+/// What was done before the device was there takes no time of its first command.
+#[test]
+fn neither_formatting_nor_recovery_nor_what_is_untimed_delays_a_command() {
+    let mut device = device(SchemeKind::RemapSsd);
+    for _ in 0..2 {
+        assert_eq!(device.read(0, Lpn(70)).1, Ok(Page::Zeroes));
+        assert_eq!(device.timing().busy_until(), 0, "nothing on flash was read");
+        device
+            .untimed(|ftl| ftl.write(Lpn(1), &Payload::Identity(2)))
+            .unwrap();
+        assert_eq!(device.read(0, Lpn(70)).1, Ok(Page::Zeroes));
+        assert_eq!(device.timing().busy_until(), 0);
+        device = device.power_cycle().expect("it recovers").0;
+    }
+}
+
+#[test]
+fn a_request_reports_its_first_refusal_and_ends_with_its_last_page() {
+    let mut device = device(SchemeKind::RemapSsdX);
+    let page = |lpn, content| PageCommand {
+        content,
+        lpn: Lpn(lpn),
+        kind: PageKind::Write,
+    };
+    let outside = page(device.config().firmware.lpns, 1);
+    let whole = device.submit_request(0, &[outside, page(0, 1)]);
+    assert_eq!(whole.result, Err(Refusal::OutOfRange));
+
+    // Remaps that the scheme gathered are durable when the request is done.
+    let pages: Vec<_> = (10..14).map(|lpn| page(lpn, 1)).collect();
+    assert_eq!(device.submit_request(whole.done_at, &pages).result, Ok(()));
+    assert_eq!(device.ftl().stats().dedup_hits, 4);
+    let (mut device, _) = device.power_cycle().expect("it recovers");
+    assert!((10..14).all(|lpn| device.read(0, Lpn(lpn)).1 == Ok(Page::Identity(1))));
+}
+
+#[test]
+fn a_remap_reports_what_became_of_its_own_pages() {
+    let mut device = device(SchemeKind::RemapSsd);
+    let mut now = write(&mut device, 0, 0, 1);
+    device.keep_apart(Lpn(500)..Lpn(600));
+    let most = u32::from(device.config().firmware.count_max);
+    let mut remap = |target| {
+        let done = device.remap(
+            now,
+            &Remap {
+                target: Lpn(target),
+                source: Lpn(0),
+                len: 1,
+                relocate: false,
+                atomic: false,
+            },
+        );
+        assert_eq!(done.result, Ok(()));
+        now = done.done_at;
+        let copied = done.copied;
+        [
+            done.remapped,
+            copied.counter_full,
+            copied.metadata_full,
+            copied.otherwise,
+        ]
+    };
+
+    for target in 1..most {
+        assert_eq!(remap(target), [1, 0, 0, 0]);
+    }
+    for target in most..most + 2 {
+        assert_eq!(remap(target), [0, 1, 0, 0], "the counter is full");
+    }
+    for target in 500..502 {
+        assert_eq!(remap(target), [0, 0, 0, 1], "it is kept apart");
+    }
+}
+
+#[test]
+fn media_of_another_shape_are_refused() {
+    let device = device(SchemeKind::None);
+    let mut config = device.config().clone();
+    let shape = config.geometry;
+    config.geometry = remap_ssd_media::Geometry::new(remap_ssd_media::geometry::Shape {
+        channels: 1,
+        dies: shape.dies_total(),
+        superblocks: shape.superblocks(),
+        pages_per_block: shape.pages_per_block(),
+    })
+    .expect("valid");
+    assert_eq!(config.geometry.pages(), shape.pages());
+    let error = Device::recover(device.into_media(), config).err();
+    let error = error.expect("every page has another address").to_string();
+    assert!(error.contains("another geometry"), "{error}");
+}
+
+/// A part of a page takes as long as a whole one.
+#[test]
+fn a_map_of_a_file_takes_the_link_for_its_pages() {
+    let mut config = small(SchemeKind::RemapSsd);
+    (config.firmware.fs_files, config.firmware.fs_blocks) = (16, 2000);
+    let mut device = Device::format(config).expect("possible");
+    let mut took = |blocks: u32| {
+        for offset in 0..blocks {
+            let page = FilePage { inode: 5, offset };
+            let done = device.fs_write(0, Lpn(offset), &Payload::Identity(1), page);
+            done.result.expect("possible");
+        }
+        let start = 10 * device.timing().busy_until();
+        let (done, map) = device.fs_map(start, 5);
+        assert_eq!(map.map(|map| map.len()), Ok(blocks as usize));
+        device.fs_reset(start).result.expect("possible");
+        done - start
+    };
+
+    // One page of the link, and one entry in NVRAM.
+    let none = took(0);
+    assert!((1221..1321).contains(&(took(1) - none)));
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod bench;
 #[path = "../../../media/tests/kit/numbers.rs"]
 pub mod numbers;
 
