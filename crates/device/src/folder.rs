@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::fingerprints::SavedFingerprints;
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
-use remap_ssd_media::folder::{FolderCommit, HistoryPosition};
+use remap_ssd_media::folder::{FolderCommit, FoundFolder, HistoryPosition, ReplayReport};
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Media};
 use std::fs::File;
@@ -126,6 +126,30 @@ impl Device {
     /// The folder holds no device, one in use, a damaged one, or one that cannot be recovered.
     pub fn open_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
         let config = ConfigFile::read(dir)?.intact()?;
+        Self::begin_in_folder(dir, config, FoundFolder::begin)
+    }
+
+    /// As `open_in_folder`, at little cost for programs that open and close often: nothing is
+    /// written before the first command, if the folder was left by `close` or `rest`.
+    ///
+    /// # Errors
+    /// As `open_in_folder`.
+    pub fn resume_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
+        let config = ConfigFile::read(dir)?.intact()?;
+        // Fingerprints are of a state; the next state must be there before anything changes.
+        let begin = if config.firmware.dedup {
+            FoundFolder::begin
+        } else {
+            FoundFolder::resume
+        };
+        Self::begin_in_folder(dir, config, begin)
+    }
+
+    fn begin_in_folder(
+        dir: &Path,
+        config: DeviceConfig,
+        begin: impl FnOnce(FoundFolder) -> Result<(Media, ReplayReport), ImageError>,
+    ) -> Result<(Self, RecoveryReport), OpenError> {
         let mut found = Media::find_folder(dir, false)?;
         // Only the firmware can tell whether these pages matter, and only by recovering a copy.
         if !found.suspects().is_empty() {
@@ -137,7 +161,7 @@ impl Device {
             found = Media::find_folder(dir, false)?;
         }
 
-        let (media, replayed) = found.begin()?;
+        let (media, replayed) = begin(found)?;
         let (mut device, report) = Self::recover(media, config)?;
         device.dir = Some(dir.to_owned());
         // Records in the journal mean that no clean shutdown followed this state: the saved
@@ -220,5 +244,18 @@ impl Device {
         // are none.
         self.untimed(|ftl| ftl.media_mut().tidy())?;
         Ok(self.save_fingerprints())
+    }
+
+    /// Shuts down so that the folder can be opened again at little cost (`resume_in_folder`).
+    /// Everything is durable; nothing is written if nothing has happened since the last sync.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn rest(mut self) -> io::Result<()> {
+        // The fingerprints are saved with a state.
+        if self.ftl().deduplicates() {
+            return self.close().map(drop);
+        }
+        self.untimed(|ftl| ftl.media_mut().rest())
     }
 }

@@ -10,7 +10,7 @@
 mod disk;
 mod kit;
 
-use kit::folder::{JOURNAL_BYTES, Operation, blank, create, latest_of};
+use kit::folder::{JOURNAL_BYTES, Operation, blank, create, files, latest_of};
 use kit::numbers::Numbers;
 use kit::tiny;
 use remap_ssd_media::{After, BlockId, Image, Media, Purpose, SbId};
@@ -140,6 +140,119 @@ fn a_machine_may_die_again_and_again() {
         older > 40 && newest > 20,
         "{older} times an older state, {newest} times the newest one"
     );
+}
+
+fn resume(dir: &Path) -> Media {
+    Media::resume_folder(dir)
+        .expect("whatever was under way, it opens")
+        .0
+}
+
+/// How a process ends: at rest, killed, or killed when the disk had refused a sync.
+fn end(numbers: &mut Numbers, mut media: Media, twin: &mut Twin) {
+    match numbers.below(4) {
+        0 | 1 => {
+            media.rest().expect("the disk works");
+            twin.synced();
+        }
+        2 => {
+            disk::fail_after(numbers.below(5));
+            let ended = if numbers.below(2) == 0 {
+                media.rest()
+            } else {
+                media.tidy()
+            };
+            if ended.is_ok() {
+                twin.synced();
+            }
+            disk::fail_after(u64::MAX);
+        }
+        _ => {}
+    }
+    disk::look();
+}
+
+/// Processes go on in the journal of the one before, and the machine dies meanwhile.
+#[test]
+fn a_machine_may_die_while_processes_go_on_where_others_rested() {
+    let (mut older, mut newest, mut continued) = (0, 0, 0);
+    for seed in 0..80 {
+        let mut numbers = Numbers(6000 + seed);
+        let mut dir = tempfile::tempdir().expect("a folder");
+        let mut media = create(dir.path(), JOURNAL_BYTES);
+        disk::attach(dir.path());
+
+        let mut twin = Twin::of(&blank().to_image());
+        for crashes in 0..4 {
+            let processes = 1 + numbers.below(4);
+            for process in 0..processes {
+                for _ in 0..numbers.below(12) {
+                    operate(&mut numbers, &mut media, &mut twin);
+                    disk::look();
+                    if numbers.below(10) == 0 {
+                        media.sync().expect("the disk works");
+                        twin.synced();
+                    }
+                }
+                if process + 1 == processes {
+                    break;
+                }
+                let generation = media.generation();
+                end(&mut numbers, media, &mut twin);
+
+                media = resume(dir.path());
+                continued += u32::from(media.generation() == generation);
+                let found = twin.position(&media.to_image());
+                assert_eq!(
+                    found,
+                    Some(twin.states.len() - 1),
+                    "seed {seed}, crash {crashes}: a process left something else"
+                );
+            }
+
+            let before = std::mem::replace(&mut dir, crash(&mut numbers));
+            media = resume(dir.path());
+            drop(before);
+            let found = media.to_image();
+            let at = twin.position(&found).unwrap_or_else(|| {
+                panic!("seed {seed}, crash {crashes}: not a state since the last sync")
+            });
+            older += u32::from(at + 1 < twin.states.len());
+            newest += u32::from(at + 1 == twin.states.len());
+            twin = Twin::of(&found);
+        }
+    }
+    assert!(
+        older > 40 && newest > 40 && continued > 100,
+        "{older} times an older state, {newest} times the newest one, {continued} journals continued"
+    );
+}
+
+#[test]
+fn a_folder_at_rest_is_opened_and_closed_without_a_sync() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut media = create(dir.path(), JOURNAL_BYTES);
+    disk::attach(dir.path());
+    media.store(3, 4, Purpose::Host, After::NOTHING);
+    media.rest().expect("the disk works");
+    drop(media);
+
+    let (syncs, left) = (disk::syncs(), files(dir.path()));
+    for _ in 0..3 {
+        let mut media = resume(dir.path());
+        assert_eq!(media.peek(3), 4);
+        media.sync().expect("the disk works");
+        media.rest().expect("the disk works");
+    }
+    assert_eq!(disk::syncs(), syncs);
+    assert!(files(dir.path()) == left, "nothing was written");
+
+    // One change costs a sync of the contents and one of the journal.
+    let mut media = resume(dir.path());
+    media.store(3, 5, Purpose::Host, After::NOTHING);
+    media.sync().expect("the disk works");
+    media.rest().expect("the disk works");
+    assert_eq!(disk::syncs(), syncs + 2);
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl ImageDisk {
     /// # Errors
     /// There is no device, it is in use, or it has no such namespace.
     pub fn open(folder: &Path, nsid: u32) -> Result<Self, ImageError> {
-        let (mut device, _) = Device::open_in_folder(folder)?;
+        let (mut device, _) = Device::resume_in_folder(folder)?;
         let namespaces = image_namespaces(folder, device.config().firmware.lpns.into())?;
         keep_apart(&mut device, &namespaces);
 
@@ -111,7 +111,7 @@ impl ImageDisk {
 
     fn shut(&mut self) -> Result<(), ImageError> {
         match self.0.take() {
-            Some(window) => Ok(window.into_disk().into_device().close().map(drop)?),
+            Some(window) => Ok(window.into_disk().into_device().rest()?),
             None => Ok(()),
         }
     }

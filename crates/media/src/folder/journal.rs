@@ -380,6 +380,15 @@ impl Journal {
         })
     }
 
+    /// After `read`: whether the records that it found are all that there are of their generation,
+    /// and everything was durable when the last of them was stored, or there is none.
+    pub(super) fn is_at_rest(&self, records: &[usize]) -> bool {
+        let ended = |at: &usize| self.head_at(*at).is_some_and(|head| head.kind() == ENDED);
+        // One that a crash has left after a gap would count again once the gap is filled.
+        records.last().is_none_or(ended)
+            && self.behind().all(|word| self.end_of(word * 8).is_none())
+    }
+
     /// What is recorded of a generation.
     pub(super) fn count(&mut self, generation: u64) -> RecordsBehind {
         self.generation = generation;

@@ -44,6 +44,7 @@ mod journal;
 mod open;
 mod pages;
 mod replay;
+mod rest;
 mod state;
 mod weigh;
 mod witness;
@@ -87,6 +88,8 @@ pub(crate) struct Folder {
     header: StateHeader,
     /// Whether anything but erases happened that is not yet durable.
     unsynced: bool,
+    /// Whether nothing was recorded since the last sync had returned (`rest`).
+    is_at_rest: bool,
     /// Why nothing is written any more.
     broken: Option<String>,
     syncs: u64,
@@ -168,6 +171,7 @@ impl Folder {
             journals,
             header,
             unsynced: false,
+            is_at_rest: false,
             broken: None,
             syncs: 0,
             operations_end: 0,
@@ -229,6 +233,7 @@ impl Folder {
             .map_err(|error| about(JOURNALS[of], error))?;
         self.witness(HEADER_BYTES as u64);
         self.unsynced = false;
+        self.is_at_rest = true;
         self.unproved.none();
         Ok(())
     }
@@ -239,6 +244,12 @@ impl Folder {
     fn sync(&mut self, nand: &mut NandArray) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
+        }
+
+        self.syncs += 1;
+        // Contents are only written for a record that follows them.
+        if self.is_at_rest {
+            return Ok(());
         }
 
         let PageContents::Mapped(pages) = &mut nand.contents else {
@@ -257,8 +268,8 @@ impl Folder {
         });
 
         // Cleared even after a failure: `broken` is set then, and nothing is acknowledged any more.
-        self.syncs += 1;
         self.unsynced = false;
+        self.is_at_rest = result.is_ok();
         self.unproved.none();
         result.inspect_err(|error| self.fail(&error.to_string(), pages))
     }
@@ -374,6 +385,7 @@ impl Folder {
             // Erases are left out: one that follows another gives up nothing that is not durable
             // already.
             self.unsynced |= !effect.is_erase();
+            self.is_at_rest = false;
             self.unproved.note(effect);
             self.journal().append(effect);
             self.operations_end = self.journal().end() as u64;
@@ -384,6 +396,7 @@ impl Folder {
     fn note(&mut self, durability: Durability) {
         if self.broken.is_none() {
             self.unsynced = true;
+            self.is_at_rest = false;
             self.journal().note(durability);
         }
     }

@@ -30,7 +30,7 @@ use super::files::{self, FolderAccess, JOURNALS, Locks, STATES, about};
 use super::journal::Journal;
 use super::pages::MappedPages;
 use super::replay::JournalReplay;
-use super::state::{self, StateHeader};
+use super::state::{self, StateHeader, StateParts};
 use super::weigh::{FoundWitness, weigh_headers};
 use super::{Folder, JOURNAL_BYTES_MIN, slot, witness};
 use crate::array::{NandArray, PageContents};
@@ -50,22 +50,26 @@ pub struct ReplayReport {
     pub dropped: u64,
     /// Generation of the state that they go on from.
     pub generation: u64,
+    /// Whether the last journal ended when everything was durable, with nothing left after its end.
+    pub(super) is_at_rest: bool,
 }
 
 /// A folder that has been read, and in which nothing has been changed.
 pub struct FoundFolder {
-    folder: Folder,
-    nand: NandArray,
-    nvram: Slab<u64>,
-    report: ReplayReport,
+    pub(super) folder: Folder,
+    pub(super) nand: NandArray,
+    pub(super) nvram: Slab<u64>,
+    pub(super) report: ReplayReport,
     damage: Vec<FileDamage>,
     suspects: Vec<Ppn>,
     /// Generation of the next state: newer than all, and not in the file of the state that was
     /// read.
     next: u64,
-    witness: FoundWitness,
+    pub(super) witness: FoundWitness,
     /// Whether the journal can be ended: it has no damage, and all of it was replayed.
     ends: bool,
+    /// Whether the journal can be continued (`rest`).
+    pub(super) rests: bool,
 }
 
 impl FoundFolder {
@@ -190,7 +194,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         files::open(dir, STATES[0], access)?,
         files::open(dir, STATES[1], access)?,
     ];
-    let header = newest_state(&states)?;
+    let (header, parts) = newest_state(&states)?;
 
     let geometry = header.geometry()?;
     let contents_bytes = witness::offset(geometry.pages());
@@ -228,8 +232,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     };
     let pages = pages.map_err(|error| about(files::CONTENTS, error))?;
 
-    let (mut nand, mut nvram, mut suspects) =
-        state::read(&states[slot(header.generation)], &header, pages)?;
+    let (mut nand, mut nvram, mut suspects) = state::with_pages(parts, pages);
     let map = |index: usize| {
         map_journal(&journal_files[index], header.journal_bytes, access)
             .map_err(|error| about(JOURNALS[index], error))
@@ -255,6 +258,14 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     } else {
         newest + 1
     };
+    let rests = report.is_at_rest
+        && headers.newest == header.generation
+        && headers.last == header.generation
+        && headers.begun
+        && findings.list.is_empty()
+        && report.dropped == 0
+        && header.has_sums()
+        && !witness.blank;
     let ends = headers.begun
         && findings.list.is_empty()
         && report.dropped == 0
@@ -273,6 +284,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         next,
         witness,
         ends,
+        rests,
     })
 }
 
@@ -293,22 +305,20 @@ pub(super) fn map_journal(
     Ok(Journal::new(map))
 }
 
-fn newest_state(states: &[File; 2]) -> Result<StateHeader, ImageError> {
-    let mut whole: Option<StateHeader> = None;
+/// The newest state that is whole.
+fn newest_state(states: &[File; 2]) -> Result<(StateHeader, StateParts), ImageError> {
+    let mut headers = Vec::new();
     let mut reason = ImageError::NotAnImage;
+    let damaged = |index: usize, what: &str| {
+        ImageError::Damaged(format!("{}, byte 0: {what}", STATES[index]))
+    };
     for (index, file) in states.iter().enumerate() {
-        let damaged =
-            |what: &str| ImageError::Damaged(format!("{}, byte 0: {what}", STATES[index]));
         match state::read_header(file) {
             // Generation g is in file g mod 2. One elsewhere has been copied there.
             Ok(header) if slot(header.generation) != index => {
-                reason = damaged("a state of another file")
+                reason = damaged(index, "a state of another file")
             }
-            Ok(header) if whole.is_some_and(|other| other.generation > header.generation) => {}
-            Ok(header) if state::is_whole(file, &header) => whole = Some(header),
-            Ok(_) => {
-                reason = damaged("the state does not have its hash, and neither does the other one")
-            }
+            Ok(header) => headers.push((index, header)),
             Err(error) => {
                 if matches!(reason, ImageError::NotAnImage) {
                     reason = error;
@@ -317,5 +327,16 @@ fn newest_state(states: &[File; 2]) -> Result<StateHeader, ImageError> {
         }
     }
 
-    whole.ok_or(reason)
+    // The newest first: a whole state is read once, and an older one not at all.
+    headers.sort_by_key(|(_, header)| std::cmp::Reverse(header.generation));
+    for (index, header) in headers {
+        match state::read_parts(&states[index], &header) {
+            Ok(parts) => return Ok((header, parts)),
+            Err(_) => {
+                let what = "the state does not have its hash, and neither does the other one";
+                reason = damaged(index, what);
+            }
+        }
+    }
+    Err(reason)
 }

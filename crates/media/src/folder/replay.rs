@@ -51,6 +51,7 @@ impl JournalReplay<'_> {
             let one = self.run(journal, generation, until, findings)?;
             all.records += one.records;
             all.dropped += one.dropped;
+            all.is_at_rest = one.is_at_rest;
             end = journal.end() as u64;
         }
         witness.compare(headers, end, findings)?;
@@ -108,6 +109,7 @@ impl JournalReplay<'_> {
 
         let mut report = ReplayReport {
             generation,
+            is_at_rest: journal.is_at_rest(&offsets),
             ..ReplayReport::default()
         };
         for (index, at) in offsets.iter().enumerate() {

@@ -196,19 +196,18 @@ fn kinds(nand: &NandArray) -> Vec<u16> {
     kinds
 }
 
-/// Reads a state, and its metadata pages from the contents. Metadata pages with a wrong checksum
+/// A state with its metadata pages, which are read from the contents. Those with a wrong checksum
 /// are torn, and returned.
-pub(super) fn read(
-    mut file: &File,
-    header: &StateHeader,
+pub(super) fn with_pages(
+    parts: StateParts,
     mut pages: MappedPages,
-) -> Result<(NandArray, Slab<u64>, Vec<Ppn>), ImageError> {
+) -> (NandArray, Slab<u64>, Vec<Ppn>) {
     let StateParts {
         mut nand,
         nvram,
         metas,
         sums,
-    } = read_parts(&mut file, header)?;
+    } = parts;
     pages.set_sums(sums);
 
     let mut suspects = Vec::new();
@@ -223,22 +222,24 @@ pub(super) fn read(
     }
 
     nand.contents = PageContents::Mapped(pages);
-    Ok((nand, nvram, suspects))
+    (nand, nvram, suspects)
 }
 
 /// Whether a state file is complete.
-pub(super) fn is_whole(mut file: &File, header: &StateHeader) -> bool {
-    read_parts(&mut file, header).is_ok()
+pub(super) fn is_whole(file: &File, header: &StateHeader) -> bool {
+    read_parts(file, header).is_ok()
 }
 
-struct StateParts {
+/// A whole state, without the contents of pages.
+pub(super) struct StateParts {
     nand: NandArray,
     nvram: Slab<u64>,
     metas: Vec<(u32, usize)>,
     sums: Slab<u32>,
 }
 
-fn read_parts(file: &mut &File, header: &StateHeader) -> Result<StateParts, ImageError> {
+/// Reads a state, if it is whole.
+pub(super) fn read_parts(mut file: &File, header: &StateHeader) -> Result<StateParts, ImageError> {
     let damaged = |what: &str| ImageError::Damaged(what.to_owned());
     let geometry = header.geometry()?;
     let have = file.metadata()?.len();
@@ -248,7 +249,7 @@ fn read_parts(file: &mut &File, header: &StateHeader) -> Result<StateParts, Imag
 
     file.seek(SeekFrom::Start(64))?;
     let mut source = HashingStream {
-        inner: BufReader::with_capacity(1 << 20, *file),
+        inner: BufReader::with_capacity(1 << 20, file),
         hash: blake3::Hasher::new(),
     };
     source.hash.update(header.as_bytes());
