@@ -110,7 +110,7 @@ pub type HolderId = [u8; 16];
 /// let mut disk = LocalDisk::new(Device::in_memory(config)?);
 ///
 /// // A disk behind a network keeps all other holders out meanwhile; this one has no others.
-/// let holder = [7; 16];
+/// let holder = disk.take_holder().unwrap_or([7; 16]);
 /// assert_eq!(disk.hold(holder, &[])?, None);
 /// disk.join_hold(holder)?; // another connection of the same holder
 /// disk.still_held()?;
@@ -130,6 +130,12 @@ pub trait Disk {
     /// What tells this disk from every other one, a copy of it with a name of its own among them
     /// (NGUID, NVMe 2.0 §4.5.1.2); `None` if only this process can have it.
     fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
+    /// The holder as which the way to the disk was made, before anybody has used its identifier: to
+    /// hold the disk as another one takes a new way. Given once.
+    fn take_holder(&mut self) -> Option<HolderId> {
         None
     }
 

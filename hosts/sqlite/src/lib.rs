@@ -31,6 +31,7 @@ mod memory;
 mod parameters;
 mod pending;
 mod place;
+mod served;
 mod statistics;
 mod stock;
 mod twins;

@@ -24,11 +24,12 @@
 
 use crate::forked::{PerProcess, take_inherited};
 use crate::memory;
+use crate::served;
 use crate::twins::Twins;
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::process::Process;
-use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_nvme::tcp::client::Options;
 use remap_ssd_store::{
     ImageDisk, OsStore, Processes, Store, StoreError, Volume, local_name, uuid_text,
 };
@@ -430,7 +431,7 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             }
             .with_keys(keys.unwrap_or_default());
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
-            let disk = Client::connect(address.as_str(), options)
+            let disk = served::connect(address, options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
             // A copy of a volume is in a namespace of its own, but has the volume's UUID.
             let copy = disk.identity().map(|identity| uuid_text(&identity));

@@ -139,7 +139,8 @@ impl Membership {
             Processes::Several(_) => name(disk)?,
         };
         let (Processes::Several(dir), Some(name)) = (processes, name) else {
-            disk.hold(new_holder(), &[]).map_err(not_held)?;
+            let holder = disk.take_holder().unwrap_or_else(new_holder);
+            disk.hold(holder, &[]).map_err(not_held)?;
             return Ok(Self::Alone { process });
         };
         Tenancy::join(dir, &name, alone, disk).map(Self::Tenant)
@@ -335,7 +336,8 @@ fn begin<D: Disk>(
     let mut ids = read_ids(in_use).map_err(failed)?;
     ids.drain(..ids.len().saturating_sub(IDS_MAX - 1));
     let ended = ids.clone();
-    let id = new_holder();
+    // The disk may have been reached by the identifier of a holder that never was.
+    let id = disk.take_holder().unwrap_or_else(new_holder);
 
     // The steps of "join" above.
     ids.push(id);

@@ -38,6 +38,10 @@ impl Disk for Client {
         Some(self.namespace().nguid).filter(|nguid| *nguid != [0; 16])
     }
 
+    fn take_holder(&mut self) -> Option<HolderId> {
+        self.options.holder.take()
+    }
+
     fn hold(
         &mut self,
         holder: HolderId,

@@ -121,13 +121,13 @@ pub(super) fn must_hold(admin: &mut Queue, nsid: u32) -> Result<(), ClientError>
 }
 
 impl Client {
-    /// Connects again, as this holder.
+    /// Connects again as this holder, unless it is connected as such.
     fn become_holder(&mut self, holder: HolderId) {
         self.exclusive = Exclusive::No;
+        // Its identifier would not be new any more.
+        self.options.holder = None;
         if self.options.hostid != holder {
-            self.options.hostid = holder;
-            // A holder may be idle for as long as it likes. TCP notices machines that are gone.
-            self.options.keep_alive_ms = 0;
+            self.options.be_holder(holder);
             self.queues = None;
         }
     }

@@ -32,6 +32,7 @@ use crate::spec::log::{Smart, lid};
 use crate::spec::opcode::{admin, io as opcode};
 use error::broken;
 use exclusive::Exclusive;
+use remap_ssd_device::HolderId;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -47,6 +48,9 @@ pub struct Options {
     pub hostnqn: String,
     /// The host identifier, by which reservations tell hosts apart.
     pub hostid: [u8; 16],
+    /// Connect as this holder, whose identifier is new: `Disk::hold` then needs no other
+    /// connection. `hostid` and `keep_alive_ms` follow from it.
+    pub holder: Option<HolderId>,
     /// The controller ends if nothing is heard of this host for so long; 0: never.
     pub keep_alive_ms: u32,
     /// Digests of headers and data.
@@ -73,6 +77,7 @@ impl Default for Options {
             subnqn: None,
             hostnqn: "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-72656d617073".into(),
             hostid: [0x72; 16],
+            holder: None,
             keep_alive_ms: 60_000,
             digests: false,
             entries: 128,
@@ -92,6 +97,12 @@ impl Options {
     pub fn with_keys(mut self, keys: HostKeys) -> Self {
         (self.credentials, self.tls) = (keys.credentials, keys.tls);
         self
+    }
+
+    fn be_holder(&mut self, holder: HolderId) {
+        self.hostid = holder;
+        // A holder may be idle for as long as it likes. TCP notices machines that are gone.
+        self.keep_alive_ms = 0;
     }
 }
 
@@ -116,7 +127,10 @@ impl Client {
     ///
     /// # Errors
     /// Nobody listens there, it is no such target, or it does not want us.
-    pub fn connect(address: impl ToSocketAddrs, options: Options) -> Result<Self, ClientError> {
+    pub fn connect(address: impl ToSocketAddrs, mut options: Options) -> Result<Self, ClientError> {
+        if let Some(holder) = options.holder {
+            options.be_holder(holder);
+        }
         let address = loop {
             match address.to_socket_addrs() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,0 +1,186 @@
+//! What it costs to open a database, counted: connections to a served device, and files of an image
+//! that are written. Programs that connect for each request pay it each time.
+
+mod kit;
+
+use kit::engine::{Db, start_with_vfs};
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
+use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_store::{ImageDisk, NewVolume, Processes, Volume};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+struct Quiet;
+
+impl Log for Quiet {
+    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
+    fn server(&self, _: &str) {}
+}
+
+/// A device in memory that is served, with a volume.
+struct Served {
+    address: SocketAddr,
+    accepted: Box<dyn Fn() -> u64>,
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn new(name: &str, at: SocketAddr) -> Self {
+        start_with_vfs();
+        let config =
+            DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
+        let device = Device::in_memory(config).expect("room for it");
+        // Devices of one name would be one to the processes that use their volumes.
+        let nqn = nqn(name);
+        let subsystem = Subsystem::new(device, &nqn, &[], Latency::None, true, Health::default());
+        let allowed = Allowed {
+            anybody: true,
+            ..Allowed::default()
+        };
+        let port = Port::new(Arc::new(subsystem.expect("possible")), allowed);
+        let server = Server::bind(at, port, Box::new(Quiet)).expect("a free port");
+        let (address, stopper) = (server.address(), server.stopper());
+        let roster = server.roster();
+        let served = Self {
+            address: address.expect("bound"),
+            accepted: Box::new(move || roster.tally().accepted),
+            stopper: stopper.expect("bound"),
+            thread: Some(std::thread::spawn(|| {
+                server.run().expect("the device works")
+            })),
+        };
+        let disk = Client::connect(served.address, Options::default()).expect("it serves");
+        let new = NewVolume::default();
+        Volume::create(disk, &Processes::local(), &new, &mut |_, _| {}).expect("it is blank");
+        served
+    }
+
+    fn uri(&self) -> String {
+        format!("file:app.db?vfs=remap&device={}", self.address)
+    }
+
+    /// Connections that the server accepts while this runs.
+    fn connections(&self, work: impl FnOnce()) -> u64 {
+        let before = (self.accepted)();
+        work();
+        (self.accepted)() - before
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn nqn(name: &str) -> String {
+    format!(
+        "nqn.2026-11.test:remap-ssd-openings:{name}:{}",
+        std::process::id()
+    )
+}
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+/// As a program that connects for one request.
+fn request(uri: &str) {
+    let db = Db::open(uri).expect("possible");
+    db.run("CREATE TABLE IF NOT EXISTS t(a)").expect("possible");
+    db.run("INSERT INTO t VALUES(1)").expect("possible");
+}
+
+fn rows(uri: &str) -> i64 {
+    let db = Db::open(uri).expect("possible");
+    db.value("SELECT count(*) FROM t")
+        .expect("possible")
+        .integer()
+}
+
+#[test]
+fn an_opening_on_a_device_connects_twice_and_asks_for_its_name_once() {
+    let served = Served::new("named", any_port());
+    let uri = served.uri();
+    assert_eq!(served.connections(|| request(&uri)), 3, "the first one");
+    assert_eq!(served.connections(|| request(&uri)), 2, "the second one");
+    assert_eq!(rows(&uri), 2);
+
+    let named = format!("{uri}&nqn={}", nqn("named"));
+    assert_eq!(served.connections(|| request(&named)), 2, "with its name");
+}
+
+#[test]
+fn a_device_of_another_name_at_the_same_address_is_found() {
+    let first = Served::new("first", any_port());
+    let (address, uri) = (first.address, first.uri());
+    request(&uri);
+    drop(first);
+
+    let second = Served::new("second", address);
+    request(&uri);
+    assert_eq!(rows(&uri), 1, "of the second device");
+    let again = second.connections(|| request(&uri));
+    assert_eq!(again, 2, "its name is known now");
+}
+
+/// A device in a folder, with a volume.
+fn image(folder: &Path) -> String {
+    let config =
+        DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    Device::create_in_folder(folder, config, None)
+        .expect("room for it")
+        .close()
+        .expect("possible");
+    let disk = ImageDisk::open(folder, 1).expect("it is there");
+    Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
+        .expect("it is blank");
+    format!("file:app.db?vfs=remap&image={}", folder.display())
+}
+
+fn files(folder: &Path, names: &[&str]) -> Vec<Vec<u8>> {
+    let read = |name: &&str| std::fs::read(folder.join(name)).expect("it is there");
+    names.iter().map(read).collect()
+}
+
+#[test]
+fn an_opening_on_an_image_writes_nothing_but_the_change() {
+    const ALL: [&str; 5] = ["contents", "journal.0", "journal.1", "state.0", "state.1"];
+    start_with_vfs();
+    for mode in ["DELETE", "WAL"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("disk");
+        let uri = image(&folder);
+        let db = Db::open(&uri).expect("possible");
+        db.run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        drop(db);
+        request(&uri);
+
+        // Who only reads leaves the device as it is; in WAL mode SQLite makes and removes a log.
+        let before = files(&folder, &ALL);
+        assert_eq!(rows(&uri), 1);
+        if mode == "DELETE" {
+            assert!(files(&folder, &ALL) == before, "nothing was written");
+        }
+
+        // A change is recorded in the journal, and no state is written for it.
+        let states = files(&folder, &ALL[3..]);
+        for row in 2..6 {
+            request(&uri);
+            assert_eq!(rows(&uri), row);
+        }
+        assert!(
+            files(&folder, &ALL[3..]) == states,
+            "{mode}: a state was written"
+        );
+    }
+}
