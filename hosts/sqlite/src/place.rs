@@ -26,7 +26,8 @@ use crate::forked::{PerProcess, take_inherited};
 use crate::memory;
 use crate::served;
 use crate::twins::Twins;
-use remap_ssd_device::Disk;
+use remap_ssd_device::{Disk, OpenError};
+use remap_ssd_media::image_file::ImageError;
 use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::process::Process;
 use remap_ssd_nvme::tcp::client::Options;
@@ -445,7 +446,14 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             let place = folder.display().to_string();
             let disk = ImageDisk::open(folder, *nsid).map_err(|error| PlaceError::Store {
                 place: place.clone(),
-                error: StoreError::Disk(error),
+                error: if is_in_use(error.as_ref()) {
+                    StoreError::Held(format!(
+                        "another process has the image {place} open, which one process at a time \
+                         can use; by `remap-ssd serve` and device= several can"
+                    ))
+                } else {
+                    StoreError::Disk(error)
+                },
             })?;
             let volume = Volume::open(disk, &Processes::One)
                 .map_err(|error| PlaceError::Store {
@@ -471,6 +479,14 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             "files of the operating system have no volume".into(),
         )),
     }
+}
+
+/// Whether an image cannot be opened because another process has it open.
+fn is_in_use(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    matches!(
+        error.downcast_ref::<OpenError>(),
+        Some(OpenError::Image(ImageError::InUse))
+    )
 }
 
 /// How many bytes of a volume's pages may be kept in memory.

@@ -14,7 +14,7 @@ use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use remap_ssd_store::{NewVolume, Processes, Volume};
+use remap_ssd_store::{ImageDisk, NewVolume, Processes, Volume};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
@@ -144,6 +144,10 @@ struct Process {
 
 impl Process {
     fn start(rig: &Rig, who: &str, place: &Place<'_>) -> Self {
+        Self::start_on(&rig.uri(), who, place)
+    }
+
+    fn start_on(uri: &str, who: &str, place: &Place<'_>) -> Self {
         let binary = std::env::current_exe().expect("it runs");
         let mut command = match place {
             Place::Here => Command::new(&binary),
@@ -168,7 +172,7 @@ impl Process {
         };
         let mut child = command
             .args(["--exact", "process", "--ignored", "--nocapture"])
-            .env(PART, format!("{who} {}", rig.uri()))
+            .env(PART, format!("{who} {uri}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -195,10 +199,14 @@ impl Process {
         self
     }
 
-    fn must_be_refused(mut self) {
+    fn must_be_refused(self) {
+        self.must_hear("in use by other processes");
+    }
+
+    fn must_hear(mut self, why: &str) {
         let heard = self.heard();
         assert!(heard.starts_with("busy"), "{heard}");
-        assert!(heard.contains("in use by other processes"), "{heard}");
+        assert!(heard.contains(why), "{heard}");
         self.child.wait().expect("it ends");
     }
 
@@ -345,6 +353,58 @@ fn excluded(other: &Place<'_>) {
 fn a_process_with_another_tmp_is_refused_while_the_database_is_open() {
     if is_possible() {
         excluded(&Place::OtherTmp);
+    }
+}
+
+// The locks of an image are in its folder, which both see.
+#[test]
+fn a_process_with_another_tmp_is_refused_while_the_database_on_an_image_is_open() {
+    if !is_possible() {
+        return;
+    }
+    start_with_vfs();
+    for mode in MODES {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let folder = dir.path().join("disk");
+        let uri = format!("file:app.db?vfs=remap&image={}", folder.display());
+        let config =
+            DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
+        let device = Device::create_in_folder(&folder, config, None).expect("room for it");
+        device.close().expect("possible");
+        let disk = ImageDisk::open(&folder, 1).expect("it is there");
+        Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
+            .expect("it is blank");
+        let db = Db::open(&uri).expect("possible");
+        db.run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        db.run("CREATE TABLE t(who, number)").expect("possible");
+        drop(db);
+
+        let mut acknowledged = 0;
+        for round in 0..rounds() {
+            let (one, two) = (&Place::Here, &Place::OtherTmp);
+            let (first, second) = if round % 2 == 0 {
+                (one, two)
+            } else {
+                (two, one)
+            };
+            let mut holder = Process::start_on(&uri, "A", first).must_be_open();
+            Process::start_on(&uri, "B", second).must_hear("has the image");
+            acknowledged += holder.writes();
+            Process::start_on(&uri, "B", second).must_hear("has the image");
+            acknowledged += holder.writes();
+            holder.end();
+
+            let mut next = Process::start_on(&uri, "B", second).must_be_open();
+            assert_eq!(next.tell("read"), format!("Integer({acknowledged})"));
+            acknowledged += next.writes();
+            next.end();
+        }
+        let db = Db::open(&uri).expect("possible");
+        let whole = db.value("PRAGMA integrity_check").expect("readable");
+        assert_eq!(whole.text(), "ok");
+        let rows = db.value("SELECT count(*) FROM t").expect("readable");
+        assert_eq!(rows.integer(), acknowledged as i64);
     }
 }
 
