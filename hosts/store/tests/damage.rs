@@ -286,6 +286,8 @@ fn files_that_claim_one_page_are_refused_and_all_others_are_used() {
                 .iter()
                 .all(|(name, _)| damage.contains(name.as_str()))
         );
+        let counted = volume.damaged_files().expect("readable");
+        assert_eq!(counted, refused.len() as u64, "seed {seed}");
 
         // What is new gets pages that nobody claims, and takes nothing from any file.
         let new = volume.open("new", NEW).expect("there is room");

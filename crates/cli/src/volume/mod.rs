@@ -254,8 +254,10 @@ fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
     }
 
     damage.iter().for_each(output::note);
+    let files = volume.damaged_files();
+    let files = files.map_err(|error| about(&args.place, error))?;
     Err(Failure::about(
         args.place.name(),
-        format_args!("{} could not be read", counted(damage.len() as u64, "file")),
+        format_args!("{} could not be read", counted(files, "file")),
     ))
 }

@@ -162,6 +162,16 @@ impl<D: Disk> Volume<D> {
         Ok(state.table.damage())
     }
 
+    /// How many files cannot be opened because of what `damage` says.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn damaged_files(&self) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        state.load()?;
+        Ok(state.table.damaged_files())
+    }
+
     /// What it is, and how full.
     ///
     /// # Errors

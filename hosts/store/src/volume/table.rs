@@ -16,6 +16,7 @@ use super::space::{self, Extent};
 use crate::StoreError;
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
+use std::collections::BTreeSet;
 
 /// Slots that one command reads: 1 MiB.
 const SLOTS_AT_ONCE: u32 = 256;
@@ -184,6 +185,14 @@ impl Table {
     pub fn damage(&self) -> Vec<String> {
         let slots = self.damaged_slots().map(str::to_owned);
         slots.chain(self.conflict_sentences(|_| true)).collect()
+    }
+
+    /// Files that cannot be opened: those with a damaged record, and those that claim a page of
+    /// another one.
+    pub fn damaged_files(&self) -> u64 {
+        let conflicts = self.conflicts.iter().flatten();
+        let in_conflict: BTreeSet<u32> = conflicts.flat_map(|(a, b, _)| [*a, *b]).collect();
+        (self.damaged_slots().count() + in_conflict.len()) as u64
     }
 
     /// Fails if the file of a slot claims a page that another one claims.
