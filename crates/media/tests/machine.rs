@@ -228,6 +228,36 @@ fn a_machine_may_die_while_processes_go_on_where_others_rested() {
     );
 }
 
+// A process dies between the header of a journal and its sync, and what the next one records may
+// reach the disk before the header.
+#[test]
+fn a_journal_whose_header_was_never_synced_may_be_continued() {
+    let mut continued = 0;
+    for seed in 0..40 {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut media = create(dir.path(), JOURNAL_BYTES);
+        disk::attach(dir.path());
+        media.store(3, 4, Purpose::Host, After::NOTHING);
+        // The journal before, the contents and the state are durable; the header is not.
+        disk::fail_after(3);
+        assert!(media.tidy().is_err());
+        disk::fail_after(u64::MAX);
+        let generation = media.generation();
+        drop(media);
+
+        let mut media = resume(dir.path());
+        continued += u32::from(media.generation() == generation);
+        for value in 0..60 {
+            media.store(5, value, Purpose::Host, After::NOTHING);
+            disk::look();
+        }
+        let dir = crash(&mut Numbers(7000 + seed));
+        assert_eq!(resume(dir.path()).peek(3), 4, "seed {seed}");
+        drop(media);
+    }
+    assert_eq!(continued, 40);
+}
+
 #[test]
 fn a_folder_at_rest_is_opened_and_closed_without_a_sync() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -351,7 +351,7 @@ impl Journal {
     /// durable. That is `Ended`, or a `Synced` followed by another record, both stored after the
     /// sync returned; or `Durable` with an offset after the end.
     pub(super) fn proof_behind(&self) -> Option<usize> {
-        self.behind().map(|word| word * 8).find(|at| {
+        self.heads_behind().find(|at| {
             // All bits of their heads except the CRC are known, so a CRC is computed for few
             // offsets.
             let bare = self.head_at(*at).map(|head| head.with_crc(0).into_bits());
@@ -385,8 +385,7 @@ impl Journal {
     pub(super) fn is_at_rest(&self, records: &[usize]) -> bool {
         let ended = |at: &usize| self.head_at(*at).is_some_and(|head| head.kind() == ENDED);
         // One that a crash has left after a gap would count again once the gap is filled.
-        records.last().is_none_or(ended)
-            && self.behind().all(|word| self.end_of(word * 8).is_none())
+        records.last().is_none_or(ended) && self.heads_behind().all(|at| self.end_of(at).is_none())
     }
 
     /// What is recorded of a generation.
@@ -422,6 +421,19 @@ impl Journal {
     /// Offsets after the end at which records may begin, in words of 8 bytes.
     fn behind(&self) -> Range<usize> {
         self.at / 8 + 1..self.map.len() / 8
+    }
+
+    /// Those of them where a word has the kind of a record. They are few, and a journal is long.
+    fn heads_behind(&self) -> impl Iterator<Item = usize> {
+        const KIND_AT: usize = 4;
+        let first = self.at + 8;
+        let words = self.map.get(first..).unwrap_or_default().as_chunks::<8>().0;
+        let is_head = |head: &[u8; 8]| (PROGRAM..=CONTINUED).contains(&head[KIND_AT]);
+        let heads = words
+            .iter()
+            .enumerate()
+            .filter(move |(_, head)| is_head(head));
+        heads.map(move |(index, _)| first + index * 8)
     }
 
     fn word_at(&self, at: usize) -> Option<u64> {

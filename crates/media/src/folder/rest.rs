@@ -9,24 +9,24 @@
 //! state instead (`tidy`), so that `resume` never replays more than `REST_BYTES_MAX`.
 //!
 //! *Resume*: 1. the journal is at rest, and is read to its last byte: no record of its generation
-//! is after the end  2. if it has no record, its header is made durable  3. records are appended
-//! after the end. Cut before 3: nothing has changed but what was in the files already. After 3, the
-//! files are those of a process that never closed the folder and whose last sync had returned:
+//! is after the end  2. records are appended after the end. Cut before 2: nothing has changed. After
+//! 2, the files are those of a process that never closed the folder and whose last sync had
+//! returned:
 //!
 //! - A record that a crash left after a gap would count again once the gap is filled. 1 excludes
 //!   it: such a journal gets a new state.
 //! - `Synced` with a record after it proves that the sync returned. Without `Ended` the process may
 //!   have died within the sync, and our record after it would prove what is not true: such a
 //!   journal gets a new state.
-//! - Records after a header of an older generation are damage. Killed between the header and its
-//!   sync, the process before has left a header that may not be durable. Hence 2.
+//! - Killed between the header of a journal and its sync, the process before has left a header that
+//!   may not be durable. The first record begins in the header's sector: without the header it is
+//!   not there either, and no later one counts. The next sync makes both durable.
 //! - The next new state has the next generation. `load` requires that no file has begun it.
 //!
 //! Absent: fingerprints, which belong to a state with an empty journal (the device's).
 
-use super::journal::HEADER_BYTES;
 use super::open::{FoundFolder, ReplayReport};
-use super::{Folder, JOURNALS, about, slot};
+use super::{Folder, slot};
 use crate::image_file::ImageError;
 use crate::media::Media;
 use std::io;
@@ -54,12 +54,6 @@ impl FoundFolder {
         } = self;
         folder.begin_witness(witness.journal, false)?;
 
-        // The steps of "resume" above.
-        let of = slot(folder.header.generation);
-        if folder.journal().end() == HEADER_BYTES {
-            let synced = folder.journal().sync();
-            synced.map_err(|error| about(JOURNALS[of], error))?;
-        }
         folder.operations_end = folder.journal().end() as u64;
         folder.is_at_rest = true;
         Ok((Media::in_folder(folder, nand, nvram), report))
