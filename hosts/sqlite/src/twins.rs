@@ -16,6 +16,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Pages that are known at most: 256 MiB of pages of 4 KiB.
 const PLACES: usize = 1 << 16;
+/// Places that are made together, when the first of them is needed: a program that opens a database
+/// for one request reads a few pages.
+const CHUNK: usize = 1 << 8;
 
 /// A page in a file of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +30,15 @@ pub(crate) struct PlaceOf {
 /// The pages that a process has read from one store.
 pub(crate) struct Twins {
     /// By the lower bits of the hash: all of it, and the place.
-    places: Mutex<Vec<Option<(u64, PlaceOf)>>>,
+    chunks: Mutex<Vec<Option<Chunk>>>,
 }
+
+type Chunk = Box<[Option<(u64, PlaceOf)>; CHUNK]>;
 
 impl Default for Twins {
     fn default() -> Self {
         Self {
-            places: Mutex::new(Vec::new()),
+            chunks: Mutex::new(Vec::new()),
         }
     }
 }
@@ -42,20 +47,26 @@ impl Twins {
     /// A page with these bytes has been read there.
     pub fn note(&self, page: &[u8], place: PlaceOf) {
         let hash = xxh3_64(page);
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        // Some megabytes, made when the first page is read.
-        if places.is_empty() {
-            places.resize(PLACES, None);
-        }
+        let (chunk, at) = chunk_of(hash);
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        chunks.resize_with(PLACES / CHUNK, || None);
+        let places = chunks[chunk].get_or_insert_with(|| Box::new([None; CHUNK]));
         // The newest page of an entry stays: what was just read is what is copied next.
-        places[hash as usize % PLACES] = Some((hash, place));
+        places[at] = Some((hash, place));
     }
 
     /// Where such a page was read, if not in this very place.
     pub fn find(&self, page: &[u8], not_here: PlaceOf) -> Option<PlaceOf> {
         let hash = xxh3_64(page);
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, place) = (*places.get(hash as usize % PLACES)?)?;
+        let (chunk, at) = chunk_of(hash);
+        let chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, place) = chunks.get(chunk)?.as_ref()?[at]?;
         (known == hash && place != not_here).then_some(place)
     }
+}
+
+/// Which chunk a hash is in, and where there.
+fn chunk_of(hash: u64) -> (usize, usize) {
+    let place = hash as usize % PLACES;
+    (place / CHUNK, place % CHUNK)
 }

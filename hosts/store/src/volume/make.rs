@@ -155,14 +155,18 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
         return Err(StoreError::NoVolume(format!("the disk has {pages} pages")));
     }
     // Both are read even if the first is sound: a damaged copy is mended while there is a sound
-    // one.
-    let [first, second] = [0, 1].map(|number| {
-        let mut page: Page = [0; PAGE_BYTES];
-        match disk.read(number, &mut page) {
-            Ok(()) => Superblock::decode(&page, pages),
-            Err(error) => Err(format!("it cannot be read: {error}")),
-        }
-    });
+    // one. By one command, unless one of them cannot be read.
+    let mut copies = [[0; PAGE_BYTES]; SUPERBLOCKS as usize];
+    let [first, second] = match disk.read(0, copies.as_flattened_mut()) {
+        Ok(()) => copies.map(|page| Superblock::decode(&page, pages)),
+        Err(_) => [0, 1].map(|number| {
+            let mut page: Page = [0; PAGE_BYTES];
+            match disk.read(number, &mut page) {
+                Ok(()) => Superblock::decode(&page, pages),
+                Err(error) => Err(format!("it cannot be read: {error}")),
+            }
+        }),
+    };
 
     let mended = |page: u64, why: &str| {
         format!("page {page} of the volume was written again from its copy: {why}")

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::sched_yield;
 use std::net::TcpStream;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long to look: an answer that takes longer is worth a sleep.
@@ -33,9 +34,11 @@ pub(super) struct Spin {
 
 impl Spin {
     pub fn new() -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        // Asked once: the answer is in several files of the system.
+        static PROCESSORS: OnceLock<usize> = OnceLock::new();
+        let count = || std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            is_possible: processors > 1,
+            is_possible: *PROCESSORS.get_or_init(count) > 1,
             misses: 0,
             sleeps: 0,
         }
