@@ -1,0 +1,144 @@
+"""What both ways of planting faults share: the copy of the tree, its build, and running tests that may hang."""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# What the tests need of the tree.
+PARTS = [
+    "Cargo.toml", "Cargo.lock", "FORMAT.md", "README.md", "crates", "hosts", "python", "experiments", ".cargo",
+    "rust-toolchain.toml",
+]
+
+
+class Wrong(Exception):
+    """Something that does not work, in one sentence."""
+
+
+def crate_folder(root, crate):
+    """Where a crate is: it is named by its folder's name."""
+    folders = [root / parent / crate for parent in ("crates", "hosts")]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
+
+
+def package(crate):
+    """The name of a crate's package: the program's package has the program's name."""
+    return "remap-ssd" if crate == "cli" else f"remap-ssd-{crate}"
+
+
+def copy_tree(to):
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    for name in PARTS:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name)
+        elif source.is_file():
+            shutil.copy2(source, to / name)
+
+
+def cargo(arguments, tree, target_dir):
+    """Runs Cargo on the rewritten tree; its messages, what it said otherwise, and its exit code."""
+    # Incremental: each planted fault changes a few lines of one crate.
+    environment = os.environ | {
+        "CARGO_TARGET_DIR": str(target_dir),
+        "CARGO_PROFILE_DEV_DEBUG": "0",
+        "CARGO_INCREMENTAL": "1",
+    }
+    environment |= {"RUSTFLAGS": os.environ.get("RUSTFLAGS", "")}
+    command = ["cargo"] + arguments
+    done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr, done.returncode
+
+
+def executables(messages):
+    """The tests that Cargo has built, by `CRATE/TARGET`; unit tests are `CRATE/lib`."""
+    found = {}
+    for message in messages:
+        if message.get("reason") == "compiler-artifact" and message.get("executable") and message["profile"]["test"]:
+            crate = Path(message["manifest_path"]).parent.name
+            kinds = message["target"]["kind"]
+            name = "lib" if {"lib", "cdylib"} & set(kinds) else message["target"]["name"]
+            found[f"{crate}/{name}"] = message["executable"]
+    return found
+
+
+class Runner:
+    """Runs tests, each in a group of processes of its own that ends with it."""
+
+    def __init__(self, executables, tree, scratch):
+        self.executables, self.tree, self.scratch = executables, tree, scratch
+        self.children, self.lock = set(), threading.Lock()
+
+    def run(self, target, wanted, number, limit, more={}):
+        """Runs the tests of a target that the arguments `wanted` choose; what failed, or None, and the seconds."""
+        command = [self.executables[target], "--test-threads=1"] + wanted
+        environment = os.environ | {"MUTANT": str(number), "RUST_BACKTRACE": "0", "TMPDIR": str(self.scratch)} | more
+        start = time.monotonic()
+        child = subprocess.Popen(
+            command, cwd=crate_folder(self.tree, target.split("/")[0]), env=environment, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        )
+        with self.lock:
+            self.children.add(child)
+        overdue = threading.Event()
+
+        def end():
+            overdue.set()
+            kill(child)
+
+        timer = threading.Timer(limit, end)
+        timer.start()
+        failed, ran = None, 0
+        try:
+            for line in child.stdout:
+                if line.startswith("running "):
+                    ran = int(line.split()[1])
+                # The rest need not be waited for.
+                if failed is None and line.rstrip().endswith("... FAILED"):
+                    failed = line.removeprefix("test ").split(" ... ")[0]
+                    kill(child)
+            code = child.wait()
+        finally:
+            timer.cancel()
+            with self.lock:
+                self.children.discard(child)
+        if failed is None and overdue.is_set():
+            failed = f"more than {limit:.0f} s"
+        elif failed is None and code != 0:
+            failed = f"exit code {code}"
+        elif failed is None and ran == 0 and number == 0:
+            failed = "no test of this name"
+        return failed, time.monotonic() - start
+
+    def said(self, target, arguments):
+        """What a target's tests print when they are asked for something else than to run."""
+        folder = crate_folder(self.tree, target.split("/")[0])
+        return subprocess.run([self.executables[target]] + arguments, cwd=folder, capture_output=True, text=True).stdout
+
+    def end_all(self):
+        with self.lock:
+            for child in self.children:
+                kill(child)
+
+
+def kill(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def share(text):
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError("a share is 0 to 1")
+    return value
