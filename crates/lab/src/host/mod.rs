@@ -381,6 +381,18 @@ mod tests {
         }
     }
 
+    // A table with one row for each share has no gaps, and ends with the slowest request.
+    #[test]
+    fn quantiles_go_evenly_from_the_fastest_request_to_the_slowest() {
+        let ms = 1_000_000;
+        let all: Vec<u64> = (0..=2 * QUANTILES as u64).map(|at| at * ms).collect();
+        let every_second: Vec<f64> = (0..=QUANTILES).map(|at| 2.0 * at as f64).collect();
+        assert_eq!(quantiles(&all), every_second);
+
+        assert_eq!(quantiles(&[7 * ms]), vec![7.0; QUANTILES + 1]);
+        assert_eq!(quantiles(&[]), Vec::<f64>::new());
+    }
+
     // The wished share, and no content that was not written before.
     #[test]
     fn loads_have_the_duplicates_and_the_reads_that_they_are_asked_for() {
