@@ -4,13 +4,23 @@ mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::{Ftl, Lpn, Remap, SchemeKind, SuperblockState};
-use remap_ssd_media::{OpKind, Purpose};
+use remap_ssd_media::{OpKind, Purpose, SbId};
 use std::collections::BTreeSet;
 
 /// 24 blocks on each of 4 dies, superblocks of so many dies.
 fn grouped(dies: u32) -> Ftl {
     let geometry = small_geometry().with_superblock_dies(dies).unwrap();
     device(geometry, &small_config(SchemeKind::RemapSsd))
+}
+
+#[test]
+fn a_scheme_without_entries_shows_no_groups() {
+    for scheme in [SchemeKind::None, SchemeKind::Opt, SchemeKind::Unsafe] {
+        let mut ftl = device(small_geometry(), &small_config(scheme));
+        ftl.write(Lpn(0), &content(1)).unwrap();
+        let all = 0..small_geometry().superblocks();
+        assert!(all.map(SbId).all(|sb| ftl.group(sb).is_none()), "{scheme}");
+    }
 }
 
 #[test]

@@ -141,6 +141,20 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
     }
 }
 
+// The tests of power cuts run with these: if there were none they would try nothing and pass.
+#[test]
+fn all_schemes_but_two_bounds_keep_what_they_acknowledge() {
+    let known: Vec<SchemeKind> = durable().collect();
+    let forgetful = [SchemeKind::Opt, SchemeKind::Unsafe];
+    for scheme in SchemeKind::ALL {
+        assert_ne!(
+            known.contains(&scheme),
+            forgetful.contains(&scheme),
+            "{scheme}"
+        );
+    }
+}
+
 #[test]
 fn a_device_whose_numbers_are_used_up_is_read_only_and_keeps_everything() {
     for scheme in durable() {
