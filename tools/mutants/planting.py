@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 # What the tests need of the tree.
 PARTS = [
-    "Cargo.toml", "Cargo.lock", "FORMAT.md", "README.md", "crates", "hosts", "python", "experiments", ".cargo",
+    "Cargo.toml", "Cargo.lock", "FORMAT.md", "README.md", "docs", "crates", "hosts", "python", "experiments", ".cargo",
     "rust-toolchain.toml",
 ]
 

@@ -36,6 +36,18 @@ const LINK_NS: u64 = 1000 + 1221;
 const HASH_NS: u64 = 32_000;
 const PROGRAM_NS: u64 = 500_000;
 
+#[test]
+fn a_remap_has_the_pages_that_it_maps_and_a_flush_has_none() {
+    let remap = PageKind::Remap {
+        source: Lpn(1),
+        len: 7,
+        relocate: false,
+        atomic: false,
+    };
+    let pages = [remap, PageKind::Flush, PageKind::Read, PageKind::Trim].map(PageKind::pages);
+    assert_eq!(pages, [7, 0, 1, 1]);
+}
+
 // The first superblock's head (500 us) goes before the first data.
 #[test]
 fn a_write_takes_link_hash_and_program() {

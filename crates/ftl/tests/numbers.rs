@@ -5,7 +5,7 @@ mod kit;
 
 use kit::script::Contents;
 use kit::{Random, content, device, durable, read_all, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, SchemeValues};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, SchemeValues, Stats};
 use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, StoredPage};
 
 /// From here on nothing is changed any more.
@@ -139,6 +139,19 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
         );
         wsn = ftl.wsn();
     }
+}
+
+#[test]
+fn remaps_that_became_copies_are_those_of_all_causes_together() {
+    let stats = Stats {
+        demoted_counter_full: 1,
+        demoted_nvram_full: 10,
+        demoted_watermark: 100,
+        demoted_degree_full: 1_000,
+        demoted_unhinted: 10_000,
+        ..Stats::default()
+    };
+    assert_eq!(stats.demoted(), 11_111);
 }
 
 // The tests of power cuts run with these: if there were none they would try nothing and pass.

@@ -452,6 +452,14 @@ mod tests {
         assert!((found.mean - 500.5).abs() < 0.5);
     }
 
+    // What grew by 2 in ten seconds reaches 10 in fifty.
+    #[test]
+    fn a_life_ends_when_the_endurance_is_used_up_and_never_if_nothing_wears() {
+        assert_eq!(years(10, 2.0, 10.0), 50.0 / S_PER_YEAR);
+        assert_eq!(years(3000, 1.0, S_PER_YEAR), 3000.0);
+        assert_eq!(years(3000, 0.0, S_PER_YEAR), f64::INFINITY);
+    }
+
     #[test]
     fn a_distribution_rises_to_one_and_shows_its_tail() {
         let mut latencies = Latencies::default();
