@@ -155,3 +155,23 @@ pub(crate) fn torn(path: &std::path::Path, line: u64) -> String {
         path.display()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_shown_for_what_takes_longer_than_two_seconds_and_for_nothing_else() {
+        let mut patience = Patience::new("reading", Some(10));
+        patience.began = Instant::now() + Duration::from_secs(3600);
+        patience.at(1);
+        assert!(patience.hidden, "it has just begun");
+
+        // The clock of a machine that has just started may not reach back so far.
+        if let Some(began) = Instant::now().checked_sub(Duration::from_secs(3)) {
+            patience.began = began;
+            patience.at(2);
+            assert!(!patience.hidden, "it takes three seconds already");
+        }
+    }
+}

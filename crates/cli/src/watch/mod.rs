@@ -130,3 +130,26 @@ fn resident_bytes() -> (u64, u64) {
     };
     (bytes(), bytes())
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_counts_what_is_touched_and_tells_files_from_the_rest() {
+        // The program's own code is a file that is mapped.
+        let (before, files) = resident_bytes();
+        assert!(
+            files > 0 && before > files,
+            "{before} with {files} of files"
+        );
+
+        let touched = vec![1u8; 64 << 20];
+        let (after, _) = resident_bytes();
+        assert!(
+            after >= 64 << 20,
+            "{after} bytes with {} touched",
+            touched.len()
+        );
+    }
+}

@@ -28,7 +28,9 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
 
     let listed = run_in(dir, &["sweep", "grid.toml", "--dry-run"]).ok();
     assert!(listed.out.contains("0 of 8 points done"), "{}", listed.out);
-    let first = run_in(dir, &["sweep", "grid.toml", "--json"]).ok().json();
+    let first = run_in(dir, &["sweep", "grid.toml", "--json"]).ok();
+    assert!(!first.err.contains("are there already"), "{}", first.err);
+    let first = first.json();
     let all = first["points"].as_array().unwrap();
     assert_eq!((all.len(), points(dir)), (8, 8));
     // In the file's order, the last name changing fastest.
