@@ -208,3 +208,24 @@ impl std::fmt::Debug for DigestTable {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_keeps_its_identity_while_the_table_grows_and_a_quarter_of_it_stays_free() {
+        const DIGESTS: u64 = 5_000;
+        let digest = |number: u64| Digest(number, !number);
+        let mut table = DigestTable::new();
+
+        for number in 0..DIGESTS {
+            let identity = table.find_or_insert(digest(number), number + 1);
+            assert_eq!(identity, number + 1);
+            assert!(4 * table.used <= 3 * table.slots.len());
+        }
+        for number in 0..DIGESTS {
+            assert_eq!(table.find_or_insert(digest(number), u64::MAX), number + 1);
+        }
+    }
+}

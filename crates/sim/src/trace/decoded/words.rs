@@ -321,3 +321,33 @@ impl Cursor {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_in_a_file_are_read_in_order_however_many_are_asked_for_at_a_time() {
+        let all: Vec<u64> = (0..2 * PIECE_WORDS as u64 + 77)
+            .map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
+        let bytes: Vec<u8> = all.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let words = Words::File(Arc::new(file), all.len() as u64);
+
+        // The lengths do not divide a piece, so that some lie across its end.
+        let (mut cursor, mut read) = (Cursor::over(words.clone()), Vec::new());
+        for count in [2, 3, 1_001].into_iter().cycle() {
+            let left = all.len() - read.len();
+            if left == 0 {
+                break;
+            }
+            read.extend_from_slice(cursor.take(count.min(left)).unwrap());
+        }
+        assert!(read == all);
+
+        let longer = PIECE_WORDS + 5;
+        assert!(Cursor::over(words).take(longer).unwrap() == &all[..longer]);
+    }
+}
