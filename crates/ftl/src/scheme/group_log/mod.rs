@@ -443,3 +443,34 @@ fn keep_known(
     gone.reverse();
     take_out(slots, gone);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remap_ssd_media::geometry::Shape;
+
+    // Three superblocks of pages, two more so that one of them has garbage, and the one that moves.
+    #[test]
+    fn a_log_is_given_the_superblocks_that_it_holds_at_its_worst() {
+        let shape = Shape {
+            channels: 2,
+            dies: 4,
+            superblocks: 24,
+            pages_per_block: 16,
+        };
+        let (config, geometry) = (Config::default(), Geometry::new(shape).expect("valid"));
+        let data = config.data_pages(&geometry) as usize;
+
+        let need = |pages_max: usize| {
+            let log = LogShape {
+                slots: 8,
+                pages_max,
+                group_pages_max: 4,
+            };
+            let need = log.superblocks(&config, &geometry);
+            (need.held, need.spare)
+        };
+        assert_eq!(need(3 * data - 4), (6, 3));
+        assert_eq!(need(3 * data - 3), (7, 3));
+    }
+}
