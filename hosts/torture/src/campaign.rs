@@ -13,7 +13,7 @@ use crate::firmware::{Firmware, FirmwareDisk, Played, Player};
 use crate::image::Image;
 use crate::record::{About, Event, Recording};
 use crate::shrink::shrink;
-use crate::stage::{FileSystem, MountedFs, Stage};
+use crate::stage::{FileSystem, MountedFs, Stage, Unmounted};
 use crate::target::{Target, device_with};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -421,18 +421,17 @@ impl<'a> Campaign<'a> {
         let checked = self.run_check(disk_environment(mounted.folder(), &file, &marks));
 
         // The verdict is of a file system that was given back in order.
-        if mounted.unmount() {
-            return checked.map(Checked::of);
-        }
-
+        let left = mounted.unmount();
         let (ending, output) = checked?;
-        let finding = match ending {
+        let finding = match (left, ending) {
             // That it did not end explains why something is left.
-            Ending::Late => Finding::Check(Ending::Late),
-            _ => Finding::InUse,
+            (Unmounted::InUse, Ending::Late) => Finding::Check(Ending::Late),
+            (Unmounted::InUse, _) => Finding::InUse,
+            // Another mount namespace is not the check's.
+            (Unmounted::Free | Unmounted::Elsewhere, ending) => Finding::of(ending),
         };
         Ok(Checked {
-            in_use: true,
+            in_use: left != Unmounted::Free,
             ..Checked::new(finding, output)
         })
     }

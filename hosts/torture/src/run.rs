@@ -10,7 +10,7 @@ use crate::faults::{Fault, FaultModel};
 use crate::faulty::Faulty;
 use crate::marks::MarkPipe;
 use crate::record::{About, Event, Recorder, Recording};
-use crate::stage::{FileSystem, Stage};
+use crate::stage::{FileSystem, Stage, Unmounted};
 use crate::target::{Observer, Target, empty_device};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -183,12 +183,14 @@ fn perform(
     work(run, stage, recorder, faults, mounted.folder(), stop)?;
 
     // A process that is left would write during the cuts.
-    if mounted.unmount() {
-        Ok(())
-    } else {
-        Err(TortureError::missing(
+    match mounted.unmount() {
+        Unmounted::Free => Ok(()),
+        Unmounted::InUse => Err(TortureError::missing(
             "the workload left processes that use $DIR: let it end them before it ends itself",
-        ))
+        )),
+        Unmounted::Elsewhere => Err(TortureError::missing(
+            "a process in another mount namespace (a container, `unshare -m`) uses a copy of $DIR: end it",
+        )),
     }
 }
 

@@ -3,7 +3,14 @@
 //!
 //! Invariants: whatever is mounted or attached here is taken away again when it is dropped, and
 //! nothing else is; a loop device is detached once. What is missing is one sentence that says what
-//! to do. Absent: what is on the disk.
+//! to do.
+//!
+//! A process in another mount namespace (a container, `unshare -m`) may have a copy of a mount. While
+//! there is one the file system goes on, and would write its journal to the disk that is put behind
+//! the file next. So a disk is given back only when its loop device is free: removing the folder at
+//! which it was mounted ends the copies too (mount_namespaces(7)), except for those in use.
+//!
+//! Absent: what is on the disk.
 
 use crate::array::{Array, DISK, DiskGeometry, MARKS, MarkSink, Served, Slot};
 use crate::child::{ToolError, tool};
@@ -233,6 +240,8 @@ impl Stage {
 
         let folder = self.folder();
         let target = folder.to_string_lossy().into_owned();
+        // As the kernel names it.
+        let file = self.file().canonicalize()?;
 
         let mut arguments = vec!["-t", &fs.name];
         let options = mount_options(fs).join(",");
@@ -249,6 +258,7 @@ impl Stage {
                 attached.detach();
                 Ok(Ok(MountedFs {
                     folder,
+                    file,
                     name: fs.name.clone(),
                     device: attached.device.clone(),
                     mounted: true,
@@ -337,9 +347,24 @@ impl Drop for Loop {
 /// A file system while it is mounted.
 pub struct MountedFs {
     folder: PathBuf,
+    /// The disk's file, on which the loop device is.
+    file: PathBuf,
     name: String,
     device: String,
     mounted: bool,
+}
+
+/// Who still has a file system that was unmounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// Nobody: the disk is the stage's again.
+    Free,
+    /// Processes that had files open. It is out of the folders' tree all the same, but the disk is
+    /// its own until they end: the stage must not be used again.
+    InUse,
+    /// Processes of another mount namespace, which has a copy of the mount. The stage must not be
+    /// used again.
+    Elsewhere,
 }
 
 impl MountedFs {
@@ -348,29 +373,28 @@ impl MountedFs {
         &self.folder
     }
 
-    /// Unmounts it. `false`: it was in use. It is out of the folders' tree all the same, but the
-    /// disk is its own until nobody uses it any more: the stage must not be used again.
-    pub fn unmount(mut self) -> bool {
+    /// Unmounts it.
+    pub fn unmount(mut self) -> Unmounted {
         self.try_unmount()
     }
 
-    fn try_unmount(&mut self) -> bool {
+    fn try_unmount(&mut self) -> Unmounted {
         if !std::mem::take(&mut self.mounted) {
-            return true;
+            return Unmounted::Free;
         }
 
         let target = self.folder.to_string_lossy();
-        let clean = (0..100).any(|attempt| {
-            // What was killed may take a moment to close its files.
-            if attempt > 0 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            tool("umount", &[&target]).is_ok()
-        });
+        // What was killed may take a moment to close its files.
+        let clean = soon(|| tool("umount", &[&target]).is_ok());
 
         if !clean {
             let _ = tool("umount", &["--lazy", &target]);
         }
+
+        // Copies of the mount end with the folder. A new one takes its place.
+        let renewed = std::fs::remove_dir(&self.folder);
+        let _ = renewed.and_then(|()| std::fs::create_dir(&self.folder));
+        let free = clean && soon(|| !self.is_attached());
 
         if self.name == "btrfs" {
             // It remembers the devices of a file system, and would look for this one among the next
@@ -378,8 +402,32 @@ impl MountedFs {
             let _ = tool("btrfs", &["device", "scan", "--forget", &self.device]);
         }
 
-        clean
+        match (clean, free) {
+            (true, true) => Unmounted::Free,
+            (true, false) => Unmounted::Elsewhere,
+            (false, _) => Unmounted::InUse,
+        }
     }
+
+    /// Whether the loop device is on the disk still. The kernel detaches it with the last mount.
+    fn is_attached(&self) -> bool {
+        let device = Path::new(&self.device).file_name().unwrap_or_default();
+        let file = Path::new("/sys/block")
+            .join(device)
+            .join("loop/backing_file");
+        std::fs::read_to_string(file)
+            .is_ok_and(|file| Path::new(file.trim_end_matches('\n')) == self.file)
+    }
+}
+
+/// Whether it is so, or becomes so within two seconds.
+fn soon(is_so: impl Fn() -> bool) -> bool {
+    (0..100).any(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        is_so()
+    })
 }
 
 impl Drop for MountedFs {
@@ -387,3 +435,6 @@ impl Drop for MountedFs {
         self.try_unmount();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -177,3 +177,41 @@ fn a_workload_that_fails_says_what_it_wrote() {
         other => panic!("{:?}", other.err()),
     }
 }
+
+// The first check leaves a process with a mount namespace of its own, in its copy of the folder. The
+// file system of the first cut goes on with it, and has something to write.
+#[test]
+fn a_file_system_that_goes_on_elsewhere_does_not_write_to_the_disk_of_the_next_cut() {
+    let mut namespaces = std::process::Command::new("unshare");
+    namespaces.args(["-m", "true"]);
+    if !namespaces.status().is_ok_and(|status| status.success()) {
+        println!("skipped: unshare does not work here");
+        return;
+    }
+    let Some(recording) = recorded(Some("ext4"), "true > $DIR/f") else {
+        return;
+    };
+
+    let folder = tempfile::tempdir().unwrap();
+    let check = "cd HERE
+        if [ ! -e there ]; then
+            mkfifo go come; touch there
+            setsid unshare -m sh -c 'cd $DIR; echo > HERE/come; read line < HERE/go
+                echo of the first cut > late; sync -f late; echo > HERE/come' > log 2>&1 < /dev/null &
+            read line < come
+        else
+            echo > go; read line < come
+            ! dd if=$FILE bs=1M status=none | grep -a 'of the first cut'
+        fi";
+    let check = check.replace("HERE", folder.path().to_str().unwrap());
+    let mut campaign = Campaign::new(&recording, &check, LIMIT, &STOP).unwrap();
+    for cut in ["first", "second"] {
+        let verdict = campaign.whole().unwrap();
+        assert!(
+            verdict.passed(),
+            "{cut}: {}\n{}",
+            verdict.finding,
+            verdict.output
+        );
+    }
+}
