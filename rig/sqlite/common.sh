@@ -14,13 +14,27 @@ fail() {
     exit 1
 }
 
-# as ARM COMMAND...: with the VFS (ours) or without (stock).
+# as ARM COMMAND...: with the VFS (ours) or without (stock), in a folder of its own. What around.c does is in folder.around. With
+# $address set, what is ours is in the volume of the device that is served there.
 as() {
-    local arm=$1
+    local arm=$1 variables=("REMAP_SSD_RESERVE=$reserve" "REMAP_SSD_TIMER=$timer" "REMAP_SSD_FORKED=" REMAP_SSD_AROUND=)
     shift
+    if [ -n "$forked" ]; then
+        mkdir -p "$PWD.around"
+        variables+=("REMAP_SSD_FORKED=$PWD.around/parent.db")
+    fi
+    [ -z "$timer$forked" ] || variables+=(REMAP_SSD_AROUND=say)
     case $arm in
-        stock) env -u REMAP_SSD_SQLITE_SO REMAP_SSD_RESERVE="$reserve" "$@" ;;
-        ours) env REMAP_SSD_SQLITE_SO="$extension" REMAP_SSD_SQLITE_DEFAULT=1 REMAP_SSD_FOLDER=1 REMAP_SSD_RESERVE="$reserve" "$@" ;;
+        stock) env -u REMAP_SSD_SQLITE_SO "${variables[@]}" "$@" ;;
+        ours)
+            variables+=("REMAP_SSD_SQLITE_SO=$extension" REMAP_SSD_SQLITE_DEFAULT=1)
+            if [ -n "${address:-}" ]; then
+                variables+=("REMAP_SSD_DEVICE=$address")
+            else
+                variables+=(REMAP_SSD_FOLDER=1)
+            fi
+            env "${variables[@]}" "$@"
+            ;;
     esac
 }
 
