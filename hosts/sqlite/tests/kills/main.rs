@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 
 type Random = Xoshiro256PlusPlus;
 
-/// How long a writer may take to do its next transaction, however slow the machine is.
-const WORK_WITHIN: Duration = Duration::from_secs(20);
+/// A writer that has not done its next transaction by then hangs.
+const WORK_WITHIN: Duration = Duration::from_secs(600);
 
 const MODES: [&str; 4] = ["WAL", "DELETE", "TRUNCATE", "PERSIST"];
 
@@ -113,18 +113,20 @@ impl Rig {
         ));
     }
 
-    /// Waits until somebody has done a transaction since the last look, however slow the machine
-    /// is; or not, one time in four: then whoever has just begun is met at the beginning.
-    fn wait_for_work(&mut self) {
-        if self.random.random_ratio(1, 4) {
-            return;
+    /// Waits for work; or not, one time in four: then a writer that has just begun is met at the
+    /// beginning.
+    fn perhaps_wait_for_work(&mut self) {
+        if !self.random.random_ratio(1, 4) {
+            self.wait_for_work();
         }
+    }
+
+    /// Waits until a writer has done a transaction since the last look, however slow the machine is.
+    fn wait_for_work(&self) {
         let until = Instant::now() + WORK_WITHIN;
-        let has_worked = |rig: &Self| {
-            let mut both = rig.writers.iter().flatten().zip(&rig.acknowledged);
-            both.any(|(writer, known)| writer.acknowledged() > *known)
-        };
-        while !has_worked(self) && Instant::now() < until {
+        let both = || self.writers.iter().flatten().zip(&self.acknowledged);
+        while !both().any(|(writer, known)| writer.acknowledged() > *known) {
+            assert!(Instant::now() < until, "no writer works");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -151,7 +153,7 @@ impl Rig {
 
     /// Kills a writer, or all of them, and looks.
     fn round(&mut self, tally: &mut Tally) {
-        self.wait_for_work();
+        self.perhaps_wait_for_work();
         self.wait(5..200);
         let count = self.writers.len();
         let all = self.random.random_ratio(1, 4);
@@ -168,7 +170,7 @@ impl Rig {
 
     /// Kills the server, perhaps once more while it recovers, and looks.
     fn server_round(&mut self, tally: &mut Tally) {
-        self.wait_for_work();
+        self.perhaps_wait_for_work();
         self.wait(100..500);
         let folder = self._dir.path().join("disk");
         let address = self.job.address;
@@ -186,7 +188,9 @@ impl Rig {
         self.check(tally);
     }
 
+    /// Ends it where a writer has worked since the last kill.
     fn end(mut self, tally: &mut Tally) {
+        self.wait_for_work();
         for writer in 0..self.writers.len() {
             self.kill(writer, tally);
         }
@@ -238,10 +242,6 @@ fn what_sqlite_acknowledged_survives_killed_writers() {
         "{} kills of writers, {} transactions acknowledged",
         tally.kills, tally.acknowledged
     );
-    assert!(
-        tally.acknowledged > tally.kills,
-        "kills met writers at work"
-    );
 }
 
 #[test]
@@ -259,7 +259,6 @@ fn what_sqlite_acknowledged_survives_a_killed_server() {
             rig.server_round(&mut one);
         }
         let kills = one.kills;
-        rig.wait(300..400);
         rig.end(&mut one);
         let Tally {
             acknowledged,
