@@ -182,7 +182,7 @@ fn check_version(folder: &Path, service: Option<&Service>) -> Result<(), ImageEr
         crc: service.crc32c.as_ref().and_then(crc).unwrap_or(0),
     });
     // A newer one is there if the service was killed before the image knew of it.
-    if newest.serial == 0 || found == newest || found.serial > newest.serial {
+    if !found.is_older_than(newest) {
         return Ok(());
     }
 
