@@ -112,10 +112,7 @@ fn a_write_that_waits_for_its_turn_while_its_host_is_sent_away_is_not_executed()
             guest.next().is_none(),
             "{verb}: its queue ends without an answer"
         );
-        let (_admin, mut owner) = host(&rig, OWNER);
-        let answer = owner.call(transport(read(8, 1), PAGE as u32), &[]);
-        assert!(answer.data == [0; PAGE], "{verb}");
-        rig.stop();
+        page_was_not_written(rig, 8, verb);
     }
 }
 
@@ -155,10 +152,7 @@ fn a_write_that_goes_on_after_its_queue_was_disconnected_is_not_executed() {
         assert_eq!((done.cid, done.status()), (40, Status::SUCCESS), "{what}");
         assert!(guest.next().is_none(), "{what}");
 
-        let (_admin, mut owner) = host(&rig, OWNER);
-        let answer = owner.call(transport(read(8, 1), PAGE as u32), &[]);
-        assert!(answer.data == [0; PAGE], "{what}");
-        rig.stop();
+        page_was_not_written(rig, 8, what);
     }
 }
 
@@ -178,10 +172,7 @@ fn a_write_that_waits_for_its_turn_while_its_controller_is_shut_down_fails() {
     });
 
     assert_eq!(guest.answer().cqe.status(), Status::SEQUENCE);
-    let (_admin, mut owner) = host(&rig, OWNER);
-    let answer = owner.call(transport(read(8, 1), PAGE as u32), &[]);
-    assert!(answer.data == [0; PAGE]);
-    rig.stop();
+    page_was_not_written(rig, 8, "shut down");
 }
 
 #[test]
@@ -192,7 +183,7 @@ fn a_long_command_ends_at_its_next_pause_when_its_host_is_sent_away() {
             guest.next().is_none(),
             "{verb}: its queue ends without an answer"
         );
-        the_end_was_not_copied(rig, verb);
+        page_was_not_written(rig, 2 * PAGES - 1, verb);
     }
 }
 
@@ -205,14 +196,15 @@ fn a_long_command_fails_at_its_next_pause_when_its_host_loses_the_namespace_or_t
     ] {
         let (rig, mut guest, _admin) = away_in_the_middle_of_a_copy(verb);
         assert_eq!(guest.answer().cqe.status(), status, "{verb}");
-        the_end_was_not_copied(rig, verb);
+        page_was_not_written(rig, 2 * PAGES - 1, verb);
     }
 }
 
-fn the_end_was_not_copied(rig: Rig, verb: &str) {
+/// The end of the test: another host reads zeroes.
+fn page_was_not_written(rig: Rig, page: u32, what: &str) {
     let (_admin, mut owner) = host(&rig, OWNER);
-    let answer = owner.call(transport(read(2 * PAGES - 1, 1), PAGE as u32), &[]);
-    assert!(answer.data == [0; PAGE], "{verb}: the end of the copy");
+    let answer = owner.call(transport(read(page, 1), PAGE as u32), &[]);
+    assert!(answer.data == [0; PAGE], "{what}: page {page}");
     rig.stop();
 }
 
