@@ -133,8 +133,8 @@ pub trait Disk {
         None
     }
 
-    /// The holder as which the way to the disk was made, before anybody has used its identifier: to
-    /// hold the disk as another one takes a new way. Given once.
+    /// The holder that the connection to the disk was made for, if its identifier is still unused.
+    /// Holding the disk as another one takes a new connection. Returned once.
     fn take_holder(&mut self) -> Option<HolderId> {
         None
     }

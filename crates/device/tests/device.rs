@@ -169,7 +169,7 @@ fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
     assert!(device.timing().busy_until() > wait);
 }
 
-/// What a device is to be done with is no state of its media: the one who set it relies on it.
+/// These settings are not stored on the media, yet they must hold until they are changed.
 #[test]
 fn what_was_set_for_a_device_stays_set_through_a_power_cut() {
     let mut device = device(SchemeKind::RemapSsd);

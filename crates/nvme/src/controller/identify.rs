@@ -124,8 +124,8 @@ impl Association {
         let mut id = identify_namespace(&self.subsystem, namespace);
         id.nsattr = self.attributes(namespace.nsid);
 
-        // What is in use and allocated is asked by another portal (Base 2.2 §8.1.1.6). The size
-        // stays: hosts would take the disk for one that has shrunk.
+        // An inaccessible portal reports no space in use or allocated (Base 2.2 §8.1.1.6), but the
+        // size: otherwise hosts would think that the disk has shrunk.
         if self.must_be_accessible().is_err() {
             (id.nuse, id.nvmcap) = (0, [0; 16]);
         }

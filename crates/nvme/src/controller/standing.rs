@@ -1,12 +1,14 @@
-//! Whether a queue may go on: its controller has neither been reset nor ended since it was connected,
-//! nor has it been shut down.
+//! Whether a queue may go on: since it was connected, its controller has not been reset, has not
+//! ended, and has not been shut down.
 //!
-//! A controller has an epoch. A reset begins the next one, and the end of the controller is a bit of
-//! it, as is a shutdown, which only a reset ends: commands of a controller that is shut down fail,
-//! and its queues stay (Base 2.0 §3.6.2, CSTS.SHST in §3.1.3.6). A queue remembers the epoch in which it was connected. A command may wait many times: for its
-//! data, its turn at the device, the next slice, memory, the disk. So the question is not asked where
-//! a command waits but where it goes on: `DeviceTurn::enter` asks each time a turn gets the device,
-//! `commands` guards what needs no turn, and a connection asks before each PDU and before each answer.
+//! A controller has an epoch. A reset begins the next one; the end of the controller is a bit of it.
+//! A shutdown is another bit, which only a reset clears: commands fail, and the queues stay (Base
+//! 2.0 §3.6.2, CSTS.SHST in §3.1.3.6). A queue remembers the epoch in which it was connected.
+//!
+//! A command may wait many times: for its data, its turn at the device, the next slice, memory, the
+//! disk. So the epoch is not checked where a command waits but where it goes on: by
+//! `DeviceTurn::enter` each time a turn gets the device, by `commands` for what needs no turn, and
+//! by a connection before each PDU and each answer.
 //!
 //! Order in which queues end: 1. the epoch changes  2. `settle`: every slice and every command that
 //! began before 1 has ended  3. the reset, drop or revocation is acknowledged. A slice that begins

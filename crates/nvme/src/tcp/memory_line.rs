@@ -1,9 +1,9 @@
 //! The line of connections that wait for memory.
 //!
-//! Whoever gives memory back serves the line: addresses take turns, and those of one address are
-//! served in the order in which they came. A connection that only its own share keeps from being
-//! served is passed over. One that lacks the server's memory holds up all that come after it: what is
-//! given back then gathers until it suffices, and small requests do not starve a large one.
+//! The thread that gives memory back serves the line: addresses take turns, and connections of one
+//! address are served in the order in which they came. A connection that its own share stops is
+//! passed over. One that the server has too little memory for stops all that come after it: returned
+//! memory then accumulates until it suffices, so that small requests do not starve a large one.
 //!
 //! Invariants: a connection is in the line once; it is charged before it is woken; however it leaves,
 //! the line goes on without it. Absent: accounts and limits (`quota`), clocks.
@@ -161,9 +161,9 @@ impl<A> MemoryLine<A> {
 
     /// Enters the line, which is then served.
     ///
-    /// No wake-up is lost: 1. the connection counts as waiting  2. it is tried. Who gives memory back
-    /// does it the other way round: 1. the accounts  2. whether anyone waits. So one of the two sees
-    /// the other.
+    /// No wake-up is lost. Here: 1. the connection counts as waiting  2. it is charged, if it can be.
+    /// A thread that gives memory back takes the opposite order: 1. the accounts  2. the count of
+    /// those that wait. So one of the two sees the other.
     pub fn enter(
         &self,
         waiter: Waiter<A>,
@@ -262,7 +262,7 @@ mod tests {
             self.line.enter(waiter, |one| self.memory.charge(one))
         }
 
-        /// Those that are granted when so much is given back.
+        /// The connections that are granted memory when this much is given back.
         fn give_back(&mut self, bytes: usize) -> Vec<usize> {
             self.memory.all += bytes;
             self.line.serve(|one| self.memory.charge(one));
