@@ -15,7 +15,9 @@ use crate::device::Device;
 use crate::fingerprints::SavedFingerprints;
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
-use remap_ssd_media::folder::{FolderCommit, FoundFolder, HistoryPosition, ReplayReport};
+use remap_ssd_media::folder::{
+    FolderCommit, FoundFolder, HistoryPosition, ReplayReport, RestingFolder,
+};
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Media};
 use std::fs::File;
@@ -257,5 +259,82 @@ impl Device {
             return self.close().map(drop);
         }
         self.untimed(|ftl| ftl.media_mut().rest())
+    }
+
+    /// Like `rest`, and keeps the device's tables in memory, for a process that opens the folder
+    /// again. Nothing else is kept: any process can open the folder meanwhile. `None` for a device
+    /// that deduplicates, or is in no folder.
+    ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, SchemeKind};
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let folder = scratch.path().join("disk");
+    /// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
+    /// let mut device = Device::create_in_folder(&folder, config, None)?;
+    /// device.write(0, Lpn(0), &Payload::Bytes(&[1; 4096])).result?;
+    ///
+    /// let resting = device.rest_here()?.expect("it does not deduplicate");
+    /// let mut device = match resting.resume()? {
+    ///     Some(device) => device,
+    ///     None => Device::resume_in_folder(&folder)?.0, // another process has changed it
+    /// };
+    /// assert!(device.read(0, Lpn(0)).1.is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn rest_here(mut self) -> io::Result<Option<RestingDevice>> {
+        let Some(dir) = self.dir.clone() else {
+            return Ok(None);
+        };
+        if self.ftl().deduplicates() {
+            self.close()?;
+            return Ok(None);
+        }
+        let config = std::fs::read(dir.join(CONFIG));
+        let folder = self.untimed(|ftl| ftl.media_mut().rest_here())?;
+        let resting = folder
+            .zip(config.ok())
+            .map(|(folder, config)| RestingDevice {
+                device: self,
+                dir,
+                folder,
+                config,
+            });
+        Ok(resting)
+    }
+}
+
+/// The tables of a device whose folder is closed.
+pub struct RestingDevice {
+    /// Its media have no contents.
+    device: Device,
+    dir: PathBuf,
+    folder: RestingFolder,
+    /// The configuration file.
+    config: Vec<u8>,
+}
+
+impl RestingDevice {
+    /// Opens the folder again, without reading it; `None` if it has changed, or is gone.
+    ///
+    /// # Errors
+    /// The folder is in use.
+    pub fn resume(self) -> Result<Option<Device>, OpenError> {
+        let Self {
+            mut device,
+            dir,
+            folder,
+            config,
+        } = self;
+        let is_same = std::fs::read(dir.join(CONFIG)).is_ok_and(|found| found == config);
+        let is_open = is_same && device.untimed(|ftl| ftl.media_mut().resume_here(&dir, folder))?;
+        Ok(is_open.then_some(device))
+    }
+
+    /// Configuration of the device.
+    pub fn config(&self) -> &DeviceConfig {
+        self.device.config()
     }
 }

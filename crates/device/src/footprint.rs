@@ -12,17 +12,20 @@ impl DeviceConfig {
     /// Bytes that a device of this kind takes when it is in use, about: an estimate from
     /// measurements, mostly within a sixth.
     pub fn memory_bytes(&self) -> u64 {
-        let firmware = &self.firmware;
         let content = match self.content {
             ContentMode::None => 0,
             ContentMode::Identity => 4,
             // What is written is stored as it is, with a digest.
             ContentMode::Bytes => PAGE_BYTES as u64 + 48,
         };
-        let scheme = firmware.scheme.host_bytes_per_page(firmware.dedup);
+        self.table_bytes() + u64::from(self.geometry.pages()) * content
+    }
 
-        let per_page = BYTES_PER_PAGE + content + scheme;
+    /// The same without contents.
+    pub fn table_bytes(&self) -> u64 {
+        let firmware = &self.firmware;
+        let scheme = firmware.scheme.host_bytes_per_page(firmware.dedup);
         let nvram = 8 * firmware.nvram_words(&self.geometry) as u64;
-        u64::from(self.geometry.pages()) * per_page + nvram
+        u64::from(self.geometry.pages()) * (BYTES_PER_PAGE + scheme) + nvram
     }
 }

@@ -56,6 +56,7 @@ pub use disk::{
     LocalDiskError, RemapAllError,
 };
 pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
+pub use folder::RestingDevice;
 pub use halves::{CommandRecord, FirmwareHalf, TimingHalf};
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;

@@ -24,6 +24,7 @@ mod database;
 #[cfg(feature = "loadable_extension")]
 mod extension;
 mod forked;
+mod image;
 pub mod journal;
 mod log;
 pub mod mark;

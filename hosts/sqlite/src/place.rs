@@ -23,17 +23,15 @@
 //! Absent: SQLite.
 
 use crate::forked::{PerProcess, take_inherited};
+use crate::image;
 use crate::memory;
 use crate::served;
 use crate::twins::Twins;
-use remap_ssd_device::{Disk, OpenError};
-use remap_ssd_media::image_file::ImageError;
+use remap_ssd_device::Disk;
 use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::process::Process;
 use remap_ssd_nvme::tcp::client::Options;
-use remap_ssd_store::{
-    ImageDisk, OsStore, Processes, Store, StoreError, Volume, local_name, uuid_text,
-};
+use remap_ssd_store::{OsStore, Processes, Store, StoreError, Volume, local_name, uuid_text};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -443,29 +441,16 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             place_of(Arc::new(volume), copy)
         }
         Spec::Image { folder, nsid } => {
-            let place = folder.display().to_string();
-            let disk = ImageDisk::open(folder, *nsid).map_err(|error| PlaceError::Store {
-                place: place.clone(),
-                error: if is_in_use(error.as_ref()) {
-                    StoreError::Held(format!(
-                        "another process has the image {place} open, which one process at a time \
-                         can use; by `remap-ssd serve` and device= several can"
-                    ))
-                } else {
-                    StoreError::Disk(error)
-                },
+            let place = || folder.display().to_string();
+            let volume = image::open(folder, *nsid, cache_bytes()?).map_err(|error| {
+                let place = place();
+                PlaceError::Store { place, error }
             })?;
-            let volume = Volume::open(disk, &Processes::One)
-                .map_err(|error| PlaceError::Store {
-                    place: place.clone(),
-                    error,
-                })?
-                .with_cache(cache_bytes()?);
 
             // The folder tells copies of an image apart.
-            let metadata = fs::metadata(folder).map_err(|error| PlaceError::System {
-                place: place.clone(),
-                error,
+            let metadata = fs::metadata(folder).map_err(|error| {
+                let place = place();
+                PlaceError::System { place, error }
             })?;
             place_of(
                 Arc::new(volume),
@@ -479,14 +464,6 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             "files of the operating system have no volume".into(),
         )),
     }
-}
-
-/// Whether an image cannot be opened because another process has it open.
-fn is_in_use(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    matches!(
-        error.downcast_ref::<OpenError>(),
-        Some(OpenError::Image(ImageError::InUse))
-    )
 }
 
 /// How many bytes of a volume's pages may be kept in memory.

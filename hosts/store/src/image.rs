@@ -5,14 +5,14 @@
 //! `service.json`, which the service writes and looks after.
 
 use crate::Window;
-use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError};
+use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError, RestingDevice};
 use remap_ssd_media::folder::{FileVersion, WitnessedFile, newest_version};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::error::Error;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the service says of its namespaces.
 const SERVICE: &str = "service.json";
@@ -64,7 +64,64 @@ pub struct ImageNamespace {
 }
 
 /// A namespace of a device in a folder.
-pub struct ImageDisk(Option<Inner>);
+pub struct ImageDisk {
+    /// Until it is closed.
+    inner: Option<Inner>,
+    folder: PathBuf,
+}
+
+/// The same, closed, with the tables of the device in memory.
+pub(crate) struct RestingImage {
+    device: RestingDevice,
+    folder: PathBuf,
+    first: u64,
+    pages: u64,
+    service: ServiceFile,
+}
+
+/// The list of namespaces as it is in the folder.
+#[derive(PartialEq, Eq)]
+struct ServiceFile {
+    /// `None` if there is no such file.
+    bytes: Option<Vec<u8>>,
+    newest: Option<FileVersion>,
+}
+
+impl ServiceFile {
+    /// Of a folder that this process has locked, with so many flash pages.
+    fn read(folder: &Path, pages: u32) -> io::Result<Self> {
+        let bytes = match fs::read(folder.join(SERVICE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(read?),
+        };
+        let newest = newest_version(folder, pages, WitnessedFile::Service)?;
+        Ok(Self { bytes, newest })
+    }
+}
+
+impl RestingImage {
+    /// Opens the folder again; `None` if it has changed, or is gone.
+    pub(crate) fn resume(self) -> Result<Option<ImageDisk>, ImageError> {
+        let pages = self.device.config().geometry.pages();
+        let Some(device) = self.device.resume()? else {
+            return Ok(None);
+        };
+        // Others change the list only while they have the folder to themselves, as we have it now.
+        if !ServiceFile::read(&self.folder, pages).is_ok_and(|found| found == self.service) {
+            return Ok(None);
+        }
+        let inner = Window::new(LocalDisk::new(device), self.first, self.pages);
+        Ok(inner.map(|inner| ImageDisk {
+            inner: Some(inner),
+            folder: self.folder,
+        }))
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.device.config().table_bytes()
+    }
+}
 
 impl ImageDisk {
     /// Opens the folder; no other process may have it open. A device that was never served is one
@@ -87,9 +144,10 @@ impl ImageDisk {
             .into());
         };
         let window = Window::new(LocalDisk::new(device), found.first, found.pages);
-        Ok(Self(Some(
-            window.ok_or("its namespaces are larger than the device")?,
-        )))
+        Ok(Self {
+            inner: Some(window.ok_or("its namespaces are larger than the device")?),
+            folder: folder.to_owned(),
+        })
     }
 
     /// Closes the device, and says whether that could be done.
@@ -102,22 +160,42 @@ impl ImageDisk {
 
     /// The device: its statistics, say.
     pub fn device(&self) -> &Device {
-        self.0
+        self.inner
             .as_ref()
             .expect("an image is open until it is dropped")
             .disk()
             .device()
     }
 
+    /// Closes the device, and keeps its tables; `None` if they cannot be kept.
+    pub(crate) fn rest_here(mut self) -> Result<Option<RestingImage>, ImageError> {
+        let Some(inner) = self.inner.take() else {
+            return Ok(None);
+        };
+        let (first, window_pages) = (inner.first(), inner.pages());
+        let device = inner.into_disk().into_device();
+        let service = ServiceFile::read(&self.folder, device.config().geometry.pages());
+        let (Some(device), Ok(service)) = (device.rest_here()?, service) else {
+            return Ok(None);
+        };
+        Ok(Some(RestingImage {
+            device,
+            folder: self.folder.clone(),
+            first,
+            pages: window_pages,
+            service,
+        }))
+    }
+
     fn shut(&mut self) -> Result<(), ImageError> {
-        match self.0.take() {
+        match self.inner.take() {
             Some(window) => Ok(window.into_disk().into_device().rest()?),
             None => Ok(()),
         }
     }
 
     fn inner(&mut self) -> &mut Inner {
-        self.0
+        self.inner
             .as_mut()
             .expect("an image is open until it is dropped")
     }
@@ -262,7 +340,7 @@ impl Disk for ImageDisk {
     type Error = InnerError;
 
     fn pages(&self) -> u64 {
-        self.0.as_ref().map_or(0, Disk::pages)
+        self.inner.as_ref().map_or(0, Disk::pages)
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), InnerError> {

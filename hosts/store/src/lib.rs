@@ -25,7 +25,7 @@ pub use store::{
     Create, FileId, FileInfo, FileWrite, LockFiles, OpenOptions, Share, Statistics, Store,
 };
 pub use volume::{
-    DefragPlan, Extent, FileHold, NewVolume, Processes, Volume, VolumeInfo, local_name, new_holder,
-    uuid_text,
+    DefragPlan, Extent, FileHold, NewVolume, Processes, RestingVolume, Volume, VolumeInfo,
+    local_name, new_holder, uuid_text,
 };
 pub use window::{Window, WindowError};

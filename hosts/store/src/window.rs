@@ -39,6 +39,11 @@ impl<D: Disk> Window<D> {
         fits.then_some(Self { disk, first, pages })
     }
 
+    /// The first page of the disk that is in it.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Gives the disk back, all of it.
     pub fn into_disk(self) -> D {
         self.disk

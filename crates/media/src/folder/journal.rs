@@ -388,6 +388,29 @@ impl Journal {
         records.last().is_none_or(ended) && self.heads_behind().all(|at| self.end_of(at).is_none())
     }
 
+    /// Goes on at the end of a generation's records, which are known.
+    pub(super) fn go_to(&mut self, generation: u64, end: usize) {
+        (self.generation, self.at) = (generation, end);
+    }
+
+    /// CRC-32C of the header and of all records.
+    pub(super) fn sum(&self) -> u32 {
+        crc32c::crc32c(&self.map[..self.at])
+    }
+
+    /// Whether a record of this generation begins where the records end.
+    pub(super) fn has_record_at_end(&self) -> bool {
+        self.end_of(self.at).is_some()
+    }
+
+    /// The header as it is in the file.
+    pub(super) fn header_bytes(&self) -> [u8; HEADER_BYTES] {
+        *self
+            .map
+            .first_chunk()
+            .expect("a journal is longer than its header")
+    }
+
     /// What is recorded of a generation.
     pub(super) fn count(&mut self, generation: u64) -> RecordsBehind {
         self.generation = generation;

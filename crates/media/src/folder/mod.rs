@@ -45,6 +45,7 @@ mod open;
 mod pages;
 mod replay;
 mod rest;
+mod resting;
 mod state;
 mod weigh;
 mod witness;
@@ -67,6 +68,7 @@ use journal::{
 use open::map_journal;
 pub use open::{FoundFolder, ReplayReport};
 pub(crate) use pages::MappedPages;
+pub use resting::RestingFolder;
 use state::StateHeader;
 use std::fs::File;
 use std::io;

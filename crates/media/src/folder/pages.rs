@@ -189,6 +189,11 @@ impl MappedPages {
         self.sums = sums;
     }
 
+    /// The checksums of pages that are unmapped next.
+    pub(super) fn into_sums(self) -> Slab<u32> {
+        self.sums
+    }
+
     /// Does a page, or the beginning of one, match its checksum? True if it has none.
     pub(super) fn is_intact(&self, at: usize, bytes: usize) -> bool {
         let sum = self.sums.get(at).copied().unwrap_or(UNKNOWN);

@@ -21,6 +21,7 @@ use crate::oob::OOB_BYTES;
 use crate::slab::Slab;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MAGIC: [u8; 8] = *b"RMPSTATE";
@@ -30,7 +31,7 @@ pub(super) const VERSION: u32 = 2;
 pub(super) const VERSION_1: u32 = 1;
 
 /// First bytes of a state file.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(super) struct StateHeader {
     magic: [u8; 8],
@@ -145,6 +146,14 @@ pub(super) fn read_header(mut file: &File) -> Result<StateHeader, ImageError> {
         }
         _ => Ok(header),
     }
+}
+
+/// Reads the hash at the end of a state, without comparing it.
+pub(super) fn read_hash(file: &File, header: &StateHeader) -> Result<[u8; 32], ImageError> {
+    let mut hash = [0; 32];
+    let at = header.state_bytes()? - hash.len() as u64;
+    file.read_exact_at(&mut hash, at)?;
+    Ok(hash)
 }
 
 /// Writes a state and makes it durable.

@@ -132,6 +132,13 @@ impl Coordination {
         true
     }
 
+    /// Forgets the lock files of the only process: the next use of the volume has new ones.
+    pub fn forget_lock_files(&mut self) {
+        if let Self::Alone { locks, .. } = self {
+            locks.clear();
+        }
+    }
+
     /// Waits for the lock.
     pub fn lock(&mut self) -> Result<(), StoreError> {
         let Self::Shared(shared) = self else {

@@ -29,6 +29,7 @@ mod defrag;
 mod format;
 mod lists;
 mod make;
+mod resting;
 mod share;
 mod space;
 mod state;
@@ -40,6 +41,7 @@ pub use cache::CACHE_BYTES_DEFAULT;
 pub use defrag::DefragPlan;
 pub use format::{SLOTS_DEFAULT, SLOTS_MAX, uuid_text};
 pub use make::NewVolume;
+pub use resting::RestingVolume;
 pub use space::Extent;
 pub use tenancy::{FileHold, Processes, local_name, new_holder};
 
@@ -62,7 +64,11 @@ pub struct Volume<D: Disk> {
     /// Until it is left.
     state: Option<Mutex<VolumeState<D>>>,
     notes: Vec<String>,
+    /// Closes it instead of `leave` (`resting`).
+    rest: Option<Rest<D>>,
 }
+
+type Rest<D> = Box<dyn FnOnce(VolumeState<D>) + Send + Sync>;
 
 /// What a volume is, and how full.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +137,7 @@ impl<D: Disk> Volume<D> {
                 without: None,
             })),
             notes,
+            rest: None,
         };
         // Under the lock, so that whatever was left unfinished is durable before it is relied on.
         let repair =
@@ -239,11 +246,13 @@ impl<D: Disk> Volume<D> {
 
 impl<D: Disk> Drop for Volume<D> {
     fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            state
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner)
-                .leave();
+        let Some(state) = self.state.take() else {
+            return;
+        };
+        let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match self.rest.take() {
+            Some(rest) => rest(state),
+            None => drop(state.leave()),
         }
     }
 }

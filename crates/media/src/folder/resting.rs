@@ -1,0 +1,175 @@
+//! Tables of a closed folder, kept in memory for a process that opens it again.
+//!
+//! `Media::rest_here` closes the folder: no lock, file or mapping remains. The tables in memory
+//! (rows, OOBs, checksums, NVRAM) stay, with a mark of the files they belong to. `resume_here`
+//! takes the locks again, and compares the files with the mark instead of reading them.
+//!
+//! *Resume here*: 1. the locks  2. the files are those of the mark  3. records are appended after
+//! the end of the journal. If 2 fails, nothing has been written, and the folder is opened as any
+//! other. Everything that 2 accepts leaves the tables as `resume` would have read them:
+//!
+//! - A process that has begun a new state has changed the headers of a state and of a journal.
+//! - A process that went on in our journal has appended a record at its end, which has the
+//!   generation and the CRC of that place. One killed before the head of its first record was
+//!   stored has done nothing: at most it has changed contents of erased pages.
+//! - A file that was replaced by a copy, older or of another history, differs in a header, in the
+//!   records (the mark has their CRC), in its length, or in the page of witnesses.
+//! - Nothing of our generation lies after a gap: the folder was at rest, which excludes it, and a
+//!   process that stores a record beyond our end stores one at our end first. A crash of the
+//!   machine, which could reorder the two, ends the process that has the mark.
+//!
+//! Contents of pages are not compared: reads verify their checksums, as always. Absent: when it
+//! pays to keep tables (the caller's).
+
+use super::commit::SyncedFiles;
+use super::files::{self, CONTENTS, FolderAccess, JOURNALS, Locks, STATES};
+use super::journal::{HEADER_BYTES, Journal};
+use super::open::map_journal;
+use super::pages::MappedPages;
+use super::state::{self, StateHeader};
+use super::witness::{self, JournalWitness, WitnessDamaged, WitnessPage};
+use super::{Folder, slot};
+use crate::array::PageContents;
+use crate::image_file::ImageError;
+use crate::media::Media;
+use crate::slab::Slab;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// A folder at rest, closed.
+pub struct RestingFolder {
+    /// Of the state that the journal goes on from.
+    header: StateHeader,
+    mark: FolderMark,
+    /// Checksums of the pages.
+    sums: Slab<u32>,
+}
+
+/// What the files of a folder at rest say, as far as any change of them shows in it.
+#[derive(PartialEq, Eq)]
+struct FolderMark {
+    /// Headers of both states: the other one may have been cut while it was written.
+    states: [Option<StateHeader>; 2],
+    /// Hash of the state in force.
+    hash: [u8; 32],
+    journals: [[u8; HEADER_BYTES]; 2],
+    /// Where the records in force end, and the CRC-32C of their journal up to there.
+    end: usize,
+    sum: u32,
+    witness: Result<JournalWitness, WitnessDamaged>,
+}
+
+impl FolderMark {
+    /// Reads it from a folder that is locked.
+    fn read(
+        header: &StateHeader,
+        locks: &Locks,
+        states: &[File; 2],
+        journals: &[Journal; 2],
+    ) -> Result<Self, ImageError> {
+        let own = slot(header.generation);
+        Ok(Self {
+            states: states.each_ref().map(|file| state::read_header(file).ok()),
+            hash: state::read_hash(&states[own], header)?,
+            journals: journals.each_ref().map(Journal::header_bytes),
+            end: journals[own].end(),
+            sum: journals[own].sum(),
+            witness: witness::of_journal(locks.contents(), header.geometry()?.pages())?,
+        })
+    }
+}
+
+impl Media {
+    /// Like `rest`, and closes the folder: the tables stay, without contents. Until `resume_here`
+    /// the media must not be used. `None` if the folder is not at rest then, or none is open.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn rest_here(&mut self) -> io::Result<Option<RestingFolder>> {
+        self.rest()?;
+        let Some(folder) = self.folder.take().filter(|folder| folder.is_at_rest) else {
+            return Ok(None);
+        };
+        let contents = std::mem::replace(&mut self.nand.contents, PageContents::None);
+        let PageContents::Mapped(pages) = contents else {
+            unreachable!("a folder's contents are mapped")
+        };
+        let header = folder.header;
+        let mark = FolderMark::read(&header, &folder._locks, &folder.states, &folder.journals);
+        Ok(mark.ok().map(|mark| RestingFolder {
+            header,
+            mark,
+            sums: pages.into_sums(),
+        }))
+    }
+
+    /// Opens the folder again that `rest_here` closed. `false`: it has changed, or cannot be read,
+    /// and the media are of no use any more.
+    ///
+    /// # Errors
+    /// The folder is in use.
+    pub fn resume_here(&mut self, dir: &Path, mark: RestingFolder) -> Result<bool, ImageError> {
+        let locks = match Locks::take(dir, FolderAccess::Own) {
+            Ok(locks) => locks,
+            Err(ImageError::InUse) => return Err(ImageError::InUse),
+            // The reason is found by the opening that follows.
+            Err(_) => return Ok(false),
+        };
+        let Ok(Some((folder, pages))) = mark.reopen(dir, locks) else {
+            return Ok(false);
+        };
+        self.nand.contents = PageContents::Mapped(pages);
+        self.folder = Some(Box::new(folder));
+        Ok(true)
+    }
+}
+
+impl RestingFolder {
+    /// The folder with its contents, if nothing has happened in it since.
+    fn reopen(self, dir: &Path, locks: Locks) -> Result<Option<(Folder, MappedPages)>, ImageError> {
+        let Self { header, mark, sums } = self;
+        let own = slot(header.generation);
+        let open_both = |names: [&str; 2]| -> io::Result<[File; 2]> {
+            let open = |name| files::open(dir, name, FolderAccess::Own);
+            Ok([open(names[0])?, open(names[1])?])
+        };
+        let (states, journal_files) = (open_both(STATES)?, open_both(JOURNALS)?);
+
+        // Whoever replaced the files may have left sparse ones (`load`).
+        let pages = header.geometry()?.pages();
+        let contents_bytes = witness::contents_bytes(pages);
+        files::check_length(locks.contents(), CONTENTS, contents_bytes)?;
+        files::reserve(locks.contents(), CONTENTS, contents_bytes)?;
+        let state_bytes = header.state_bytes()?;
+        for index in 0..2 {
+            let (journal, bytes) = (&journal_files[index], header.journal_bytes);
+            files::check_length(journal, JOURNALS[index], bytes)?;
+            files::reserve(journal, JOURNALS[index], bytes)?;
+            files::reserve(&states[index], STATES[index], state_bytes)?;
+        }
+
+        let map = |file: &File| map_journal(file, header.journal_bytes, FolderAccess::Own);
+        let mut journals = [map(&journal_files[0])?, map(&journal_files[1])?];
+        journals[own].go_to(header.generation, mark.end);
+        let found = FolderMark::read(&header, &locks, &states, &journals)?;
+        if found != mark || journals[own].has_record_at_end() {
+            return Ok(None);
+        }
+
+        let mut mapped = MappedPages::map(locks.contents(), pages)?;
+        mapped.set_sums(sums);
+        let page = WitnessPage::map(
+            locks.contents(),
+            pages,
+            mark.witness.unwrap_or_default(),
+            false,
+        )?;
+        let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())?;
+        let mut folder = Folder::new(locks, states, journals, header, files);
+        folder.witness = Some(page);
+        folder.operations_end = mark.end as u64;
+        folder.is_at_rest = true;
+        Ok(Some((folder, mapped)))
+    }
+}
