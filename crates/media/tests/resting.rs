@@ -76,9 +76,15 @@ fn tables_are_used_if_and_only_if_nothing_has_happened_to_the_folder() {
 
         // What was done with tables from memory is there for a process without.
         drop(media);
-        assert_eq!(open(dir.path()).to_image().digest(), twin.to_image().digest());
+        assert_eq!(
+            open(dir.path()).to_image().digest(),
+            twin.to_image().digest()
+        );
     }
-    assert!(used > 200 && dropped > 100, "{used} used, {dropped} dropped");
+    assert!(
+        used > 200 && dropped > 100,
+        "{used} used, {dropped} dropped"
+    );
 }
 
 fn open(dir: &Path) -> Media {

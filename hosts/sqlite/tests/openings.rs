@@ -10,7 +10,7 @@ use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use remap_ssd_store::{ImageDisk, NewVolume, Processes, Volume};
+use remap_ssd_store::{ImageDisk, NewVolume, Processes, Store, Volume};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -182,5 +182,39 @@ fn an_opening_on_an_image_writes_nothing_but_the_change() {
             files(&folder, &ALL[3..]) == states,
             "{mode}: a state was written"
         );
+    }
+}
+
+// Tables of the image stay in this process. Another one changes the image, or puts another one in its
+// place.
+#[test]
+fn an_image_that_changed_while_it_was_closed_is_read_again() {
+    start_with_vfs();
+    for mode in ["DELETE", "WAL"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("disk");
+        let uri = image(&folder);
+        let db = Db::open(&uri).expect("possible");
+        db.run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        drop(db);
+        for row in 1..4 {
+            request(&uri);
+            assert_eq!(rows(&uri), row);
+        }
+
+        let disk = ImageDisk::open(&folder, 1).expect("nobody has it open");
+        let volume = Volume::open(disk, &Processes::One).expect("it has a volume");
+        volume.delete("app.db").expect("nobody has it open");
+        drop(volume);
+        request(&uri);
+        assert_eq!(rows(&uri), 1, "of a new database");
+
+        std::fs::remove_dir_all(&folder).expect("nobody has it open");
+        assert!(Db::open(&uri).is_err(), "there is no image");
+        assert_eq!(image(&folder), uri);
+        request(&uri);
+        request(&uri);
+        assert_eq!(rows(&uri), 2, "on another image");
     }
 }
