@@ -1,20 +1,20 @@
-//! Command atomicity: a command that a cut interrupts leaves nothing behind.
+//! Command atomicity: an interrupted command has no effect.
 //!
 //! All witnesses of an atomic remap (entries, copied pages, deallocations) carry one sequence
-//! number. While the command is under way that number stands in an NVRAM slot; emptying the slot is
+//! number. While the command is in progress an NVRAM slot holds that number; emptying the slot is
 //! the commit record. Counting entries instead, as in FAST'21 §4.3, fails once an overwrite, GC or
 //! a demotion has removed one.
 //!
 //! Invariants: recovery ignores every witness whose number is in the slot or in the aborted list; a
-//! number stays in the list while a witness with it exists anywhere, and whoever reclaims drops
+//! number stays in the list as long as a witness with it exists anywhere, and reclaiming drops
 //! entries with it (`Tables::is_in_force`).
 //!
 //! The list has 64 places, and repeated cuts leave no time for garbage collection to drop the
-//! witnesses. So recovery itself removes them. Words of NVRAM (entries, slots, deallocation
-//! records) are always zeroed. Pages (copies, log pages) are collected when more than half of the
-//! list is in use (`recovery`). Only witnesses for which there is no flash space stay: at worst the
-//! list is full and the slot is not released, and atomic commands are refused until a power-on
-//! finds space. Absent: which pages the command touches.
+//! witnesses. So recovery removes them. NVRAM words (entries, slots, deallocation records) are
+//! always zeroed. Pages (copies, log pages) are collected when more than half of the list is in use
+//! (`recovery`). Only witnesses for which there is no flash space stay. In the worst case the list
+//! is full, the slot is not released, and atomic commands are refused until a power-on finds space.
+//! Absent: which pages the command touches.
 
 use crate::config::{Config, EntrySize};
 use crate::guard::{Guard, Guards};
@@ -25,27 +25,27 @@ use std::ops::Range;
 
 #[bitfield(u64)]
 struct SlotWord {
-    /// Number of the command under way; 0 if there is none. Of an idle slot: the sum of the numbers
-    /// in the list.
+    /// Number of the command in progress; 0 if there is none. In an idle slot: the XOR of the
+    /// numbers in the list.
     #[bits(42)]
     number: u64,
     #[bits(21)]
     __: u32,
-    /// No command is under way, and the sum is there.
+    /// No command is in progress, and `number` is the XOR.
     is_idle: bool,
 }
 
-/// Where the number of the command under way stands, and the list of the aborted ones.
+/// The slot with the number of the command in progress, and the list of aborted numbers.
 pub struct AtomicSlot {
     guards: Guards,
-    /// Can commands be atomic on this device?
+    /// True if commands can be atomic on this device.
     has_commands: bool,
     slot: usize,
     list: Range<usize>,
 }
 
 impl AtomicSlot {
-    /// The slot of a device; nothing is read or stored.
+    /// The slot of a device; reads and stores nothing.
     pub fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
@@ -55,42 +55,42 @@ impl AtomicSlot {
         }
     }
 
-    /// Starts the command with this number.
+    /// Begins the command with this number.
     pub fn begin(&self, media: &mut Media, wsn: u64) {
         if !self.guards.has(Guard::Commit) {
             return;
         }
 
-        // Fences on both sides: no witness of the command before it lands late, and none of this
-        // one early.
+        // Fences on both sides: no witness of the previous command lands late, and none of this one
+        // early.
         media.fence();
         media.store(self.slot, wsn, Purpose::Host, After::FENCE);
         media.fence();
     }
 
-    /// Commits an atomic command: stores the word after which recovery finds all of its remaps.
+    /// Commits an atomic command: after this store recovery accepts all of its remaps.
     pub fn commit(&self, media: &mut Media, aborted: &[u64]) {
         if !self.guards.has(Guard::Commit) {
             return;
         }
 
-        // After everything, programs among it: from this store on recovery believes all witnesses
-        // of the command, so none may be missing.
+        // After everything, including programs: from this store on recovery trusts all witnesses of
+        // the command, so none may be missing.
         media.store(self.slot, idle_word(aborted), Purpose::Host, After::ALL);
         media.fence();
     }
 
-    /// A new device: no command is under way, and none has been aborted.
+    /// Formats a new device: no command is in progress, and none has been aborted.
     pub fn format(&self, media: &mut Media) {
         if self.has_commands {
             media.store(self.slot, idle_word(&[]), Purpose::Meta, After::NOTHING);
         }
     }
 
-    /// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt.
-    /// That is the slot, since a command may have been under way and nothing else identifies its
-    /// witnesses; or a word of the list, if it is the second one or the slot does not hold the sum.
-    /// Nothing is stored here where commands cannot be atomic.
+    /// Reads the numbers of aborted commands. The error is the address of a damaged word that
+    /// cannot be rebuilt: the slot, since a command may have been in progress and nothing else
+    /// identifies its witnesses; or a word of the list, if it is the second damaged one or the slot
+    /// does not hold the XOR. If commands cannot be atomic, nothing is stored here.
     pub fn read_back(&self, media: &mut Media) -> Result<Vec<u64>, usize> {
         if !self.has_commands {
             return Ok(Vec::new());
@@ -100,7 +100,7 @@ impl AtomicSlot {
             .map(SlotWord::from_bits)
             .map_err(|_| self.slot)?;
 
-        // A command under way is as good as aborted: its commit did not land.
+        // A command in progress counts as aborted: its commit did not land.
         let mut numbers = Vec::new();
         if !slot.is_idle() && slot.number() != 0 {
             numbers.push(slot.number());
@@ -116,8 +116,8 @@ impl AtomicSlot {
             }
         }
 
-        // The sum of all but one gives that one. While a command is under way the slot holds its
-        // number instead, so the sum is not there.
+        // XORing the slot's value with the known numbers yields the lost one. While a command is in
+        // progress the slot holds its number instead.
         if let Some(word) = lost {
             if !slot.is_idle() {
                 return Err(word);
@@ -130,8 +130,8 @@ impl AtomicSlot {
         Ok(numbers)
     }
 
-    /// After recovery: `seen` are the numbers that still have witnesses, `words` the places in
-    /// NVRAM of some of these.
+    /// After recovery: `seen` are the numbers that still have witnesses, `words` the NVRAM
+    /// locations of some of these witnesses.
     pub fn resume(
         &self,
         media: &mut Media,
@@ -143,27 +143,26 @@ impl AtomicSlot {
         seen.dedup();
         *aborted = seen;
         self.remember(media, aborted);
-        // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as
-        // little as before.
+        // Safe at any time: a partly zeroed record has lost a torn bit, and is ignored as before.
         for word in words.iter().cloned().flatten() {
             media.store(word, 0, Purpose::Meta, After::NOTHING);
         }
     }
 
-    /// Aborts a failed command: it counts as little as if power had failed.
+    /// Aborts a failed command, as if power had failed.
     #[cold]
     pub fn abort(&self, media: &mut Media, aborted: &mut Vec<u64>, wsn: u64) {
         aborted.push(wsn);
         self.remember(media, aborted);
     }
 
-    /// Writes the list of aborted numbers, and empties the slot.
+    /// Stores the list of aborted numbers, and empties the slot.
     fn remember(&self, media: &mut Media, aborted: &[u64]) {
         // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the
-        // number. The sum in the slot is cleared before the list changes, since it would be wrong
-        // in between. There are more numbers than places only if none could be removed for long.
-        // Then the slot keeps its number and no other command may use it (`is_free`), so there is
-        // never one too many.
+        //    number. The XOR in the slot is cleared before the list changes, since it would be
+        //    wrong in between. More numbers than places exist only if none could be removed for
+        //    long. Then the slot keeps its number and no other command may use it (`is_free`), so
+        //    list and slot together always hold all numbers.
         if !Self::is_free(aborted) {
             return;
         }
@@ -189,14 +188,15 @@ impl AtomicSlot {
         }
     }
 
-    /// Could another atomic command be recorded as aborted if power failed during it?
+    /// Returns true if another atomic command can be recorded as aborted should power fail during
+    /// it.
     pub fn is_free(aborted: &[u64]) -> bool {
         aborted.len() <= ABORTED_SLOTS
     }
 
     fn store_list(&self, media: &mut Media, aborted: &[u64]) {
-        // A number that has a place keeps it: moving one would be two stores, and a cut between
-        // them could leave it in neither.
+        // A number keeps its place in the list: moving one takes two stores, and a cut between them
+        // could leave it in neither place.
         let (mut missing, mut places) = (aborted.to_vec(), Vec::new());
         for word in self.list.clone() {
             let number = media.load(word);
@@ -208,7 +208,8 @@ impl AtomicSlot {
             }
         }
 
-        // The number that a damaged word had stays in that word, or a cut could leave it nowhere.
+        // Damaged words are filled first: the number that a damaged word held stays there, or a cut
+        // could lose it.
         places.sort_by_key(|(_, number)| number.is_ok());
         for (word, number) in places {
             let value = missing.pop().unwrap_or(0);

@@ -1,37 +1,37 @@
 //! Hybrid mapping (Copyless Copy §II): a table of blocks, each with a page-level extension.
 //!
-//! A logical block is `block_pages` LPNs. Its entry in the table says where its first page is; its
-//! other pages follow in the order in which a superblock's pages are handed out, past the head and
-//! the blocks that were bad when it was opened. A page that is elsewhere (written out of order, or
-//! remapped to what another LPN has) stands in the block's extension.
+//! A logical block is `block_pages` LPNs. Its entry gives the place of its first page; its other
+//! pages follow in the allocation order of the superblock's pages, which excludes the head and the
+//! blocks that were bad when it was opened. Pages that are elsewhere (written out of order, or
+//! remapped to another LPN's page) are listed in the block's extension.
 //!
-//! Invariants: a page is *in place* (its bit in `here`), or in its block's extension, or unmapped;
-//! a block has a base if and only if a page of it is in place. Internal LPNs, one for each 128 MiB,
-//! are mapped by page. Absent: when blocks are put in order (`hybrid`), and how many entries the
-//! extension may have (`Config::extension_entries`).
+//! Invariants: a page is *in place* (its bit in `here` is set), or in its block's extension, or
+//! unmapped; a block has a base if and only if a page of it is in place. Internal LPNs, one for
+//! each 128 MiB, are mapped by page. Absent: when blocks are put in order (`hybrid`), and the limit
+//! of the extension (`Config::extension_entries`).
 
 use crate::dies::DieMask;
 use crate::fullest::FullestBlocks;
 use crate::mapping::Mapping;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
-/// The block that the host writes in order.
+/// The block that the host is writing in order.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockInOrder {
     pub(crate) block: u32,
-    /// Where its first page is.
+    /// Place of its first page.
     pub(crate) start: Ppn,
-    /// The page that comes next.
+    /// Index of its next page.
     pub(crate) next: u32,
 }
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Which pages of a superblock are handed out in order: those past the head, in blocks that were
-/// good when it was opened.
+/// Allocation order of a superblock's pages: those after the head, in blocks that were good when it
+/// was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageOrder {
-    /// Dies that are left out.
+    /// Dies that are excluded.
     pub skipped: DieMask,
     pub head: u32,
 }
@@ -41,22 +41,22 @@ impl PageOrder {
         self.skipped.count_others(dies)
     }
 
-    /// How many pages are handed out before the one at this offset.
+    /// Number of pages allocated before the one at this offset.
     fn rank(self, offset: u32, dies: u32) -> u32 {
         let past_head = u32::from(offset > self.head);
         if self.skipped.is_empty() {
             return offset - past_head;
         }
-        // Blocks that are left out are left out of every row, so whole rows can be counted.
+        // Excluded blocks are missing from every row, so whole rows can be counted.
         let (row, die) = (offset / dies, offset % dies);
         let before = self.skipped.count_others(die);
         row * self.good(dies) + before - past_head
     }
 
-    /// The offset of the page that is handed out after so many.
+    /// Offset of the page that is allocated after `rank` others.
     fn offset(self, rank: u32, dies: u32) -> u32 {
         let good = self.good(dies);
-        // The head takes the place of one page of the first row.
+        // The head occupies one page of the first row.
         let head = self.skipped.count_others(self.head);
         let rank = rank + u32::from(rank >= head);
         if self.skipped.is_empty() {
@@ -85,17 +85,17 @@ struct Block {
     extension: Vec<ExtensionEntry>,
 }
 
-/// What a superblock means to the table of blocks.
+/// Use of a superblock by the block table.
 #[derive(Clone, Copy, Default)]
 struct BlockUse {
     order: PageOrder,
     /// Blocks whose base is in it.
     based: u32,
-    /// LPNs that are in place in it.
+    /// LPNs in place in it.
     here: u32,
 }
 
-/// The table of blocks with its extension, and the LR-bitmap.
+/// The block table with its extension, and the LR bitmap.
 pub struct BlockMap {
     geometry: Geometry,
     block_pages: u32,
@@ -159,7 +159,7 @@ impl BlockMap {
     pub fn blocks(&self) -> u32 {
         self.blocks.len() as u32
     }
-    /// The block of an LPN, and which page of it the LPN is.
+    /// The block of an LPN, and the index of the LPN in it.
     pub fn split(&self, lpn: Lpn) -> (u32, u32) {
         (lpn.0 / self.block_pages, lpn.0 % self.block_pages)
     }
@@ -171,7 +171,7 @@ impl BlockMap {
     pub fn first_lpn(&self, block: u32) -> Lpn {
         Lpn(block * self.block_pages)
     }
-    /// Where a block's first page is, if any page is in place.
+    /// Place of a block's first page; `None` if no page is in place.
     pub fn base(&self, block: u32) -> Option<Ppn> {
         let base = self.blocks[block as usize].base;
         (base != NOWHERE).then_some(Ppn(base))
@@ -184,11 +184,11 @@ impl BlockMap {
             .find(|index| self.get(first.offset(*index)).is_some())
             .map_or(0, |last| last + 1)
     }
-    /// The block other than `but` with the most entries, and how many.
+    /// The block other than `but` with the most entries, and their number.
     pub fn fullest(&self, but: Option<u32>) -> Option<(u32, u32)> {
         self.fullest.first(but)
     }
-    /// Blocks whose base is in a superblock, in the order of their places.
+    /// Blocks whose base is in a superblock, sorted by place.
     pub fn based_in(&self, sb: SbId) -> Vec<u32> {
         let is_in = |block: &&Block| {
             block.base != NOWHERE && self.geometry.superblock(Ppn(block.base)) == sb
@@ -198,14 +198,14 @@ impl BlockMap {
         found.sort_unstable();
         found.into_iter().map(|(_, at)| at).collect()
     }
-    /// Pages that collecting a superblock programs, of whose pages so many have owners: its blocks
-    /// are put in order elsewhere, and what is in nobody's place moves alone.
+    /// Pages that collecting a superblock with `live` owned pages programs: its blocks are put in
+    /// order elsewhere, and its other pages move individually.
     pub fn cost(&self, sb: SbId, live: u32) -> u32 {
         let used = &self.superblocks[sb.0 as usize];
         used.based * self.block_pages + live.saturating_sub(used.here)
     }
 
-    /// The page that follows `base` after `index` others.
+    /// The page `index` places after `base`; `None` past the end of the superblock.
     pub fn place(&self, base: Ppn, index: u32) -> Option<Ppn> {
         let (sb, dies) = (self.geometry.superblock(base), self.geometry.dies());
         let order = self.superblocks[sb.0 as usize].order;
@@ -213,7 +213,7 @@ impl BlockMap {
         (offset < self.geometry.pages_per_superblock()).then(|| self.geometry.page(sb, offset))
     }
 
-    /// Where a block's base is if this page of it is in place there.
+    /// The base of a block that has page `index` in place at `ppn`.
     pub fn base_for(&self, index: u32, ppn: Ppn) -> Option<Ppn> {
         let (sb, dies) = (self.geometry.superblock(ppn), self.geometry.dies());
         let order = self.superblocks[sb.0 as usize].order;
@@ -223,7 +223,7 @@ impl BlockMap {
         Some(self.geometry.page(sb, order.offset(rank, dies)))
     }
 
-    /// In which order a superblock's pages are handed out. It must have no block.
+    /// Sets the allocation order of a superblock's pages. It must have no block.
     pub fn set_order(&mut self, sb: SbId, order: PageOrder) {
         let used = &mut self.superblocks[sb.0 as usize];
         assert!(
@@ -233,7 +233,7 @@ impl BlockMap {
         used.order = order;
     }
 
-    /// The LPN's mapping, from the extension or else from the block.
+    /// The LPN's mapping, from the extension or from the block.
     pub fn get(&self, lpn: Lpn) -> Option<Mapping> {
         let ppn = self.ppn(lpn)?;
         Some(Mapping {
@@ -258,7 +258,7 @@ impl BlockMap {
         found.ok().map(|at| Ppn(block.extension[at].ppn))
     }
 
-    /// Sets where it is; where it was.
+    /// Sets the LPN's mapping; returns the old one.
     pub fn set(&mut self, lpn: Lpn, mapping: Option<Mapping>) -> Option<Mapping> {
         let old = self.get(lpn);
         set_bit(
@@ -277,7 +277,7 @@ impl BlockMap {
         let in_place = mapping.is_some_and(|mapping| {
             base.and_then(|base| self.place(base, index)) == Some(mapping.ppn)
         });
-        // Before the base may go: counting needs to know which superblock it is in.
+        // Before the base may be removed: counting needs its superblock.
         if bit(&self.here, lpn) != in_place {
             self.count_in_place(block, in_place);
             set_bit(&mut self.here, lpn, in_place);
@@ -337,22 +337,21 @@ impl BlockMap {
         self.blocks[block as usize].base = base.map_or(NOWHERE, |base| base.0);
     }
 
-    /// From now on the pages of a block are in place from `base` on; those that are not, are in the
-    /// extension.
+    /// Sets a block's base: pages that are not in place relative to `base` go to the extension.
     pub fn set_in_order(&mut self, block: u32, base: Ppn) {
         let first = self.first_lpn(block);
         let mapped: Vec<(Lpn, Mapping)> = Lpn::range(first, self.pages_of(block))
             .filter_map(|lpn| Some((lpn, self.get(lpn)?)))
             .collect();
-        // All out first: what is in place depends on the base, which changes for every page of the
-        // block.
+        // All mappings are removed first: whether a page is in place depends on the base, which
+        // changes for every page of the block.
         for (lpn, _) in &mapped {
             self.set(*lpn, None);
         }
 
         self.set_base(block, Some(base));
         for (lpn, mapping) in mapped {
-            // The base stays though nothing is in place until the first page is.
+            // The base stays although no page is in place until the first one.
             let in_place = self.place(base, lpn.offset_from(first)) == Some(mapping.ppn);
             set_bit(&mut self.remapped, lpn, mapping.remapped);
             if in_place {
@@ -373,10 +372,10 @@ impl BlockMap {
         set_bit(&mut self.remapped, lpn, remapped);
     }
 
-    /// Compares what is counted with what there is.
+    /// Checks the counters against the tables.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn check(&self) -> Result<(), String> {
         let mut counted = vec![(0, 0); self.superblocks.len()];
         let mut entries = 0;

@@ -1,6 +1,6 @@
-//! Every table against every other.
+//! Consistency check of every table against every other.
 //!
-//! Tests call it after each script and each recovery, and `inspect` shows what it says.
+//! Tests call it after each script and each recovery, and `inspect` prints its result.
 
 use crate::config::CHUNK_LPNS;
 use crate::ftl::Ftl;
@@ -8,10 +8,10 @@ use crate::superblock::{Stream, SuperblockState};
 use remap_ssd_media::{Lpn, Ppn};
 
 impl Ftl {
-    /// Verifies the tables.
+    /// Checks all tables.
     ///
     /// # Errors
-    /// The first contradiction found, in one sentence.
+    /// The first contradiction, in one sentence.
     pub fn check(&self) -> Result<(), String> {
         let core = &self.core;
         let geometry = core.geometry;
@@ -60,7 +60,7 @@ impl Ftl {
             }
 
             let oob = core.media.oob(mapping.ppn);
-            // Of unreadable pages too: garbage collection goes by it.
+            // Unreadable pages too: garbage collection relies on it.
             if !mapping.remapped && oob.lpn() != lpn {
                 return Err(format!(
                     "LPN {lpn} was written to {:?}, whose OOB says LPN {}",
@@ -70,8 +70,8 @@ impl Ftl {
             }
         }
 
-        // Counts and owners are kept incrementally in the hot paths; here they are counted from
-        // L2P, which is the only table with all of it.
+        // Counts and owners are maintained incrementally in the hot paths; here they are recomputed
+        // from L2P, the only complete table.
         for (page, count) in counts.iter().enumerate() {
             let kept = core.tables.counts.get(Ppn(page as u32));
             if kept != *count {

@@ -1,11 +1,11 @@
-//! The verbs, each on one screen: read, write, deallocate, flush; `remap` has a file of its own.
-//! The file to read first.
+//! The verbs, each on one screen: read, write, deallocate, flush. `remap` has its own file. This is
+//! the file to read first.
 //!
-//! A command takes effect here and now: its operations are issued to the media with what each must
-//! wait for, and the tables change. When it is *acknowledged* is the device's business.
+//! A command takes effect at once: its operations are issued to the media with their ordering
+//! constraints, and the tables change. The device decides when it is *acknowledged*.
 //!
 //! Invariants: room is made, and so anything reclaimed, only while every change of the tables has
-//! its witness issued: at the start of a command, or of a piece of a long one. Absent: time, and
+//! an issued witness: at the start of a command, or of a piece of a long one. Absent: time, and
 //! which scheme makes remaps durable.
 
 use crate::dedup::{Fingerprint, PageLookup};
@@ -17,7 +17,7 @@ use remap_ssd_media::{After, Lpn, Page, PageView, Payload, Ppn, Purpose};
 use std::ops::Range;
 
 impl Ftl {
-    /// The range of a command that changes something.
+    /// Checks the range of a command that changes data.
     #[inline]
     pub(crate) fn writable(&self, lpn: Lpn, len: u32) -> Result<Range<Lpn>, Refusal> {
         let range = self.range(lpn, len)?;
@@ -28,7 +28,7 @@ impl Ftl {
     /// Refuses changes when the device is read-only or its disk has failed.
     #[inline]
     pub(crate) fn may_change(&self) -> Result<(), Refusal> {
-        // What is for good comes first: a failed disk can be replaced, worn flash cannot.
+        // Permanent conditions first: a failed disk can be replaced, worn flash cannot.
         match (self.read_only, self.core.clock.is_used_up()) {
             (true, _) => Err(Refusal::ReadOnly),
             (_, true) => Err(Refusal::NumbersUsedUp),
@@ -46,7 +46,7 @@ impl Ftl {
         }
     }
 
-    /// Reads a page; an unmapped one is zeroes.
+    /// Reads a page; an unmapped one reads as zeroes.
     ///
     /// # Errors
     /// `OutOfRange`, `MediaError`.
@@ -55,7 +55,7 @@ impl Ftl {
         Ok(found.map_or(Page::Zeroes, |ppn| self.core.media.page(ppn)))
     }
 
-    /// Reads a page that `view` shows, until the next command.
+    /// Reads a page, whose content `view` returns until the next command.
     ///
     /// # Errors
     /// `OutOfRange`, `MediaError`.
@@ -67,7 +67,7 @@ impl Ftl {
             return Err(Refusal::MediaError);
         }
 
-        // Unmapped pages read as zeroes without a flash operation, so no time is charged for them.
+        // Unmapped pages read as zeroes without a flash operation, so no time is charged.
         let Some(mapping) = self.core.tables.map.get(lpn) else {
             return Ok(None);
         };
@@ -82,8 +82,8 @@ impl Ftl {
             return Err(Refusal::MediaError);
         }
 
-        // A data LPN is mapped to metadata only if its content was lost: the page of the bytes
-        // `lost`, which collection or recovery programmed in its place.
+        // A data LPN is mapped to metadata only if its content was lost: collection or recovery
+        // programmed a page with the bytes `lost` in its place.
         if self.core.media.is_meta(mapping.ppn) {
             Err(Refusal::MediaError)
         } else {
@@ -91,7 +91,7 @@ impl Ftl {
         }
     }
 
-    /// A page cannot be read: the fingerprint store must forget it.
+    /// The page cannot be read: removes it from the fingerprint store.
     #[cold]
     fn forget_content(&mut self, ppn: Ppn) {
         if let Some(dedup) = &mut self.dedup {
@@ -99,12 +99,12 @@ impl Ftl {
         }
     }
 
-    /// What `find` found, where it is.
+    /// The content of a page that `find` returned.
     pub fn view(&self, found: Option<Ppn>) -> PageView<'_> {
         found.map_or(PageView::Zeroes, |ppn| self.core.media.view(ppn))
     }
 
-    /// Writes a page: a remap if its content is on flash already, else a program.
+    /// Writes a page: a remap if its content is on flash, else a program.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -114,9 +114,9 @@ impl Ftl {
         written
     }
 
-    /// Writes a page of a command that goes on: its remap may be recorded together with those of
-    /// the pages that follow, at the next call of anything else or of `end_write`, and it must not
-    /// be acknowledged before.
+    /// Writes one page of a multi-page command. Its remap may be recorded together with those of
+    /// the following pages, at `end_write` or at the next call of another verb. It must not be
+    /// acknowledged before that.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -132,7 +132,7 @@ impl Ftl {
                 .map(drop);
         }
 
-        // A program without a look for its content may reclaim as any other, so the run goes first.
+        // A program without a lookup may reclaim too, so the gathered remaps are issued first.
         if self.dedup_paused || self.is_apart(lpn) {
             self.end_write();
             return self
@@ -140,8 +140,8 @@ impl Ftl {
                 .map(drop);
         }
 
-        // The store nominates a page and may be wrong. A digest is believed without a read only if
-        // nobody can make a collision and this process has computed it itself.
+        // The store's candidate may be wrong. A digest is trusted without a read only if collisions
+        // cannot be constructed and this process computed it.
         let kind = self.core.config.fingerprint;
         let fingerprint = Fingerprint::of(payload, kind);
         if let Some(ppn) = self.find_content(&fingerprint)
@@ -158,8 +158,7 @@ impl Ftl {
                 self.core.stats.dedup_hits += 1;
                 return Ok(());
             }
-            // Demotion is never the host's error: whatever the reason, the page is programmed
-            // below.
+            // Demotion is not a host error: the page is programmed below.
             match self.remap_page(lpn, ppn, None, None, true) {
                 Ok(()) => {
                     self.write_goes_on = true;
@@ -169,9 +168,9 @@ impl Ftl {
                 Err(cause) => self.core.stats.demote(cause),
             }
         }
-        // A program may reclaim: 1. what the scheme has gathered  2. whatever is reclaimed. Cut
-        // between with 2 first: what the remapped LPNs had before is gone, and nothing says what
-        // they have now.
+        // A program may reclaim: 1. the scheme's gathered entries  2. the reclaiming. If 2 came
+        // first, a cut in between would lose the old mappings of the remapped LPNs with no record
+        // of the new ones.
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
             self.end_write();
         }
@@ -179,7 +178,7 @@ impl Ftl {
             .map(drop)
     }
 
-    /// The page that may have this content, and that others may have.
+    /// Finds the page that may have this content, if it may be shared.
     #[inline]
     fn find_content(&mut self, fingerprint: &Fingerprint) -> Option<Ppn> {
         let pages = PageLookup {
@@ -187,8 +186,8 @@ impl Ftl {
             counts: &self.core.tables.counts,
         };
         let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
-        // A store that was filled from what flash holds knows pages of LPNs that are kept apart,
-        // too. Their page is named by its OOB: it never has another owner.
+        // A store that was filled from flash also knows pages of LPNs that are kept apart. The OOB
+        // of such a page names its LPN: it never has another owner.
         let is_shared = self.apart.is_empty() || !self.is_apart(self.core.media.oob(found).lpn());
         is_shared.then_some(found)
     }
@@ -199,8 +198,8 @@ impl Ftl {
             .is_some_and(|dedup| dedup.is_recalled(ppn))
     }
 
-    /// A write command of several pages has ended, or another command begins: what the scheme has
-    /// gathered is stored.
+    /// Ends a multi-page write: stores the entries that the scheme has gathered. Every other verb
+    /// calls it first.
     #[inline]
     pub fn end_write(&mut self) {
         if std::mem::take(&mut self.write_goes_on) {
@@ -208,8 +207,8 @@ impl Ftl {
         }
     }
 
-    /// Reads the page nominated by an untrusted fingerprint, or by one from a file, and compares
-    /// the contents.
+    /// Reads the candidate page of an untrusted fingerprint, or of one loaded from a file, and
+    /// compares the contents.
     #[inline(never)]
     fn is_verified(&mut self, ppn: Ppn, payload: &Payload<'_>) -> bool {
         self.core.stats.verified += 1;
@@ -233,8 +232,8 @@ impl Ftl {
         is_same
     }
 
-    /// Writes a page that is meant to be remapped to `home` one day: a journal's or a log's. A
-    /// scheme that has no use for the hint treats it as a write.
+    /// Writes a page that will later be remapped to `home`, such as a page of a journal or log.
+    /// Schemes that do not use the hint treat it as a write.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -242,8 +241,7 @@ impl Ftl {
         self.end_write();
         self.range(home, 1)?;
 
-        // Not an error: what is written for a home is correct without the hint, only the remap
-        // later costs more.
+        // Not an error: the data is correct without the hint, only the later remap costs more.
         if !self.core.config.scheme.uses_hints() || home == lpn {
             return self.write(lpn, payload);
         }
@@ -253,7 +251,7 @@ impl Ftl {
             .map(drop)
     }
 
-    /// Deallocates a range (trim, write zeroes): it reads as zeroes from now on.
+    /// Deallocates a range (trim, write zeroes): it then reads as zeroes.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -265,7 +263,7 @@ impl Ftl {
         // Room first: making it may collect garbage, which changes tables.
         self.make_dealloc_room(1)?;
         let wsn = self.core.clock.tick();
-        // 1. the record  2. the tables. Whatever is reclaimed because of 2 waits for 1.
+        // 1. the record  2. the tables. Anything reclaimed because of 2 waits for 1.
         self.dealloc.append(
             &mut self.core.media,
             lpn,
@@ -281,7 +279,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Completes when everything before is durable. Acknowledged commands are anyway.
+    /// Completes when all earlier commands are durable. Acknowledged commands always are.
     ///
     /// # Errors
     /// None at present.

@@ -1,7 +1,6 @@
-//! What a device is made of besides its geometry: plain data.
+//! The parameters of a device apart from its geometry: plain data.
 //!
-//! Absent: sizes that follow from it (`sizes`), whether it can work (`limits`), and latencies (the
-//! device's).
+//! Absent: derived sizes (`sizes`), validation (`limits`), and latencies (the device's).
 
 use crate::dedup::FingerprintKind;
 use crate::granularity::Granularity;
@@ -16,7 +15,7 @@ use std::collections::BTreeMap;
 /// Size of a persisted remapping entry (FAST'21 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntrySize {
-    /// Table 2: each page of a remap is atomic by itself.
+    /// Table 2: each page of a remap is atomic on its own.
     #[serde(rename = "16")]
     Bytes16,
     /// With start LPN, length and the atomic flag: whole commands can be atomic.
@@ -40,7 +39,7 @@ impl EntrySize {
 pub struct Config {
     /// Logical pages the host sees.
     pub lpns: u32,
-    /// How remaps are made durable.
+    /// Scheme that makes remaps durable.
     pub scheme: SchemeKind,
     /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog,
     /// DRAM under a capacitor for Copyless Copy, NVRAM for both mapping tables for PebbleSSD.
@@ -49,71 +48,71 @@ pub struct Config {
     pub segment_bytes: u32,
     /// Size of a remapping entry.
     pub entry: EntrySize,
-    /// What an entry of the mapping table stands for.
+    /// Granularity of an entry of the mapping table.
     #[serde(skip_serializing_if = "is_default")]
     pub mapping: Granularity,
-    /// Hybrid mapping: logical pages of a block.
+    /// Hybrid mapping: logical pages per block.
     #[serde(skip_serializing_if = "is_block_pages_default")]
     pub block_pages: u32,
     /// Hybrid mapping: entries of the table's extension, as a share of the logical pages.
     #[serde(skip_serializing_if = "is_extension_default")]
     pub extension: f64,
-    /// Is the deduplication engine on?
+    /// Enables the deduplication engine.
     pub dedup: bool,
     /// Largest reference count of a page: 15 for 4-bit counters.
     pub count_max: u8,
-    /// Remaps are refused while more than this share of the entries' room is valid.
+    /// Remaps are refused while more than this fraction of the entries' room is valid.
     pub watermark: f64,
-    /// What garbage collection collects, and where it puts it.
+    /// Victim selection and placement of garbage collection.
     pub gc_policy: GcPolicy,
-    /// Garbage collection starts when at most this share of the superblocks is free.
+    /// Garbage collection starts when at most this fraction of the superblocks is free.
     pub gc_free: f64,
-    /// Ahead of need, only a superblock of whose pages at least this share is garbage is collected.
+    /// Ahead of need, only superblocks with at least this fraction of garbage pages are collected.
     pub gc_garbage: f64,
-    /// A victim is emptied at once when its turn comes, and not page by page while the host uses
-    /// what it gains.
+    /// A victim is emptied at once when its turn comes, not page by page while the host uses the
+    /// space gained.
     pub gc_at_once: bool,
-    /// Pages moved by garbage collection go to the host's superblock (but for those that a policy
-    /// keeps apart), and not to one of their own.
+    /// Garbage collection moves pages to the host's superblock (except those that a policy keeps
+    /// apart), not to one of its own.
     pub gc_joins_host: bool,
-    /// A superblock whose erase count is this far below the mean is collected to level wear; 0 is
-    /// off.
+    /// A superblock whose erase count is this far below the mean is collected to level wear; 0
+    /// disables it.
     pub wear_gap: u32,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
     /// Files that the file map of `fs_write` can list; 0 if there is no map.
     pub fs_files: u32,
-    /// Pages that its lists have room for, all together; 0 if there is no map.
+    /// Pages that its lists can hold in total; 0 if there is no map.
     pub fs_blocks: u32,
-    /// Content of pages is recognised by this.
+    /// Fingerprint function that identifies the contents of pages.
     pub fingerprint: FingerprintKind,
-    /// Parameters of single schemes: in files the table `[firmware.SCHEME]`.
+    /// Parameters of individual schemes: the table `[firmware.SCHEME]` in device files.
     #[serde(flatten)]
     pub scheme_values: SchemeValues,
-    /// Erases after which a block is retired: the endurance of the flash chips. 0 means the limit
-    /// of a superblock's erase counter, 2^21 - 1.
+    /// Erases after which a block is retired: the endurance of the flash. 0 means the limit of a
+    /// superblock's erase counter, 2^21 - 1.
     #[serde(skip)]
     pub pe_limit: u32,
-    /// Guards switched off, for the tests that prove each of them necessary.
+    /// Guards in force; tests switch them off to prove each one necessary.
     #[serde(skip)]
     pub guards: Guards,
 }
 
 impl Config {
-    /// A parameter of the scheme's own.
+    /// Value of one of the scheme's own parameters.
     pub fn own(&self, key: &SchemeKey) -> u64 {
         self.scheme_values.get(self.scheme, key)
     }
 }
 
-/// Values of the schemes' own keys; what is not said has its default.
+/// Values of the schemes' own keys; a key that is absent has its default.
 ///
-/// Reading one is in `scheme/catalogue.rs`, since it takes the list of schemes to know the keys.
+/// `scheme/catalogue.rs` parses them, since that takes the list of schemes to know the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeValues(BTreeMap<(&'static str, &'static str), u64>);
 
 impl SchemeValues {
-    /// One value; the others have their defaults.
+    /// A set with one value; the other keys have their defaults.
     pub fn of(scheme: SchemeKind, name: &str, value: u64) -> Self {
         let mut values = Self::default();
         values.set(scheme, name, value);
@@ -126,10 +125,10 @@ impl SchemeValues {
         said.copied().unwrap_or(key.default)
     }
 
-    /// Sets the value of a scheme's key, which there must be.
+    /// Sets the value of a scheme's key, which must exist.
     pub fn set(&mut self, scheme: SchemeKind, name: &str, value: u64) {
         let key = scheme.key(name).expect("the scheme has a key of this name");
-        // A default is not kept, so that two configurations that mean the same are equal.
+        // Defaults are not stored, so that equivalent configurations are equal.
         if value == key.default {
             self.0.remove(&(scheme.name(), key.name));
         } else {
@@ -138,7 +137,7 @@ impl SchemeValues {
     }
 }
 
-// What has its default is not written.
+// Defaults are not written.
 impl Serialize for SchemeValues {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut tables: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
@@ -183,19 +182,19 @@ impl Default for Config {
 /// Logical pages whose deallocation one bitmap page covers.
 pub const CHUNK_LPNS: u32 = (PAGE_BYTES * 8) as u32;
 
-/// The bitmap that says whether an LPN was deallocated.
+/// The bitmap that covers an LPN.
 #[inline(always)]
 pub const fn chunk_of(lpn: Lpn) -> u32 {
     lpn.0 / CHUNK_LPNS
 }
 
-/// Logical pages of a block under hybrid mapping.
+/// Default of `block_pages`.
 const BLOCK_PAGES: u32 = 64;
 
-/// Entries of its extension, as a share of the logical pages.
+/// Default of `extension`.
 const EXTENSION: f64 = 1.0 / 32.0;
 
-// What is not said is not written either, so that descriptions of devices stay as they were.
+// Defaults are not written, so that descriptions of existing devices do not change.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

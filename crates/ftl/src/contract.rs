@@ -1,14 +1,13 @@
 //! The contract between the core and a scheme: how remaps are made durable, found again and
 //! recovered.
 //!
-//! The core keeps L2P, counts and the number of remapped LPNs per superblock (`Owners::remapped`),
-//! which is also the number of valid entries a scheme must keep for it. A scheme makes entries
-//! durable, lists the owners that may point into a superblock (stale ones allowed, a missing one is
-//! a bug) and reclaims its own room.
+//! The core keeps L2P, reference counts and the number of remapped LPNs per superblock
+//! (`Owners::remapped`), which is also the number of valid entries a scheme must keep for it. A
+//! scheme makes entries durable, lists the owners that may point into a superblock (stale ones are
+//! allowed, a missing one is a bug) and reclaims its own room.
 //!
-//! Invariant: an entry is durable only after the page it names is.
-//! Absent: the schemes and their names (`scheme/`); what is known of a scheme without its code
-//! (`kind.rs`).
+//! Invariant: an entry is durable only after the page it names. Absent: the schemes and their names
+//! (`scheme/`); facts about a scheme that do not need its code (`kind.rs`).
 
 use crate::clock::WsnClock;
 use crate::config::Config;
@@ -38,7 +37,7 @@ pub struct Remapping {
     pub atomic: Option<(Lpn, u32)>,
 }
 
-/// An LPN that may own a page of a superblock, by a remap.
+/// An LPN that may own a page of a superblock through a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerRef {
     /// Page offset in the superblock.
@@ -51,52 +50,51 @@ pub struct OwnerRef {
     pub source: Option<Lpn>,
 }
 
-/// Superblocks that a scheme takes from the data.
+/// Flash space that a scheme takes from the data, in superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashNeed {
-    /// Superblocks held at the worst moment.
+    /// Held in the worst case.
     pub held: u32,
-    /// Free, for what it must be able to open while one superblock is collected.
+    /// Kept free for those it may open while one superblock is collected.
     pub spare: u32,
 }
 
-/// How full a scheme's room is, in bytes.
+/// Occupancy of a scheme's room for entries, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// All of it; 0 if unlimited.
+    /// Total size; 0 if unlimited.
     pub capacity_bytes: u64,
-    /// AllocatedPage by entries, valid or not.
+    /// Taken by entries, valid or not.
     pub used_bytes: u64,
-    /// Bytes of entries that are in force.
+    /// Bytes of entries in force.
     pub valid_bytes: u64,
-    /// What entries can take at most: all of it but for heads of segments, and what does not fill
-    /// one.
+    /// Room for entries: the total without segment heads and the remainders that are smaller than a
+    /// segment.
     pub entry_room_bytes: u64,
-    /// Of that, what hosts leave free for garbage collection to rewrite the fullest superblock's
-    /// entries; now.
+    /// The part of `entry_room_bytes` that hosts must currently leave free, so that garbage
+    /// collection can rewrite the entries of the fullest superblock.
     pub gc_reserve_bytes: u64,
-    /// Bytes of the largest segment group now.
+    /// Bytes of the largest segment group at present.
     pub largest_group_bytes: u64,
     /// Largest segment group since power-on.
     pub largest_group_seen_bytes: u64,
-    /// The table from logical to physical pages, where it is kept in NVRAM.
+    /// Size of the L2P table, if it is in NVRAM.
     pub l2p_bytes: u64,
-    /// The table from physical to logical pages, where it is kept in NVRAM.
+    /// Size of the P2L table, if it is in NVRAM.
     pub p2l_bytes: u64,
-    /// Flash pages that a capacitor has energy to program when power fails.
+    /// Flash pages that a capacitor has the energy to program when power fails.
     pub power_loss_pages: u64,
-    /// Flash that is kept erased for them.
+    /// Flash kept erased for those pages.
     pub reserved_bytes: u64,
 }
 
-/// How full a scheme's room is: two fields of `Usage`. What is used of unlimited room may be left
-/// out.
+/// Two fields of `Usage`. `used_bytes` may be left 0 if the room is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Occupancy {
     /// Taken by entries, valid or not.
     pub used_bytes: u64,
-    /// All of it; 0 if unlimited.
+    /// Total size; 0 if unlimited.
     pub capacity_bytes: u64,
 }
 
@@ -109,37 +107,36 @@ impl From<Usage> for Occupancy {
     }
 }
 
-/// What an inspection shows of a segment group.
+/// A segment group as an inspection shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GroupInfo {
-    /// Segments by number, oldest first.
+    /// Segment numbers, oldest first.
     pub segments: Vec<u32>,
-    /// Entries in them, valid or not; slots, where entries differ in size.
+    /// Entries in the segments, valid or not; slots if entries differ in size.
     pub entries: u32,
-    /// Remapped pages that they name, valid or not.
+    /// Remapped pages that the entries name, valid or not.
     pub pages: u64,
-    /// Flash pages of entries behind them.
+    /// Flash pages of entries that continue the segments.
     pub flash_pages: u32,
 }
 
-/// All that the core asks of a scheme.
+/// Everything the core requires of a scheme.
 pub trait RemapScheme: Persist + Ownership + Recover + Inspect + LookAhead + Send {}
 
 impl<T: Persist + Ownership + Recover + Inspect + LookAhead + Send> RemapScheme for T {}
 
-/// Room for entries, and making them durable.
+/// Makes room for entries and persists them.
 pub trait Persist {
-    /// Secures room for one more entry that names `ppn`, reclaiming if allowed to.
+    /// Ensures room for one more entry that names `ppn`, reclaiming if `may_reclaim`.
     ///
     /// # Errors
-    /// Why the core must copy instead.
+    /// The reason why the core must copy instead.
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion>;
 
-    /// `admit` for a remap that is known, but for its number: it has the one that it gets if
-    /// nothing is reclaimed.
+    /// Like `admit`, given the remap. Its WSN is provisional: it holds if nothing is reclaimed.
     ///
     /// # Errors
-    /// As `admit`.
+    /// Like `admit`.
     #[inline]
     fn admit_remap(
         &mut self,
@@ -150,24 +147,25 @@ pub trait Persist {
         self.admit(core, next.ppn, may_reclaim)
     }
 
-    /// Makes one entry durable after its page, now or with `issue`; `admit_remap` has just
-    /// succeeded for it.
+    /// Persists one entry after its page, now or in `issue`. `admit_remap` has just succeeded for
+    /// it.
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose);
 
-    /// Makes an entry durable, now or with `issue`, for a reference that GC moves; `false` if there
+    /// Persists an entry, now or in `issue`, for a reference that GC moves. Returns false if there
     /// is no room and the core must copy.
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool;
 
-    /// Stores what `persist` and `persist_moved` have gathered. Called before anything is reclaimed
-    /// or deallocated, and before the command that they are of ends.
+    /// Stores the entries gathered by `persist` and `persist_moved`. Called before anything is
+    /// reclaimed or deallocated, and before the command that they belong to ends.
     #[inline]
     fn issue(&mut self, _core: &mut Core) {}
 
-    /// An atomic command of so many pages is coming, during which nothing can be reclaimed.
+    /// Announces an atomic command of `entries` pages, during which nothing can be reclaimed.
     fn prepare(&mut self, _core: &mut Core, _entries: u32) {}
 
-    /// How many references to pages of a superblock the core may have to copy, should it collect it
-    /// now; `None` where every reference has room. Collection asks about all superblocks.
+    /// The number of references to pages of a superblock that the core may have to copy if it
+    /// collects the superblock now; `None` if every reference has room. Victim selection queries
+    /// all superblocks.
     fn references_without_room<'a>(
         &'a self,
         _tables: &'a Tables,
@@ -176,7 +174,8 @@ pub trait Persist {
         None
     }
 
-    /// GC finds nothing to gain: gives superblocks back if the scheme holds more than it needs.
+    /// Called when GC finds no superblock worth collecting: releases superblocks that the scheme
+    /// does not need.
     fn give_back(&mut self, _core: &mut Core) -> bool {
         false
     }
@@ -185,28 +184,28 @@ pub trait Persist {
 /// References that the core may have to copy, by superblock.
 pub type CopiesOf<'a> = Box<dyn Fn(SbId) -> u32 + 'a>;
 
-/// GC asks who owns the pages of a superblock, and what the scheme needs to answer.
+/// Arguments of an owner lookup for a superblock under collection.
 pub struct OwnerLookup<'a> {
-    /// L2P, counts and what has ended; the scheme reads them and changes none.
+    /// L2P, counts and the filters of ended remaps; read-only for the scheme.
     pub tables: &'a Tables,
-    /// Where the scheme's entries are, and what reading them is charged to.
+    /// Holds the scheme's entries; reads of them are charged here.
     pub media: &'a mut Media,
-    /// Gives numbers to owners that L2P names because an entry cannot be read.
+    /// Numbers owners that are taken from L2P because an entry cannot be read.
     pub clock: &'a mut WsnClock,
-    /// The superblock that GC collects, whose pages' owners are wanted.
+    /// The superblock that GC collects.
     pub sb: SbId,
-    /// Owners are appended here, of one page the newest last; stale ones may be among them.
+    /// Owners are appended here, the newest of each page last; stale ones are allowed.
     pub out: &'a mut Vec<OwnerRef>,
 }
 
-/// Who owns the pages of a superblock, by remaps.
+/// Finds the owners of a superblock's pages through remaps.
 pub trait Ownership {
-    /// Appends the remapped owners that pages of the superblock may have, charging the lookup. Stale
-    /// ones are allowed; none may be missing. Of several with the same LPN and offset the last is
-    /// the newest.
+    /// Appends the remapped owners that pages of the superblock may have, and charges the lookup.
+    /// Stale owners are allowed; none may be missing. Of several with the same LPN and offset the
+    /// last is the newest.
     fn owners(&mut self, lookup: OwnerLookup);
 
-    /// A superblock has been erased: nothing points into it any more.
+    /// Called after the erase of a superblock: nothing points into it any more.
     fn forget(
         &mut self,
         media: &mut Media,
@@ -216,13 +215,13 @@ pub trait Ownership {
     );
 }
 
-/// Power failed, and the device is switched on again.
+/// Recovery after a power failure.
 pub trait Recover {
-    /// Power has failed: what the energy of a capacitor still does, before anything is recovered.
-    /// Pages programmed.
+    /// Does the work that a capacitor's energy allows after the power failure, before recovery
+    /// starts. Returns the number of pages programmed.
     ///
     /// # Errors
-    /// What must be saved cannot be read.
+    /// Data that must be saved cannot be read.
     fn power_lost(&mut self, _media: &mut Media) -> Result<u64, RecoveryError> {
         Ok(0)
     }
@@ -231,69 +230,69 @@ pub trait Recover {
     /// doubt because of unreadable records.
     ///
     /// # Errors
-    /// Metadata that is damaged beyond repair: any LPN may be in doubt.
+    /// Metadata is damaged beyond repair: any LPN may be in doubt.
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError>;
 
-    /// Recovery, after `resume`: rewrites the scheme's own flash pages that hold entries of aborted
-    /// commands, as far as there is room. Entries in NVRAM have been zeroed.
+    /// Called during recovery, after `resume`: rewrites the scheme's flash pages that hold entries
+    /// of aborted commands, as far as there is room. Entries in NVRAM are already zeroed.
     fn drop_aborted(&mut self, _core: &mut Core) {}
 
     /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable
     /// records, after everything else (`Guards::after_doubts`), and restores the room that GC
-    /// relies on. `false` if there is not enough flash space for what must be made durable. Takes
-    /// no sequence number if they are used up (`WsnClock::is_used_up`).
+    /// relies on. Returns false if flash space does not suffice to persist the required records.
+    /// Takes no sequence numbers if they are used up (`WsnClock::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 }
 
-/// What is shown of a scheme, and what tests check.
+/// Inspection and consistency checks.
 pub trait Inspect {
-    /// How much of the metadata's room is used and valid.
+    /// Used and valid bytes of the metadata's room.
     fn usage(&self, blocks: &Superblocks) -> Usage;
 
-    /// Of that, what a time series shows. It is asked at each request, so that schemes whose
-    /// `usage` counts say it themselves.
+    /// The two fields that a time series shows. Called for each request: schemes whose `usage` has
+    /// to count should override it.
     fn occupancy(&self, blocks: &Superblocks) -> Occupancy {
         self.usage(blocks).into()
     }
 
-    /// Compares its tables with the core's.
+    /// Compares the scheme's tables with the core's.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String>;
 
-    /// Lists what an inspection shows of one superblock: segments or entries.
+    /// The segments or entries of one superblock, for an inspection.
     fn describe(&self, _sb: SbId) -> Option<GroupInfo> {
         None
     }
 }
 
-/// What the scheme prefetches for commands to come.
+/// Prefetches for commands that are about to arrive.
 pub trait LookAhead {
-    /// A remap to this page is coming soon.
+    /// A remap to this page is expected soon.
     #[inline]
     fn look_ahead(&self, _media: &Media, _ppn: Ppn) {}
 }
 
-/// A scheme as the catalogue lists it: its facts, its limits and its constructor.
+/// A scheme in the catalogue: its facts, its limits and its constructor.
 pub struct SchemeSpec {
-    /// What is known of it without its code.
+    /// Facts that do not need its code.
     pub facts: SchemeFacts,
     /// Builds the scheme's empty state for a device.
     pub build: fn(&Config, &Geometry) -> Box<dyn RemapScheme>,
-    /// Checks its parameters. An error is one sentence: what cannot work and what would.
+    /// Checks its parameters. The error is one sentence: the problem and what would work.
     pub check: fn(&Config, &Geometry) -> Result<(), ConfigError>,
     /// Words of NVRAM that it needs.
     pub nvram_words: fn(&Config, &Geometry) -> usize,
-    /// Bytes of mapping tables that it keeps in NVRAM, whatever is remapped.
+    /// Bytes of mapping tables that it keeps in NVRAM, independent of the remaps.
     pub tables_bytes: fn(&Config, &Geometry) -> u64,
-    /// Superblocks that it takes from the data.
+    /// Superblocks that it takes from the space for data.
     pub flash_need: fn(&Config, &Geometry) -> FlashNeed,
 }
 
 impl SchemeSpec {
-    /// A scheme with any parameters and no memory of its own: the limits that most declarations
-    /// leave as they are.
+    /// A scheme without limits on parameters and without NVRAM or flash of its own: the defaults of
+    /// most declarations.
     pub const fn new(
         facts: SchemeFacts,
         build: fn(&Config, &Geometry) -> Box<dyn RemapScheme>,
@@ -308,7 +307,7 @@ impl SchemeSpec {
         }
     }
 
-    /// The same with entries in NVRAM of `log_bytes`.
+    /// Adds an NVRAM log of `log_bytes`.
     pub const fn with_nvram_log(self) -> Self {
         Self {
             nvram_words: |config, _| (config.log_bytes / 8) as usize,
@@ -316,7 +315,7 @@ impl SchemeSpec {
         }
     }
 
-    /// The same with these limits.
+    /// Adds a check of parameters.
     pub const fn with_check(
         self,
         check: fn(&Config, &Geometry) -> Result<(), ConfigError>,

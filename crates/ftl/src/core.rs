@@ -1,8 +1,8 @@
-//! The tables every part of the firmware works on.
+//! The state that every part of the firmware works on.
 //!
-//! Invariants: those of the parts. A function that needs one or two parts takes these, so that its
-//! signature says what it may change.
-//! Absent: policy. The verbs are in `command`, moving in `gc`, persistence of remaps in `scheme`.
+//! Invariants: those of the parts. A function that needs only one or two parts takes those as
+//! arguments, so its signature shows what it may change. Absent: policy. The verbs are in
+//! `command`, relocation in `gc`, persistence of remaps in `scheme`.
 
 use crate::block_map::BlockMap;
 use crate::clock::WsnClock;
@@ -16,33 +16,33 @@ use crate::survival::Survival;
 use crate::tables::Tables;
 use remap_ssd_media::{After, Geometry, Lpn, Media, OpKind, Ppn, Purpose, SbId};
 
-/// Media, DRAM tables and superblocks: what all verbs and schemes work on.
+/// Media, DRAM tables and superblocks: shared by all verbs and schemes.
 pub struct Core {
-    /// Parameters of the firmware: the table `[firmware]` of files.
+    /// Firmware parameters: the table `[firmware]` in device files.
     pub config: Config,
     /// Shape of the flash array.
     pub geometry: Geometry,
-    /// Where the regions of NVRAM begin.
+    /// Start addresses of the NVRAM regions.
     pub layout: NvramLayout,
-    /// Flash and NVRAM: what outlives power.
+    /// Flash and NVRAM: the only state that survives power loss.
     pub media: Media,
-    /// Which LPN has which page, and how many LPNs have it.
+    /// L2P and reference counts.
     pub tables: Tables,
     /// Superblocks by state, stream and owners.
     pub blocks: Superblocks,
     /// Sequence numbers: the device's virtual time.
     pub clock: WsnClock,
-    /// What was counted since power-on.
+    /// Counters since power-on.
     pub stats: Stats,
-    /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in
+    /// Bytes of NVRAM mapping tables that change with each programmed page; 0 if the tables are in
     /// DRAM.
     pub table_bytes: u32,
-    /// How long pages live, if somebody asked.
+    /// Lifetimes of pages, if requested.
     pub survival: Option<Box<Survival>>,
 }
 
 impl Core {
-    /// A core with empty tables. `reserve`: superblocks that a cut must leave free.
+    /// A core with empty tables. `reserve`: superblocks that must stay free after a power cut.
     pub fn new(config: Config, media: Media, reserve: u32) -> Self {
         let geometry = media.geometry();
         let map = if config.is_hybrid() {
@@ -70,7 +70,7 @@ impl Core {
         }
     }
 
-    /// Gives a logical page one more reference to a flash page, or its first.
+    /// Adds a reference from a logical page to a flash page.
     #[inline]
     pub fn link(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
         debug_assert!(self.tables.map.get(lpn).is_none());
@@ -83,7 +83,7 @@ impl Core {
         self.tables.map.set(lpn, Some(Mapping { ppn, remapped }));
     }
 
-    /// Takes a logical page's reference away; what it was.
+    /// Removes a logical page's reference and returns the old mapping.
     #[inline]
     pub fn unlink(&mut self, lpn: Lpn) -> Option<Mapping> {
         let old = self.tables.map.get(lpn)?;
@@ -103,7 +103,7 @@ impl Core {
         Some(old)
     }
 
-    /// Gives a logical page another flash page than it had, or its first.
+    /// Maps a logical page to a flash page, replacing its old mapping if it has one.
     #[inline]
     pub fn relink(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
         if let Some(old) = self.tables.map.replace(lpn, Mapping { ppn, remapped }) {
@@ -130,7 +130,7 @@ impl Core {
             .gain(self.geometry.superblock(ppn), count == 1, remapped);
     }
 
-    /// A page of `sb` lost this owner: its last, or one of several.
+    /// A page of `sb` lost this owner; `last` if it was the only one.
     #[inline(always)]
     fn lose(&mut self, sb: SbId, last: bool, remapped: bool, lpn: Lpn) {
         self.blocks.lose(sb, last, remapped);
@@ -139,8 +139,8 @@ impl Core {
         }
     }
 
-    /// A page has been copied: all its references go with it, one of them (`lpn`) as written there.
-    /// The others follow one by one, by `move_reference` or `split_reference`.
+    /// Moves a page that has been copied, with all its references. `lpn` is the owner for which the
+    /// copy was written. The others follow one by one, by `move_reference` or `split_reference`.
     #[inline(always)]
     pub fn move_page(
         &mut self,
@@ -149,8 +149,8 @@ impl Core {
         lpn: Lpn,
         was_remapped: bool,
     ) {
-        // All references at once: `move_reference` leaves the counts alone then, and
-        // `split_reference` takes its own back.
+        // All references at once. So `move_reference` leaves the counts alone, and
+        // `split_reference` subtracts its own.
         self.tables.counts.hand_over(from, to);
         if let Some(survival) = &mut self.survival {
             survival.moved(from, to);
@@ -160,7 +160,7 @@ impl Core {
         self.tables.map.set_written(lpn, to);
     }
 
-    /// Another reference of a moved page now points to its new place, by an entry.
+    /// Another reference of a moved page points to the new place, recorded by an entry.
     #[inline]
     pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: Lpn) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
@@ -174,17 +174,17 @@ impl Core {
         );
     }
 
-    /// Another reference of a moved page got a copy of its own.
+    /// Another reference of a moved page got its own copy.
     pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: Lpn) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
 
-        // `move_page` gave the new place all references; this owner does not come.
+        // `move_page` gave all references to the new place; this owner does not go there.
         self.tables.counts.sub(to);
         self.tables.map.set(lpn, None);
         self.link(lpn, copy, false);
     }
 
-    /// A page has been programmed: tables in NVRAM name it after that.
+    /// A page has been programmed: NVRAM tables are updated after it.
     #[inline(always)]
     pub fn programmed(&mut self, ppn: Ppn, purpose: Purpose) {
         if self.table_bytes > 0 {
@@ -200,7 +200,7 @@ impl Core {
             .charge(OpKind::NvWrite, bytes, purpose, After::page(ppn));
     }
 
-    /// A program of this page failed: its block is used no more.
+    /// A program of this page failed: retires its block.
     pub fn fail_block_of(&mut self, ppn: Ppn) {
         let die = self.geometry.die_of_offset(self.geometry.offset(ppn));
         self.blocks

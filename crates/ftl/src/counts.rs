@@ -1,10 +1,9 @@
-//! The RC-table: how many LPNs share a flash page (FAST'21 §4.4).
+//! The RC table: how many LPNs share a flash page (FAST'21 §4.4).
 //!
-//! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page;
-//! the firmware refuses a remap that would pass the maximum, and only recovery may find more owners
-//! than that (an unacknowledged overwrite lost, the remap that took its place kept): those pages
-//! have the rest of their count in `overflow`. Absent: which LPNs. Only the OOB and the scheme
-//! know.
+//! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page.
+//! The firmware refuses a remap that would exceed the maximum. Only recovery may find more owners
+//! (an unacknowledged overwrite was lost, the remap that took its place was kept): the excess is in
+//! `overflow`. Absent: which LPNs; only the OOB and the scheme know.
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
@@ -17,11 +16,11 @@ const FULL: u8 = 15;
 pub struct Counts {
     nibbles: Slab<u8>,
     overflow: BTreeMap<u32, u32>,
-    /// Of pages that are watched: nothing until one is.
+    /// Watched pages; `None` until one is watched.
     watch: RefCell<Option<Box<CountWatch>>>,
 }
 
-/// Pages of which the next change is to be noted, and those that have changed.
+/// Pages whose next change is to be noted, and those that have changed.
 #[derive(Default)]
 struct CountWatch {
     watched: Vec<u64>,
@@ -49,7 +48,7 @@ impl Counts {
         }
     }
 
-    /// Asks for the next change of a page's count to be noted.
+    /// Notes the next change of a page's count.
     pub fn watch(&self, ppn: Ppn) {
         let mut watch = self.watch.borrow_mut();
         let watched = &mut watch.get_or_insert_default().watched;
@@ -60,7 +59,7 @@ impl Counts {
         watched[word] |= 1 << (ppn.0 % 64);
     }
 
-    /// Adds the watched pages whose counts have changed. They are not watched any more.
+    /// Adds the watched pages whose counts have changed, and stops watching them.
     pub fn take_changed(&self, to: &mut BTreeSet<Ppn>) {
         if let Some(watch) = &mut *self.watch.borrow_mut() {
             to.extend(watch.changed.drain(..));
@@ -96,17 +95,17 @@ impl Counts {
         u32::from(nibble)
     }
 
-    /// Whether no LPN owns the page: it is garbage.
+    /// Returns true if no LPN owns the page: it is garbage.
     #[inline]
     pub fn is_zero(&self, ppn: Ppn) -> bool {
         self.nibble(ppn) == 0
     }
 
-    /// Does the page have owners, and fewer than `max` (15 or less)?
+    /// Returns true if the page has owners, but fewer than `max` (15 or less).
     #[inline]
     pub fn has_room(&self, ppn: Ppn, max: u32) -> bool {
         // 0 has no room either: a garbage page may be erased at any time, so it must not gain an
-        // owner by a fingerprint that is out of date.
+        // owner through a stale fingerprint.
         (1..max).contains(&u32::from(self.nibble(ppn)))
     }
 
@@ -122,7 +121,7 @@ impl Counts {
         }
     }
 
-    /// One owner more; the new count.
+    /// Adds an owner; returns the new count.
     #[inline]
     pub fn add(&mut self, ppn: Ppn) -> u32 {
         self.note_change(ppn);
@@ -133,7 +132,7 @@ impl Counts {
             return self.add_to_full(ppn);
         }
 
-        // The neighbour's nibble is not touched: this one is below 15, so nothing is carried.
+        // The neighbour's nibble is unaffected: this one is below 15, so there is no carry.
         *cell += 1 << shift;
         u32::from(nibble) + 1
     }
@@ -145,7 +144,7 @@ impl Counts {
         count
     }
 
-    /// One owner less; the new count.
+    /// Removes an owner; returns the new count.
     #[inline]
     pub fn sub(&mut self, ppn: Ppn) -> u32 {
         self.note_change(ppn);
@@ -167,7 +166,7 @@ impl Counts {
         count
     }
 
-    /// All owners of a page go to another page that has none.
+    /// Moves all owners of a page to another page that has none.
     #[inline]
     pub fn hand_over(&mut self, from: Ppn, to: Ppn) {
         self.note_change(from);
@@ -184,8 +183,8 @@ impl Counts {
         }
     }
 
-    /// Calls `found` with the index and the count (15 for more) of each of `len` pages from `first`
-    /// on that has owners.
+    /// Calls `found` with the index and the count (15 for more) of each page with owners among
+    /// `len` pages from `first` on.
     #[inline(always)]
     pub fn each_owned(&self, first: Ppn, len: u32, mut found: impl FnMut(u32, u8)) {
         const LOWEST: u64 = 0x1111_1111_1111_1111;
@@ -193,8 +192,8 @@ impl Counts {
         while index < len {
             let ppn = first.0 + index;
             let byte = (ppn / 2) as usize;
-            // Sixteen counts at a time where a word has them; most pages of a victim are garbage,
-            // and a zero word costs one look.
+            // Sixteen counts at a time if they share an aligned word; most pages of a victim are
+            // garbage, and a zero word is skipped at once.
             let word = match self.nibbles.get(byte..byte + 8) {
                 Some(bytes) if ppn.is_multiple_of(16) && index + 16 <= len => {
                     u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
@@ -209,7 +208,7 @@ impl Counts {
                 }
             };
 
-            // The lowest bit of each nibble says whether the nibble is above 0.
+            // The lowest bit of each nibble is set if the nibble is above 0.
             let mut owned = (word | word >> 1 | word >> 2 | word >> 3) & LOWEST;
             while owned != 0 {
                 let bit = owned.trailing_zeros();
@@ -221,7 +220,7 @@ impl Counts {
         }
     }
 
-    /// Sets the counts of `len` pages from `first` on to 0 or 1; none of them was more.
+    /// Sets the counts of `len` pages from `first` on to 0 or 1; none of them exceeds 1.
     #[inline]
     pub fn set_all(&mut self, first: Ppn, len: u32, owned: bool) {
         let value = u8::from(owned);
@@ -241,7 +240,7 @@ impl Counts {
         self.nibbles[(at / 2) as usize..(end / 2) as usize].fill(value * 0x11);
     }
 
-    /// Asks for a cache line.
+    /// Prefetches a cache line.
     #[inline]
     pub fn prefetch(&self, ppn: Ppn) {
         prefetch(&self.nibbles, (ppn.0 / 2) as usize);

@@ -1,14 +1,13 @@
-//! Deallocations: what makes a trimmed page stay trimmed.
+//! Deallocations: keep a trimmed page trimmed across power cuts.
 //!
-//! An older witness of a deallocated LPN may lie on flash for years, so the deallocation itself is
+//! An older witness of a deallocated LPN may stay on flash for years, so the deallocation is
 //! persisted: as an extent in a small NVRAM log and, when a half of that log is full, in bitmaps of
-//! unmapped LPNs that are ordinary flash pages under internal LPNs behind the host's. GC moves
-//! them, recovery finds them, like data.
+//! unmapped LPNs. These are ordinary flash pages under internal LPNs after the host's: GC moves
+//! them and recovery finds them like data.
 //!
 //! Invariants: an LPN without mapping has a record or bitmap newer than all its other witnesses; a
-//! deallocation is never refused. While recovery waits for flash to mark LPNs in doubt, the log
-//! says which they are (`record_doubts`). Absent: which pages become garbage (the core's tables
-//! say).
+//! deallocation is never refused. While recovery waits for flash space to mark LPNs in doubt, the
+//! log records them (`record_doubts`). Absent: which pages become garbage (the core's tables).
 
 use crate::clock::WsnClock;
 use crate::config::{Config, chunk_of};
@@ -41,10 +40,10 @@ pub struct DeallocWhat {
     /// First LPN of the extent.
     #[bits(31)]
     pub lpn: Lpn,
-    /// How many pages, from the first on.
+    /// Number of pages.
     #[bits(31)]
     pub len: u32,
-    /// As in the first word: half a record of one kind and half of the other are none.
+    /// As in the first word: two halves of different kinds do not make a record.
     pub doubt: bool,
 }
 
@@ -52,34 +51,34 @@ pub struct DeallocWhat {
 pub struct DeallocLog {
     guards: Guards,
     lpns: u32,
-    /// First word, and slots of each half.
+    /// First word of the log, and slots of each half.
     base: usize,
     slots: usize,
     half: usize,
     used: usize,
     clears: [ClearId; 2],
-    /// Bitmaps that the records of the active half concern.
+    /// Bitmaps affected by the records of the active half.
     touched: BTreeSet<u32>,
     interrupted: bool,
-    /// First slot of the other half that holds nothing, at recovery.
+    /// First empty slot of the other half, at recovery.
     spare: usize,
-    /// Records that recovery zeroes at its end: those that it could not read, and those of doubts.
+    /// Records that recovery zeroes at its end: unreadable ones, and those of doubts.
     damaged: Vec<usize>,
 }
 
-/// A record that is intact.
+/// An intact record.
 #[derive(Clone, Copy)]
 pub struct DeallocRecord {
     /// First LPN of the extent.
     pub lpn: Lpn,
-    /// How many pages, from the first on.
+    /// Number of pages.
     pub len: u32,
     pub wsn: u64,
-    /// Its first word in NVRAM.
+    /// Address of its first word.
     pub at: usize,
 }
 
-/// Records and bitmaps that recovery reads.
+/// Deallocation records read by recovery.
 #[derive(Default)]
 pub struct DeallocRecords {
     /// Records that can be read.
@@ -87,10 +86,10 @@ pub struct DeallocRecords {
     /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before
     /// and after.
     pub between: Vec<(Lpn, u32, u64, u64)>,
-    /// Records whose LPNs cannot be read: the word, and the number.
+    /// Records whose LPNs cannot be read: address of the word, and the number.
     pub unknown: Vec<(usize, u64)>,
-    /// LPNs that an earlier recovery found in doubt, and could not mark before power failed: first,
-    /// pages, number.
+    /// LPNs that an earlier recovery found in doubt but did not mark before power failed: first
+    /// LPN, pages, number.
     pub doubts: Vec<(Lpn, u32, u64)>,
 }
 
@@ -127,7 +126,7 @@ impl DeallocLog {
         self.base + (half * self.slots + slot) * DEALLOC_WORDS
     }
 
-    /// Appends an extent. `after` is what must be durable before.
+    /// Appends an extent. `after`: what must be durable first.
     pub fn append(
         &mut self,
         media: &mut Media,
@@ -143,8 +142,8 @@ impl DeallocLog {
 
         assert!(self.room() > 0, "a slot was secured");
 
-        // The slot may have been zeroed moments ago. A record that landed before those zeroes would
-        // be taken away by them.
+        // The slot may just have been zeroed. A record that landed before those zeroes would be
+        // erased by them.
         let at = self.word(self.half, self.used);
         let after = after.and(After::clear(self.clears[self.half]));
         let when = DeallocWhen::new().with_torn(true).with_wsn(wsn);
@@ -153,13 +152,13 @@ impl DeallocLog {
             .with_lpn(lpn)
             .with_len(len);
         media.store_record(at, &[when.into(), what.into()], purpose, after);
-        // The chunks that a flush of this half must write. A range may reach over several.
+        // The chunks that a flush of this half must write. A range may span several.
         self.used += 1;
         self.touched
             .extend(chunk_of(lpn)..=chunk_of(lpn.offset(len - 1)));
     }
 
-    /// Takes the full half's bitmaps to write, and makes the other half the active one.
+    /// Switches to the other half; returns the full half and the bitmaps to write for it.
     pub fn turn(&mut self) -> (usize, BTreeSet<u32>) {
         let full = self.half;
         self.half ^= 1;
@@ -167,9 +166,10 @@ impl DeallocLog {
         (full, std::mem::take(&mut self.touched))
     }
 
-    /// Resets a half whose bitmaps have been written.
+    /// Zeroes a half whose bitmaps have been written.
     pub fn reset(&mut self, media: &mut Media, half: usize) {
-        // 1. everything before, the bitmaps among it  2. zeroes. Cut between: both say the same.
+        // 1. everything before, including the bitmaps  2. zeroes. Cut between: both record the
+        //    same.
         let after = self.guards.waits(Guard::DeallocFlush, After::ALL);
         let at = self.word(half, 0);
         self.clears[half] = media.clear(at, self.slots * DEALLOC_WORDS, after);
@@ -180,8 +180,8 @@ impl DeallocLog {
         let lpns = config.chunk(chunk);
         let mut bits = vec![0u8; lpns.len().div_ceil(8)];
 
-        // An LPN in doubt has no mapping either, but was not deallocated. A bit would be newer than
-        // what left the doubt, and turn a media error into zeroes.
+        // An LPN in doubt has no mapping, but was not deallocated. Its bit would be newer than the
+        // cause of the doubt, and would turn a media error into zeroes.
         for (at, lpn) in lpns.enumerate() {
             if tables.map.get(lpn).is_none() && tables.doubtful.binary_search(&lpn).is_err() {
                 bits[at / 8] |= 1 << (at % 8);
@@ -190,7 +190,7 @@ impl DeallocLog {
         bits
     }
 
-    /// Reads the log at recovery, and finds where to append.
+    /// Reads the log at recovery, and finds the slot to append to.
     pub fn read_back(&mut self, media: &mut Media) -> DeallocRecords {
         let mut found = DeallocRecords::default();
         let (mut used, mut taken) = ([0; 2], [0; 2]);
@@ -210,8 +210,8 @@ impl DeallocLog {
                 let kinds = [when.map(|when| when.doubt()), what.map(|what| what.doubt())];
                 let is_doubt = kinds.contains(&Ok(true));
                 taken[half] = slot + 1;
-                // Doubts do not count as use: they lie in the half that is not active, and would
-                // make the flush of a log that was not interrupted start again.
+                // Doubts do not count as use: they are in the inactive half, and would make
+                // recovery repeat a flush that was not interrupted.
                 if !is_doubt {
                     used[half] = slot + 1;
                 }
@@ -222,8 +222,7 @@ impl DeallocLog {
                 let torn_bits = self.guards.has(Guard::TornBits);
                 let is_torn =
                     when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
-                // Bits that a range of this device cannot have: what a longer device or a damaged
-                // word left.
+                // A range outside this device is a remnant of a larger device or of a damaged word.
                 let fits = |what: &DeallocWhat| {
                     u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(self.lpns)
                 };
@@ -260,8 +259,7 @@ impl DeallocLog {
                         .push((at + 1, when.map_or(u64::MAX, |when| when.wsn()))),
                 }
 
-                // The first readable record after a run of unreadable ones bounds all of their
-                // numbers.
+                // The first readable record after a run of unreadable ones bounds their numbers.
                 if let Ok(when) = when {
                     let open = |(_, _, _, to): &&mut (Lpn, u32, u64, u64)| *to == u64::MAX;
                     found.between[first_of_half..]
@@ -272,15 +270,14 @@ impl DeallocLog {
             }
         }
 
-        // Both halves hold deallocations if a cut came during a flush: then the flush is done
-        // again.
+        // If both halves hold deallocations, a cut interrupted a flush, which is then repeated.
         self.half = usize::from(used[1] > used[0]);
         self.used = taken[self.half];
         self.spare = taken[self.half ^ 1];
         self.interrupted = used[self.half ^ 1] > 0;
 
-        // What the next flush must write. Records that could not be read are not among them; they
-        // stay until they are healed.
+        // Bitmaps that the next flush must write. Unreadable records are not included; they stay
+        // until they are healed.
         for NumberedRange { lpns, .. } in newest_of(found.intact_ranges()) {
             self.touched
                 .extend(chunk_of(lpns.start)..=chunk_of(lpns.end.back(1)));
@@ -288,8 +285,9 @@ impl DeallocLog {
         found
     }
 
-    /// Recovery has no flash yet to mark these LPNs as lost: records say so until it has, in the
-    /// half that takes no deallocations meanwhile. Of how many LPNs, the first ones, there is one.
+    /// Records LPNs in doubt while recovery has no flash space to mark them as lost, in the half
+    /// that takes no deallocations during recovery. Returns the number of LPNs recorded, counted
+    /// from the first.
     pub fn record_doubts(
         &mut self,
         media: &mut Media,
@@ -300,8 +298,7 @@ impl DeallocLog {
             return 0;
         }
 
-        // One number for all: a witness newer than it is the page that marks the LPN, and nothing
-        // else.
+        // One number for all: only the page that marks an LPN is a newer witness.
         let wsn = clock.tick();
         let when = DeallocWhen::new()
             .with_torn(true)
@@ -328,15 +325,15 @@ impl DeallocLog {
             self.damaged.push(at);
         }
 
-        // 1. these records  2. whatever takes the place of what left the LPNs in doubt.
+        // 1. these records  2. the replacement of the records that caused the doubts.
         media.fence();
         recorded
     }
 
     /// Zeroes the records that recovery could not read, and those of doubts.
     pub fn heal(&mut self, media: &mut Media) {
-        // After the pages of the doubts: until these are durable, the damaged record is all that
-        // says there is a doubt.
+        // After the pages of the doubts: until these are durable, the damaged record is the only
+        // sign of the doubt.
         for at in std::mem::take(&mut self.damaged) {
             media.store_record(
                 at,
@@ -347,12 +344,12 @@ impl DeallocLog {
         }
     }
 
-    /// Did a cut interrupt a flush before this power-on?
+    /// Returns true if a cut interrupted a flush before this power-on.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted
     }
 
-    /// The bitmap of an LPN must be part of the next flush.
+    /// Adds the bitmap of an LPN to the next flush.
     pub fn touch(&mut self, lpn: Lpn) {
         self.touched.insert(chunk_of(lpn));
     }

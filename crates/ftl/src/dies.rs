@@ -1,49 +1,48 @@
-//! A set of the dies that a superblock is striped over: which of its blocks are bad, failing or
-//! left out.
+//! A set of the dies that a superblock is striped over: its bad, failing or excluded blocks.
 //!
 //! Invariant: bits above the number of dies name no block, and none is counted; a damaged word of
-//! NVRAM may have some. Absent: why a block is left out (`superblock`).
+//! NVRAM may have some. Absent: why a block is excluded (`superblock`).
 
 use std::ops::{BitOr, BitOrAssign};
 
-/// Bit `n` stands for the block on die `n`, so a device has 64 dies at most.
+/// Bit `n` is the block on die `n`, so a device has at most 64 dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DieMask(pub u64);
 
 impl DieMask {
-    /// The empty set: no block is left out.
+    /// The empty set: no block is excluded.
     pub const NONE: Self = Self(0);
 
-    /// The set of one die, which is below 64.
+    /// The set with one die, which is below 64.
     #[inline]
     pub fn of(die: u32) -> Self {
         Self(1 << die)
     }
 
-    /// Is this die among them?
+    /// Returns true if the set has this die.
     #[inline]
     pub fn has(self, die: u32) -> bool {
         self.0 >> die & 1 == 1
     }
 
-    /// Is no die in the set?
+    /// Returns true if the set is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Number of dies, bits of a damaged word behind the last die included.
+    /// Number of dies, including bits of a damaged word above the last die.
     #[inline]
     pub fn count_ones(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// The first `dies` dies without these, in ascending order.
+    /// The dies below `dies` that are not in the set, in ascending order.
     pub fn others(self, dies: u32) -> impl Iterator<Item = u32> {
         (0..dies).filter(move |die| !self.has(*die))
     }
 
-    /// How many of the first `dies` dies are not among them.
+    /// Number of dies below `dies` that are not in the set.
     #[inline]
     pub fn count_others(self, dies: u32) -> u32 {
         let first = u64::MAX.checked_shr(64 - dies).unwrap_or(0);

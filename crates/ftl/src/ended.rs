@@ -1,15 +1,14 @@
-//! Which remaps into a superblock may have ended: a filter that spares reclaiming most of its L2P
-//! lookups.
+//! Filters of remaps that may have ended: they save reclaiming most of its L2P lookups.
 //!
-//! When a mapping made by a remap ends, a bit picked by its LPN is set in the filter of the
-//! superblock it pointed into. A scheme that goes through the entries it keeps for a superblock
-//! need ask the L2P table about those only whose bit is set: a clear bit says that nothing about
-//! this LPN has changed since `start_over`. DRAM only; after power-on every superblock is unknown
-//! until its first `start_over`.
+//! When a mapping made by a remap ends, a bit selected by its LPN is set in the filter of the
+//! superblock it pointed into. A scheme that scans the entries it keeps for a superblock need look
+//! up only those whose bit is set: a clear bit means that the LPN's mapping has not changed since
+//! `start_over`. DRAM only; after power-on every superblock is unknown until its first
+//! `start_over`.
 //!
 //! Invariant: if `may_have_ended(sb, lpn)` is false, then of the entries that were in force at the
 //! last `start_over(sb)`, and of those added since, every one for this LPN is in force. Absent:
-//! which entries there are (the scheme's).
+//! which entries exist (the scheme's).
 
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Lpn, SbId};
@@ -17,7 +16,7 @@ use remap_ssd_media::{Geometry, Lpn, SbId};
 /// The filters of all superblocks.
 pub struct EndedFilters {
     bits: Slab<u64>,
-    /// Have the scheme's entries been sorted out since power-on?
+    /// True once the scheme has dropped the dead entries since power-on.
     known: Vec<bool>,
     /// Words of one filter, a power of two.
     words: usize,
@@ -26,22 +25,22 @@ pub struct EndedFilters {
 /// The filter of one superblock.
 #[derive(Clone, Copy)]
 pub struct EndedIn<'a> {
-    /// A power of two of words; one word of all ones if nothing is known.
+    /// A power of two of words; a single word of all ones if the superblock is unknown.
     bits: &'a [u64],
 }
 
-/// Of a filter of so many words, the word that has the bit of an LPN: the LPN's lowest bits say
-/// which, so that bits are found without multiplying, and neighbours never share one.
+/// The word with the bit of an LPN, in a filter of `words` words. The low bits of the LPN select
+/// the bit, so no multiplication is needed and neighbours never share a bit.
 #[inline(always)]
 fn word_of(lpn: Lpn, words: usize) -> usize {
     (lpn.index() / 64) & (words - 1)
 }
 
 impl EndedFilters {
-    /// One bit a flash page or more; nothing is known.
+    /// Filters with at least one bit per flash page; every superblock is unknown.
     pub fn new(geometry: &Geometry) -> Self {
-        // As many bits as pages: a superblock has about one entry a page, so that few bits are
-        // shared by LPNs that are in it.
+        // As many bits as pages: a superblock has about one entry a page, so few of its LPNs share
+        // a bit.
         let words = geometry
             .pages_per_superblock()
             .div_ceil(64)
@@ -63,13 +62,13 @@ impl EndedFilters {
     /// A remap of this LPN into this superblock has ended.
     #[inline(always)]
     pub fn note(&mut self, sb: SbId, lpn: Lpn) {
-        // Bits are only ever set here: a false positive costs a lookup, a false negative would keep
-        // a dead entry.
+        // Bits are only set here: a false positive costs a lookup, a false negative would keep a
+        // dead entry.
         let word = self.word(sb, lpn);
         self.bits[word] |= 1 << (lpn.0 % 64);
     }
 
-    /// The scheme keeps no entry for this superblock that is not in force.
+    /// Resets a filter: the scheme keeps no dead entry for this superblock.
     pub fn start_over(&mut self, sb: SbId) {
         let first = self.word(sb, Lpn::ZERO);
         self.bits[first..first + self.words].fill(0);
@@ -88,19 +87,19 @@ impl EndedFilters {
         }
     }
 
-    /// Has `start_over` been called for it?
+    /// Returns true if `start_over` has been called for the superblock.
     pub fn is_known(&self, sb: SbId) -> bool {
         self.known[sb.0 as usize]
     }
 
-    /// Is the bit of this LPN set? For a known superblock the same as `may_have_ended`, for those
-    /// who go through the entries of all superblocks together.
+    /// Returns true if the bit of this LPN is set. Same as `may_have_ended` for a known superblock;
+    /// for scans over the entries of all superblocks.
     #[inline(always)]
     pub fn is_noted(&self, sb: SbId, lpn: Lpn) -> bool {
         self.bits[self.word(sb, lpn)] >> (lpn.0 % 64) & 1 == 1
     }
 
-    /// Asks for the cache line of a bit.
+    /// Prefetches the cache line of a bit.
     #[inline(always)]
     pub fn prefetch(&self, sb: SbId, lpn: Lpn) {
         prefetch(&self.bits, self.word(sb, lpn));
@@ -108,7 +107,7 @@ impl EndedFilters {
 }
 
 impl EndedIn<'_> {
-    /// May an entry for this LPN be no longer in force?
+    /// Returns true if an entry for this LPN may no longer be in force.
     #[inline(always)]
     pub fn may_have_ended(&self, lpn: Lpn) -> bool {
         self.bits[word_of(lpn, self.bits.len())] >> (lpn.0 % 64) & 1 == 1

@@ -1,49 +1,48 @@
-//! Why something is refused or cannot be opened: the failures that every floor of the firmware may
-//! name.
+//! Reasons for refusing a command or not opening a device: the errors that every layer of the
+//! firmware may return.
 //!
 //! Absent: the medium's events (`MediaError`), and our own bugs, which are assertions.
 
-/// What a page holds whose data could not be read when it had to move: reads of it are media
-/// errors.
+/// Content of a page that replaces one whose data could not be read when it had to move: reads of
+/// it are media errors.
 pub const LOST: &[u8] = b"lost";
 
-/// Why a command was refused. Nothing has changed, but for the pages of a long command already
-/// served.
+/// Reason for refusing a command. Nothing has changed, except for pages of a long command already
+/// executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The range passes the end of the device.
+    /// The range extends past the end of the device.
     #[error("LBA out of range")]
     OutOfRange,
     /// The page could not be read.
     #[error("unrecovered read error")]
     MediaError,
-    /// No space can be gained any more: too many blocks have failed or are worn out. Everything can
-    /// still be read.
+    /// No space can be reclaimed any more: too many blocks have failed or are worn out. All data
+    /// can still be read.
     #[error("the device is read-only: its blocks are worn out")]
     ReadOnly,
-    /// All sequence numbers are handed out. Everything can still be read.
+    /// All sequence numbers are used. All data can still be read.
     #[error("the device is read-only: its 2^42 sequence numbers are used up")]
     NumbersUsedUp,
-    /// A write to the disk under the device has failed. What was written before it failed can still
-    /// be read.
+    /// A write to the disk under the device has failed. Data written before that can still be read.
     #[error("the disk under the device has failed")]
     DiskFailed,
-    /// More pages than an atomic remap may have here.
+    /// An atomic remap has more pages than this device allows.
     #[error("atomic command too large")]
     AtomicTooLarge,
-    /// Interrupted atomic commands have left as many numbers as the device can remember, and there
-    /// was no flash space at power-on to remove their witnesses.
+    /// Interrupted atomic commands have filled the list of aborted numbers, and at power-on there
+    /// was no flash space to remove their witnesses.
     #[error("no atomic command can be recorded before what interrupted ones left has been removed")]
     AtomicUnavailable,
-    /// Neither files nor lists have room in this device's NVRAM.
+    /// This device's NVRAM has no room for a file map.
     #[error("this device keeps no file map: fs_files and fs_blocks are 0")]
     NoFileMap,
-    /// The device's entries cannot record commands.
+    /// The device's entries are too small to record commands.
     #[error("atomic commands need 24-byte entries")]
     AtomicUnsupported,
 }
 
-/// Why a configuration cannot work.
+/// Why a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
@@ -54,14 +53,14 @@ pub enum RecoveryError {
     /// The configuration does not fit the media.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A word that says whose mappings follow, or which LPN an entry names, cannot be read: any
-    /// page might be stale.
+    /// A word that names an LPN, the owner of the entries that follow, or the command in progress
+    /// cannot be read: any page might be stale.
     #[error("NVRAM word {word} is damaged beyond correction and nothing else tells what it said")]
     NvramDamaged {
         /// Index of the NVRAM word.
         word: usize,
     },
-    /// A bitmap of deallocations cannot be read: pages that were deallocated might come back.
+    /// A bitmap of deallocations cannot be read: deallocated pages might come back.
     #[error("the deallocation bitmap in flash page {page} cannot be read")]
     BitmapDamaged {
         /// Number of the flash page.
@@ -73,7 +72,7 @@ pub enum RecoveryError {
         /// Number of the flash page.
         page: u32,
     },
-    /// Pages of a log cannot be read, more than its parity page can rebuild.
+    /// More pages of a log cannot be read than its parity page can rebuild.
     #[error(
         "flash page {page}, which held remaps, cannot be read, and nothing else tells what it said"
     )]
@@ -81,10 +80,10 @@ pub enum RecoveryError {
         /// Number of the flash page.
         page: u32,
     },
-    /// The media does not hold a device that this configuration describes.
+    /// The media does not hold a device of this configuration.
     #[error("not a device of this configuration: {0}")]
     Foreign(String),
-    /// Recovery needs flash space and there is none left.
+    /// Recovery needs flash space and none is left.
     #[error("no flash space left to finish recovery")]
     NoSpace,
 }

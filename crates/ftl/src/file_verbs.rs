@@ -1,7 +1,7 @@
-//! The verbs of the file map: writing a page of a file, and reading and resetting the lists
-//! (MEMSYS'17 §4.2.2).
+//! The verbs of the file map: write a page of a file, read the lists, and reset them (MEMSYS'17
+//! §4.2.2).
 //!
-//! Absent: the map itself (`files`).
+//! Absent: the map (`files`).
 
 use crate::error::Refusal;
 use crate::files::{FileBlock, FilePage, FileStatus};
@@ -9,10 +9,10 @@ use crate::ftl::Ftl;
 use remap_ssd_media::{Lpn, Payload};
 
 impl Ftl {
-    /// Writes a page of a file and notes which one it is.
+    /// Writes a page of a file and records its position in the file.
     ///
     /// # Errors
-    /// `NoFileMap`, and those of `write`: nothing is noted then.
+    /// `NoFileMap`, and those of `write`: then nothing is recorded.
     pub fn fs_write(
         &mut self,
         lpn: Lpn,
@@ -21,8 +21,7 @@ impl Ftl {
     ) -> Result<FileStatus, Refusal> {
         self.has_file_map()?;
         self.write(lpn, payload)?;
-        // The data is written by now, so nothing that goes wrong with the list is an error of the
-        // write.
+        // The data is written by now, so a failure of the list is not an error of the write.
         let status = self
             .files
             .append(&mut self.core.media, &self.core.tables, lpn, page)
@@ -51,7 +50,7 @@ impl Ftl {
             .map_err(|_| Refusal::MediaError)
     }
 
-    /// Files written since the last reset, in order of their numbers.
+    /// Files written since the last reset, by inode number.
     ///
     /// # Errors
     /// `NoFileMap`; `MediaError` if the map is damaged.

@@ -1,7 +1,7 @@
-//! The flash translation layer: media, tables, scheme and collection in one piece.
+//! The flash translation layer: media, tables, scheme and garbage collection.
 //!
-//! Commands come in through `command`; everything that outlives power is in `core.media`;
-//! `recovery` rebuilds the rest from it. Absent: time, threads, files, randomness.
+//! Commands enter through `command`. All persistent state is in `core.media`; `recovery` rebuilds
+//! the rest from it. Absent: time, threads, files, randomness.
 
 use crate::atomic::AtomicSlot;
 use crate::block_map::BlockInOrder;
@@ -34,26 +34,27 @@ pub struct Ftl {
     pub(crate) atomic_slot: AtomicSlot,
     pub(crate) files: FileMap,
     pub(crate) gc: Gc,
-    /// Is the mapping table one of blocks?
+    /// True with hybrid mapping.
     pub(crate) hybrid: bool,
-    /// The block that the host writes in order.
+    /// The block that the host is writing in order.
     pub(crate) run: Option<BlockInOrder>,
-    /// No reclaiming now: an atomic command or recovery is under way.
+    /// Reclaiming is suspended: an atomic command or recovery is in progress.
     pub(crate) paused: bool,
-    /// A write command goes on, and the scheme may have gathered remaps of it.
+    /// A multi-page write is in progress; the scheme may hold gathered remaps of it.
     pub(crate) write_goes_on: bool,
-    /// Writes are programmed without looking for their content on flash.
+    /// Writes are programmed without a fingerprint lookup.
     pub(crate) dedup_paused: bool,
-    /// LPNs whose pages nobody else is to have.
+    /// LPNs whose pages must not be shared with others.
     pub(crate) apart: Vec<Range<Lpn>>,
-    /// Free superblocks at which collection starts, and below which the host waits for it.
+    /// Number of free superblocks at which collection starts; below `reserve` the host waits for
+    /// it.
     pub(crate) gc_start: u32,
     pub(crate) reserve: u32,
-    /// No space can be gained any more: nothing is changed from now on.
+    /// No space can be reclaimed any more; changes are refused.
     pub(crate) read_only: bool,
-    /// LPNs that lost their newest witness while no page could be programmed to mark them.
+    /// LPNs that lost their newest witness when no page could be programmed to mark them.
     pub(crate) unreadable: BTreeSet<Lpn>,
-    /// Pages the host had written when the first block was worn out.
+    /// Pages written by the host when the first block wore out.
     pub(crate) first_retired: Option<u64>,
 }
 
@@ -77,7 +78,7 @@ impl Ftl {
         let facts = config.scheme.facts();
 
         // Schemes with hints remap a page to its home only. Their records could not name an owner
-        // that was found by content.
+        // found by content.
         let dedup = (config.dedup && facts.remaps && !facts.hints)
             .then(|| {
                 Dedup::new(
@@ -116,7 +117,7 @@ impl Ftl {
     /// Formats blank media.
     ///
     /// # Errors
-    /// A configuration that cannot work on this geometry.
+    /// The configuration cannot work on this geometry.
     pub fn format(media: Media, config: Config) -> Result<Self, ConfigError> {
         let mut ftl = Self::assemble(media, config)?;
         ftl.files.format(&mut ftl.core.media);
@@ -127,7 +128,7 @@ impl Ftl {
             let sb = SbId(index);
             let life = Life::new().with_clean(true);
             LifeRecord::store_life(&mut core.media, sb, life, After::NOTHING);
-            // Blank media is erased: `clean` says that nothing need be erased before the first use.
+            // Blank media is erased: `clean` means that no erase is needed before the first use.
             let found = Superblock {
                 state: SuperblockState::Free,
                 stream: Stream::Host,
@@ -142,7 +143,7 @@ impl Ftl {
             core.blocks.set(sb, found);
         }
 
-        // Whatever the first commands store comes after the empty records.
+        // The stores of the first commands must come after the empty records.
         core.media.fence();
         Ok(ftl)
     }
@@ -156,15 +157,15 @@ impl Ftl {
     pub fn media_mut(&mut self) -> &mut Media {
         &mut self.core.media
     }
-    /// Powers off: what remains is what outlives power.
+    /// Powers off and returns the persistent state.
     pub fn into_media(self) -> Media {
         self.core.media
     }
-    /// Parameters that the firmware was made with.
+    /// The firmware's parameters.
     pub fn config(&self) -> &Config {
         &self.core.config
     }
-    /// What was counted since power-on.
+    /// Counters since power-on.
     pub fn stats(&self) -> Stats {
         let blocks = &self.core.blocks;
         Stats {
@@ -176,44 +177,44 @@ impl Ftl {
             ..self.core.stats
         }
     }
-    /// What has become of remaps. Cheaper than `stats`, which copies all counters.
+    /// Counters of remaps by outcome. Cheaper than `stats`, which copies all counters.
     #[inline]
     pub fn remap_counts(&self) -> RemapCounts {
         self.core.stats.remap_counts()
     }
-    /// The scheme's own counters, by name.
+    /// The scheme's own counters, with their names.
     pub fn scheme_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let names = self.core.config.scheme.facts().counters;
         names.iter().copied().zip(self.core.stats.scheme.values())
     }
-    /// One of them; 0 if the scheme has none of that name.
+    /// The scheme's counter of this name; 0 if there is none.
     pub fn scheme_counter(&self, name: &str) -> u64 {
         self.scheme_counters()
             .find(|(known, _)| *known == name)
             .map_or(0, |(_, times)| times)
     }
-    /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers
-    /// used up? Everything can still be read.
+    /// Returns true if nothing can be written any more, because too many blocks are worn or bad or
+    /// the sequence numbers are used up. All data can still be read.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.core.clock.is_used_up()
     }
-    /// The share of the sequence numbers that has been handed out: at 1 the device is read-only.
+    /// The fraction of sequence numbers used; at 1 the device is read-only.
     pub fn numbers_used(&self) -> f64 {
         (self.core.clock.now() as f64 / WSN_READ_ONLY as f64).min(1.0)
     }
-    /// Pages the host had written since power-on when the first block was worn out.
+    /// Pages written by the host since power-on when the first block wore out.
     pub fn first_retired(&self) -> Option<u64> {
         self.first_retired
     }
-    /// Pages of data that the device has room for: shrinks as blocks fail and wear out.
+    /// Pages of data that the device has room for; shrinks as blocks fail and wear out.
     pub fn usable_pages(&self) -> u64 {
         self.core.blocks.usable_pages()
     }
-    /// Watches from now on how long pages live; costs `Survival::BYTES_PER_PAGE`.
+    /// Starts to record the lifetimes of pages; costs `Survival::BYTES_PER_PAGE`.
     pub fn watch_survival(&mut self) {
         self.core.survival = Some(Box::new(Survival::new(self.core.geometry.pages())));
     }
-    /// How long pages lived, by their references, if that is watched.
+    /// Lifetimes of pages by number of references, if they are recorded.
     pub fn survival(&self) -> Option<[SurvivalClass; CLASSES]> {
         self.core
             .survival
@@ -228,11 +229,11 @@ impl Ftl {
     pub fn gc_start(&self) -> u32 {
         self.gc_start
     }
-    /// How full the scheme's room is.
+    /// Occupancy of the scheme's room for entries.
     pub fn usage(&self) -> Usage {
         self.scheme.usage(&self.core.blocks)
     }
-    /// Entries that the extension of a table of blocks has; 0 where the mapping is by page.
+    /// Entries in the extension of the block table; 0 with page mapping.
     pub fn extension_entries(&self) -> u32 {
         if self.hybrid {
             self.core.tables.map.blocks().entries()
@@ -240,15 +241,14 @@ impl Ftl {
             0
         }
     }
-    /// Whether the scheme remaps; without, every write is a copy.
+    /// Returns true if the scheme remaps; otherwise every remap is a copy.
     pub fn remaps(&self) -> bool {
         self.core.config.scheme.facts().remaps
     }
-    /// From now on these LPNs share no page with another LPN: a write is programmed though its
-    /// content is on flash already, and a remap copies. For hosts that keep data twice on purpose.
-    /// What is shared already stays so, and nothing of this is persisted: it is said at each
-    /// power-on. A power cut in a move that was not acknowledged may leave its source and its
-    /// target with one page.
+    /// From now on these LPNs share no page with another LPN: a write is programmed even if its
+    /// content is on flash, and a remap copies. For hosts that keep data twice on purpose. Pages
+    /// already shared stay shared. Not persisted: call it after each power-on. A power cut during a
+    /// move that was not acknowledged may leave its source and its target with one page.
     pub fn keep_apart(&mut self, lpns: Range<Lpn>) {
         self.apart.push(lpns);
     }
@@ -258,14 +258,14 @@ impl Ftl {
         &self.apart
     }
 
-    /// Lets writes be programmed without looking for their content on flash, or looks for it again.
-    /// What is written meanwhile is not known by its content later. Not persisted.
+    /// Pauses or resumes deduplication of writes. Data written while it is paused is never found by
+    /// content. Not persisted.
     pub fn pause_dedup(&mut self, pause: bool) {
         self.end_write();
         self.dedup_paused = pause;
     }
 
-    /// Whether deduplication is paused by the operator.
+    /// Returns true if the operator has paused deduplication.
     pub fn is_dedup_paused(&self) -> bool {
         self.dedup_paused
     }
@@ -275,7 +275,7 @@ impl Ftl {
         !self.apart.is_empty() && self.apart.iter().any(|lpns| lpns.contains(&lpn))
     }
 
-    /// Is the deduplication engine on?
+    /// Returns true if the deduplication engine is on.
     pub fn deduplicates(&self) -> bool {
         self.dedup.is_some()
     }
@@ -283,15 +283,15 @@ impl Ftl {
     pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.core.blocks.iter()
     }
-    /// What is known of one superblock in DRAM.
+    /// The DRAM state of one superblock.
     pub fn superblock(&self, sb: SbId) -> &Superblock {
         self.core.blocks.get(sb)
     }
-    /// How many LPNs own pages of a superblock.
+    /// Number of LPNs that own pages of a superblock.
     pub fn owners(&self, sb: SbId) -> Owners {
         self.core.blocks.owners(sb)
     }
-    /// What a scheme with segment groups keeps for a superblock.
+    /// The segment group of a superblock, for schemes that have them.
     pub fn group(&self, sb: SbId) -> Option<GroupInfo> {
         self.scheme.describe(sb)
     }
@@ -303,11 +303,11 @@ impl Ftl {
             .flatten()
             .map(|mapping| mapping.ppn)
     }
-    /// Whether the LPN has a flash page.
+    /// Returns true if the LPN has a flash page.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         lpn.is_below(self.core.config.lpns) && self.core.tables.map.get(lpn).is_some()
     }
-    /// Last sequence number handed out.
+    /// Last sequence number issued.
     pub fn wsn(&self) -> u64 {
         self.core.clock.now()
     }

@@ -1,7 +1,8 @@
-//! Blocks by the number of their extension's entries: which has the most, in constant time.
+//! Blocks sorted by their number of extension entries: finds the one with the most in constant
+//! time.
 //!
-//! A list for each number, the block that has had it longest first. Invariant: a block with entries
-//! is in the list of its number, and one without is in none. Absent: the entries.
+//! One list for each number; the block that has had it longest comes first. Invariant: a block with
+//! entries is in the list of its number, and one without is in none. Absent: the entries.
 
 const NONE: u32 = u32::MAX;
 
@@ -12,17 +13,17 @@ struct FullestLink {
     after: u32,
 }
 
-/// Blocks in lists by their number of entries.
+/// Lists of blocks by their number of entries.
 pub struct FullestBlocks {
     links: Vec<FullestLink>,
     /// First and last block of each list.
     ends: Vec<(u32, u32)>,
-    /// No list above this one has a block.
+    /// Upper bound of the numbers whose list has a block.
     top: usize,
 }
 
 impl FullestBlocks {
-    /// So many blocks without entries, each with at most so many.
+    /// `blocks` blocks without entries, each with at most `entries_max`.
     pub fn new(blocks: u32, entries_max: u32) -> Self {
         let link = FullestLink {
             entries: 0,
@@ -36,12 +37,12 @@ impl FullestBlocks {
         }
     }
 
-    /// Entries of a block in the extension.
+    /// Number of extension entries of a block.
     pub fn entries(&self, block: u32) -> u32 {
         self.links[block as usize].entries
     }
 
-    /// A block has so many entries now.
+    /// Sets a block's number of entries.
     pub fn set(&mut self, block: u32, entries: u32) {
         let FullestLink {
             entries: old,
@@ -59,7 +60,7 @@ impl FullestBlocks {
             }
         }
 
-        // At the end of its new list: of blocks with as many entries the one that has had them
+        // At the end of its new list: of blocks with equally many entries the one that has had them
         // longest is merged first.
         let last = if entries > 0 {
             self.ends[entries as usize].1
@@ -79,13 +80,14 @@ impl FullestBlocks {
             self.ends[entries as usize].1 = block;
             self.top = self.top.max(entries as usize);
         }
-        // Amortized constant: each step down was a step up before.
+        // Amortized constant: each step down pays for an earlier step up.
         while self.top > 0 && self.ends[self.top].0 == NONE {
             self.top -= 1;
         }
     }
 
-    /// The block other than `but` with the most entries, and how many; `None` if no other has any.
+    /// The block other than `but` with the most entries, and their number; `None` if no other has
+    /// any.
     pub fn first(&self, but: Option<u32>) -> Option<(u32, u32)> {
         (1..=self.top).rev().find_map(|entries| {
             let first = self.ends[entries].0;

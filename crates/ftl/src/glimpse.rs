@@ -1,9 +1,9 @@
-//! The counters that a time series shows, cheap enough to be noted for each request.
+//! The counters of a time series, cheap enough to be recorded for each request.
 //!
-//! Whoever has commands done before their times are known cannot say beforehand at which of them a
-//! reading of the counters will be due. So a glimpse is taken at each, and most of them are never
-//! looked at. Invariant: what it says is what `Ftl::stats`, `Ftl::usage` and `Ftl::usable_pages`
-//! say. Absent: when it is taken.
+//! A caller that executes commands before it computes their times does not know at which of them a
+//! reading is due. So it takes a glimpse at each, and discards most of them. Invariant: the values
+//! equal those of `Ftl::stats`, `Ftl::usage` and `Ftl::usable_pages`. Absent: when a glimpse is
+//! taken.
 
 use crate::contract::Occupancy;
 use crate::ftl::Ftl;
@@ -12,42 +12,43 @@ use crate::ftl::Ftl;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Glimpse {
-    /// As `Stats::host_writes`: pages the host wrote.
+    /// `Stats::host_writes`: pages written by the host.
     pub host_writes: u64,
-    /// As `Stats::gc_programs`: pages that garbage collection moved.
+    /// `Stats::gc_programs`: pages moved by garbage collection.
     pub gc_programs: u64,
-    /// As `Stats::gc_runs`: superblocks that were collected.
+    /// `Stats::gc_runs`: superblocks collected.
     pub gc_runs: u64,
-    /// As `Stats::demoted`: remaps that became copies.
+    /// `Stats::demoted`: remaps that became copies.
     pub demoted: u64,
-    /// Flash pages programmed since the medium was powered on.
+    /// Flash pages programmed since power-on.
     pub programs: u64,
-    /// How full the scheme's room is.
+    /// Occupancy of the scheme's room for entries.
     pub room: Occupancy,
-    /// As `Ftl::usable_pages`: room for data.
+    /// `Ftl::usable_pages`: room for data.
     pub usable_pages: u32,
-    /// As `Ftl::free_superblocks`: those that can be opened.
+    /// `Ftl::free_superblocks`: superblocks that can be opened.
     pub free_superblocks: u32,
 }
 
 const _: () = assert!(size_of::<Glimpse>() == 64);
 
-/// `Ftl::usable_pages`, kept as long as no superblock changes.
+/// `Ftl::usable_pages`, cached until a superblock changes.
 #[derive(Clone, Copy, Default)]
 pub struct UsablePages {
-    /// `Superblocks::changes` that it was counted at, plus one.
+    /// `Superblocks::changes` at the time of the count, plus one.
     counted_at: u64,
     pages: u32,
-    /// It changes with the owners of pages: some superblock has been filled for the last time.
+    /// True if some superblock has been filled for the last time: the count then changes with the
+    /// owners of pages.
     moves: bool,
 }
 
 impl Ftl {
-    /// A glimpse of the counters; `usable` is kept by the caller from one to the next.
+    /// A glimpse of the counters. The caller passes the same `usable` each time.
     #[inline(always)]
     pub fn glimpse(&self, usable: &mut UsablePages) -> Glimpse {
         let (blocks, stats) = (&self.core.blocks, &self.core.stats);
-        // Counting goes through all superblocks, and they change far less often than requests come.
+        // Counting visits all superblocks, and they change far less often than requests arrive.
         if usable.counted_at != blocks.changes + 1 || usable.moves {
             *usable = self.count_usable();
         }

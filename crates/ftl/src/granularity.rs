@@ -1,20 +1,20 @@
-//! The granularity of the mapping table: what one of its entries stands for.
+//! The granularity of the mapping table.
 //!
-//! Absent: its size (`sizes`), with what it works (`limits`), and the tables (`map`, `block_map`).
+//! Absent: its size (`sizes`), its requirements (`limits`), and the tables (`map`, `block_map`).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What an entry of the mapping table stands for.
+/// Granularity of an entry of the mapping table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granularity {
-    /// Each logical page has an entry of its own.
+    /// One entry per logical page.
     #[default]
     #[serde(rename = "page")]
     Page,
-    /// A block of pages in order, with an extension for those that are elsewhere (Copyless Copy
-    /// §II).
+    /// One entry per block of pages in order, with an extension for pages that are elsewhere
+    /// (Copyless Copy §II).
     #[serde(rename = "hybrid")]
     Hybrid,
 }

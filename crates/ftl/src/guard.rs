@@ -1,8 +1,8 @@
-//! The mutant list: every guard that protects data, by name.
+//! The list of guards: every ordering constraint and check that protects data, by name.
 //!
 //! Each guard can be switched off, and the power-cut campaign must then find a violation: a guard
-//! that can go without a test noticing protects nothing, or is not tested. All of them are
-//! consulted on cold paths only.
+//! whose absence no test notices protects nothing, or is not tested. Guards are consulted on cold
+//! paths only.
 
 use remap_ssd_media::After;
 use std::fmt;
@@ -18,7 +18,7 @@ macro_rules! guards {
         impl Guard {
             /// Every guard, in the order of declaration.
             pub const LIST: &[Guard] = &[$(Guard::$variant),*];
-            /// Its name on the command line.
+            /// Name on the command line.
             pub fn name(self) -> &'static str {
                 match self { $(Guard::$variant => $name,)* }
             }
@@ -27,11 +27,11 @@ macro_rules! guards {
 }
 
 guards! {
-    /// A victim's blocks are erased only after all that was issued before is durable.
+    /// A victim's blocks are erased only after everything issued before is durable.
     EraseWaits = "erase-waits",
     /// A superblock is marked dead in NVRAM before its first block is erased.
     DeadBeforeErase = "dead-before-erase",
-    /// A superblock is opened only while enough others stay free whatever a cut undoes.
+    /// A superblock is opened only if enough others stay free whatever a cut undoes.
     ReserveStaysFree = "reserve-stays-free",
     /// Data pages wait for their superblock's head.
     HeadBeforeData = "head-before-data",
@@ -43,25 +43,25 @@ guards! {
     EntryAfterPage = "entry-after-page",
     /// An entry of several pages waits for all of them, not only for the first.
     RunAfterPages = "run-after-pages",
-    /// An entry is made longer only after the pages it gains.
+    /// An entry is extended only after the pages it gains.
     ExtensionAfterPage = "extension-after-page",
-    /// An entry is made longer only after it was stored whole.
+    /// An entry is extended only after it was stored as a whole.
     ExtensionAfterEntry = "extension-after-entry",
-    /// An entry grows only by a page whose number is the next one of the entry's.
+    /// An entry is extended only by a page whose WSN follows the entry's last.
     ExtensionInTime = "extension-in-time",
-    /// What a command has gathered is stored before the deallocations of its sources.
+    /// Entries gathered by a command are stored before the deallocations of its sources.
     GatheredFirst = "gathered-first",
     /// Entries with a torn bit missing are ignored.
     TornBits = "torn-bits",
     /// Segments are zeroed before use.
     SegmentZeroed = "segment-zeroed",
-    /// A released segment is zeroed only after what superseded its entries is durable.
+    /// A released segment is zeroed only after its entries' replacements are durable.
     ClearWaits = "clear-waits",
     /// Segments of an earlier incarnation of a superblock are ignored.
     StaleSegments = "stale-segments",
     /// A page of entries waits for the entries' stores, and so for the pages they name.
     GroupPageAfterEntries = "group-page-after-entries",
-    /// A page that supersedes its group's earlier ones waits for everything.
+    /// A page that supersedes its group's earlier pages waits for everything.
     RewriteWaits = "rewrite-waits",
     /// Pages of entries whose superblock has been erased since are ignored.
     StaleGroupPages = "stale-group-pages",
@@ -71,40 +71,39 @@ guards! {
     Deallocations = "deallocations",
     /// A half of the deallocation log is reset only after its bitmap pages are durable.
     DeallocFlush = "dealloc-flush",
-    /// Recovery persists the deallocations that only a relocation's entry tells of.
+    /// Recovery persists the deallocations that are known only from a relocation's entry.
     RelocatedSources = "relocated-sources",
-    /// A write that changes nothing waits for the earlier one it relies on.
+    /// A write without effect waits for the earlier write it relies on.
     NoEffectWaits = "no-effect-waits",
-    /// An atomic remap counts only once its commit is durable.
+    /// An atomic remap takes effect only once its commit is durable.
     Commit = "commit",
     /// Aborted atomic remaps stay aborted.
     AbortedStay = "aborted-stay",
-    /// The slot of a superseded entry is overwritten only after what superseded it is durable.
+    /// The slot of a superseded entry is overwritten only after its replacement is durable.
     SlotReuse = "slot-reuse",
     /// A page is listed in the file map only once its data is durable.
     FsAfterData = "fs-after-data",
-    /// Entries of the file map from before its last reset do not count.
+    /// Entries of the file map from before its last reset are ignored.
     FsGenerations = "fs-generations",
-    /// An entry of the file map counts only if all of its words are there.
+    /// An entry of the file map counts only if all of its words landed.
     FsWhole = "fs-whole",
-    /// A place of the file map in which part of an entry landed is not used again before the next
-    /// reset.
+    /// A slot of the file map in which part of an entry landed is not reused before the next reset.
     FsTornPlaces = "fs-torn-places",
-    /// A page that its home has by a commit record moves with a new number for both.
+    /// A page shared with its home by a commit record moves with a new number for both.
     HomesRenewed = "homes-renewed",
     /// A commit record that gathers pages is stored before anything is reclaimed.
     RecordBeforeReclaim = "record-before-reclaim",
-    /// A commit record speaks of the newest page that was written for its home before it.
+    /// A commit record refers to the newest page that was written for its home before it.
     RecordNewest = "record-newest",
-    /// A page that had another LPN's flash page is copied into its block with a new number.
+    /// A page that shared another LPN's flash page is copied into its block with a new number.
     UnsharedRenewed = "unshared-renewed",
-    /// A capacitor's energy suffices for all that its DRAM may hold.
+    /// A capacitor's energy suffices to save the whole contents of its DRAM.
     CapacitorEnergy = "capacitor-energy",
-    /// DRAM counts only once all entries are in it and the flash that it is saved to is ready.
+    /// DRAM contents count only once all entries are in it and the save area on flash is ready.
     ArmedLast = "armed-last",
     /// Damaged words are zeroed only after the pages that mark the LPNs in doubt.
     MendingWaits = "mending-waits",
-    /// Virtual time resumes above everything found on the media.
+    /// Virtual time resumes above every WSN found on the media.
     TimeResumes = "time-resumes",
 }
 
@@ -120,13 +119,13 @@ impl Guards {
     pub fn without(guard: Guard) -> Self {
         Self(!(1 << guard as u64))
     }
-    /// Whether the guard is on.
+    /// Returns true if the guard is on.
     #[inline]
     pub fn has(self, guard: Guard) -> bool {
         self.0 >> (guard as u64) & 1 == 1
     }
 
-    /// What an operation waits for because of a guard; nothing if that is off.
+    /// `after` if the guard is on; otherwise nothing.
     #[inline]
     pub fn waits(self, guard: Guard, after: After) -> After {
         if self.has(guard) {
@@ -136,7 +135,7 @@ impl Guards {
         }
     }
 
-    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes.
+    /// Constraint for zeroing a damaged word: 1. the pages that mark the LPNs in doubt  2. zeroes.
     /// Cut between: recovery finds the same doubt again, or the pages, which are newer.
     pub fn after_doubts(self) -> After {
         self.waits(Guard::MendingWaits, After::ALL)

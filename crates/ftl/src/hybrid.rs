@@ -1,31 +1,31 @@
-//! Blocks in order, under hybrid mapping (Copyless Copy §II).
+//! Blocks in order, for hybrid mapping (Copyless Copy §II).
 //!
-//! The host's pages go to its own superblock, one after the other, and into the extension of their
-//! blocks; but a page that begins a block, and those that follow it, go to the superblock of blocks
-//! in order. A block comes in order there in one of three ways, as in the hybrid mappings that
-//! Copyless Copy cites:
+//! Pages written by the host are appended to its own superblock and listed in the extension of
+//! their blocks. Only a page that begins a block, and the pages that continue it, go to the
+//! superblock of blocks in order. A block is put in order there in one of three ways, as in the
+//! hybrid mappings that Copyless Copy cites:
 //! - *switch*: the host wrote all of its pages in order. Nothing is copied.
-//! - *partial merge*: it wrote the first half or more, then began another block. The rest is copied
-//!   behind it.
+//! - *partial merge*: the host wrote the first half or more, then began another block. The rest is
+//!   copied after it.
 //! - *full merge*: all pages are copied, because the extension is full and this block has most of
-//!   it, or because the superblock that the block is in is collected.
+//!   it, or because the block's superblock is collected.
 //!
-//! Copyless Copy's destinations are entries of the extension that name the source's page. A merge
-//! gives every page of its block a place of its own: the place is there, filled or not, so that to
-//! share goes on would save nothing. What other LPNs share with the block's pages stays shared
-//! among them, and with the block too, where its superblock is collected.
+//! In Copyless Copy the destinations are extension entries that name the source's page. A merge
+//! gives every page of its block a place of its own: the place exists, filled or not, so sharing
+//! would save nothing. Pages shared with other LPNs stay shared among those, and with the block too
+//! if its superblock is collected.
 //!
-//! Order: a merge moves pages as garbage collection does (`gc`), and takes no witness away.
+//! Order: a merge moves pages like garbage collection (`gc`), and removes no witness.
 //! 1. the page at its new place, with a new number as if it were written (and after an atomic
-//!    command's commit, as any copy)
-//! 2. whatever erases the old one, or releases the entry that spoke for it.
+//!    command's commit, like any copy)
+//! 2. the erase of the old one, or the release of the entry that was its witness.
 //!
-//! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content,
-//! whatever becomes of the other.
+//! Cut before 1: the old witness of the LPN is in force. After: the copy is, with the same content,
+//! whatever happens to the other.
 //!
-//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and
-//! at most a block's pages besides: those of the block being written in order, and of one before it
-//! that was hardly begun. Absent: the table (`block_map`), which superblock is collected (`gc`).
+//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, plus
+//! at most a block's pages: those of the block being written in order, and of a barely started one
+//! before it. Absent: the table (`block_map`), which superblock is collected (`gc`).
 
 use crate::block_map::BlockInOrder;
 use crate::contract::OwnerRef;
@@ -39,7 +39,7 @@ use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{Lpn, Oob, Ppn, Purpose, SbId, SecondOwner, StoredPage};
 use std::collections::BTreeMap;
 
-/// What a page holds that keeps the place of an unmapped one.
+/// Content of a page that fills the place of an unmapped one.
 const PAD: &[u8] = b"pad";
 
 /// The remapped owners of a victim's pages, by page.
@@ -49,7 +49,7 @@ struct SharedOwners {
 }
 
 impl Ftl {
-    /// Puts blocks in order until so many more pages can be elsewhere.
+    /// Puts blocks in order until `entries` more pages fit in the extension.
     #[cold]
     pub(crate) fn make_extension_room(&mut self, entries: u32) -> Result<(), Refusal> {
         let limit = self.core.config.extension_entries();
@@ -59,8 +59,7 @@ impl Ftl {
             rounds -= 1;
             self.end_write();
             self.make_page_room()?;
-            // The block that is being written leaves the extension by itself when it is complete,
-            // so it is the last choice.
+            // The block being written leaves the extension on completion, so it is the last choice.
             let written = self.run.map(|run| run.block);
             let Some(block) = self
                 .core
@@ -80,7 +79,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Entries of the extension, but for the pages of the block that is being written in order.
+    /// Extension entries, not counting the pages of the block that is being written in order.
     fn entries_taken(&self) -> u32 {
         let blocks = self.core.tables.map.blocks();
         let written = self
@@ -89,9 +88,9 @@ impl Ftl {
         blocks.entries() - written
     }
 
-    /// The next page for the host: in order, where it begins a block or goes on with the one that
-    /// was begun.
-    // Apart: a device that maps by page never comes here, and its programs are shorter without it.
+    /// Allocates the next page for the host: in order if it begins a block or continues the current
+    /// one.
+    // Not inlined: page-mapped devices never call it, and their programs are shorter without it.
     #[inline(never)]
     pub(crate) fn take_in_order(&mut self, lpn: Lpn) -> Result<AllocatedPage, Refusal> {
         if self.paused {
@@ -106,7 +105,7 @@ impl Ftl {
             return self.take_host_page();
         }
 
-        // Collecting may end the block that was begun.
+        // Collection may end the current block.
         self.pace()?;
         if self
             .run
@@ -115,8 +114,7 @@ impl Ftl {
             if index > 0 {
                 return self.take_host_page();
             }
-            // A block begins. What was begun before it is completed first: its pages follow each
-            // other, and nothing may come between.
+            // A block begins. The previous one is completed first: its pages must be consecutive.
             self.end_run()?;
             let pages = self.core.tables.map.blocks().pages_of(block);
             let start = self.room_in_order(pages, true)?;
@@ -129,14 +127,14 @@ impl Ftl {
         match self.core.blocks.take(Stream::Gc) {
             Some(taken) => Ok(taken),
             None => {
-                // A superblock with bad blocks may end before the block does.
+                // A superblock with bad blocks may be full before the block is complete.
                 self.run = None;
                 self.take_host_page()
             }
         }
     }
 
-    /// The host has written a page; is it the next one of the block?
+    /// Notes a page written by the host if it is the next one of the current block.
     pub(crate) fn written_in_order(&mut self, lpn: Lpn, ppn: Ppn) {
         let Some(run) = &mut self.run else { return };
         let blocks = self.core.tables.map.blocks();
@@ -159,11 +157,11 @@ impl Ftl {
         }
     }
 
-    /// The block that is being written in order ends: it is completed, or if most of it is missing,
-    /// its pages stay elsewhere.
+    /// Ends the block that is being written in order: completes it or, if most of it is missing,
+    /// leaves its pages in the extension.
     fn end_run(&mut self) -> Result<(), Refusal> {
         let Some(run) = self.run else { return Ok(()) };
-        // Copying more than was written would cost more than leaving these pages in the extension.
+        // Copying more than was written costs more than keeping these pages in the extension.
         if 2 * run.next < self.core.tables.map.blocks().pages_of(run.block) {
             self.run = None;
             return Ok(());
@@ -171,8 +169,8 @@ impl Ftl {
         self.complete_run(None).map(drop)
     }
 
-    /// Copies the rest of the block that is being written in order; `false` if a program failed
-    /// meanwhile.
+    /// Copies the rest of the block that is being written in order. Returns false if a program
+    /// failed.
     fn complete_run(&mut self, shared: Option<&SharedOwners>) -> Result<bool, Refusal> {
         let Some(BlockInOrder { block, start, next }) = self.run.take() else {
             return Ok(false);
@@ -184,7 +182,7 @@ impl Ftl {
         Ok(whole)
     }
 
-    /// Puts a block in order. Garbage collection names the owners of the victim's pages.
+    /// Puts a block in order. `shared`: the owners of the victim's pages, from garbage collection.
     fn merge(
         &mut self,
         block: u32,
@@ -198,7 +196,7 @@ impl Ftl {
         self.end_run()?;
         let pages = self.core.tables.map.blocks().mapped_len(block);
 
-        // Each round that fails has lost a block of the superblock, so it ends.
+        // Each failed round has lost a block of the superblock, so the loop ends.
         for _ in 0..self.core.geometry.dies() {
             let start = self.room_in_order(pages, may_collect)?;
             let whole = self.fill(block, start, 0, pages, shared)?;
@@ -216,7 +214,7 @@ impl Ftl {
         self.core.tables.map.blocks_mut().set_in_order(block, start);
     }
 
-    /// Moves pages of a block to where they are in order; `false` if a program failed meanwhile.
+    /// Moves pages of a block to their places in order. Returns false if a program failed.
     fn fill(
         &mut self,
         block: u32,
@@ -240,7 +238,7 @@ impl Ftl {
 
             self.core.stats.merge_programs += 1;
             let programmed = match self.core.tables.map.get(lpn) {
-                // What recovery has not marked yet keeps its number.
+                // An LPN in doubt that recovery has not marked yet keeps its number.
                 Some(mapping) if self.core.tables.doubtful.binary_search(&lpn).is_err() => {
                     self.move_in_order(lpn, mapping, shared)?;
                     self.core.tables.map.get(lpn).map(|mapping| mapping.ppn)
@@ -269,7 +267,7 @@ impl Ftl {
         );
         let alone = self.core.tables.counts.get(from) == 1;
         let oob = self.core.media.oob(from);
-        // All references go with it if somebody knows them, and it keeps its number, so that their
+        // If its owners are known, all references move with it; it keeps its number, so that their
         // entries stay newer.
         let shared = shared.filter(|shared| shared.sb == sb && !alone && !mapping.remapped);
         if let Some(shared) = shared {
@@ -289,9 +287,9 @@ impl Ftl {
             return self.move_page(sb, &page, &chain, chain.len() as u32 - 1, ORDERED);
         }
 
-        // A new number. What had another LPN's page needs it: the page's own is older than the
-        // remap, and than what the LPN had before it. The others get one so that recovery finds the
-        // block in order, and not what its pages were before.
+        // A new number. An LPN that shared another's page needs it: the page's own number is older
+        // than the remap, and than the LPN's mapping before it. The others get one so that recovery
+        // finds the block in order, not its earlier pages.
         let wsn = if mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
             oob.wsn()
         } else {
@@ -320,7 +318,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// A page in the place of one that is not mapped; where it is, unless its program failed.
+    /// Programs a pad in the place of an unmapped page; returns its place unless the program
+    /// failed.
     fn pad(&mut self) -> Option<Ppn> {
         let taken = self.core.blocks.take(Stream::Gc)?;
         self.core.stats.gc_programs += 1;
@@ -340,7 +339,7 @@ impl Ftl {
         }
     }
 
-    /// Makes sure that so many pages can be programmed in order; the first of them.
+    /// Ensures that `pages` pages can be programmed in order; returns the first.
     fn room_in_order(&mut self, pages: u32, may_collect: bool) -> Result<Ppn, Refusal> {
         loop {
             let Some((sb, skipped, has_holes)) = self
@@ -366,8 +365,8 @@ impl Ftl {
                 self.core.stats.merge_programs += 1;
                 self.pad();
             } else if left >= pages || self.is_fresh(sb, left) {
-                // The order is noted before the first page is in place: places are computed from
-                // it.
+                // The order is recorded before the first page is programmed: places are computed
+                // from it.
                 let Some(start) = self.core.blocks.next_page(Stream::Gc) else {
                     self.close(Stream::Gc);
                     continue;
@@ -383,12 +382,13 @@ impl Ftl {
         }
     }
 
-    /// Is an open superblock empty? One with bad blocks may have fewer pages than a block.
+    /// Returns true if an open superblock is empty. With bad blocks it may have fewer pages than a
+    /// block.
     fn is_fresh(&self, sb: SbId, left: u32) -> bool {
         left > 0 && left == self.core.blocks.get(sb).capacity
     }
 
-    /// Collects the blocks that are in the victim.
+    /// Merges the blocks that have their base in the victim.
     pub(crate) fn merge_victim(&mut self, job: &mut GcJob) -> Result<(), Refusal> {
         if std::mem::replace(&mut job.merged, true) {
             return Ok(());
@@ -403,8 +403,7 @@ impl Ftl {
                 .blocks()
                 .base(block)
                 .is_some_and(|at| self.core.geometry.superblock(at) == job.sb);
-            // Again for each block: an earlier merge may have completed a run that was in the
-            // victim.
+            // Checked for each block: an earlier merge may have completed a run in the victim.
             if is_there && let Err(refusal) = self.merge(block, Some(&shared), false) {
                 job.merged = false;
                 return Err(refusal);
@@ -415,11 +414,11 @@ impl Ftl {
         Ok(())
     }
 
-    /// The remapped owners of the victim's pages that are still owners, each once.
+    /// The remapped owners of the victim's pages that are in force, each once.
     fn shared_in(&mut self, job: &GcJob) -> SharedOwners {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
-        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
-        // not count twice.
+        // Newest first; an LPN is hidden once found, so that an older entry of the same mapping is
+        // not counted twice.
         for owner in job.refs.iter().flatten().chain(&job.late).rev() {
             if core.tables.is_in_force(
                 owner.lpn,
@@ -438,8 +437,8 @@ impl Ftl {
         SharedOwners { sb: job.sb, owners }
     }
 
-    /// Recovery: the base of each block is where most of its pages are in order. Where a block is
-    /// in order its first place has its first page, or a pad.
+    /// Recovery: a block's base is where most of its pages are in order. The first place of a block
+    /// in order holds its first page, or a pad.
     pub(crate) fn find_blocks(&mut self) {
         let core = &mut self.core;
         let ordered = core.blocks.iter().filter(|(_, sb)| sb.stream == Stream::Gc);
@@ -453,8 +452,8 @@ impl Ftl {
         for block in 0..core.tables.map.blocks().blocks() {
             let blocks = core.tables.map.blocks();
             let first = blocks.first_lpn(block);
-            // Each page in order names the base that it would have. Pages of an earlier order are
-            // outvoted, and what is wrong here costs copies, never data.
+            // Each page in order votes for the base it implies. Pages of an earlier order are
+            // outvoted; a wrong result costs copies, never data.
             let mut votes = BTreeMap::<u32, u32>::new();
             for index in 0..blocks.pages_of(block) {
                 let Some(ppn) = core

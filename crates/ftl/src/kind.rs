@@ -1,15 +1,15 @@
-//! The scheme of a configuration, and what is known of a scheme without its code.
+//! The scheme of a configuration, and the facts about a scheme that do not need its code.
 //!
-//! Invariant: whatever depends on the scheme outside `scheme/` depends on one of these facts.
-//! Absent: the schemes' names and the list of them (`scheme/catalogue.rs`), and what they do
+//! Invariant: code outside `scheme/` that depends on the scheme depends only on these facts.
+//! Absent: the schemes' names and the list of them (`scheme/catalogue.rs`), and their behaviour
 //! (`contract.rs`).
 
 use crate::guard::Guard;
 
-/// The medium on which a scheme keeps its entries.
+/// Medium of a scheme's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Nowhere: it has no entries, or keeps them in a DRAM that is modelled as free and unlimited.
+    /// No entries, or entries in a DRAM that is modelled as free and unlimited.
     Nowhere,
     /// NVRAM of `log_bytes`, which recovery reads.
     Nvram,
@@ -19,7 +19,7 @@ pub enum Medium {
     Tables,
 }
 
-/// The colour of a scheme's curves.
+/// Colour of a scheme's curves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Hue {
@@ -30,80 +30,78 @@ pub enum Hue {
     Purple,
 }
 
-/// Memory that a scheme takes of the machine that simulates it, about, in bytes for each flash
-/// page: the fingerprint store, and the list of what each superblock has remapped, for schemes
-/// whose entries are not kept by superblock.
+/// Approximate memory that a scheme takes on the simulating machine, in bytes per flash page: the
+/// fingerprint store, and the list of remaps in each superblock for schemes that do not keep their
+/// entries by superblock.
 ///
-/// Measured, not counted: the growth of a process's resident memory from 2.4 to 4.7 million flash
-/// pages, in steady state at the capacity of the presets. Absent: the NVRAM image, and the core's
-/// tables.
+/// Measured as the growth of a process's resident memory from 2.4 to 4.7 million flash pages, in
+/// steady state at the capacity of the presets. Absent: the NVRAM image, and the core's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostBytes {
     pub dedup: u64,
     pub plain: u64,
 }
 
-/// A parameter of one scheme: a key of its table in device files, `[firmware.SCHEME]`.
+/// A parameter of one scheme: a key of its table `[firmware.SCHEME]` in device files.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SchemeKey {
-    /// Its name in the table.
+    /// Name in the table.
     pub name: &'static str,
-    /// Its unit; empty where there is none.
+    /// Unit; empty if there is none.
     pub unit: &'static str,
-    /// What it is where nobody says it.
+    /// Value if the key is absent.
     pub default: u64,
-    /// Smallest value that is accepted.
+    /// Smallest value accepted.
     pub least: u64,
-    /// Largest value that is accepted.
+    /// Largest value accepted.
     pub most: u64,
-    /// What it says, in a sentence or two.
+    /// Description in a sentence or two.
     pub about: &'static str,
 }
 
-/// What is known of a scheme without its code.
+/// Facts about a scheme that do not need its code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SchemeFacts {
-    /// Its name on the command line and in files.
+    /// Name on the command line and in files.
     pub name: &'static str,
-    /// Does what it acknowledges survive a power cut?
+    /// True if acknowledged commands survive a power cut.
     pub durable: bool,
-    /// Can it remap at all? If not, the core copies.
+    /// True if it remaps; otherwise the core copies.
     pub remaps: bool,
-    /// Can it tell the owners of a page that moves? If not, those that the OOB does not name lose
-    /// their mappings.
+    /// True if it finds all owners of a page that moves. If not, owners that the OOB does not name
+    /// lose their mappings.
     pub owners_move: bool,
-    /// Can a page be shared only with the home that its writer named ([`crate::Ftl::write_for`])?
-    /// If so, every OOB has room for a second owner, deduplication has nothing to offer, and a
-    /// workload without homes never remaps.
+    /// True if a page can be shared only with the home that its writer named
+    /// ([`crate::Ftl::write_for`]). Then every OOB has room for a second owner, deduplication is of
+    /// no use, and a workload without homes never remaps.
     pub hints: bool,
-    /// Does it keep entries in superblocks of its own, which must span all dies?
+    /// True if it keeps entries in superblocks of its own, which must span all dies.
     pub spans_all_dies: bool,
-    /// Does deduplication miss nothing under it, as an upper bound?
+    /// True if deduplication misses no duplicate under it: an upper bound.
     pub exact_dedup: bool,
-    /// May one entry name a run of several pages?
+    /// True if one entry may name a run of several pages.
     pub names_runs: bool,
-    /// Why it works with page mapping only, if it does.
+    /// The reason why it supports page mapping only; `None` if it supports hybrid mapping.
     pub needs_pages: Option<&'static str>,
-    /// Medium that holds the scheme's entries.
+    /// Medium of its entries.
     pub medium: Medium,
-    /// Bytes of mapping tables in NVRAM that change when a page is programmed; the core charges
-    /// them.
+    /// Bytes of NVRAM mapping tables that change with each programmed page; the core charges them.
     pub table_store_bytes: u32,
-    /// Guards whose absence shows under this scheme alone.
+    /// Guards whose absence is visible under this scheme only.
     pub guards: &'static [Guard],
-    /// The colour of its curves, if it has one of its own: those of FAST'21 do.
+    /// Colour of its curves; the schemes of FAST'21 have one.
     pub hue: Option<Hue>,
-    /// Memory of the machine that simulates it.
+    /// Memory that it takes on the simulating machine.
     pub host_bytes_per_page: HostBytes,
-    /// Parameters of this scheme alone.
+    /// Parameters of this scheme only.
     pub keys: &'static [&'static SchemeKey],
     /// Names of its own counters, in the order of [`crate::stats::SchemeCounters`].
     pub counters: &'static [&'static str],
 }
 
 impl SchemeFacts {
-    /// A durable scheme with entries in NVRAM and nothing special: what the others are declared
-    /// from.
+    /// A durable scheme with entries in NVRAM and no special properties: the base of the other
+    /// declarations.
     pub const DURABLE: Self = Self {
         name: "",
         durable: true,
@@ -127,50 +125,52 @@ impl SchemeFacts {
     };
 }
 
-/// A scheme, by its facts. The constants, one for each scheme, are in `scheme/catalogue.rs`.
+/// A scheme, identified by its facts. The constants, one for each scheme, are in
+/// `scheme/catalogue.rs`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SchemeKind(pub(crate) &'static SchemeFacts);
 
 impl SchemeKind {
-    /// What is known of it.
+    /// The scheme's facts.
     #[inline]
     pub fn facts(self) -> &'static SchemeFacts {
         self.0
     }
 
-    /// Its own parameter of this name, if it has one.
+    /// The scheme's parameter of this name, if there is one.
     pub fn key(self, name: &str) -> Option<&'static SchemeKey> {
         self.0.keys.iter().copied().find(|key| key.name == name)
     }
 
-    /// Its name on the command line and in files.
+    /// Name on the command line and in files.
     pub const fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// Does what it acknowledges survive a power cut?
+    /// Returns true if acknowledged commands survive a power cut.
     pub fn is_durable(self) -> bool {
         self.0.durable
     }
 
-    /// Can a page be shared only with the home that its writer named? See [`SchemeFacts::hints`].
+    /// Returns true if a page can be shared only with the home that its writer named. See
+    /// [`SchemeFacts::hints`].
     #[inline]
     pub fn uses_hints(self) -> bool {
         self.0.hints
     }
 
-    /// Does it keep entries in superblocks of its own, which must span all dies?
+    /// Returns true if it keeps entries in superblocks of its own, which must span all dies.
     pub fn keeps_entries_on_flash(self) -> bool {
         self.0.spans_all_dies
     }
 
-    /// Memory of the machine that simulates it, in bytes for each flash page. See `HostBytes`.
+    /// Memory that it takes on the simulating machine, in bytes per flash page. See `HostBytes`.
     pub fn host_bytes_per_page(self, dedup: bool) -> u64 {
         let bytes = self.0.host_bytes_per_page;
         if dedup { bytes.dedup } else { bytes.plain }
     }
 
-    /// Why it works with page mapping only, if it does.
+    /// The reason why it supports page mapping only; `None` if it supports hybrid mapping.
     pub fn needs_pages(self) -> Option<&'static str> {
         self.0.needs_pages
     }

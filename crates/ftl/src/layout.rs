@@ -1,4 +1,4 @@
-//! Where things are in NVRAM, in 8-byte words.
+//! The NVRAM layout, in 8-byte words.
 //!
 //! ```text
 //! 0                     superblock lives     3 words each       (life)
@@ -15,7 +15,7 @@ use remap_ssd_media::Geometry;
 
 /// Words of a superblock's life record.
 pub const LIFE_WORDS: usize = 3;
-/// Aborted atomic commands that can be remembered.
+/// Capacity of the list of aborted atomic commands.
 pub const ABORTED_SLOTS: usize = 64;
 /// Words of a deallocation record.
 pub const DEALLOC_WORDS: usize = 2;
@@ -25,7 +25,7 @@ pub const FILE_SLOT_WORDS: usize = 2;
 /// Words of an entry of the file map.
 pub const FILE_ENTRY_WORDS: usize = 4;
 
-/// Words of a file map with so many slots and entries.
+/// Words of a file map with `slots` slots and `entries` entries.
 pub fn file_map_words(slots: u32, entries: u32) -> usize {
     match slots {
         0 => 0,
@@ -42,23 +42,23 @@ pub struct NvramLayout {
     pub aborted: usize,
     /// First word of the deallocation log.
     pub dealloc: usize,
-    /// Slots in each half of it.
+    /// Slots in each half of the log.
     pub dealloc_slots: usize,
     /// First word of the file map.
     pub files: usize,
-    /// The scheme's region, to the end.
+    /// First word of the scheme's region, which extends to the end.
     pub scheme: usize,
 }
 
 impl NvramLayout {
-    /// Lays the regions out one after the other.
+    /// Lays out the regions in order.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let atomic = geometry.superblocks() as usize * LIFE_WORDS;
         let aborted = atomic + 1;
         let dealloc = aborted + ABORTED_SLOTS;
         let dealloc_slots = config.dealloc_slots as usize;
 
-        // The scheme's region starts at a multiple of 64 bytes, as its segments do.
+        // The scheme's region is aligned to 64 bytes, like its segments.
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
         let file_map = file_map_words(config.fs_files.saturating_mul(2), config.fs_blocks);
         let scheme = (files + file_map).next_multiple_of(8);

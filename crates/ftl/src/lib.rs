@@ -1,7 +1,8 @@
-//! The firmware core: mapping, reference counts, superblocks, garbage collection, deduplication,
+//! The firmware core: mapping, reference counts, superblocks, garbage collection, deduplication and
 //! recovery.
 //!
-//! Read `command` first: each verb on one screen. Then one scheme in `scheme/`, then `recovery`.
+//! Start with `command`: each verb fits on one screen. Then read one scheme in `scheme/`, then
+//! `recovery`.
 
 mod atomic;
 mod block_map;

@@ -1,13 +1,12 @@
-//! The life of a superblock, kept in NVRAM: which incarnation counts, and which of its blocks are
-//! good.
+//! The life record of a superblock in NVRAM: which incarnation counts, and which blocks are good.
 //!
-//! Erasing a superblock is many erases, and a cut may leave some of them undone. So that half an
-//! old superblock is never taken for a witness, its record says *before* the first erase that
-//! everything opened until now is dead.
+//! Erasing a superblock takes many erases, and a cut may leave some of them undone. The record
+//! therefore declares *before* the first erase that everything opened so far is dead, so that half
+//! of an old superblock is never taken for a witness.
 //!
-//! Invariants: a head counts only if its WSN is larger than `dead_before`; `clean` only if every
-//! good block is erased. Blocks in `bad` are never used again; blocks in `failing` failed while the
-//! superblock was open, keep what they hold until it is erased, and join `bad` then.
+//! Invariants: a head counts only if its WSN is larger than `dead_before`; `clean` implies that
+//! every good block is erased. Blocks in `bad` are never used again. Blocks in `failing` failed
+//! while the superblock was open: they keep their contents until it is erased, and then join `bad`.
 
 use crate::dies::DieMask;
 use crate::layout::LIFE_WORDS;
@@ -33,30 +32,30 @@ pub struct Life {
 pub struct LifeRecord {
     /// Incarnation, dead and clean marks.
     pub life: Life,
-    /// Dies whose block of this superblock is retired for good.
+    /// Dies whose block of this superblock is permanently retired.
     pub bad: DieMask,
     /// Blocks to retire at the next erase.
     pub failing: DieMask,
 }
 
-/// A record as far as it can be read.
+/// A record with the words that can be read.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadedLife {
     /// Incarnation, dead and clean marks.
     pub life: Result<Life, MediaError>,
-    /// Dies whose block of this superblock is retired for good.
+    /// Dies whose block of this superblock is permanently retired.
     pub bad: Result<DieMask, MediaError>,
     /// Blocks to retire at the next erase.
     pub failing: Result<DieMask, MediaError>,
 }
 
 impl LoadedLife {
-    /// Whether all words can be read.
+    /// Returns true if all words can be read.
     pub fn is_whole(&self) -> bool {
         self.life.is_ok() && self.masks_are_whole()
     }
 
-    /// Is it known which blocks are used?
+    /// Returns true if both masks can be read.
     pub fn masks_are_whole(&self) -> bool {
         self.bad.is_ok() && self.failing.is_ok()
     }
@@ -73,7 +72,7 @@ impl LifeRecord {
         }
     }
 
-    /// Stores the word with state, stream and incarnation.
+    /// Stores the first word: dead and clean marks and the incarnation.
     pub fn store_life(media: &mut Media, sb: SbId, life: Life, after: After) {
         media.store(
             sb.0 as usize * LIFE_WORDS,
@@ -93,7 +92,7 @@ impl LifeRecord {
         );
     }
 
-    /// Stores the mask of blocks whose erase is not known to have succeeded.
+    /// Stores the mask of blocks that are retired at the next erase.
     pub fn store_failing(media: &mut Media, sb: SbId, failing: DieMask) {
         media.store(
             sb.0 as usize * LIFE_WORDS + 2,

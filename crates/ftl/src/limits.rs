@@ -1,4 +1,4 @@
-//! What a configuration needs of a device, and whether it can work.
+//! Requirements of a configuration on a device, and its validation.
 //!
 //! Each part knows its own limits; the catalogue knows the scheme's. Invariant: a `Config` that
 //! passed `check` leaves garbage collection enough room to always gain space. Absent: the
@@ -18,17 +18,18 @@ impl Config {
         NvramLayout::new(self, geometry).scheme + (spec(self.scheme).nvram_words)(self, geometry)
     }
 
-    /// Bytes of mapping tables that the scheme keeps in NVRAM; `log_bytes` must be as large.
+    /// Bytes of mapping tables that the scheme keeps in NVRAM; `log_bytes` must be at least as
+    /// large.
     pub fn tables_bytes(&self, geometry: &Geometry) -> u64 {
         (spec(self.scheme).tables_bytes)(self, geometry)
     }
 
-    /// Superblocks that the scheme takes from the data.
+    /// Superblocks that the scheme takes from the space for data.
     fn flash_need(&self, geometry: &Geometry) -> FlashNeed {
         (spec(self.scheme).flash_need)(self, geometry)
     }
 
-    /// Superblocks kept free so that garbage collection and a flash log can always go on: a
+    /// Superblocks kept free so that garbage collection and a flash log can always make progress: a
     /// victim's pages may open one in every zone before the victim is erased, and an atomic command
     /// takes two without collecting; each in every group of dies.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
@@ -40,10 +41,10 @@ impl Config {
         ((f64::from(geometry.superblocks()) * self.gc_free) as u32).max(self.reserve(geometry) + 1)
     }
 
-    /// Checks that the parts fit together.
+    /// Checks that the parameters are consistent.
     ///
     /// # Errors
-    /// One sentence: what cannot work and what would.
+    /// One sentence: the problem and what would work.
     pub fn check(&self, geometry: &Geometry) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError(text));
         if self.lpns == 0 || self.lpns >= 1 << 31 {
@@ -70,7 +71,7 @@ impl Config {
         let (needed_pages, data) = self.pages_needed(geometry);
 
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives
-        // GC something to gain. So does a log on flash.
+        // GC space to gain. A log on flash takes more.
         let log = self.flash_need(geometry).held;
         let open = u64::from(geometry.groups()) * (2 + self.gc_opens() as u64);
         let busy = u64::from(self.reserve(geometry) + log) + open;
@@ -126,8 +127,8 @@ impl Config {
         self.check_nvram(geometry)
     }
 
-    /// Checks that NVRAM is no larger than the flash: all of it is allocated, and no log has a use
-    /// for more.
+    /// Checks that NVRAM is no larger than the flash: all of it is allocated, and no log needs
+    /// more.
     ///
     /// # Errors
     /// One sentence: what is too large.
@@ -155,10 +156,10 @@ impl Config {
         )))
     }
 
-    /// Checks what hybrid mapping works with.
+    /// Checks the requirements of hybrid mapping.
     ///
     /// # Errors
-    /// One sentence: what cannot work and what would.
+    /// One sentence: the problem and what would work.
     fn check_mapping(&self, geometry: &Geometry) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError(text));
         if !(0.0..=1.0).contains(&self.extension) {
@@ -186,7 +187,7 @@ impl Config {
             );
         }
 
-        // A block must find a place in a superblock that has lost some of its blocks.
+        // A block must fit in a superblock that has lost some of its blocks.
         let most = (self.data_pages(geometry) / 2).min(4096);
         if !(2..=most).contains(&self.block_pages) {
             return fail(format!(

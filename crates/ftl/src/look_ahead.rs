@@ -1,20 +1,18 @@
-//! Looking ahead: asking for the cache lines that commands and collections will touch soon.
+//! Look-ahead: prefetches the cache lines that commands and collections will soon touch.
 //!
-//! A prefetch changes nothing but time, and so nothing here may change a table. Absent: what is
-//! prefetched inside a loop over a table of its own (`in_force`, `recovery`, `relocate`), which is
-//! part of that loop.
+//! A prefetch affects only time, so nothing here may change a table. Absent: prefetches inside a
+//! loop over a table (`in_force`, `recovery`, `relocate`), which are part of that loop.
 
 use crate::dedup::{Fingerprint, PageLookup};
 use crate::ftl::Ftl;
 use crate::gc::job::{GcJob, STRETCH};
 use remap_ssd_media::{Lpn, Ppn};
 
-/// Pages whose owners' mappings are asked for at once: as many cache lines as can be on the way.
+/// Pages whose owners' mappings are prefetched at once: as many cache lines as can be in flight.
 const SEEN_AT_ONCE: u32 = 16;
 
 impl Ftl {
-    /// A command on this LPN comes in some 16 commands: asks for the first cache lines it will
-    /// touch.
+    /// Prefetches the first cache lines for a command on this LPN that is about 16 commands away.
     #[inline]
     pub fn look_ahead_far(&self, lpn: Lpn, identity: Option<u64>) {
         if lpn.is_below(self.core.config.lpns) {
@@ -25,7 +23,7 @@ impl Ftl {
         }
     }
 
-    /// It comes in some 8 commands: asks for the lines that the first ones name.
+    /// The same for about 8 commands away: prefetches the lines that the first ones point to.
     #[inline]
     pub fn look_ahead_near(&self, lpn: Lpn, identity: Option<u64>) {
         let core = &self.core;
@@ -33,7 +31,7 @@ impl Ftl {
             && let Some(old) = core.tables.map.get(lpn)
         {
             core.tables.counts.prefetch(old.ppn);
-            // Its end will be noted in the filter of the superblock that it leaves.
+            // The end of its remap will be noted in the filter of the superblock that it leaves.
             if old.remapped {
                 core.tables
                     .ended
@@ -53,8 +51,8 @@ impl Ftl {
         }
     }
 
-    /// Asks for the mappings of a few more pages of the next stretch: all at once would be more
-    /// than can be on the way.
+    /// Prefetches the mappings of a few more pages of the next stretch: more cannot be in flight at
+    /// once.
     #[inline]
     pub(crate) fn look_at_pages(&mut self) {
         let (core, Some(job)) = (&self.core, &mut self.gc.job) else {
@@ -78,7 +76,7 @@ impl Ftl {
         job.seen += len;
     }
 
-    /// Asks for what the next stretch's pages say of themselves, while the host goes on.
+    /// Prefetches the OOBs of the next stretch while the host continues.
     pub(crate) fn look_at_stretch(&self, job: &GcJob) {
         let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
         self.core

@@ -1,11 +1,11 @@
-//! Logical to physical: one 32-bit word a page, with the LR bit on top; or, under hybrid mapping, a
-//! table of blocks.
+//! The L2P table: one 32-bit word a page, with the LR bit on top; or, with hybrid mapping, a block
+//! table.
 //!
-//! Invariants: `UNMAPPED` or a valid flash page; the LR bit (FAST'21 §4.4) is set if the mapping
-//! was made by a remap, so that its witness is a remapping entry, and clear if the page's own OOB
-//! names the LPN. Under hybrid mapping there are no cells, so that the check of their bounds, which
-//! is made anyway, is all that a page of the table costs. Absent: reference counts and owners'
-//! lists.
+//! Invariants: a cell is `NOWHERE` or a valid flash page. The LR bit (FAST'21 §4.4) is set if the
+//! mapping was made by a remap, so that its witness is a remapping entry, and clear if the page's
+//! own OOB names the LPN. With hybrid mapping there are no cells: the bounds check, needed anyway,
+//! selects the table, and page mapping pays nothing more. Absent: reference counts and lists of
+//! owners.
 
 use crate::block_map::BlockMap;
 use crate::mapping::Mapping;
@@ -15,7 +15,7 @@ use remap_ssd_media::{Lpn, Ppn};
 const REMAPPED: u32 = 1 << 31;
 const NOWHERE: u32 = REMAPPED - 1;
 
-/// The L2P table with the LR-bitmap in its spare bit.
+/// The L2P table with the LR bitmap in its spare bit.
 pub struct Map {
     cells: Slab<u32>,
     len: u32,
@@ -23,7 +23,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// A table of unmapped pages.
+    /// A table of `len` unmapped pages.
     pub fn new(len: u32) -> Self {
         let mut cells = Slab::zeroed(len as usize);
         cells.fill(NOWHERE);
@@ -34,7 +34,7 @@ impl Map {
         }
     }
 
-    /// The same by blocks, with so many internal pages behind those of the host.
+    /// The same over a block table, which includes the internal pages.
     pub fn hybrid(blocks: BlockMap) -> Self {
         Self {
             cells: Slab::zeroed(0),
@@ -75,7 +75,7 @@ impl Map {
         }
     }
 
-    /// Sets where it is; where it was.
+    /// Sets the LPN's mapping; returns the old one.
     #[inline(always)]
     pub fn replace(&mut self, lpn: Lpn, Mapping { ppn, remapped }: Mapping) -> Option<Mapping> {
         let Some(cell) = self.cells.get_mut(lpn.index()) else {
@@ -98,7 +98,7 @@ impl Map {
         }
     }
 
-    /// Is it exactly there, by a write?
+    /// Returns true if the LPN is mapped to this page by a write.
     #[inline]
     pub fn is_written_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
         // The OOB of a damaged image, or of a page of metadata, may name any LPN.
@@ -117,7 +117,7 @@ impl Map {
         }
     }
 
-    /// Is it exactly there, by a remap?
+    /// Returns true if the LPN is mapped to this page by a remap.
     #[inline]
     pub fn is_remapped_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
         // An entry of a damaged image may name any LPN.
@@ -169,8 +169,8 @@ impl Map {
         }
     }
 
-    /// Clears the LR bit of a remapped page, to drop the older duplicates of its entry during a
-    /// newest-first scan; `mark_remapped` restores it.
+    /// Clears the LR bit of a remapped page, so that a newest-first scan drops the older duplicates
+    /// of its entry; `mark_remapped` restores it.
     #[inline]
     pub fn hide_remapped(&mut self, lpn: Lpn) {
         match self.cells.get_mut(lpn.index()) {
@@ -179,7 +179,7 @@ impl Map {
         }
     }
 
-    /// Sets the remapped bit again that `hide_remapped` cleared.
+    /// Sets the LR bit that `hide_remapped` cleared.
     #[inline]
     pub fn mark_remapped(&mut self, lpn: Lpn) {
         match self.cells.get_mut(lpn.index()) {
@@ -188,7 +188,7 @@ impl Map {
         }
     }
 
-    /// Asks for a cache line.
+    /// Prefetches a cache line.
     #[inline]
     pub fn prefetch(&self, lpn: Lpn) {
         prefetch(&self.cells, lpn.index());

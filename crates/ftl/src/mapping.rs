@@ -1,12 +1,12 @@
-//! What an entry of the mapping table says.
+//! A mapping: an entry of the L2P table.
 
 use remap_ssd_media::Ppn;
 
-/// Where a logical page is.
+/// Location of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Flash page that the LPN reads.
     pub ppn: Ppn,
-    /// Was it remapped there (true) or written there?
+    /// True if remapped there, false if written there.
     pub remapped: bool,
 }

@@ -1,14 +1,14 @@
-//! MurmurHash3, the 128-bit variant for 64-bit machines (Appleby, public domain), as Coldmap
-//! fingerprints its pages.
+//! MurmurHash3, the 128-bit variant for 64-bit machines (Appleby, public domain), which Coldmap
+//! uses for fingerprints.
 //!
-//! It spreads well and anyone can make two pages that collide (a test does), so a hit by it is
+//! It distributes well, but anyone can construct a collision (a test does), so its hits are
 //! verified by reading. Checked against the value of its own test suite, SMHasher. Absent:
 //! incremental hashing.
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// The hash of `bytes`: `h1`, `h2`.
+/// The hash `h1`, `h2` of `bytes`.
 pub fn murmur3(bytes: &[u8], seed: u32) -> [u64; 2] {
     let (mut h1, mut h2) = (u64::from(seed), u64::from(seed));
     let (blocks, tail) = bytes.as_chunks::<16>();
@@ -74,8 +74,8 @@ mod tests {
         bytes
     }
 
-    /// The check of SMHasher, the hash's own test program: keys of 0 to 255 bytes, each with
-    /// another seed.
+    /// The verification of SMHasher, the hash's own test program: keys of 0 to 255 bytes, each with
+    /// a different seed.
     #[test]
     fn it_is_the_published_function() {
         let key: Vec<u8> = (0..=255).collect();

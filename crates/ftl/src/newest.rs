@@ -1,8 +1,8 @@
-//! Ranges of LPNs that carry numbers, and overlap: the largest number of each LPN.
+//! Overlapping ranges of LPNs with numbers: the largest number of each LPN.
 //!
-//! Invariants: the result names exactly the LPNs of the ranges, each once, in ascending order; it
-//! has fewer than twice as many ranges. The time is that of sorting the ranges, however long they
-//! are. Absent: what the numbers are of.
+//! Invariants: the result covers exactly the LPNs of the ranges, each once, in ascending order; it
+//! has fewer than twice as many ranges. The time is that of sorting the ranges, independent of
+//! their lengths. Absent: the meaning of the numbers.
 
 use remap_ssd_media::Lpn;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ pub struct NumberedRange {
 }
 
 impl NumberedRange {
-    /// `len` LPNs from the first on.
+    /// `len` LPNs starting at `first`.
     pub fn new(first: Lpn, len: u32, wsn: u64) -> Self {
         Self {
             lpns: first..first.offset(len),
@@ -27,14 +27,14 @@ impl NumberedRange {
     }
 }
 
-/// The largest number of each LPN that is in one of the ranges.
+/// The largest number of each LPN in the ranges.
 pub fn newest_of(mut ranges: Vec<NumberedRange>) -> Vec<NumberedRange> {
     ranges.retain(|range| !range.lpns.is_empty());
     ranges.sort_unstable_by_key(|range| range.lpns.start);
     let mut rest = ranges.iter().peekable();
 
-    // The ranges that have begun, the largest number first. Those that have ended meanwhile are
-    // taken out when they come to the top.
+    // Ranges that have begun, the largest number first. Ranges that have ended are removed when
+    // they reach the top.
     let mut begun: BinaryHeap<(u64, Lpn)> = BinaryHeap::new();
     let mut newest: Vec<NumberedRange> = Vec::new();
     let mut at = Lpn::ZERO;
@@ -53,7 +53,7 @@ pub fn newest_of(mut ranges: Vec<NumberedRange>) -> Vec<NumberedRange> {
             begun.push((range.wsn, range.lpns.end));
         }
 
-        // The largest number holds until its range ends, or another one begins.
+        // The largest number holds until its range ends or another one begins.
         let Some(&(wsn, end)) = begun.peek() else {
             continue;
         };

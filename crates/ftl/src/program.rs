@@ -1,8 +1,8 @@
-//! Pages that commands program: which one comes next, what its program waits for, and the bitmaps
-//! of deallocations.
+//! Programs for commands: page allocation, ordering constraints and the bitmaps of deallocations.
 //!
-//! Invariant: room is made before a page is taken, never between a page's program and its mapping.
-//! Absent: the commands (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
+//! Invariant: room is made before a page is allocated, never between a page's program and its
+//! mapping. Absent: the commands (`command`), relocated pages (`gc`), and blocks in order
+//! (`hybrid`).
 
 use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::{LOST, Refusal};
@@ -12,12 +12,12 @@ use remap_ssd_media::{
     After, Lpn, MediaError, Oob, PageSlot, Payload, Ppn, Purpose, SecondOwner, StoredPage,
 };
 
-/// Where a page to be written comes from.
+/// Source of a page to be written.
 pub(crate) enum PageOrigin<'a> {
     Payload(&'a Payload<'a>),
-    /// With the LPN that it may be remapped to one day.
+    /// With the home LPN that it may later be remapped to.
     For(&'a Payload<'a>, Lpn),
-    /// The page of this LPN, wherever it is when the new page is programmed.
+    /// A copy of this LPN's page, wherever that is when the new page is programmed.
     Copy(Lpn),
 }
 
@@ -32,8 +32,8 @@ impl Ftl {
         atomic: Option<u64>,
     ) -> Result<Ppn, Refusal> {
         loop {
-            // Anew after each failure: the next page may be in another superblock, and taking it
-            // may collect, which may move the source of a copy.
+            // Repeated after each failure: the next page may be in another superblock, and
+            // allocating it may collect garbage, which may move the source of a copy.
             let taken = if self.hybrid {
                 self.take_in_order(lpn)?
             } else {
@@ -41,7 +41,7 @@ impl Ftl {
             };
 
             let ppn = taken.ppn();
-            // Pages of an atomic command must not land before the slot says that it is under way.
+            // Pages of an atomic command must not land before the slot marks it as in progress.
             let (wsn, after) = match atomic {
                 Some(wsn) => (wsn, taken.after.and(After::FENCE)),
                 None => (self.core.clock.tick(), taken.after),
@@ -71,15 +71,15 @@ impl Ftl {
                 continue;
             }
 
-            // Only now the tables: a failed program must leave the LPN where it was.
+            // Tables change only now: a failed program must leave the LPN where it was.
             self.core.programmed(ppn, Purpose::Host);
             self.core.relink(lpn, ppn, false);
             if self.hybrid {
                 self.written_in_order(lpn, ppn);
             }
 
-            // A copy is not hashed: it has the content of its source, of which the store may know
-            // the fingerprint. Only an exact store remembers both pages.
+            // A copy is not hashed: it has the content of its source, whose fingerprint the store
+            // may know. Only an exact store remembers both pages.
             if let Some(dedup) = &mut self.dedup {
                 let pages = PageLookup {
                     media: &self.core.media,
@@ -96,8 +96,8 @@ impl Ftl {
         }
     }
 
-    /// Copies the page that an LPN has now. Returns which one it is.
-    // Apart: most programs are of what the host sends.
+    /// Copies the page that an LPN has now. Also returns that page.
+    // Not inlined: most programs write host data.
     #[inline(never)]
     fn program_copy(
         &mut self,
@@ -118,10 +118,10 @@ impl Ftl {
         (from, programmed)
     }
 
-    /// The next page of the host's superblock, collecting garbage where it is time to.
+    /// Allocates the next page of the host's superblock, collecting garbage if it is time.
     #[inline(always)]
     pub(crate) fn take_host_page(&mut self) -> Result<AllocatedPage, Refusal> {
-        // Recovery and atomic commands must not reclaim; they have secured their pages.
+        // Recovery and atomic commands must not reclaim; they have reserved their pages.
         if !self.paused {
             self.pace()?;
         }
@@ -135,7 +135,8 @@ impl Ftl {
                 self.collect_now()?;
             }
 
-            // Collecting may have opened the next one, where it moves pages to the host's.
+            // Collection may already have opened the next one, if it moves pages to the host's
+            // superblock.
             let blocks = &mut self.core.blocks;
             if blocks.open(Stream::Host).is_none()
                 && !blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.clock)
@@ -145,8 +146,8 @@ impl Ftl {
         }
     }
 
-    /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one
-    /// without reclaiming.
+    /// Restores the reserve of free superblocks, from which a piece of a remap or an atomic command
+    /// takes pages without reclaiming.
     pub(crate) fn make_page_room(&mut self) -> Result<(), Refusal> {
         if self.core.blocks.free() <= self.reserve {
             self.collect_now()?;
@@ -154,7 +155,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Makes sure that so many deallocations can be recorded.
+    /// Makes room for `records` records in the deallocation log.
     pub(crate) fn make_dealloc_room(&mut self, records: usize) -> Result<(), Refusal> {
         if self.dealloc.room() < records {
             self.flush_deallocations()
@@ -163,14 +164,14 @@ impl Ftl {
         }
     }
 
-    /// Writes the bitmaps that the full half of the log concerns, then resets it.
+    /// Programs the bitmaps that replace the full half of the log, then resets that half.
     pub(crate) fn flush_deallocations(&mut self) -> Result<(), Refusal> {
         let half = self.program_bitmaps()?;
         self.dealloc.reset(&mut self.core.media, half);
         Ok(())
     }
 
-    /// Programs the bitmaps that take the full half's place; which half that is.
+    /// Programs the bitmaps that replace the full half of the log; returns the index of that half.
     pub(crate) fn program_bitmaps(&mut self) -> Result<usize, Refusal> {
         self.core.stats.dealloc_flushes += 1;
         let (half, chunks) = self.dealloc.turn();
@@ -185,8 +186,8 @@ impl Ftl {
         loop {
             let taken = self.take_host_page()?;
             let ppn = taken.ppn();
-            // Made after the page is taken, since taking it may collect. The number comes last: it
-            // is newer than everything that the bitmap says.
+            // The bitmap is built after the page is allocated, since allocation may collect. The
+            // number is taken last, so it is newer than everything in the bitmap.
             let bitmap =
                 crate::dealloc::DeallocLog::bitmap(&self.core.config, &self.core.tables, chunk);
             let wsn = self.core.clock.tick();
@@ -194,8 +195,8 @@ impl Ftl {
             self.core.stats.meta_programs += 1;
 
             let stored = StoredPage::Meta(bitmap.into());
-            // A bitmap that landed before the writes it knows of would take the place of the
-            // deallocations before them.
+            // A bitmap that landed before the writes it reflects would supersede the deallocations
+            // before them.
             if self
                 .core
                 .media

@@ -1,13 +1,13 @@
 //! Remaps: LPNs get pages that other LPNs have, and nothing is programmed.
 //!
-//! A command goes in pieces. The room for a piece is made before its first page, the witnesses of
-//! the pages that gain a mapping come next, and what loses one is recorded last. An atomic command
-//! is one piece. A page that may not be shared is copied: for want of room no remap fails.
+//! A command is executed in pieces. The room for a piece is made before its first page; then come
+//! the witnesses of the pages that gain a mapping; lost mappings are recorded last. An atomic
+//! command is one piece. A page that may not be shared is copied: no remap fails for lack of room.
 //!
-//! Invariants: nothing is reclaimed within a piece; no cut can lose a page both where it was and
-//! where it goes; an atomic command that fails leaves every mapping as it was. Absent: how a scheme
-//! makes a remap durable (`contract::Persist`), and who asks: hosts, or writes whose content is on
-//! flash already (`command`).
+//! Invariants: nothing is reclaimed within a piece; no cut can lose a page both at its source and
+//! at its target; an atomic command that fails leaves every mapping as it was. Absent: how a scheme
+//! makes a remap durable (`contract::Persist`), and who issues remaps: hosts, or writes whose
+//! content is on flash (`command`).
 
 use crate::atomic::AtomicSlot;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
@@ -24,22 +24,23 @@ use remap_ssd_media::{After, Lpn, Ppn, Purpose};
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remap {
-    /// First LPN that is mapped anew.
+    /// First LPN to be remapped.
     pub target: Lpn,
-    /// First LPN that is read.
+    /// First LPN whose mapping is read.
     pub source: Lpn,
-    /// How many pages, from the first on.
+    /// Number of pages.
     pub len: u32,
     /// Flag 1: the sources lose their pages. Flag 0: they keep them.
     pub relocate: bool,
-    /// All pages or none survive a power cut.
+    /// After a power cut all pages are remapped, or none.
     pub atomic: bool,
 }
 
-/// Pages of a remap handled between two chances to reclaim.
+/// Most pages of a remap between two opportunities to reclaim.
 const PIECE: usize = 64;
 
-/// Pages that lose their mapping at the end of a piece, and what that must wait for.
+/// Pages that lose their mapping at the end of a piece. `wait_all`: their record waits for
+/// everything issued, not only for the fence.
 #[derive(Default)]
 struct LostMappings {
     lpns: Vec<Lpn>,
@@ -77,8 +78,8 @@ impl Ftl {
 
         self.core.stats.host_writes += u64::from(len);
 
-        // The host relies on what is there already, and which of it is still pending is not known
-        // here: the acknowledgement waits for all of it.
+        // The host relies on existing data, and it is not known here which of it is still pending:
+        // the acknowledgement waits for all of it.
         if target == source || len == 0 {
             self.core.stats.no_effect += u64::from(len);
             self.core.media.ack_after(After::ALL);
@@ -88,15 +89,14 @@ impl Ftl {
         if command.atomic {
             return self.remap_atomic(command);
         }
-        // Like memmove: in the order in which no target is overwritten before it has been read as a
-        // source.
+        // Like memmove: in the order in which no source is overwritten before it is read.
         let ascending = target < source;
         let piece = self.piece();
         let mut done = 0;
 
-        // One piece a turn. All room is made before its first page, because making room reclaims,
-        // and may reclaim only while the tables have no change without a witness. A piece may lose
-        // its targets and its sources, so two records a page.
+        // All room for a piece is made before its first page. Making room reclaims, which is
+        // allowed only while the tables have no change without a witness. A piece may lose its
+        // targets and its sources, so two records a page.
         while done < len {
             let count = piece.min(len - done);
             self.may_change()?;
@@ -111,8 +111,7 @@ impl Ftl {
                 let index = if ascending { step } else { len - 1 - step };
                 self.remap_one(command, index, None, &mut losses)
             });
-            // Also when a page was refused: the pages before it are remapped, in the tables
-            // already.
+            // Even after a refusal: the earlier pages are already remapped in the tables.
             self.issue_and_lose(losses, None);
             result?;
             done += count;
@@ -120,10 +119,9 @@ impl Ftl {
         Ok(())
     }
 
-    /// Pages of a remap between two chances to reclaim.
+    /// Pages of a remap between two opportunities to reclaim.
     fn piece(&self) -> u32 {
-        // A half of the log must take two records a page; otherwise no flush could make enough
-        // room.
+        // Half of the log must hold two records a page; otherwise no flush could make enough room.
         let piece = PIECE.min(self.core.layout.dealloc_slots / 2) as u32;
         if self.hybrid {
             piece.min(self.core.config.extension_entries() / 2)
@@ -132,8 +130,8 @@ impl Ftl {
         }
     }
 
-    /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses
-    /// of the pages that gain one, so that no cut can lose both.
+    /// Remaps one page. Lost mappings are gathered and recorded after the witnesses of the pages
+    /// that gain one, so that no cut can lose both.
     fn remap_one(
         &mut self,
         command: &Remap,
@@ -142,22 +140,22 @@ impl Ftl {
         losses: &mut LostMappings,
     ) -> Result<(), Refusal> {
         let (target, source) = (command.target.offset(index), command.source.offset(index));
-        // A source inside the target's range is overwritten by this very command: it loses nothing.
+        // A source inside the target range is overwritten by this command: it loses nothing.
         let leaves = command.relocate
             && !(command.target..command.target.offset(command.len)).contains(&source);
         let Some(mapping) = self.core.tables.map.get(source) else {
             if self.core.tables.map.get(target).is_some() {
                 losses.lpns.push(target);
             } else {
-                // Unmapped already, perhaps by a command that is not durable yet.
+                // Already unmapped, perhaps by a command that is not durable yet.
                 self.core.media.ack_after(After::FENCE);
             }
             return Ok(());
         };
 
         let relocated = leaves.then_some(source);
-        // A page that leaves one that is kept apart has one owner before and after; others may find
-        // one that comes there.
+        // A page that moves away from an LPN that is kept apart has one owner before and after. At
+        // its new place others may share it.
         let may_share =
             !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
         if self
@@ -207,9 +205,8 @@ impl Ftl {
         }
     }
 
-    /// Ends a piece of a remap. 1. what the scheme has gathered  2. the losses. Cut between: the
-    /// pages that moved are in both places. A loss that came first might be all that is left of
-    /// them.
+    /// Ends a piece of a remap. 1. the scheme's gathered entries  2. the losses. Cut between: the
+    /// moved pages are in both places. With 2 first, a cut could leave only the losses.
     fn issue_and_lose(&mut self, losses: LostMappings, atomic: Option<u64>) {
         if self.core.config.guards.has(Guard::GatheredFirst) {
             self.scheme.issue(&mut self.core);
@@ -225,8 +222,8 @@ impl Ftl {
         losses.lpns.sort_unstable();
         losses.lpns.dedup();
 
-        // Entries are stores, so a fence orders them. A copied page is a program, and one that had
-        // no effect may still be pending: for those only `ALL` will do.
+        // Entries are stores, so a fence orders them. A copied page is a program, and a page
+        // without effect may still be pending: these need `ALL`.
         let after = if losses.wait_all {
             After::ALL
         } else {
@@ -234,8 +231,8 @@ impl Ftl {
         };
 
         for run in losses.lpns.chunk_by(|a, b| a.offset(1) == *b) {
-            // A number of its own, newer than the remaps before. In an atomic command the
-            // command's, so that a cut takes the losses back as well.
+            // The record's own number, newer than the remaps before it. In an atomic command it is
+            // the command's number, so that a cut undoes the losses as well.
             let wsn = atomic.unwrap_or_else(|| self.core.clock.tick());
             self.dealloc.append(
                 &mut self.core.media,
@@ -252,11 +249,11 @@ impl Ftl {
         }
     }
 
-    /// Largest atomic remap: what two superblocks of the reserve can take if every page must be
-    /// copied.
+    /// Largest atomic remap: the number of pages that two superblocks of the reserve can hold if
+    /// every page must be copied.
     pub fn atomic_pages_max(&self) -> u32 {
-        // Nothing is reclaimed before the commit, so what the whole command needs must fit at once:
-        // a page may take two records and two entries of the extension.
+        // Nothing is reclaimed before the commit, so the whole command must fit at once: a page may
+        // take two records and two entries of the extension.
         let slots = self.core.layout.dealloc_slots as u32;
         let entries = if self.hybrid {
             self.core.config.extension_entries()
@@ -269,7 +266,7 @@ impl Ftl {
             .min(entries / 2)
     }
 
-    /// A remap that survives a power cut whole or not at all.
+    /// Executes a remap that survives a power cut as a whole or not at all.
     fn remap_atomic(&mut self, command: &Remap) -> Result<(), Refusal> {
         if self.hybrid {
             self.make_extension_room(command.len)?;
@@ -280,14 +277,14 @@ impl Ftl {
 
         let wsn = self.core.clock.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is
-        // emptied: the commit. Cut before 3: recovery ignores every witness with that WSN. Nothing
-        // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
-        // is still there, and is mapped again.
+        //    emptied: the commit. Cut before 3: recovery ignores every witness with that WSN.
+        //    Nothing is reclaimed between 1 and 3. A failure comes before 3 too: the old page of
+        //    each target still exists and is mapped again.
         self.paused = true;
         self.atomic_slot.begin(&mut self.core.media, wsn);
 
-        // What each target had, for `restore`. A page that is refused unchanged may be among them:
-        // its mapping is compared first.
+        // The old mapping of each target, for `restore`. It may include a page that was refused
+        // without a change, so `restore` compares mappings first.
         let mut losses = LostMappings::default();
         let mut before = Vec::with_capacity(command.len as usize);
         let ascending = command.target < command.source;
@@ -319,7 +316,7 @@ impl Ftl {
         result
     }
 
-    /// Restores old mappings, the one changed last first. Their entries are still in place.
+    /// Restores old mappings in reverse order. Their entries still exist.
     #[cold]
     fn restore(&mut self, before: Vec<(Lpn, Option<Mapping>)>) {
         for (lpn, old) in before.into_iter().rev() {
@@ -331,7 +328,7 @@ impl Ftl {
         }
     }
 
-    /// Gives an LPN a page that another LPN has already; the core copies if it may not.
+    /// Maps an LPN to a page that another LPN has; on an error the core copies.
     #[inline]
     pub(crate) fn remap_page(
         &mut self,
@@ -350,8 +347,8 @@ impl Ftl {
             return Err(Demotion::CounterFull);
         }
 
-        // The scheme sees the number that the remap will have. Reclaiming takes numbers too, so it
-        // is asked for again afterwards: with the old one two witnesses would have one number.
+        // The scheme sees the number that the remap will have. Reclaiming takes numbers too, so the
+        // number is read again afterwards: otherwise two witnesses would share it.
         let command = atomic.map(|(_, start, len)| (start, len));
         let number = |core: &Core| atomic.map_or(core.clock.now() + 1, |(wsn, ..)| wsn);
         let next = Remapping {
@@ -374,8 +371,8 @@ impl Ftl {
         }
 
         // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece.
-        // Acknowledged after 2. The tables are ahead of 2 until then; nothing is reclaimed in
-        // between.
+        //    Acknowledged after 2. Until then the tables are ahead of 2; nothing is reclaimed in
+        //    between.
         self.scheme
             .persist(&mut self.core, &remapping, Purpose::Host);
 
@@ -385,8 +382,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Nothing changes, but the command relies on what made it so: it must be durable before the
-    /// acknowledgement.
+    /// Nothing changes, but the command relies on the earlier one that made it so, which must be
+    /// durable before the acknowledgement.
     #[inline]
     pub(crate) fn no_effect(&mut self, ppn: Ppn) {
         self.core.stats.no_effect += 1;

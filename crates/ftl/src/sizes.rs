@@ -1,22 +1,22 @@
-//! Sizes that follow from a configuration: tails, bitmaps, mapping tables, what collection may
-//! open.
+//! Sizes that follow from a configuration: tails, bitmaps, mapping tables, superblocks that
+//! collection may open.
 //!
 //! Invariant: functions of the configuration and the geometry alone. Absent: limits (`limits`),
-//! places (`layout`).
+//! addresses (`layout`).
 
 use crate::config::{CHUNK_LPNS, Config};
 use crate::granularity::Granularity;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Geometry, Lpn, oob};
 
-/// Bytes of an entry of a page table, or of the table of blocks: a flash page and the LR bit.
+/// Bytes of an entry of the page table or the block table: a flash page and the LR bit.
 const CELL_BYTES: u64 = 4;
-/// Bytes of an entry of an extension: which page of the block, the flash page, and a link to the
+/// Bytes of an entry of the extension: the page of the block, the flash page, and a link to the
 /// next entry.
 const ENTRY_BYTES: u64 = 8;
-/// Entries of the extension, at least.
+/// Minimum size of the extension.
 const ENTRIES_MIN: u32 = 16;
-/// Superblocks that putting blocks in order may open while one superblock is collected.
+/// Superblocks that putting blocks in order may open during the collection of one superblock.
 const ORDERED: usize = 2;
 
 impl Config {
@@ -38,7 +38,7 @@ impl Config {
             .div_ceil(self.tail_records())
     }
 
-    /// Pages of a superblock that can hold data when no block of it is bad.
+    /// Pages of a superblock that can hold data if none of its blocks is bad.
     pub fn data_pages(&self, geometry: &Geometry) -> u32 {
         geometry.pages_per_superblock() - 1 - self.tail_pages(geometry)
     }
@@ -48,7 +48,7 @@ impl Config {
         self.lpns.div_ceil(CHUNK_LPNS)
     }
 
-    /// The LPNs that a bitmap of deallocations is about.
+    /// The LPNs covered by a bitmap of deallocations.
     pub fn chunk(
         &self,
         chunk: u32,
@@ -57,23 +57,23 @@ impl Config {
         Lpn::range(Lpn(first), CHUNK_LPNS.min(self.lpns - first))
     }
 
-    /// The internal LPN under which a bitmap of deallocations is kept.
+    /// The internal LPN of a bitmap of deallocations.
     pub fn bitmap_lpn(&self, chunk: u32) -> Lpn {
         Lpn(self.lpns + chunk)
     }
 
-    /// Is the device mapped by blocks?
+    /// Returns true with hybrid mapping.
     pub fn is_hybrid(&self) -> bool {
         self.mapping == Granularity::Hybrid
     }
 
-    /// Entries that the extension of the table of blocks has room for. The block that is being
-    /// written in order may take one for each of its pages besides.
+    /// Capacity of the block table's extension. The block that is being written in order may take
+    /// one more for each of its pages.
     pub fn extension_entries(&self) -> u32 {
         ((f64::from(self.lpns) * self.extension) as u32).max(ENTRIES_MIN)
     }
 
-    /// Bytes of DRAM of the mapping table. Hybrid: the table of blocks, two bits a page (in place,
+    /// Bytes of DRAM of the mapping table. Hybrid: the block table, two bits a page (in place,
     /// remapped), the extension, and a cell for each bitmap of deallocations.
     pub fn mapping_bytes(&self) -> u64 {
         if !self.is_hybrid() {
@@ -86,16 +86,16 @@ impl Config {
             + ENTRY_BYTES * entries
     }
 
-    /// Superblocks that moving a victim's pages may open: one in each zone, and for blocks that are
-    /// put in order.
+    /// Superblocks that moving a victim's pages may open: one in each zone, and those for blocks
+    /// that are put in order.
     pub fn gc_opens(&self) -> usize {
         self.gc_policy.zones() + if self.is_hybrid() { ORDERED } else { 0 }
     }
 
-    /// Pages that logical pages may keep from being collected, and pages of a superblock that are
-    /// of use. Hybrid: a block holds the places of all its pages, whoever has been written
-    /// elsewhere, and every entry of the extension may hold one more; what is left of a superblock
-    /// in which a block has no place is lost.
+    /// Flash pages that logical pages may occupy, and usable pages of a superblock. Hybrid: a block
+    /// occupies the places of all its pages, even of those written elsewhere, and every entry of
+    /// the extension may occupy one more; the rest of a superblock in which no further block fits
+    /// is lost.
     pub(crate) fn pages_needed(&self, geometry: &Geometry) -> (u64, u64) {
         let (pages, data) = (
             u64::from(self.lpns) + u64::from(self.chunks()),
@@ -105,8 +105,8 @@ impl Config {
             return (pages, data);
         }
 
-        // Rounded up to blocks, since a last block that is shorter takes the place of a whole one;
-        // and one block that is being written elsewhere meanwhile.
+        // Rounded up to blocks, since a shorter last block takes the space of a whole one; plus one
+        // block that is being rewritten elsewhere.
         let block = u64::from(self.block_pages);
         let pages = pages.next_multiple_of(block) + u64::from(self.extension_entries()) + block;
         (pages, data.saturating_sub(block - 1))

@@ -1,50 +1,49 @@
-//! Counters of what the firmware did since it was powered on; a run subtracts two readings.
+//! The firmware's counters since power-on; a run subtracts two readings.
 
 use serde::Serialize;
 use std::ops::Sub;
 
-/// Why a remap became a physical copy.
+/// Why a remap became a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demotion {
     /// The page's reference counter is full.
     CounterFull,
-    /// No room for remapping metadata.
+    /// There is no room for remapping metadata.
     NvramFull,
-    /// Too large a share of the entries is valid.
+    /// The fraction of valid entries is above the watermark.
     Watermark,
-    /// The page's slots are all taken.
+    /// All slots of the page are taken.
     DegreeFull,
     /// The page does not name the target as its home.
     Unhinted,
 }
 
-/// What has become of remaps: few enough counters to be read before and after each command.
+/// Remaps by outcome: few enough counters to be read before and after each command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemapCounts {
-    /// Pages remapped: nothing was programmed for them.
+    /// Pages remapped without a program.
     pub remapped: u64,
-    /// Pages copied, since the page's reference counter was full.
+    /// Pages copied because the page's reference counter was full.
     pub counter_full: u64,
-    /// Pages copied, since the remapping metadata had no room or was fuller than the watermark.
+    /// Pages copied because the remapping metadata had no room or was above the watermark.
     pub metadata_full: u64,
-    /// Pages copied, since the scheme remaps nothing, or not this page.
+    /// Pages copied because the scheme remaps nothing, or not this page.
     pub otherwise: u64,
 }
 
-/// Counters that a scheme may have of its own.
+/// Most counters that a scheme may have.
 const SCHEME_COUNTERS: usize = 8;
 
-/// One of a scheme's own counters, by its place in the list of their names.
+/// One of a scheme's own counters: an index into the list of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter(usize);
 
 impl Counter {
-    /// The counter of this name. Meant for constants: a name that is not listed does not compile.
+    /// The counter of this name. For constants: a name that is not listed does not compile.
     pub const fn named(name: &str, list: &[&str]) -> Self {
         assert!(list.len() <= SCHEME_COUNTERS, "too many counters");
         let mut at = 0;
-        // Past the end of the list this indexes out of bounds, which is a compile error in a
-        // constant.
+        // Indexing past the end of the list is a compile error in a constant.
         while !is_equal(list[at].as_bytes(), name.as_bytes()) {
             at += 1;
         }
@@ -68,13 +67,13 @@ const fn is_equal(a: &[u8], b: &[u8]) -> bool {
 pub struct SchemeCounters([u64; SCHEME_COUNTERS]);
 
 impl SchemeCounters {
-    /// Adds to one of the counters, which the scheme has named.
+    /// Adds to a counter that the scheme has named.
     #[inline]
     pub fn add(&mut self, counter: Counter, times: u64) {
         self.0[counter.0] += times;
     }
 
-    /// In the order of the names.
+    /// The values, in the order of the names.
     pub fn values(&self) -> impl Iterator<Item = u64> {
         self.0.into_iter()
     }
@@ -89,11 +88,11 @@ impl Sub for SchemeCounters {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters, in pages unless said otherwise.
+        /// Counters, in pages unless stated otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
-            /// The scheme's own, which `Ftl::scheme_counters` names.
+            /// The scheme's own counters, named by `Ftl::scheme_counters`.
             #[serde(skip)]
             pub scheme: SchemeCounters,
         }
@@ -110,7 +109,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Pages that the host read.
+    /// Pages read by the host.
     host_reads,
     /// Written or remapped by the host, dedup hits included.
     host_writes,
@@ -118,16 +117,16 @@ counters! {
     host_deallocations,
     /// Pages that were remapped instead of copied.
     remaps,
-    /// Writes whose content was on flash already.
+    /// Writes whose content was already on flash.
     dedup_hits,
-    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint
+    /// Missed duplicates: writes whose content was on flash in a page for which the fingerprint
     /// store had no room.
     dedup_missed,
     /// Hits verified by a read: of an untrusted fingerprint, or of one loaded from a file.
     verified,
-    /// Of the untrusted ones, contents that differed: the fingerprint collided.
+    /// Of the untrusted ones, contents that differed: fingerprint collisions.
     collisions,
-    /// Writes and remaps that changed nothing: the page was there already.
+    /// Writes and remaps without effect: the LPN already had the page.
     no_effect,
     /// Remaps turned into copies: counter full.
     demoted_counter_full,
@@ -139,55 +138,55 @@ counters! {
     demoted_degree_full,
     /// Remaps turned into copies: the page does not name the target as its home.
     demoted_unhinted,
-    /// Remaps that a scheme without remapping served as copies.
+    /// Remaps executed as copies because the scheme does not remap.
     copies,
-    /// Programs that carried host data, demoted remaps included.
+    /// Programs of host data, demoted remaps included.
     host_programs,
     /// Programs by garbage collection and wear levelling.
     gc_programs,
     /// Of those, pages that the policy keeps apart: moved to its second or third zone.
     gc_zoned,
-    /// References that GC had to copy because their metadata found no room.
+    /// References that GC had to copy because there was no room for their metadata.
     gc_copies,
-    /// Programs of heads, tails, deallocation maps and pages of a log on flash.
+    /// Programs of heads, tails, deallocation bitmaps and pages of a log on flash.
     meta_programs,
     /// Of those, pages of a log of remaps on flash.
     log_programs,
-    /// Superblocks that garbage collection emptied and erased.
+    /// Superblocks emptied and erased by garbage collection.
     gc_runs,
     /// Of those, for wear levelling.
     wear_runs,
     /// Reclaims of remapping metadata that were not part of a flash GC.
     metadata_gc_runs,
-    /// Pages noted in the file map.
+    /// Pages recorded in the file map.
     fs_recorded,
-    /// Pages not noted: no room for one more file.
+    /// Pages not recorded: no room for another file.
     fs_files_full,
-    /// Pages not noted: no room for one more page.
+    /// Pages not recorded: no room for another page.
     fs_blocks_full,
     /// Resets of the file map.
     fs_resets,
-    /// Blocks retired because they failed.
+    /// Blocks retired because of failures.
     blocks_retired,
-    /// Blocks filled for the last time: they keep what they hold and are worn out.
+    /// Blocks filled for the last time: worn out, they keep their contents.
     blocks_worn,
-    /// Times that bitmaps of deallocations were written.
+    /// Flushes of the deallocation log to bitmaps.
     dealloc_flushes,
-    /// Programs that failed and were done elsewhere.
+    /// Failed programs, repeated elsewhere.
     program_failures,
     /// References that a scheme could not find when their page moved: those LPNs lost their data.
     lost_references,
-    /// Remap commands that took effect as a whole.
+    /// Atomic remaps committed.
     atomic_commands,
-    /// Hybrid mapping: blocks that the host wrote in order as a whole.
+    /// Hybrid mapping: blocks that the host wrote completely in order.
     merges_switch,
-    /// Blocks of which it wrote a part in order, and the rest was copied behind it.
+    /// Blocks that the host wrote partly in order; the rest was copied after it.
     merges_partial,
     /// Blocks of which every page was copied.
     merges_full,
-    /// Programs that this took, of those by garbage collection.
+    /// Programs for merges, including those by garbage collection.
     merge_programs,
-    /// Of those, pages in the place of unmapped ones and at the end of superblocks.
+    /// Of those, pads in place of unmapped pages and at the end of superblocks.
     merge_pads,
     /// Pages that shared a flash page with another LPN until their block was put in order.
     merge_unshared,
@@ -205,7 +204,7 @@ impl Stats {
         }
     }
 
-    /// The counters of remaps alone, for the difference that one command makes.
+    /// The counters of remaps only, to compute the difference that one command makes.
     pub fn remap_counts(&self) -> RemapCounts {
         RemapCounts {
             remapped: self.remaps,
@@ -215,7 +214,7 @@ impl Stats {
         }
     }
 
-    /// Remaps that became copies, for any cause.
+    /// Remaps that became copies for any cause except `copies`.
     pub fn demoted(&self) -> u64 {
         self.demoted_counter_full
             + self.demoted_nvram_full

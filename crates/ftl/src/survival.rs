@@ -1,43 +1,43 @@
-//! How long pages live, by how many LPNs shared them at most (Coldmap, section III).
+//! Lifetimes of pages, by the largest number of LPNs that shared them (Coldmap, section III).
 //!
 //! A page is born when it is programmed with a host's data and dies with its last reference; a copy
-//! that garbage collection makes is the same page. Time is the device's own: sequence numbers. Kept
-//! only when asked for.
+//! made by garbage collection is the same page. Time is the device's own: sequence numbers.
+//! Recorded only on request.
 //!
-//! Invariant: a record belongs to the content of its page and moves with it. Absent: pages older
-//! than the watching, and pages still alive, which are counted apart.
+//! Invariant: a record belongs to the content of its page and moves with it. Absent: pages written
+//! before the recording started. Pages still alive are counted separately.
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::Slab;
 use serde::{Deserialize, Serialize};
 
-/// Reference counts told apart; the last one stands for itself and more.
+/// Number of classes by reference count; the last one includes all larger counts.
 pub const CLASSES: usize = 16;
 const MAX_BITS: u32 = 6;
 const MAX_MASK: u64 = (1 << MAX_BITS) - 1;
 
-/// Pages that had so many references at most.
+/// Pages with the same largest number of references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurvivalClass {
-    /// Most references that the pages ever had at once.
+    /// Largest number of references at once.
     pub references: u32,
     /// Pages that lost their last reference.
     pub died: u64,
-    /// Sum of their lives, in sequence numbers.
+    /// Sum of their lifetimes, in sequence numbers.
     pub lived: u64,
-    /// Sum of their lives since they got their second reference.
+    /// Sum of their lifetimes since the second reference.
     pub lived_shared: u64,
-    /// Pages that are alive, and the sum of their ages.
+    /// Pages still alive.
     pub alive: u64,
-    /// Sum of the ages of those.
+    /// Sum of their ages.
     pub alive_age: u64,
 }
 
-/// Lifetimes of flash pages, by references.
+/// Lifetimes of flash pages, by number of references.
 pub struct Survival {
-    /// Birth, and the most references on the low bits; 0 is unknown.
+    /// Birth, with the largest number of references in the low bits; 0 if unknown.
     born: Slab<u64>,
-    /// From birth to the second reference.
+    /// Time from birth to the second reference.
     shared: Slab<u32>,
     classes: [SurvivalClass; CLASSES],
 }
@@ -56,18 +56,18 @@ impl Survival {
         }
     }
 
-    /// Bytes of memory a page.
+    /// Bytes of memory per page.
     pub const BYTES_PER_PAGE: usize = size_of::<u64>() + size_of::<u32>();
 
     #[cold]
     pub(crate) fn gained(&mut self, ppn: Ppn, count: u32, now: u64) {
         let record = &mut self.born[ppn.0 as usize];
-        // A first reference is a birth, whatever record an earlier content has left.
+        // A first reference is a birth, even if an earlier content has left a record.
         if count == 1 {
             *record = now << MAX_BITS | 1;
         } else if *record != 0 && u64::from(count) > *record & MAX_MASK {
             if *record & MAX_MASK == 1 {
-                // Saturated: beyond 2^32 numbers a page counts as shared late, which it was.
+                // Saturates: beyond 2^32 numbers a page counts as shared late, which it was.
                 self.shared[ppn.0 as usize] =
                     (now - (*record >> MAX_BITS)).min(u32::MAX.into()) as u32;
             }
@@ -95,7 +95,7 @@ impl Survival {
         self.shared[to.0 as usize] = self.shared[from.0 as usize];
     }
 
-    /// What was seen until `now`.
+    /// The lifetimes recorded until `now`.
     pub(crate) fn classes(&self, now: u64) -> [SurvivalClass; CLASSES] {
         let mut classes = self.classes;
         for record in self.born.iter().filter(|record| **record != 0) {

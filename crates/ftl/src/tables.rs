@@ -1,7 +1,7 @@
-//! The tables in DRAM: which LPN has which page, how many LPNs have it, and which remaps count.
+//! The DRAM tables: L2P, reference counts, and which remaps are in force.
 //!
 //! Invariants: those of the parts; `Ftl::check` compares them with each other. Absent: media,
-//! superblocks and numbers. What changes a mapping changes its superblock's owners too: `Core`.
+//! superblocks and numbers. A change of a mapping also changes its superblock's owners: see `Core`.
 
 use crate::counts::Counts;
 use crate::ended::EndedFilters;
@@ -16,17 +16,17 @@ pub struct Tables {
     pub map: Map,
     /// Reference counts of flash pages (RC).
     pub counts: Counts,
-    /// Which remaps may have ended.
+    /// Filters of remaps that may have ended.
     pub ended: EndedFilters,
-    /// Numbers of atomic commands that a cut interrupted, while entries with them exist.
+    /// Numbers of interrupted atomic commands, as long as entries with them exist.
     pub aborted: Vec<u64>,
-    /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were
+    /// LPNs in doubt that have no page yet during recovery, in order. No bitmap records them as
     /// deallocated.
     pub doubtful: Vec<Lpn>,
 }
 
 impl Tables {
-    /// Tables of a device on which nothing is mapped.
+    /// Tables of a device without mappings.
     pub fn new(geometry: Geometry, map: Map) -> Self {
         Self {
             geometry,
@@ -38,22 +38,22 @@ impl Tables {
         }
     }
 
-    /// Does a number belong to an atomic command that a cut interrupted?
+    /// Returns true if the number belongs to an interrupted atomic command.
     #[inline(always)]
     pub fn is_aborted(&self, wsn: u64) -> bool {
         !self.aborted.is_empty() && self.aborted.contains(&wsn)
     }
 
-    /// Is an entry with this number for this remap to be kept? One of an aborted command may say
-    /// the same as an older one, which it must not take the place of: recovery believes the older
-    /// one alone.
+    /// Returns true if an entry with this number for this remap must be kept. An entry of an
+    /// aborted command may equal an older one, which it must not replace: recovery accepts only the
+    /// older one.
     #[inline(always)]
     pub fn is_in_force(&self, lpn: Lpn, ppn: Ppn, wsn: u64) -> bool {
         self.map.is_remapped_at(lpn, ppn) & !self.is_aborted(wsn)
     }
 
-    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what
-    /// its entries must say, for when one of them cannot be read. Looks through all of L2P.
+    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN. They
+    /// replace the superblock's entries if one of them cannot be read. Scans all of L2P.
     #[cold]
     pub fn remapped_in(&self, sb: SbId) -> Vec<(Lpn, u32)> {
         let remapped = Lpn::range(Lpn::ZERO, self.map.len())

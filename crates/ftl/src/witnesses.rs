@@ -1,7 +1,7 @@
 //! The total order of witnesses: for every LPN the newest durable one wins.
 //!
-//! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted
-//! commands do not count. Absent: where witnesses come from.
+//! Invariants: `when[l]` is the number of the witness in force, 0 if there is none. Witnesses of
+//! aborted commands are ignored. Absent: the sources of witnesses.
 
 use crate::config::{Config, chunk_of};
 use crate::core::Core;
@@ -15,38 +15,38 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What recovery read and found.
+/// Figures of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecoveryReport {
-    /// Head pages that were read.
+    /// Head pages read.
     pub head_pages: u64,
-    /// Tail pages that were read.
+    /// Tail pages read.
     pub tail_pages: u64,
-    /// OOB areas read in superblocks without tail.
+    /// OOB areas read in superblocks without a tail.
     pub oob_pages: u64,
     /// Pages of deallocation bitmaps read.
     pub bitmap_pages: u64,
     /// Pages of a remapping log on flash read.
     pub log_pages: u64,
-    /// Bytes of NVRAM that were read.
+    /// Bytes of NVRAM read.
     pub nvram_bytes: u64,
-    /// Records considered: pages, entries, and of each LPN the newest deallocation.
+    /// Records considered: pages, entries, and the newest deallocation of each LPN.
     pub records: u64,
-    /// Superblocks that are open or closed and hold data.
+    /// Open or closed superblocks with data.
     pub superblocks: u64,
-    /// LPNs that have a page.
+    /// LPNs with a page.
     pub mapped: u64,
-    /// LPNs whose newest witness could not be read: they are media errors now.
+    /// LPNs whose newest witness could not be read: now media errors.
     pub lost: u64,
-    /// Atomic commands that a cut interrupted.
+    /// Interrupted atomic commands.
     pub aborted: u64,
     /// Flash pages that a capacitor's energy programmed when power failed.
     pub saved_pages: u64,
 }
 
-/// The witnesses that recovery has read so far, and what follows from them.
+/// The witnesses that recovery has read so far, and the resulting decisions.
 pub struct Witnesses {
-    /// What was read, for the report.
+    /// Figures for the report.
     pub report: RecoveryReport,
     geometry: Geometry,
     when: Slab<u64>,
@@ -54,24 +54,24 @@ pub struct Witnesses {
     newest: u64,
     aborted: Vec<u64>,
     pub(crate) aborted_seen: Vec<u64>,
-    /// Superblocks with pages that carry such a number, and words of NVRAM that do.
+    /// Superblocks with pages that carry an aborted number, and NVRAM words that do.
     pub(crate) aborted_pages: BTreeSet<SbId>,
     pub(crate) aborted_words: Vec<Range<usize>>,
     /// Sources of relocations, with the number of the relocation.
     pub(crate) relocated: Vec<(Lpn, u64)>,
-    /// Lives of which a word cannot be read.
+    /// Life records with an unreadable word.
     pub(crate) damaged_lives: BTreeMap<SbId, LoadedLife>,
     pub(crate) lost: Vec<Lpn>,
     /// LPNs with an unreadable witness.
     doubts: Vec<UnreadableWitness>,
-    /// Pages that were written for a home: a commit record says which of them came there.
+    /// Pages that were written for a home: a commit record determines which of them reached it.
     pub hinted: Vec<HintedPage>,
 }
 
-/// A witness that cannot be read, as far as it is known.
+/// An unreadable witness, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 struct UnreadableWitness {
-    /// The LPNs it is of.
+    /// The LPNs it may belong to.
     first: Lpn,
     len: u32,
     /// Its sequence number is above `from` and at most `to`.
@@ -85,7 +85,7 @@ struct UnreadableWitness {
 pub struct HintedPage {
     pub lpn: Lpn,
     pub wsn: u64,
-    /// When the superblock was opened: the younger of two copies counts.
+    /// When the superblock was opened: of two copies the younger one counts.
     pub opened: u64,
     pub home: Lpn,
     pub ppn: Ppn,
@@ -111,7 +111,7 @@ impl Witnesses {
         }
     }
 
-    /// Charges a scan of so many words of NVRAM, and reports it.
+    /// Charges and reports a scan of `words` words of NVRAM.
     pub(crate) fn charge_scan(&mut self, media: &mut Media, words: usize) {
         self.report.nvram_bytes += 8 * words as u64;
         media.charge_loads(words, Purpose::Meta);
@@ -126,25 +126,25 @@ impl Witnesses {
         self.live[sb.0 as usize] = true;
     }
 
-    /// Does a superblock hold data, as far as its life and its head say?
+    /// Returns true if a superblock holds data according to its life and its head.
     pub fn is_live(&self, sb: SbId) -> bool {
         self.live[sb.0 as usize]
     }
 
-    /// Time is at least this.
+    /// Advances the lower bound of virtual time to `wsn`.
     #[inline]
     pub fn saw(&mut self, wsn: u64) {
         self.newest = self.newest.max(wsn);
     }
 
-    /// Numbers of aborted commands: they are not handed out again.
+    /// Sets the numbers of aborted commands, which are not reused.
     pub(crate) fn aborted(&mut self, numbers: Vec<u64>) {
         numbers.iter().for_each(|number| self.saw(*number));
         self.aborted = numbers;
     }
 
-    /// Is this the number of an aborted command? If so, remembers that the number still has a
-    /// witness.
+    /// Returns true if this is the number of an aborted command, and notes that the number still
+    /// has a witness.
     #[inline]
     pub fn is_aborted(&mut self, wsn: u64) -> bool {
         if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
@@ -156,13 +156,12 @@ impl Witnesses {
         true
     }
 
-    /// These words of NVRAM belong to an aborted command: recovery zeroes them, before the scheme's
-    /// `resume`.
+    /// Marks NVRAM words of an aborted command: recovery zeroes them before the scheme's `resume`.
     pub fn zero(&mut self, words: Range<usize>) {
         self.aborted_words.push(words);
     }
 
-    /// Asks for what considering a witness of this LPN will touch.
+    /// Prefetches the cache lines for considering a witness of this LPN.
     #[inline]
     pub(crate) fn prefetch(&self, map: &Map, lpn: Lpn) {
         prefetch(&self.when, lpn.index());
@@ -180,7 +179,7 @@ impl Witnesses {
     ) {
         let when = &mut self.when[lpn.index()];
 
-        // Order of reading does not matter: the largest number wins whenever it comes.
+        // The reading order is irrelevant: the largest number wins.
         let wins = wsn > *when
             || (wsn == *when && is_younger(blocks, self.geometry, mapping, map.get(lpn)));
         if wins {
@@ -189,7 +188,7 @@ impl Witnesses {
         }
     }
 
-    /// A page's OOB names this LPN.
+    /// Considers a page whose OOB names this LPN.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -202,7 +201,7 @@ impl Witnesses {
         self.saw(wsn);
         self.report.records += 1;
 
-        // The page stays where it is until collection comes, so the superblock is remembered.
+        // The page stays until it is collected, so its superblock is noted.
         if self.is_aborted(wsn) {
             self.aborted_pages.insert(self.geometry.superblock(ppn));
             return;
@@ -220,7 +219,7 @@ impl Witnesses {
         );
     }
 
-    /// A page's OOB names a second LPN: one that has it as well, or its home.
+    /// Considers the second LPN that a page's OOB names: another owner, or its home.
     pub(crate) fn second(&mut self, core: &mut Core, ppn: Ppn, oob: Oob) {
         let Some(home) = oob.second().lpn() else {
             return;
@@ -238,9 +237,9 @@ impl Witnesses {
         });
     }
 
-    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation
-    /// loses it. `false` if it is of an aborted command: the scheme keeps no such entry, and has
-    /// its words zeroed (`zero`).
+    /// Considers an intact entry that remaps this LPN to a page of a live superblock; the source of
+    /// a relocation loses it. Returns false if the entry is of an aborted command: the scheme must
+    /// not keep it, and must have its words zeroed (`zero`).
     pub fn remap(
         &mut self,
         core: &mut Core,
@@ -256,8 +255,8 @@ impl Witnesses {
         }
 
         let sb = core.geometry.superblock(ppn);
-        // A page with a larger number is another one: the superblock has been erased and filled
-        // again, and the entry is of the incarnation before.
+        // A page with a larger number is a different one: the superblock has been erased and
+        // refilled, and the entry belongs to the previous incarnation.
         let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
         if !self.is_live(sb) || !page_is_older || !lpn.is_below(core.config.lpns) {
             return true;
@@ -284,7 +283,7 @@ impl Witnesses {
         true
     }
 
-    /// Notes that an LPN was deallocated.
+    /// Considers a deallocation of an LPN.
     #[inline]
     pub(crate) fn deallocation(&mut self, blocks: &Superblocks, map: &mut Map, lpn: Lpn, wsn: u64) {
         self.saw(wsn);
@@ -292,7 +291,7 @@ impl Witnesses {
         self.consider(blocks, map, lpn, wsn, None);
     }
 
-    /// Would an entry for this page with this number be valid?
+    /// Returns true if an entry for this page with this number would be valid.
     pub fn counts(&self, media: &Media, ppn: Ppn, wsn: u64) -> bool {
         let page_is_older = media.is_programmed(ppn) && media.oob(ppn).wsn() <= wsn;
         self.is_live(media.geometry().superblock(ppn))
@@ -300,18 +299,18 @@ impl Witnesses {
             && !self.aborted.contains(&wsn)
     }
 
-    /// Is this the number of an interrupted command?
+    /// Returns true if this is the number of an interrupted command.
     pub fn is_aborted_number(&self, wsn: u64) -> bool {
         self.aborted.contains(&wsn)
     }
 
-    /// Is the newest witness of an LPN newer than one number and older than another?
+    /// Returns true if the number of an LPN's newest witness lies strictly between two others.
     pub fn is_between(&self, lpn: Lpn, after: u64, before: u64) -> bool {
         (after + 1..before).contains(&self.when[lpn.index()])
     }
 
-    /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`:
-    /// any other witness of the LPN may be outdated, unless its number is as large.
+    /// Notes an incompletely readable entry for this LPN. Its number is at most `newest`: any other
+    /// witness of the LPN may be outdated, unless its number is as large.
     pub fn doubt(&mut self, lpn: Lpn, newest: u64) {
         self.doubt_all(lpn, 1, newest);
     }
@@ -327,7 +326,7 @@ impl Witnesses {
         });
     }
 
-    /// Notes a deallocation of these LPNs whose number is only known to lie between two others.
+    /// Notes a deallocation of these LPNs of whose number only bounds are known.
     pub(crate) fn doubt_deallocation(&mut self, first: Lpn, len: u32, from: u64, to: u64) {
         self.doubts.push(UnreadableWitness {
             first,
@@ -338,28 +337,28 @@ impl Witnesses {
         });
     }
 
-    /// A deallocation with this number, of unknown LPNs: may it concern any mapped LPN?
+    /// Returns true if a deallocation with this number, of unknown LPNs, may concern a mapped LPN.
     pub(crate) fn may_have_been_mapped(&self, config: &Config, map: &Map, wsn: u64) -> bool {
         Lpn::range(Lpn::ZERO, config.lpns).any(|lpn| {
-            // A younger bitmap shows that the LPN was mapped then.
+            // A younger bitmap shows that the LPN was mapped at that time.
             let bitmap = self.when[config.bitmap_lpn(chunk_of(lpn)).index()];
             map.get(lpn).is_some() && self.when[lpn.index()] < wsn && bitmap < wsn
         })
     }
 
-    /// May an unreadable bitmap with this number concern any mapped LPN?
+    /// Returns true if an unreadable bitmap with this number may concern a mapped LPN.
     pub(crate) fn may_be_in(&self, config: &Config, map: &Map, chunk: u32, wsn: u64) -> bool {
         config
             .chunk(chunk)
             .any(|lpn| map.get(lpn).is_some() && self.when[lpn.index()] < wsn)
     }
 
-    /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is
+    /// Determines the LPNs in doubt, once all witnesses are known: those whose newest witness is
     /// older than an unreadable one. A deallocation that is certainly newer than every other
-    /// witness of an LPN needs no doubt: it is recorded again.
+    /// witness of an LPN raises no doubt: it is recorded again.
     pub(crate) fn resolve_doubts(&mut self, config: &Config, map: &mut Map) {
         for doubt in std::mem::take(&mut self.doubts) {
-            // It may be of a command that did not happen.
+            // The witness may belong to an aborted command.
             let may_be_aborted = self
                 .aborted
                 .iter()
@@ -380,7 +379,7 @@ impl Witnesses {
         }
     }
 
-    /// Relocated sources whose witness is still in force.
+    /// Keeps the relocated sources whose witness is still in force.
     pub(crate) fn resolve_relocated(&mut self, map: &Map) {
         let when = &self.when;
         self.relocated
@@ -388,9 +387,9 @@ impl Witnesses {
     }
 }
 
-/// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say
-/// the same while both exist (a victim is dead before its first block is erased), so this only
-/// makes the choice definite.
+/// Of two witnesses of one write, the one in the superblock that was opened later wins. While both
+/// exist they are equal (a victim is dead before its first block is erased), so this only makes the
+/// choice deterministic.
 fn is_younger(
     blocks: &Superblocks,
     geometry: Geometry,
@@ -404,7 +403,7 @@ fn is_younger(
     }
 }
 
-/// Whether superblocks in the state hold data.
+/// Returns true if superblocks in this state hold data.
 pub(crate) fn holds_data(state: SuperblockState) -> bool {
     matches!(state, SuperblockState::Open | SuperblockState::Closed)
 }

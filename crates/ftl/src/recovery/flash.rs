@@ -1,7 +1,7 @@
-//! Steps 1 and 2 of recovery: lives, heads, tails and OOB areas; and where the streams go on.
+//! Steps 1 and 2 of recovery: lives, heads, tails and OOB areas; and the positions of the streams.
 //!
-//! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete
-//! tail, nothing else.
+//! Invariant: reads only head pages, tail pages and the OOB areas of superblocks without a complete
+//! tail.
 
 use super::AHEAD;
 use crate::dies::DieMask;
@@ -17,7 +17,7 @@ use remap_ssd_media::{After, ClearId, Lpn, Media, Oob, Purpose, SbId, StoredPage
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
 
-/// How far beyond all others' a superblock goes on that does not know its incarnation.
+/// Distance above all other incarnations at which a superblock with unknown incarnation continues.
 const INCARNATIONS_AHEAD: u32 = 128;
 const INCARNATION_MAX: u32 = (1 << 21) - 2;
 
@@ -27,8 +27,8 @@ fn is_alive(head: &SuperblockHead, life: Life) -> bool {
         && head.incarnation < 1 << 21
 }
 
-/// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut
-/// may have torn them before the superblock was filled further.
+/// Searches for a page in the blocks in use, row by row. The first rows nearly always suffice, but
+/// a cut may have torn them before the superblock was filled further.
 fn find_oob(
     blocks: &Superblocks,
     media: &mut Media,
@@ -52,8 +52,8 @@ fn find_oob(
     None
 }
 
-/// Has an erase taken away blocks of a superblock that had a tail? Before a tail, all pages in good
-/// blocks are programmed.
+/// Returns true if an erase has already emptied blocks of a superblock that had a tail. In front of
+/// a tail, all pages in good blocks are programmed.
 fn is_half_erased(
     blocks: &Superblocks,
     media: &mut Media,
@@ -75,14 +75,14 @@ fn is_half_erased(
 }
 
 impl Ftl {
-    /// Step 1a: what NVRAM says of each superblock.
+    /// Step 1a: reads the life records of all superblocks from NVRAM.
     pub(super) fn read_lives(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let core = &mut self.core;
         witnesses.charge_scan(&mut core.media, core.layout.atomic);
         let mut blank = true;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
-            // Without the first word the head, if there is one, speaks for itself.
+            // Without the first word the head, if there is one, is the only evidence.
             let loaded = LifeRecord::load(&mut core.media, sb);
             if !loaded.is_whole() {
                 witnesses.damaged_lives.insert(sb, loaded);
@@ -94,12 +94,12 @@ impl Ftl {
                 failing: loaded.failing.unwrap_or_default(),
             };
 
-            // Formatting stores "clean" into every life. A device in which none has anything has
-            // not been formatted, or the image is another's.
+            // Formatting sets `clean` in every life. If all are blank, the device has not been
+            // formatted, or the image belongs to another one.
             blank &= loaded.life == Ok(Life::new());
             witnesses.saw(record.life.dead_before());
 
-            // Failing blocks are not used either, before the next erase or after it.
+            // Failing blocks are not used either, neither before the next erase nor after it.
             let capacity = core.blocks.capacity(record.bad | record.failing);
             let found = Superblock {
                 state: if capacity == 0 {
@@ -129,7 +129,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Step 1b: heads that count.
+    /// Step 1b: finds the heads that count.
     pub(super) fn read_heads(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         for index in 0..self.core.geometry.superblocks() {
             let sb = SbId(index);
@@ -140,7 +140,7 @@ impl Ftl {
             if head.is_none() {
                 let Some(die) = unreadable else { continue };
                 found.head = die;
-                // Which incarnation is the present one only the life tells.
+                // Only the life record tells the current incarnation.
                 head = if is_known {
                     self.head_from_pages(sb)
                 } else {
@@ -148,11 +148,11 @@ impl Ftl {
                 };
             }
 
-            // A head that does not count: torn, or of a superblock whose erase was cut. Erased
+            // No valid head: torn, or of a superblock whose erase was interrupted. It is erased
             // before it is used.
             found.life.set_clean(false);
             if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
-                // The head cannot say that the superblock was dead; what is missing can.
+                // The head cannot show that the superblock was dead; missing pages can.
                 let skipped = found.bad | found.failing;
                 head = head.filter(|head| {
                     !is_half_erased(
@@ -180,8 +180,8 @@ impl Ftl {
                 found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
                 found.life.set_incarnation(head.incarnation);
                 if !is_known {
-                    // The largest value that leaves this head alive: whatever is older stays dead
-                    // when the word is stored anew.
+                    // The largest value that keeps this head alive: older heads stay dead when the
+                    // word is stored again.
                     found.life.set_dead_before(head.wsn - 1);
                 }
 
@@ -194,7 +194,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Looks for a superblock's head: it, and the first block where it may be and cannot be read.
+    /// Searches for a superblock's head. Also returns the first block that may hold it but cannot
+    /// be read.
     fn find_head(
         &mut self,
         witnesses: &mut Witnesses,
@@ -206,14 +207,15 @@ impl Ftl {
         let order = (0..dies)
             .map(|step| (sb.0 + step) % dies)
             .filter(|die| !bad.has(*die));
-        // Which blocks are good is not known: the head that counts may be behind what a bad one has
-        // kept.
+        // The good blocks are not known: the head that counts may come after a stale one in a bad
+        // block.
         let is_anywhere = witnesses
             .damaged_lives
             .get(&sb)
             .is_some_and(|life| !life.masks_are_whole());
 
-        // The first good block has it; blocks whose head program failed have a torn page there.
+        // The first good block has the head; blocks whose head program failed have a torn page
+        // there.
         let (mut unreadable, mut passed) = (None, DieMask::NONE);
         for die in order {
             witnesses.report.head_pages += 1;
@@ -221,7 +223,7 @@ impl Ftl {
                 Ok(None) if found.failing.has(die) || is_anywhere => {}
                 Ok(None) => break,
                 Ok(Some((oob, bytes))) => {
-                    // A page of metadata behind a head that cannot be read is none.
+                    // Only a page whose OOB has the LPN of a head is one.
                     let head = SuperblockHead::read_from_bytes(&bytes[..])
                         .ok()
                         .filter(|_| oob.lpn() == Oob::HEAD);
@@ -230,8 +232,8 @@ impl Ftl {
                         return (head, unreadable);
                     }
                     if head.is_some_and(|head| is_alive(&head, found.life)) {
-                        // What the head is not in is left out from now on, so that the next
-                        // power-on finds it.
+                        // Blocks passed over are excluded from now on, so that the next power-on
+                        // finds the head.
                         found.bad |= passed;
                         found.head = die;
                         return (head, unreadable);
@@ -244,15 +246,15 @@ impl Ftl {
         (None, unreadable)
     }
 
-    /// A head that cannot be read: pages of the same incarnation prove that it was there. Its
-    /// number is then as old as it can be, which only matters among copies that say the same.
+    /// Replaces a head that cannot be read: pages of the same incarnation prove that it existed.
+    /// Its number is then the lowest possible, which matters only among identical copies.
     fn head_from_pages(&mut self, sb: SbId) -> Option<SuperblockHead> {
         let life = self.core.blocks.get(sb).life;
         let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
         let proof = find_oob(&self.core.blocks, &mut self.core.media, sb, is_present)?;
         let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
 
-        // The stream only decides what goes on being filled, and whether there is a tail: a log's
+        // The stream only determines whether filling continues and whether there is a tail: a log's
         // pages must not be read as data.
         Some(SuperblockHead {
             magic: SuperblockHead::MAGIC,
@@ -265,7 +267,8 @@ impl Ftl {
         })
     }
 
-    /// Step 2: mappings made by writes. The superblocks without a complete tail, oldest first.
+    /// Step 2: reads mappings made by writes. Returns the superblocks without a complete tail,
+    /// oldest first.
     pub(super) fn read_pages(&mut self, witnesses: &mut Witnesses) -> Vec<SbId> {
         let live = self
             .core
@@ -275,8 +278,8 @@ impl Ftl {
         let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
         order.sort_unstable();
 
-        // Oldest first: of two superblocks of one stream without a tail, the younger one goes on
-        // being filled (`resume_streams` takes them from the end).
+        // Oldest first: of two superblocks of one stream without a tail, filling continues in the
+        // younger one (`resume_streams` takes them from the end).
         let mut open = Vec::new();
         for (_, sb) in order {
             if self.core.blocks.get(sb).stream == Stream::Log {
@@ -303,11 +306,12 @@ impl Ftl {
 
         let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
         if offsets.len() < core.config.tail_pages(&core.geometry) as usize {
-            return false; // So many of its blocks failed that it was closed without a tail.
+            return false; // Too many of its blocks failed: it was closed without a tail.
         }
 
-        // All tail pages before any record is used: with one missing the OOB areas say all of it,
-        // and a superblock must not be half read in either way.
+        // All tail pages are read before any record is used: if one is missing, the OOB areas
+        // provide all records. A superblock must not be read half by one method and half by the
+        // other.
         let mut records: Vec<Oob> = Vec::with_capacity(pages as usize);
         for (index, offset) in offsets.iter().enumerate() {
             let page = core.geometry.page(sb, *offset);
@@ -325,8 +329,8 @@ impl Ftl {
                 core.media.oob(page),
                 core.blocks.get(sb).life.incarnation() & 63,
             );
-            // A block whose erase is not durable yet may still hold the tail of the incarnation
-            // before.
+            // A block whose erase is not durable yet may still hold the tail of the previous
+            // incarnation.
             let is_present =
                 tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
             if tail.wsn() != index as u64 + 1 || !is_present {
@@ -335,7 +339,7 @@ impl Ftl {
         }
 
         for (offset, oob) in records.iter().enumerate() {
-            // LPNs come in any order: without this, each waits for memory.
+            // LPNs come in any order: without the prefetch each access waits for memory.
             if let Some(ahead) = records.get(offset + AHEAD) {
                 witnesses.prefetch(&self.core.tables.map, ahead.lpn());
             }
@@ -344,9 +348,9 @@ impl Ftl {
         true
     }
 
-    /// Which blocks were left out: those behind the tail's first page that have none of it, and
-    /// those with a page before it that was never programmed. A later recovery must not take these
-    /// for blocks that an erase has emptied.
+    /// Finds the blocks that were excluded: those after the tail's first page without a tail page,
+    /// and those with an erased page before it. A later recovery must not mistake these for blocks
+    /// that an erase has emptied.
     fn find_left_out(&mut self, sb: SbId) {
         let core = &mut self.core;
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
@@ -379,7 +383,7 @@ impl Ftl {
         }
     }
 
-    /// Stores anew what could not be read of lives, as far as it is known again.
+    /// Rewrites life records that could not be read, as far as their content is known again.
     pub(super) fn heal_lives(&mut self, damaged: &BTreeMap<SbId, LoadedLife>) {
         let core = &mut self.core;
         let most = core
@@ -391,8 +395,9 @@ impl Ftl {
         for (&sb, loaded) in damaged {
             let mut found = *core.blocks.get(sb);
             if loaded.life.is_err() && !holds_data(found.state) {
-                // Nothing in it counts. Its next incarnation must be told from what an erase that
-                // was cut has left there, and from those that logs may still name.
+                // The superblock holds no valid data. Its next incarnation must differ from
+                // remnants of an interrupted erase in it, and from incarnations that logs may still
+                // name.
                 let left = find_oob(&core.blocks, &mut core.media, sb, |_| true)
                     .map_or(0, |oob| oob.incarnation());
                 let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
@@ -407,15 +412,15 @@ impl Ftl {
                     .with_incarnation(next.min(limit));
             }
 
-            // In any order: until all three are there, the record is damaged as before, or says the
-            // same.
+            // In any order: until all three have landed, the record is damaged as before, or has
+            // the same content.
             LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
             LifeRecord::store_bad(&mut core.media, sb, found.bad);
             LifeRecord::store_failing(&mut core.media, sb, found.failing);
             core.blocks.set(sb, found);
         }
 
-        // The head of what is opened next must not be durable before its life.
+        // The head of the next superblock to be opened must not be durable before its life.
         if !damaged.is_empty() {
             core.media.fence();
         }
@@ -425,8 +430,8 @@ impl Ftl {
         let geometry = self.core.geometry;
         let bad = self.core.blocks.get(sb).bad;
 
-        // Failing blocks are read too: what was programmed before the failure is valid data. Only
-        // bad ones hold nothing.
+        // Failing blocks are read too: pages programmed before the failure are valid data. Only bad
+        // blocks hold nothing.
         for die in bad.others(geometry.dies()) {
             for row in 0..geometry.pages_per_block() {
                 let offset = row * geometry.dies() + die;
@@ -448,8 +453,8 @@ impl Ftl {
     fn add_written_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
         let core = &mut self.core;
         let incarnation = core.blocks.get(sb).life.incarnation() & 63;
-        // A page of the incarnation before is in a block whose erase was cut, under a head that was
-        // not.
+        // A page of the previous incarnation is in a block whose erase was interrupted, under a
+        // newer head.
         let is_present =
             oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
         if oob.wsn() == 0 || !oob.lpn().is_below(core.tables.map.len()) || !is_present {
@@ -467,8 +472,8 @@ impl Ftl {
         witnesses.second(core, ppn, oob);
     }
 
-    /// The youngest superblock of each stream that has room goes on being filled, holes first. One
-    /// of a zone that the policy does not have (it was another policy's) counts as closed.
+    /// Filling continues in the youngest superblock of each stream that has room, holes first. One
+    /// of a zone that the current policy does not have (an earlier policy did) counts as closed.
     pub(super) fn resume_streams(&mut self, open: &[SbId]) {
         let core = &mut self.core;
         let used: Vec<Stream> = core.config.gc_streams();
@@ -493,8 +498,8 @@ impl Ftl {
 
             let is_programmed =
                 |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
-            // Behind the last programmed page of any block. Erased pages before it are places whose
-            // programs the cut undid.
+            // Continues after the last programmed page of any block. Erased pages before it are
+            // holes, whose programs the cut undid.
             let next = (0..core.geometry.pages_per_superblock())
                 .rev()
                 .find(is_programmed)
@@ -529,13 +534,13 @@ impl Ftl {
         }
     }
 
-    /// Can a page be programmed, and collection begin after it?
+    /// Returns true if a page can be programmed and collection can still begin after it.
     pub(super) fn has_room_uncollected(&self) -> bool {
         let kept_free = 1 + self.core.config.gc_opens() as u32;
         self.core.blocks.left(Stream::Host) > 0 || self.core.blocks.free() > kept_free
     }
 
-    /// A page that reads as a media error, for an LPN whose data is lost.
+    /// Programs a page that reads as a media error, for an LPN whose data is lost.
     pub(super) fn program_lost(
         &mut self,
         lpn: Lpn,
@@ -543,7 +548,7 @@ impl Ftl {
         early: bool,
     ) -> Result<(), Refusal> {
         loop {
-            // At the end of a device's life nothing can be gained, and this is what the reserve is
+            // At the end of a device's life no space can be gained; this is what the reserve is
             // for.
             if !early && self.core.blocks.free() <= self.reserve && !self.read_only {
                 let _ = self.collect_now();
@@ -573,7 +578,8 @@ impl Ftl {
                 continue;
             }
 
-            // What it had may be outdated: nobody can say any more which data the LPN should have.
+            // The LPN's old mapping may be outdated: its correct data cannot be determined any
+            // more.
             self.core.unlink(lpn);
             self.core.link(lpn, ppn, false);
             return Ok(());

@@ -1,21 +1,21 @@
 //! Recovery from media alone (FAST'21 §4.5), in named steps.
 //!
-//! 0. `RemapScheme::power_lost`: what a capacitor's energy did when power failed, on what the cut
-//!    left. It is the only step of which no cut leaves a part.
-//! 1. `read_lives`, `read_heads`: which superblocks hold data, since when.
-//! 2. `read_pages`: tail metadata of closed superblocks, OOB areas of the others: mappings made by
-//!    writes. `read_bitmaps`, `read_deallocations`: what was deallocated.
+//! 0. `RemapScheme::power_lost`: the work that a capacitor's energy did when power failed, applied
+//!    to the state left by the cut. It is the only step that no cut can leave half done.
+//! 1. `read_lives`, `read_heads`: which superblocks hold data, and since when.
+//! 2. `read_pages`: mappings made by writes, from the tails of closed superblocks and the OOB areas
+//!    of the others. `read_bitmaps`, `read_deallocations`: deallocated LPNs.
 //! 3. `RemapScheme::replay`: mappings made by remaps.
 //! 4. `count`: RC, live pages and remapped LPNs follow from L2P.
-//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable: first
-//!    the pages of LPNs in doubt, then whatever takes the place of what is damaged. Or
-//!    `open_as_it_is`, when the sequence numbers are used up.
+//! 5. `resume`: streams continue where they stopped, and the decisions of recovery are made
+//!    durable: first the pages of LPNs in doubt, then the replacements of damaged records. Or
+//!    `open_as_it_is`, if the sequence numbers are used up.
 //!
-//! A witness that cannot be read leaves an LPN in doubt if everything else known of the LPN is
-//! older; reads of it return a media error. For every LPN the newest witness wins; of two with one
-//! number, the one in the younger superblock. What this returns for a command that was never
-//! acknowledged becomes the truth. Invariant: nothing is written between steps 0 and 5, and step 5
-//! says nothing that steps 1 to 4 would not find again.
+//! An unreadable witness leaves an LPN in doubt if all other witnesses of the LPN are older; reads
+//! of it return a media error. For every LPN the newest witness wins; of two with the same number,
+//! the one in the younger superblock. The result for a command that was never acknowledged becomes
+//! permanent. Invariant: nothing is written between steps 0 and 5, and step 5 writes nothing that
+//! steps 1 to 4 would not find again.
 
 mod flash;
 
@@ -33,7 +33,7 @@ use crate::witnesses::{RecoveryReport, Witnesses};
 use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
 
-/// How many records before its turn what a record will touch is prefetched.
+/// Prefetch distance, in records.
 const AHEAD: usize = 16;
 
 /// A bitmap of deallocations that cannot be read.
@@ -44,17 +44,17 @@ struct LostBitmap {
 }
 
 impl Ftl {
-    /// Rebuilds everything from what outlives power.
+    /// Rebuilds everything from the persistent state.
     ///
     /// # Errors
-    /// Why the device cannot be opened. The media is dropped; take a snapshot before if it matters.
+    /// Why the device cannot be opened. The media is dropped; take a snapshot first if it matters.
     pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
         let mut ftl = Self::assemble(media, config)?;
         let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.tables.map);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core.media)?;
 
-        // The aborted numbers before any witness: each witness is asked at once whether it is of an
-        // aborted command.
+        // The aborted numbers come before any witness: each witness is checked against them at
+        // once.
         ftl.read_lives(&mut witnesses)?;
         let aborted = ftl
             .atomic_slot
@@ -76,7 +76,7 @@ impl Ftl {
         }) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
         }
-        // What the newest of these cannot concern, none of them can.
+        // If the newest of these concerns no LPN, none of them does.
         let unknown = unknown.into_iter().max_by_key(|(_, wsn)| *wsn);
         if let Some((word, _)) = unknown.filter(|(_, wsn)| {
             witnesses.may_have_been_mapped(&ftl.core.config, &ftl.core.tables.map, *wsn)
@@ -86,7 +86,7 @@ impl Ftl {
 
         let found = ftl.files.read_back(&mut ftl.core.media);
 
-        // Such a number cannot be this device's: nothing of what follows would fit its fields.
+        // Such a number cannot be from this device, and does not fit the fields of later records.
         if witnesses.newest() >= WSN_END {
             return Err(RecoveryError::Foreign(
                 "a sequence number has more than 42 bits".into(),
@@ -96,8 +96,8 @@ impl Ftl {
         ftl.resume(witnesses, open, &found)
     }
 
-    /// Reads the bitmaps: each set bit is a deallocated LPN, as of the bitmap's own number. Returns
-    /// the bitmaps that cannot be read.
+    /// Reads the bitmaps: each set bit is an LPN deallocated with the bitmap's number. Returns the
+    /// bitmaps that cannot be read.
     fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Vec<LostBitmap> {
         let core = &mut self.core;
         let mut lost = Vec::new();
@@ -144,7 +144,7 @@ impl Ftl {
         let mut records = self.dealloc.read_back(&mut core.media);
         records.intact.retain(|DeallocRecord { wsn, at, .. }| {
             witnesses.saw(*wsn);
-            // Its slot is used again one day, so its words go now; the number stays in the list as
+            // Its slot will be reused, so its words are zeroed; the number stays in the list as
             // long as they might be read.
             let is_aborted = witnesses.is_aborted(*wsn);
             if is_aborted {
@@ -153,8 +153,8 @@ impl Ftl {
             !is_aborted
         });
 
-        // Of the deallocations of an LPN only the newest can win: each LPN is looked at once, not
-        // once for each record.
+        // Only the newest deallocation of an LPN can win: each LPN is considered once, not once per
+        // record.
         for NumberedRange { lpns, wsn } in newest_of(records.intact_ranges()) {
             for lpn in Lpn::between(lpns) {
                 witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, wsn);
@@ -174,7 +174,7 @@ impl Ftl {
         records.unknown
     }
 
-    /// Step 4: everything that follows from L2P.
+    /// Step 4: computes the tables that follow from L2P.
     fn count(&mut self, witnesses: &mut Witnesses) {
         let core = &mut self.core;
 
@@ -197,8 +197,8 @@ impl Ftl {
             );
         }
 
-        // Numbers go on above all that was found, aborted ones included: a number used twice would
-        // make two witnesses equal.
+        // Numbers continue above all that were found, including aborted ones: a number used twice
+        // would make two witnesses equal.
         if core.config.guards.has(Guard::TimeResumes) {
             core.clock.resume_after(witnesses.newest());
         }
@@ -240,10 +240,9 @@ impl Ftl {
         // A record made now would be newer than the page that marks the LPN as lost.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 
-        // 1. pages that say which LPNs are in doubt, or records, where collection must come first
-        // 2. whatever takes the damaged words' place, after everything. Cut between: the words are
-        // still damaged, and recovery finds the same doubt, or the page or the record, which is
-        // newer.
+        // 1. pages that mark the LPNs in doubt, or records if collection must come first  2. the
+        //    replacements of the damaged words, after everything. Cut between: the words are still
+        //    damaged, and recovery finds the same doubt, or the page or record, which is newer.
         let rest = self
             .mark_lost(&lost, true)
             .map_err(|_| RecoveryError::NoSpace)?;
@@ -258,8 +257,8 @@ impl Ftl {
         );
         report.aborted = self.core.tables.aborted.len() as u64;
 
-        // Bitmaps take host pages, which would collect. The scheme cannot move references before
-        // its own `resume`.
+        // Bitmaps take host pages, which would trigger collection. The scheme cannot move
+        // references before its own `resume`.
         self.paused = true;
         let flushed = self
             .keep_relocated(relocated)
@@ -269,18 +268,18 @@ impl Ftl {
         if !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }
-        // Now collection works, so the rest of the doubts get their pages.
+        // Collection works now, so the remaining doubts get their pages.
         self.mark_lost(&lost[rest..], false)
             .map_err(|_| RecoveryError::NoSpace)?;
         self.core.tables.doubtful.clear();
         flushed
             .into_iter()
             .for_each(|half| self.dealloc.reset(&mut self.core.media, half));
-        // Last: up to here a cut finds the same damage again.
+        // Last: until here a cut finds the same damage again.
         self.dealloc.heal(&mut self.core.media);
 
-        // Half the list is left for cuts to come; moving pages at every power-on would cost flash
-        // for no gain.
+        // Half of the list is kept free for future cuts; moving pages at every power-on would waste
+        // flash.
         if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
@@ -288,8 +287,8 @@ impl Ftl {
         Ok((self, report))
     }
 
-    /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no
-    /// number. So it can be opened any number of times, with the same result.
+    /// Step 5 if the sequence numbers are used up: the device is read-only, and recovery takes no
+    /// number. So it can be opened any number of times with the same result.
     fn open_as_it_is(
         mut self,
         witnesses: Witnesses,
@@ -313,7 +312,7 @@ impl Ftl {
         report.lost = self.unreadable.len() as u64;
         self.files.repair(&mut self.core.media, files);
 
-        // Damaged words stay: no page can be programmed that would record the doubt.
+        // Damaged words stay: no page can be programmed to record the doubt.
         if self.unreadable.is_empty() {
             self.atomic_slot.resume(
                 &mut self.core.media,
@@ -332,9 +331,9 @@ impl Ftl {
         Ok((self, report))
     }
 
-    /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry
-    /// will be recycled one day. Until then nothing may be reclaimed. The halves of the log whose
-    /// place bitmaps take.
+    /// Records sources of relocations whose only witness is the entry's flag, since the entry will
+    /// eventually be recycled. Until then nothing may be reclaimed. Returns the halves of the log
+    /// that bitmaps replace.
     fn keep_relocated(
         &mut self,
         relocated: Vec<(Lpn, u64)>,
@@ -353,7 +352,7 @@ impl Ftl {
         };
 
         if self.dealloc.is_interrupted() || self.dealloc.room() < runs.len() {
-            // The bitmaps take them all.
+            // The bitmaps cover them all.
             let interrupted = self.dealloc.is_interrupted();
             runs.iter()
                 .flat_map(|(lpn, len)| Lpn::range(*lpn, *len))
@@ -364,7 +363,7 @@ impl Ftl {
 
         for (lpn, len) in runs {
             // The record's number is newer than the entry's: the LPN has no newer witness, or it
-            // would not be here.
+            // would not be in the list.
             let wsn = self.core.clock.tick();
             self.dealloc.append(
                 &mut self.core.media,
@@ -379,8 +378,8 @@ impl Ftl {
         Ok(Vec::new())
     }
 
-    /// LPNs in doubt that get their pages only when something has been collected. What they had
-    /// before must not be moved where a record says so: some schemes give what moves a new number.
+    /// Sets aside LPNs in doubt that get their pages only after a collection. Their old pages must
+    /// not be moved if a record exists: some schemes give moved pages a new number.
     fn set_aside(&mut self, lost: &[Lpn]) {
         let recorded = self
             .dealloc
@@ -391,9 +390,9 @@ impl Ftl {
         self.core.tables.doubtful = lost.to_vec();
     }
 
-    /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many
-    /// were marked. `early` is before the scheme is ready for garbage collection: then only as many
-    /// as there is room for.
+    /// Programs pages that mark LPNs as lost, so that they never return old data. Returns the
+    /// number of LPNs marked. With `early`, before the scheme is ready for garbage collection, it
+    /// stops when there is no more room.
     fn mark_lost(&mut self, lost: &[Lpn], early: bool) -> Result<usize, crate::error::Refusal> {
         for (done, &lpn) in lost.iter().enumerate() {
             if early && !self.has_room_uncollected() {
@@ -404,8 +403,7 @@ impl Ftl {
         Ok(lost.len())
     }
 
-    /// Marks the data of an LPN as lost: it gets a page that reads as a media error until the LPN
-    /// is written again.
+    /// Marks the data of an LPN as lost: reads return a media error until the LPN is written again.
     ///
     /// # Errors
     /// `ReadOnly`, `DiskFailed`.
@@ -415,18 +413,19 @@ impl Ftl {
         self.program_lost(lpn, StoredPage::Meta(LOST.into()), false)
     }
 
-    /// The list of aborted commands is crowded: collects the pages that carry their numbers, so
-    /// that the next power-on can drop the numbers. Words of NVRAM have been zeroed before.
+    /// Called when the list of aborted commands is crowded: collects the pages that carry their
+    /// numbers, so that the next power-on can drop the numbers. NVRAM words have been zeroed
+    /// before.
     ///
     /// Superblocks are collected as by garbage collection, or reclaimed as by their log, with the
-    /// same crash arguments. A later atomic command enters the slot only after the last "dead"
-    /// (every store before the slot's fence), so that a cut leaves its number and those that could
-    /// not be dropped: no number is added before the old witnesses are gone.
+    /// same crash arguments. A later atomic command enters the slot only after the last "dead" mark
+    /// (every store precedes the slot's fence), so a cut leaves its number and those that could not
+    /// be dropped: no number is added before the old witnesses are gone.
     fn drop_aborted(&mut self, pages: BTreeSet<SbId>) {
         self.scheme.drop_aborted(&mut self.core);
         // Superblocks that moving a victim's pages may open. Fewer are free only near the end of
         // the device's life, and those are reserved for recovery: then the numbers stay, and
-        // `atomic` ensures that there are never too many.
+        // `atomic` bounds how many there are.
         let kept_free = self.core.geometry.groups() * self.core.config.gc_opens() as u32;
         for sb in pages {
             let blocks = &mut self.core.blocks;
@@ -449,7 +448,7 @@ impl Ftl {
                 continue;
             }
 
-            // A superblock that was being filled gets no tail.
+            // A partly filled superblock gets no tail.
             blocks.abandon(sb);
             self.begin_job_on(sb, 1);
             if self.finish_job().is_err() {
@@ -458,7 +457,7 @@ impl Ftl {
         }
     }
 
-    /// Reads every mapped page once; how many cannot be read. For inspection.
+    /// Reads every mapped page once; returns the number of unreadable ones. For inspection.
     pub fn scrub(&mut self) -> u64 {
         let mut unreadable = 0;
         for lpn in Lpn::range(Lpn::ZERO, self.core.config.lpns) {
