@@ -159,10 +159,10 @@ impl AtomicSlot {
     /// Stores the list of aborted numbers, and empties the slot.
     fn remember(&self, media: &mut Media, aborted: &[u64]) {
         // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the
-        //    number. The XOR in the slot is cleared before the list changes, since it would be
-        //    wrong in between. More numbers than places exist only if none could be removed for
-        //    long. Then the slot keeps its number and no other command may use it (`is_free`), so
-        //    list and slot together always hold all numbers.
+        // number. The XOR in the slot is cleared before the list changes, since it would be wrong
+        // in between. More numbers than places exist only if none could be removed for long. Then
+        // the slot keeps its number and no other command may use it (`is_free`), so list and slot
+        // together always hold all numbers.
         if !Self::is_free(aborted) {
             return;
         }

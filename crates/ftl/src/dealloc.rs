@@ -169,7 +169,7 @@ impl DeallocLog {
     /// Zeroes a half whose bitmaps have been written.
     pub fn reset(&mut self, media: &mut Media, half: usize) {
         // 1. everything before, including the bitmaps  2. zeroes. Cut between: both record the
-        //    same.
+        // same.
         let after = self.guards.waits(Guard::DeallocFlush, After::ALL);
         let at = self.word(half, 0);
         self.clears[half] = media.clear(at, self.slots * DEALLOC_WORDS, after);

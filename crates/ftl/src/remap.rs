@@ -277,9 +277,9 @@ impl Ftl {
 
         let wsn = self.core.clock.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is
-        //    emptied: the commit. Cut before 3: recovery ignores every witness with that WSN.
-        //    Nothing is reclaimed between 1 and 3. A failure comes before 3 too: the old page of
-        //    each target still exists and is mapped again.
+        // emptied: the commit. Cut before 3: recovery ignores every witness with that WSN. Nothing
+        // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
+        // still exists and is mapped again.
         self.paused = true;
         self.atomic_slot.begin(&mut self.core.media, wsn);
 
@@ -371,8 +371,8 @@ impl Ftl {
         }
 
         // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece.
-        //    Acknowledged after 2. Until then the tables are ahead of 2; nothing is reclaimed in
-        //    between.
+        // Acknowledged after 2. Until then the tables are ahead of 2; nothing is reclaimed in
+        // between.
         self.scheme
             .persist(&mut self.core, &remapping, Purpose::Host);
 

@@ -1,28 +1,28 @@
 //! Fingerprints of page contents.
 //!
-//! With identities it is the identity itself, with real bytes their BLAKE3 digest: no collision can
-//! turn into wrong data. A MurmurHash3 digest proves nothing: the core compares the contents as
-//! well. Absent: the hash unit's time (the device's).
+//! The fingerprint is the content's identity, or the BLAKE3 digest of its real bytes: no collision
+//! can lead to wrong data. An equal MurmurHash3 digest proves nothing, so the core also compares
+//! the contents. Absent: the hash unit's time (the device's).
 
 use crate::murmur3::murmur3;
 use remap_ssd_media::Payload;
 use serde::{Deserialize, Serialize};
 
-/// How a page's content is recognised.
+/// Fingerprint function of page contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FingerprintKind {
-    /// BLAKE3, 256 bits, resistant to collisions: equal digests are equal contents.
+    /// BLAKE3, 256 bits, collision-resistant: equal digests imply equal contents.
     #[default]
     #[serde(rename = "blake3")]
     Blake3,
-    /// MurmurHash3, 128 bits, fast, but collisions are easy to make (Coldmap): each hit is verified
-    /// by a read.
+    /// MurmurHash3, 128 bits, fast, but collisions are easy to construct (Coldmap): each hit is
+    /// verified by a read.
     #[serde(rename = "murmur3")]
     Murmur3,
 }
 
 impl FingerprintKind {
-    /// Are equal digests proof of equal contents, so that hits need no verification?
+    /// Returns true if equal digests prove equal contents, so that hits need no verification.
     #[inline]
     pub fn is_trusted(self) -> bool {
         self == Self::Blake3
@@ -44,12 +44,12 @@ impl FingerprintKind {
     }
 }
 
-/// What a content is recognised by: a digest, or an identity.
+/// A content's key in the store: an identity or a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fingerprint {
-    /// The identity of the content.
+    /// Identity of the content.
     Identity(u64),
-    /// BLAKE3 digest of the page's bytes.
+    /// Digest of the page's bytes.
     Digest([u8; 32]),
 }
 
@@ -68,7 +68,7 @@ impl Fingerprint {
     pub(super) fn spread(&self) -> u64 {
         match self {
             Self::Identity(identity) => {
-                // Identities may be small numbers in a row. Line and tag come from different
+                // Identities may be small consecutive numbers. Line and tag come from different
                 // halves, so both must be mixed; a digest is mixed already.
                 let x = (identity ^ (identity >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)

@@ -1,21 +1,21 @@
-//! Chains of spilled pages that are too long to be gone through: one content on many pages.
+//! Chains of spilled pages that are too long to scan: one content on many pages.
 //!
-//! An exact store lists all pages of a content, each full of references but one or two. What
-//! `SpilledTable` finds by going through a chain is found here in indices, with the same results:
-//! the order of the cells is kept, and how full the last bucket would be, which decides when stale
-//! pages are dropped.
+//! An exact store lists all pages of a content, all but one or two of them full of references.
+//! `SpilledTable` scans a chain; here indices give the same results. They preserve the order of the
+//! cells, and the fill level that the last bucket would have, which determines when stale pages are
+//! dropped.
 //!
-//! Invariants: a cell is in `holders` under its page's count, unless that is 0, the page was found
-//! to hold something else, or it is in `changed` (or noted by `Counts`); a cell that is not in
-//! `suspects` was live when last looked at, and its page's count has not changed since. A page
-//! changes its content only while nothing owns it. Absent: what a page holds.
+//! Invariants: a cell is in `holders` under its page's count, unless the count is 0, the page was
+//! found to hold another content, or the page is in `changed` (or noted by `Counts`); a cell that
+//! is not in `suspects` was live when last checked, and its page's count has not changed since. A
+//! page changes its content only while nothing owns it. Absent: the contents of pages.
 
 use super::spilled_cell::{CELLS, FREE_CELLS_MIN, SpilledCell};
 use crate::counts::Counts;
 use remap_ssd_media::Ppn;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of a cell: the number of its chain, and its place among all cells.
+/// A cell: the number of its chain, and its rank among all cells.
 type CellId = (u32, u64);
 
 /// All long chains of a store.
@@ -31,16 +31,16 @@ pub(super) struct LongChains {
     /// Chain, key, count, order.
     holders: BTreeSet<(u32, u32, u32, u64)>,
     suspects: BTreeSet<CellId>,
-    /// Pages to be looked at again.
+    /// Pages to check again.
     changed: BTreeSet<Ppn>,
-    /// Cells that were looked at so far: what all of this costs.
+    /// Number of cell accesses so far: a measure of the cost.
     looks: u64,
 }
 
 #[derive(Default)]
 struct LongChain {
     len: usize,
-    /// Cells in the last of the buckets that the chain would have.
+    /// Cells in the last bucket that the chain would have.
     last_used: usize,
 }
 
@@ -57,19 +57,20 @@ impl LongChains {
         !self.chains.is_empty() && self.chains.contains_key(&chain)
     }
 
-    /// Cells that were looked at so far.
+    /// Number of cell accesses so far.
     #[cfg(test)]
     pub fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// A chain has become long: its cells in order, and how many are in its last bucket.
+    /// Takes over a chain that has become long: its cells in order, and the number of cells in its
+    /// last bucket.
     pub fn adopt(&mut self, chain: u32, cells: &[SpilledCell], last_used: usize) {
         self.chains.insert(chain, LongChain { len: 0, last_used });
         cells.iter().for_each(|cell| self.insert(chain, *cell));
     }
 
-    /// Adds a cell, unless it is there.
+    /// Adds a cell unless it exists.
     pub fn add(&mut self, chain: u32, cell: SpilledCell) {
         if self.first(chain, cell).is_some() {
             return;
@@ -93,7 +94,7 @@ impl LongChains {
         }
     }
 
-    /// The first cell that is the same.
+    /// The order of the first identical cell.
     fn first(&mut self, chain: u32, cell: SpilledCell) -> Option<u64> {
         self.looks += 1;
         let (ppn, key) = (cell.ppn(), cell.key());
@@ -103,14 +104,14 @@ impl LongChains {
         same.next().map(|(.., order)| *order)
     }
 
-    /// Would the last bucket have no free cell?
+    /// Returns true if the last bucket would have no free cell.
     pub fn is_full(&self, chain: u32) -> bool {
         self.chains
             .get(&chain)
             .is_some_and(|of| of.last_used == CELLS)
     }
 
-    /// Adds a bucket where few cells are free.
+    /// Adds a bucket if few cells are free.
     pub fn make_room(&mut self, chain: u32) {
         if let Some(of) = self.chains.get_mut(&chain)
             && CELLS - of.last_used < FREE_CELLS_MIN
@@ -119,7 +120,7 @@ impl LongChains {
         }
     }
 
-    /// Each key of a chain.
+    /// The distinct keys of a chain.
     pub fn keys(&self, chain: u32) -> impl Iterator<Item = u32> {
         let first_from = move |key: u32| {
             let mut rest = self.by_key.range((chain, key, 0)..(chain + 1, 0, 0));
@@ -128,7 +129,7 @@ impl LongChains {
         std::iter::successors(first_from(0), move |key| first_from(key + 1))
     }
 
-    /// A cell's page has moved.
+    /// Updates a cell whose page has moved.
     pub fn moved(&mut self, chain: u32, from: SpilledCell, to: SpilledCell) {
         let Some(order) = self.first(chain, from) else {
             return;
@@ -142,15 +143,15 @@ impl LongChains {
         self.changed.insert(to.ppn());
     }
 
-    /// What a page holds is known now, or is something else.
+    /// Notes that the content of a page has become known or has changed.
     pub fn note_content(&mut self, ppn: Ppn) {
         if !self.chains.is_empty() && self.cells_of(ppn).next().is_some() {
             self.changed.insert(ppn);
         }
     }
 
-    /// The page with the fewest owners that holds what is looked for, and how many these are; the
-    /// first in the chain of several. `is_live`: it holds that, or another content with the tag.
+    /// The page with the fewest owners that satisfies `is_same`, and its count; of several the
+    /// first in the chain. `is_live`: the page holds that content, or another one with the tag.
     pub fn find(
         &mut self,
         (chain, key): (u32, u32),
@@ -168,8 +169,8 @@ impl LongChains {
             if is_same(ppn) {
                 return Some((count, ppn));
             }
-            // Two contents with one tag are rare. What is not live is not looked at again before
-            // its count changes: until then it holds what it holds.
+            // Two contents with one tag are rare. A cell that is not live is not checked again
+            // until its count changes: its page keeps its content until then.
             from = (chain, key, count, order + 1);
             if !is_live(ppn) {
                 self.let_go((chain, order));
@@ -177,7 +178,7 @@ impl LongChains {
         }
     }
 
-    /// Drops the cells that are not live: of one key, or all that may not be.
+    /// Drops the cells that are not live: those of one key, or all suspects.
     pub fn drop_stale(
         &mut self,
         chain: u32,
@@ -223,7 +224,7 @@ impl LongChains {
         self.compact(chain);
     }
 
-    /// As after its cells were written to as few buckets as they need.
+    /// Sets the fill level as after rewriting the cells into as few buckets as possible.
     fn compact(&mut self, chain: u32) {
         if let Some(of) = self.chains.get_mut(&chain) {
             let buckets = of.len.div_ceil(CELLS).max(1);
@@ -251,7 +252,7 @@ impl LongChains {
         }
     }
 
-    /// Looks at the pages whose counts have changed, and asks to be told of the next change.
+    /// Checks the pages whose counts have changed, and watches for their next change.
     fn refresh(&mut self, counts: &Counts) {
         let mut changed = std::mem::take(&mut self.changed);
         counts.take_changed(&mut changed);

@@ -1,10 +1,9 @@
-//! Long chains of spilled pages: the same results as by going through them, at a cost that does not
-//! grow with them.
+//! Long chains of spilled pages: the same results as a scan, at a cost independent of their length.
 
 use super::tests::{Content, Random, Store};
 use remap_ssd_media::Ppn;
 
-/// Writes a content; the page that was found for it.
+/// Writes a content; returns the page that was found for it.
 fn write(store: &mut Store, random: &mut Random, content: Content, count_max: u32) -> Option<Ppn> {
     let found = store.find(content);
     match found.filter(|ppn| store.counts.get(*ppn) < count_max) {
@@ -38,7 +37,7 @@ fn lose_owner(store: &mut Store, ppn: Ppn) {
     }
 }
 
-/// What is found at each step of a script; chains of so many buckets have indices.
+/// The page found at each step of a script; chains of at least `long_from` buckets have indices.
 fn script(seed: u64, long_from: usize) -> (Vec<Option<Ppn>>, u64) {
     const PAGES: u32 = 420;
     let count_max = 3;
@@ -89,7 +88,7 @@ fn indices_find_what_going_through_the_chain_finds() {
     }
 }
 
-// Counted: a few cells a write, on a device of any size.
+// Counts cell accesses: a few per write on a device of any size.
 #[test]
 fn writing_one_content_looks_at_as_few_pages_on_a_large_device_as_on_a_small_one() {
     const COUNT_MAX: u32 = 4;

@@ -1,28 +1,26 @@
-//! The fingerprint store: which flash page already holds a content.
+//! The fingerprint store: finds the flash page that already holds a content.
 //!
-//! Lines of one cache line: eight 24-bit tags, then their eight page numbers, the newest content
-//! first. A tag only nominates a page: a hit counts after the whole fingerprint is compared. The
-//! other 64 bits say which tags may have spilled, one bit for each 64th of all tags: so one cache
-//! line tells that a content is new.
+//! A line is one cache line: eight 24-bit tags, then their eight page numbers, the newest content
+//! first. A tag only nominates a page: a hit requires that the whole fingerprint is equal. The
+//! remaining 64 bits show which tags may have spilled, one bit for each 64th of all tags. So a
+//! single cache line shows that a content is new.
 //!
-//! A content whose tag is in the line takes that slot again, in place: where contents come back,
-//! most entries are of this kind, and they touch nothing that `find` has not touched. Any other
-//! content takes a slot whose page is dead, the oldest first. Only a line of eight live pages gives
-//! up one of them, the content that it has known longest. Duplicates of that one are counted as
-//! missed later. An exact store (the upper bound's) still finds them, in `spilled`.
+//! A content whose tag is in the line takes that slot again, in place. If contents recur, most
+//! insertions are of this kind, and they touch only memory that `find` has already touched. Any
+//! other content takes a slot whose page is dead, the oldest first. Only a line of eight live pages
+//! evicts one of them, the content it has known longest. Later duplicates of an evicted content are
+//! counted as missed. An exact store (an upper bound) still finds them, in `spilled`.
 //!
-//! Pages that cannot be read: as soon as a read of a page fails (a host's, collection's, a
-//! comparison's) the store forgets it, and a page that stands for lost data is never in it. So
-//! writing the same content again programs a new page, which cures the LPN. That a page cannot be
-//! read may be unknown, since nobody has read it since: a hit on it is as good as the page, like
-//! any other data at rest. Reading at every hit would find that out at the price of what
-//! deduplication saves.
+//! Unreadable pages: when a read of a page fails (a host's, collection's, a comparison's), the
+//! store forgets the page; a page that stands for lost data is never in it. So writing the same
+//! content again programs a new page, which repairs the LPN. A page may have become unreadable
+//! since its last read: a hit on it is as good as the page, like any other data at rest. Reading at
+//! every hit would detect this, but cost what deduplication saves.
 //!
-//! Invariants: bounded (eight slots for nine flash pages), but for `spilled`; a slot may be stale
-//! (its page garbage or reused), which the comparison and the reference count find out; a tag other
-//! than 0 is in one slot of a line at most (0 is also the tag of empty slots); the digest of a page
-//! is that of the bytes it holds, or 0 where it is not known. Lost at power-off: `relearn` says how
-//! it comes back.
+//! Invariants: bounded (eight slots for nine flash pages), except `spilled`; a slot may be stale
+//! (its page garbage or reused), which the comparison and the reference count detect; a tag other
+//! than 0 is in at most one slot of a line (0 is also the tag of empty slots); the digest of a page
+//! is that of the bytes it holds, or 0 if unknown. Lost at power-off: `relearn` restores it.
 
 mod fingerprint;
 mod long_chains;
@@ -44,18 +42,18 @@ use spilled::SpilledTable;
 use spilled_cell::SpilledPage;
 
 const WAYS: usize = 8;
-/// The digest of a page of which nothing is known.
+/// The digest of a page with unknown content.
 const UNKNOWN: [u8; 32] = [0; 32];
 
-/// The bits of a tag. The rest of the word is for what has spilled.
+/// Bits of a tag. The rest of the word holds spill bits.
 const TAG_BITS: u32 = 24;
 const TAG: u32 = (1 << TAG_BITS) - 1;
 
-/// Apart, so that all tags are compared at once.
+/// Tags and pages are separate arrays, so that all tags are compared at once.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
 struct FingerprintLine {
-    /// Each word is a tag below eight spill bits. Of these 64 bits, the n-th says that a page whose
+    /// Each word is a tag below eight spill bits. Of these 64 bits, the n-th is set if a page whose
     /// tag is n modulo 64 may have spilled. They stay in place when tags move.
     tags: [u32; WAYS],
     /// Page numbers plus one; 0 is an empty slot.
@@ -65,7 +63,7 @@ struct FingerprintLine {
 const _: () = assert!(size_of::<FingerprintLine>() == 64);
 
 impl FingerprintLine {
-    /// The slots with this tag, empty ones among them. No branches.
+    /// The slots with this tag, including empty ones if it is 0. Branch-free.
     #[inline(always)]
     fn nominated(&self, tag: u32) -> SlotSet {
         let is_same = |slot: usize| (self.tags[slot] ^ tag) & TAG == 0;
@@ -96,7 +94,7 @@ impl FingerprintLine {
         self.pages[slot % WAYS] = 0;
     }
 
-    /// The last slot that is empty or whose page is dead. Looks at four slots at a time, without
+    /// The last slot that is empty or has a dead page. Checks four slots at a time, without
     /// branches, so that their cache misses overlap.
     #[inline(always)]
     fn free(&self, counts: &Counts) -> Option<usize> {
@@ -110,7 +108,7 @@ impl FingerprintLine {
         free(WAYS / 2..WAYS).or_else(|| free(0..WAYS / 2))
     }
 
-    /// Gives up a slot, and has a new one in front of all others.
+    /// Frees a slot, and inserts a new one in front of all others.
     #[inline(always)]
     fn replace(&mut self, slot: usize, tag: u32, ppn: Ppn) {
         let Self { tags, pages } = *self;
@@ -122,7 +120,7 @@ impl FingerprintLine {
             })
         };
 
-        // Only the tags move: a spill bit means the same whatever slot it is in.
+        // Only the tags move: a spill bit has the same meaning in every slot.
         let moved = shifted(tag, tags);
         self.tags = std::array::from_fn(|at| moved[at] & TAG | tags[at] & !TAG);
         self.pages = shifted(ppn.0 + 1, pages);
@@ -137,28 +135,28 @@ impl FingerprintLine {
         )
     }
 
-    /// May a page with this tag have spilled?
+    /// Returns true if a page with this tag may have spilled.
     #[inline(always)]
     fn may_have_spilled(&self, tag: u32) -> bool {
         let (slot, bit) = Self::spilled_bit(tag);
         self.tags[slot] & bit != 0
     }
 
-    /// Notes that a page with this tag has spilled.
+    /// Sets the spill bit of this tag.
     fn note_spilled(&mut self, tag: u32) {
         let (slot, bit) = Self::spilled_bit(tag);
         self.tags[slot] |= bit;
     }
 
-    /// Notes these tags, and forgets all others.
+    /// Sets the spill bits of these tags, and clears all others.
     fn note_all_spilled(&mut self, spilled: impl Iterator<Item = u32>) {
         self.tags.iter_mut().for_each(|tag| *tag &= TAG);
         spilled.for_each(|tag| self.note_spilled(tag));
     }
 }
 
-/// A set of slots: bit n + 1 is slot n. With a bit 0, which is 0 or 1 as a truth value is, the
-/// compiler would compare four of eight tags one by one.
+/// A set of slots: bit n + 1 is slot n. If slot 0 were bit 0, whose value 0 or 1 equals a boolean,
+/// the compiler would compare four of the eight tags one by one.
 #[derive(Clone, Copy)]
 struct SlotSet(u32);
 
@@ -185,7 +183,7 @@ impl Iterator for SlotSet {
     }
 }
 
-/// What the store must ask to know whether a page still holds what it was entered for.
+/// The data with which the store checks whether a page still holds the content it was entered for.
 #[derive(Clone, Copy)]
 pub struct PageLookup<'a> {
     /// Media whose pages hold the contents.
@@ -194,25 +192,25 @@ pub struct PageLookup<'a> {
     pub counts: &'a Counts,
 }
 
-/// The fingerprint store: from contents to flash pages.
+/// The fingerprint store: maps contents to flash pages.
 pub struct Dedup {
     lines: Slab<FingerprintLine>,
-    /// Whole digests by page, with real bytes only: identities are in the media already.
+    /// Full digests by page, with real bytes only: identities are in the media.
     digests: Vec<[u8; 32]>,
-    /// One bit a page, with real bytes only: its digest was read from a file, and has not been
-    /// compared with the bytes.
+    /// One bit per page, with real bytes only: its digest was loaded from a file and has not been
+    /// verified against the bytes.
     recalled: Vec<u64>,
     spilled: SpilledTable,
-    /// Is what has spilled found as well?
+    /// True if spilled pages are found as well.
     exact: bool,
-    /// References that a page can have.
+    /// Maximum reference count of a page.
     count_max: u32,
     /// Writes whose content was on flash, in a page that had spilled.
     missed: u64,
 }
 
 impl Dedup {
-    /// An empty store for so many flash pages; `None` without contents to compare.
+    /// An empty store for `pages` flash pages; `None` if there are no contents to compare.
     pub fn new(pages: u32, mode: ContentMode, exact: bool, count_max: u32) -> Option<Self> {
         let pages = pages as usize;
         let (digests, recalled) = match mode {
@@ -221,7 +219,8 @@ impl Dedup {
             ContentMode::Bytes => (vec![UNKNOWN; pages], vec![0; pages.div_ceil(64)]),
         };
 
-        // Eight slots for nine pages: with over-provisioning, about as many as can be live.
+        // Eight slots for nine pages: with over-provisioning, about the maximum number of live
+        // pages.
         let lines = (pages / 9).max(1);
         let spilled = SpilledTable::new(lines);
 
@@ -236,7 +235,7 @@ impl Dedup {
         })
     }
 
-    /// Writes so far whose content was on flash in a page that the store had no room for.
+    /// Writes so far whose content was on flash in a page for which the store had no room.
     pub fn missed(&self) -> u64 {
         self.missed
     }
@@ -244,8 +243,8 @@ impl Dedup {
     #[inline(always)]
     fn place(&self, fingerprint: &Fingerprint) -> (usize, u32) {
         let spread = fingerprint.spread();
-        // The line from the upper half, by a multiplication instead of a division; the tag from the
-        // lower one.
+        // The line comes from the upper half, by a multiplication instead of a division; the tag
+        // from the lower half.
         let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
         (line as usize, spread as u32 & TAG)
     }
@@ -253,7 +252,7 @@ impl Dedup {
     #[inline(always)]
     fn same(&self, fingerprint: &Fingerprint, media: &Media, ppn: Ppn) -> bool {
         match fingerprint {
-            // Pages of metadata have identity 0, which a host's page can have too.
+            // Pages of metadata have identity 0, which a host's page may have too.
             Fingerprint::Identity(identity) => {
                 media.identity(ppn) == Some(*identity) && (*identity != 0 || !media.is_meta(ppn))
             }
@@ -261,7 +260,7 @@ impl Dedup {
         }
     }
 
-    /// The fingerprint of what a page holds, if it is known.
+    /// The fingerprint of a page's content, if known.
     fn of_page(&self, media: &Media, ppn: Ppn) -> Option<Fingerprint> {
         match media.identity(ppn) {
             Some(0) if media.is_meta(ppn) => None,
@@ -272,24 +271,24 @@ impl Dedup {
         }
     }
 
-    /// Does a page have owners, and still a content of this line and tag?
+    /// Returns true if a page has owners, and still a content of this line and tag.
     #[inline]
     fn belongs(&self, place: (usize, u32), pages: PageLookup<'_>, ppn: Ppn) -> bool {
-        // The content first: `find` has read it, and mostly it is another one by now.
+        // The content first: `find` has read it, and usually it is a different one by now.
         let found = self
             .of_page(pages.media, ppn)
             .map(|fingerprint| self.place(&fingerprint));
         found == Some(place) && !pages.counts.is_zero(ppn)
     }
 
-    /// The live page that holds this content: one that can have another owner, if there is any.
+    /// Finds the live page with this content: preferably one that can take another owner.
     #[inline(always)]
     pub fn find(&mut self, fingerprint: &Fingerprint, pages: PageLookup<'_>) -> Option<Ppn> {
         let place = self.place(fingerprint);
         let line = &self.lines[place.0];
         let nominated = line.nominated(place.1);
 
-        // Nearly always one page is nominated at most, and it decides.
+        // Nearly always at most one page is nominated, and it decides.
         let mut is_full = false;
         if let Some(ppn) = nominated.first().and_then(|slot| line.page(slot))
             && self.same(fingerprint, pages.media, ppn)
@@ -297,19 +296,20 @@ impl Dedup {
             if pages.counts.has_room(ppn, self.count_max) {
                 return Some(ppn);
             }
-            // Live, but full of references: another page with the same content may have room.
+            // Live, but at its maximum count: another page with the same content may have room.
             is_full = !pages.counts.is_zero(ppn);
         }
         if is_full || nominated.are_several() || line.may_have_spilled(place.1) {
             self.find_further(place, fingerprint, pages)
         } else {
-            // The new content will want a slot here: where pages spill to comes meanwhile.
+            // The new content will want a slot here: prefetches the bucket that a page may spill
+            // to.
             self.spilled.prefetch(place.0);
             None
         }
     }
 
-    /// Looks at all nominated pages, and at those that have spilled.
+    /// Checks all nominated pages, and those that have spilled.
     #[cold]
     fn find_further(
         &mut self,
@@ -319,8 +319,8 @@ impl Dedup {
     ) -> Option<Ppn> {
         let line = &self.lines[place.0];
 
-        // Found but full: the caller's remap is then demoted for its counter, as in a store with
-        // one page a content.
+        // Found but full: the caller's remap is then demoted because of the counter, as in a store
+        // with one page per content.
         let mut full = None;
         for ppn in line.nominated(place.1).filter_map(|slot| line.page(slot)) {
             if self.same(fingerprint, pages.media, ppn) {
@@ -338,16 +338,16 @@ impl Dedup {
         }
     }
 
-    /// Remembers where a content was written. A slot with the same tag is taken first (its page is
-    /// stale, or full of references), then an empty one or one of a dead page, then the oldest.
+    /// Records the page of a content. A slot with the same tag is taken first (its page is stale or
+    /// full of references), then an empty one or one with a dead page, then the oldest.
     #[inline(always)]
     pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
         self.note_digest(fingerprint, ppn, false);
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let Some(slot) = line.nominated(tag).first() else {
-            // New ones come in front, so that a line that is not full yet has an empty last slot;
-            // while a store is filled, no page need be looked at.
+            // Insertion is at the front, so a line that is not full has an empty last slot: while a
+            // store is being filled, no page has to be checked.
             if line.page(WAYS - 1).is_none() {
                 self.lines[at].replace(WAYS - 1, tag, ppn);
             } else {
@@ -364,11 +364,11 @@ impl Dedup {
             self.spill((at, tag), old, pages);
         }
 
-        // In place, without moving to the front: the tag is the same, and so is the cache line.
+        // In place, without moving to the front: same tag, same cache line.
         self.lines[at].set_page(slot, ppn);
     }
 
-    /// Enters a content whose tag is not in its line.
+    /// Inserts a content whose tag is not in its line.
     #[inline(never)]
     fn insert_new(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: PageLookup<'_>) {
         let line = self.lines[at];
@@ -376,13 +376,13 @@ impl Dedup {
         if free.is_none()
             && let Some(oldest) = line.page(WAYS - 1)
         {
-            // It may hold something else by now, which is found out when this tag is looked for.
+            // It may be stale by now, which is detected when this tag is looked up.
             self.spill((at, line.tag(WAYS - 1)), oldest, pages);
         }
         self.lines[at].replace(free.unwrap_or(WAYS - 1), tag, ppn);
     }
 
-    /// Remembers a page that was found with its content, unless a page that is as good is known.
+    /// Records a page found with its content, unless an equally good page is known.
     fn learn(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
@@ -412,15 +412,14 @@ impl Dedup {
         }
     }
 
-    /// These pages have been erased: what they will hold is not known by its digest.
+    /// Pages have been erased: their digests become unknown.
     pub fn erased(&mut self, pages: std::ops::Range<usize>) {
         if !self.digests.is_empty() {
             self.digests[pages].fill(UNKNOWN);
         }
     }
 
-    /// A page has moved. One that could not be read is replaced by a page that says so, and has no
-    /// content any more.
+    /// A page has moved. If it could not be read, the new page marks lost data and has no content.
     #[inline]
     pub fn moved(&mut self, media: &Media, from: Ppn, to: Ppn) {
         let fingerprint = match media.identity(to) {
@@ -437,7 +436,7 @@ impl Dedup {
             }
         };
 
-        // The page is in its fingerprint's line, or was pushed out of it.
+        // The page is in its fingerprint's line, or has spilled from it.
         let (at, tag) = self.place(&fingerprint);
         let line = &mut self.lines[at];
         for slot in line.nominated(tag) {
@@ -450,7 +449,7 @@ impl Dedup {
         }
     }
 
-    /// A page has been copied, and both stay.
+    /// A page has been copied, and both copies stay.
     #[cold]
     pub fn copied(&mut self, from: Ppn, to: Ppn, pages: PageLookup<'_>) {
         if pages.media.is_meta(to) {
@@ -467,7 +466,7 @@ impl Dedup {
         self.learn(&fingerprint, to, pages);
     }
 
-    /// A page cannot be read: nothing is to be found there any more.
+    /// A page cannot be read: removes it from the store.
     #[cold]
     pub fn forget(&mut self, media: &Media, ppn: Ppn) {
         let Some(fingerprint) = self.of_page(media, ppn) else {
@@ -480,7 +479,7 @@ impl Dedup {
                 line.empty(slot);
             }
         }
-        // All tags: the page may have spilled under what it held earlier, too.
+        // All tags: the page may also have spilled under an earlier content.
         self.spilled.drop_page(at, ppn);
         self.lines[at].note_all_spilled(self.spilled.tags(at));
 
@@ -489,7 +488,7 @@ impl Dedup {
         }
     }
 
-    /// Was a page's digest read from a file, and not compared with what the page holds?
+    /// Returns true if a page's digest was loaded from a file and has not been verified.
     #[inline]
     pub fn is_recalled(&self, ppn: Ppn) -> bool {
         self.recalled
@@ -497,27 +496,27 @@ impl Dedup {
             .is_some_and(|bits| bits >> (ppn.0 % 64) & 1 == 1)
     }
 
-    /// A page holds what its digest says: it has been compared.
+    /// Marks a page's digest as verified.
     pub fn confirm(&mut self, ppn: Ppn) {
         if let Some(bits) = self.recalled.get_mut(ppn.0 as usize / 64) {
             *bits &= !(1 << (ppn.0 % 64));
         }
     }
 
-    /// Asks for the line of a content.
+    /// Prefetches the line of a content.
     #[inline]
     pub fn prefetch_line(&self, fingerprint: &Fingerprint) {
         prefetch(&self.lines, self.place(fingerprint).0);
     }
 
-    /// Asks for what comparing the nominated page will touch, or entering a new one; where it is,
-    /// if a page is nominated.
+    /// Prefetches the data for comparing the nominated page, or for inserting a new one; returns
+    /// the nominated page, if any.
     #[inline]
     pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: PageLookup<'_>) -> Option<Ppn> {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let Some(slot) = line.nominated(tag).first() else {
-            // An entry needs a slot: it looks for a dead page here, or else spills one.
+            // An insertion needs a slot: it looks for a dead page here, or spills one.
             (WAYS / 2..WAYS)
                 .filter_map(|slot| line.page(slot))
                 .for_each(|ppn| pages.counts.prefetch(ppn));
@@ -529,7 +528,7 @@ impl Dedup {
         Some(ppn)
     }
 
-    /// Asks for what says whether a page still holds a content.
+    /// Prefetches the data that shows whether a page still holds a content.
     #[inline]
     fn prefetch_content(&self, ppn: Ppn, pages: PageLookup<'_>) {
         pages.media.prefetch_identity(ppn);

@@ -1,32 +1,29 @@
-//! How the fingerprint store comes back after power-on.
+//! Restoring the fingerprint store after power-on.
 //!
-//! - Identities: recovery enters all live pages at once. A simulation has its store back
-//!   immediately; no read is charged, and no time passes.
-//! - Real bytes, after a clean shutdown: the caller saves `known_digests` and gives them back
-//!   (`recall`). Such a digest is trusted only after it has been compared with the page, at its
-//!   first hit: a file of another device, or an outdated one, costs a read and a program, and never
-//!   maps a write to other data.
-//! - Real bytes, after any other end: pages are read and hashed in slices (`unknown_pages`,
-//!   `learn_page`) while hosts go on. The caller does the reading, outside the firmware, so that no
-//!   command waits for it.
+//! - Identities: recovery enters all live pages at once. A simulation has its store immediately; no
+//!   read is charged, and no time passes.
+//! - Real bytes, after a clean shutdown: the caller saves `known_digests` and restores them with
+//!   `recall`. Such a digest is trusted only after it has been compared with the page, at its first
+//!   hit: a foreign or outdated file costs a read and a program, and never maps a write to other
+//!   data.
+//! - Real bytes, otherwise: pages are read and hashed in slices (`unknown_pages`, `learn_page`)
+//!   while hosts continue. The caller reads them outside the firmware, so that no command waits.
 //!
-//! Invariants: a page that cannot be read is not entered; a digest that comes late is entered only
-//! if the superblock has not been erased since the page was listed, since what a page holds does
-//! not change in between. Absent: files, threads, and when to do it (the device's and the
-//! service's).
+//! Invariants: an unreadable page is not entered; a late digest is entered only if the superblock
+//! has not been erased since the page was listed, since the content of a page does not change in
+//! between. Absent: files, threads, and when to do it (the device's and the service's).
 
 use super::{Fingerprint, PageLookup, UNKNOWN};
 use crate::ftl::Ftl;
 use remap_ssd_media::{ContentMode, Ppn};
 
-/// How many pages before its turn a content's line is prefetched, and then the page that the line
-/// nominates.
+/// Prefetch distances in pages: for a content's line, and for the page that the line nominates.
 const LINE_AHEAD: usize = 16;
 const PAGE_AHEAD: usize = 8;
-/// Pages looked at in one call, at most: some tens of microseconds.
+/// Maximum number of pages checked in one call: some tens of microseconds.
 const LOOKED_AT: u32 = 64 << 10;
 
-/// A data page whose content the store did not know when it was listed.
+/// A data page whose content was unknown to the store when it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage {
     /// Flash page that holds it.
@@ -35,7 +32,7 @@ pub struct UnknownPage {
 }
 
 impl Ftl {
-    /// Enters all live pages, with identities.
+    /// Enters all live pages of a device with identities.
     pub(crate) fn relearn_identities(&mut self) {
         let core = &self.core;
         let Some(dedup) = self
@@ -50,8 +47,8 @@ impl Ftl {
             counts: &core.tables.counts,
         };
 
-        // In two passes a superblock, so that the lines and pages of the next contents are on their
-        // way while one is entered.
+        // Two passes per superblock, so that the lines and pages of the next contents are
+        // prefetched while one is entered.
         let mut live = Vec::new();
         for (sb, _) in core
             .blocks
@@ -87,8 +84,8 @@ impl Ftl {
         }
     }
 
-    /// Live data pages from `from` on whose digests are not known, at most `max`, and where to go
-    /// on; `None` at the end, and at once where nothing is known by digests.
+    /// At most `max` live data pages from `from` on whose digests are unknown, and where to
+    /// continue; `None` at the end, and at once if the store has no digests.
     pub fn unknown_pages(&self, from: Ppn, max: usize) -> (Vec<UnknownPage>, Option<Ppn>) {
         let core = &self.core;
         let Some(dedup) = self
@@ -99,8 +96,8 @@ impl Ftl {
             return (Vec::new(), None);
         };
 
-        // Bounded by pages looked at, too: most may be known, and the caller holds the device
-        // meanwhile.
+        // The number of pages checked is bounded as well: most may be known, and the caller holds
+        // the device during the call.
         let end = core.geometry.pages().min(from.0.saturating_add(LOOKED_AT));
         let is_unknown = |ppn: &Ppn| {
             !core.tables.counts.is_zero(*ppn)
@@ -122,7 +119,7 @@ impl Ftl {
             })
             .collect();
 
-        // A full list goes on behind its last page, another one behind what was looked at.
+        // A full list continues after its last page, another one after the last page checked.
         let next = match listed.last() {
             Some(last) if listed.len() == max => last.ppn.0 + 1,
             _ => end,
@@ -130,7 +127,7 @@ impl Ftl {
         (listed, (next < core.geometry.pages()).then_some(Ppn(next)))
     }
 
-    /// Enters the digest of a listed page. `false` if the page has been erased since.
+    /// Enters the digest of a listed page. Returns false if the page has been erased since.
     pub fn learn_page(&mut self, page: UnknownPage, digest: [u8; 32]) -> bool {
         let sb = self.core.geometry.superblock(page.ppn);
         self.core.blocks.get(sb).life.incarnation() == page.incarnation
@@ -152,14 +149,15 @@ impl Ftl {
         }
     }
 
-    /// The live pages whose digests are known, in ascending order: what to save at a shutdown.
+    /// The live pages with known digests, in ascending order, to be saved at a shutdown.
     pub fn known_digests(&self) -> impl Iterator<Item = (Ppn, &[u8; 32])> {
         let digests = self.dedup.iter().flat_map(|dedup| &dedup.digests);
         let pages = (0..).map(Ppn).zip(digests);
         pages.filter(|(ppn, digest)| **digest != UNKNOWN && !self.core.tables.counts.is_zero(*ppn))
     }
 
-    /// Restores a saved digest. `false` if the page holds no data, or its digest is known already.
+    /// Restores a saved digest. Returns false if the page holds no data, or its digest is known
+    /// already.
     pub fn recall(&mut self, ppn: Ppn, digest: [u8; 32]) -> bool {
         ppn.0 < self.core.geometry.pages() && self.enter(ppn, digest, true)
     }
@@ -174,7 +172,7 @@ impl Ftl {
             return false;
         };
 
-        // Only live data that can be read, and whose digest nobody has noted meanwhile.
+        // Only live, readable data whose digest is still unknown.
         let is_data = !core.tables.counts.is_zero(ppn)
             && !core.media.is_meta(ppn)
             && core.media.is_readable(ppn);
@@ -192,7 +190,7 @@ impl Ftl {
             },
         );
 
-        // After `learn`, which notes the digest as one that was computed.
+        // After `learn`, which marks the digest as computed.
         dedup.note_digest(&fingerprint, ppn, is_recalled);
         true
     }

@@ -1,17 +1,17 @@
-//! Live pages whose fingerprints found no slot in their line.
+//! Live pages whose fingerprints have no slot in their line.
 //!
-//! An exact store finds duplicates of them here. Other stores use the list only to count the
-//! duplicates that they miss.
+//! An exact store finds duplicates of them here. Other stores use the list only to count missed
+//! duplicates.
 //!
-//! A few lines share a bucket of one cache line, so that its address follows from the line's
-//! number, and it can be prefetched. A bucket with more pages than it has room for goes on in
-//! others, which are taken when they are needed: a device full of contents of their own spills a
-//! seventh of its pages, and one with many duplicates nearly none.
+//! A few lines share a bucket of one cache line, whose address follows from the line's number, so
+//! that it can be prefetched. A bucket that overflows continues in further buckets, which are
+//! allocated on demand: a device full of distinct contents spills a seventh of its pages, one with
+//! many duplicates nearly none.
 //!
-//! Invariants: a listed page may be garbage, or hold something else by now (the store drops those
-//! when it looks for their tag, or needs room); a line lists a page once for each tag; the cells of
-//! a chain of buckets have no gaps. Absent: what a page holds, and whether it is live (the store
-//! checks); which lines to skip (the line's own spill bits).
+//! Invariants: a listed page may be garbage, or hold another content by now (the store drops such
+//! pages when it looks up their tag or needs room); a line lists a page once per tag; the cells of
+//! a chain of buckets have no gaps. Absent: the contents of pages, and whether they are live (the
+//! store checks); which lines to skip (the line's own spill bits).
 
 use super::long_chains::LongChains;
 use super::spilled_cell::{
@@ -21,14 +21,14 @@ use crate::counts::Counts;
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
 
-/// A chain with so many buckets is not gone through any more: it gets indices.
+/// Number of buckets from which a chain is not scanned but indexed.
 const LONG: usize = 32;
 
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
 struct SpilledBucket {
     cells: [SpilledCell; CELLS],
-    /// Where the chain goes on: a number of `more`, plus one; 0 is its end.
+    /// The next bucket of the chain: an index into `more`, plus one; 0 at the end.
     next: u32,
     unused: u32,
 }
@@ -46,7 +46,7 @@ impl SpilledBucket {
         (self.next as usize).checked_sub(1)
     }
 
-    /// What its cells hold, up to the first empty one.
+    /// The filled cells, up to the first empty one.
     fn filled(&self) -> impl Iterator<Item = SpilledCell> {
         self.cells.into_iter().take_while(|cell| *cell != EMPTY)
     }
@@ -59,12 +59,12 @@ impl SpilledBucket {
 pub(super) struct SpilledTable {
     /// The first bucket of each chain.
     first: Slab<SpilledBucket>,
-    /// All others, and which of them belong to no chain.
+    /// All other buckets, and those of them that belong to no chain.
     more: Vec<SpilledBucket>,
     unused: Vec<usize>,
-    /// What is left of a chain while stale pages are dropped.
+    /// Buffer for the cells that remain while stale pages are dropped.
     kept: Vec<SpilledCell>,
-    /// Chains of so many buckets are in `long`, and have empty ones here.
+    /// Chains of at least this many buckets are in `long`, and have empty ones here.
     long_from: usize,
     pub long: LongChains,
 }
@@ -85,7 +85,7 @@ impl SpilledTable {
         }
     }
 
-    /// The same with indices for chains of so many buckets.
+    /// The same with indices for chains of at least `buckets` buckets.
     #[cfg(test)]
     pub fn with_long_from(lines: usize, buckets: usize) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl SpilledTable {
         self.chain(line).flat_map(SpilledBucket::filled)
     }
 
-    /// The last bucket of a line's chain: the only one that can have a free cell.
+    /// The last bucket of a line's chain: the only one that may have a free cell.
     fn last(&mut self, line: usize) -> &mut SpilledBucket {
         match self.chain(line).filter_map(SpilledBucket::next).last() {
             Some(at) => &mut self.more[at],
@@ -113,7 +113,7 @@ impl SpilledTable {
         }
     }
 
-    /// The tags of what a line has spilled, each once or more often.
+    /// The tags of the pages that a line has spilled, with repetitions.
     pub fn tags(&self, line: usize) -> impl Iterator<Item = u32> {
         let keys = self.long.keys(chain_of(line));
         let keys = keys.map(|key| SpilledCell::of_key(key, Ppn(0)));
@@ -122,15 +122,14 @@ impl SpilledTable {
         here.chain(of_long.map(|cell| cell.spilled().tag))
     }
 
-    /// Is a line's chain a long one?
+    /// Returns true if a line's chain is a long one.
     #[inline]
     pub fn is_long(&self, line: usize) -> bool {
         self.long.has(chain_of(line))
     }
 
-    /// Of the pages with a tag that a line of a long chain has spilled, the one with the fewest
-    /// owners that holds what is looked for, and how many these are. `is_live` as for the long
-    /// chains.
+    /// Searches a long chain: of the pages that a line has spilled with this tag, the one with the
+    /// fewest owners that satisfies `is_same`, and its count. `is_live`: as in `LongChains::find`.
     pub fn find_in_long(
         &mut self,
         (line, tag): (usize, u32),
@@ -178,7 +177,7 @@ impl SpilledTable {
         }
     }
 
-    /// Is there no free cell in a line's chain? Then stale pages should be dropped.
+    /// Returns true if a line's chain has no free cell: then stale pages should be dropped.
     pub fn is_full(&self, line: usize) -> bool {
         if self.is_long(line) {
             return self.long.is_full(chain_of(line));
@@ -188,7 +187,7 @@ impl SpilledTable {
             .is_some_and(|bucket| bucket.free_cells() == 0)
     }
 
-    /// Adds a bucket to a line's chain where few cells are free.
+    /// Adds a bucket to a line's chain if few cells are free.
     pub fn make_room(&mut self, line: usize) {
         if self.is_long(line) {
             return self.long.make_room(chain_of(line));
@@ -213,7 +212,7 @@ impl SpilledTable {
         }
     }
 
-    /// Drops a page of a line, whatever its tag.
+    /// Drops a page of a line, under all tags.
     pub fn drop_page(&mut self, line: usize, ppn: Ppn) {
         if self.is_long(line) {
             let first = ((line % SHARED) as u32) << TAG_BITS;
@@ -243,7 +242,7 @@ impl SpilledTable {
         });
     }
 
-    /// Drops the pages that are not to be kept of all lines that share this line's chain.
+    /// Keeps only pages that satisfy `keep`, in all lines that share this line's chain.
     fn retain_all(&mut self, line: usize, mut keep: impl FnMut(usize, SpilledPage) -> bool) {
         let first_line = line / SHARED * SHARED;
         let mut kept = std::mem::take(&mut self.kept);
@@ -255,7 +254,7 @@ impl SpilledTable {
         self.kept = kept;
     }
 
-    /// Fills a line's chain with so many cells, and shortens it to what they need.
+    /// Fills a line's chain with `cells`, and shortens it to the buckets needed.
     fn refill(&mut self, line: usize, cells: &[SpilledCell]) {
         let mut bucket = &mut self.first[line / SHARED];
         let mut rest = cells;
@@ -270,7 +269,7 @@ impl SpilledTable {
             }
         }
 
-        // What is left of the chain is empty now.
+        // The rest of the chain is empty now.
         let mut next = std::mem::take(&mut bucket.next);
         while let Some(at) = (next as usize).checked_sub(1) {
             let bucket = std::mem::replace(&mut self.more[at], SpilledBucket::EMPTY);
@@ -279,8 +278,8 @@ impl SpilledTable {
         }
     }
 
-    /// A page of a line has moved. The tag tells it from a stale one that was entered with the same
-    /// page number.
+    /// Updates a page of a line that has moved. The tag distinguishes it from a stale one with the
+    /// same page number.
     pub fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
         let [from, to] = [from, to].map(|ppn| SpilledCell::new(line, SpilledPage { tag, ppn }));
         if self.is_long(line) {
@@ -297,7 +296,7 @@ impl SpilledTable {
         }
     }
 
-    /// Asks for a line's first bucket.
+    /// Prefetches a line's first bucket.
     #[inline]
     pub fn prefetch(&self, line: usize) {
         prefetch(&self.first, line / SHARED);

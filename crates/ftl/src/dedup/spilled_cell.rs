@@ -1,4 +1,4 @@
-//! A spilled page in the list of a store: its tag, and which line of a chain it belongs to.
+//! A spilled page in the store's list: its tag, and its line in the chain.
 //!
 //! Absent: the chains (`spilled`, `long_chains`).
 
@@ -6,21 +6,21 @@ use remap_ssd_media::Ppn;
 
 /// Lines that share a chain of buckets.
 pub(super) const SHARED: usize = 4;
-/// Pages that a bucket has room for.
+/// Cells of a bucket.
 pub(super) const CELLS: usize = 7;
-/// A chain in which fewer cells are free, after stale pages were dropped, gets another bucket: or
-/// else it would be searched for stale pages again very soon.
+/// A chain with fewer free cells after stale pages were dropped gets another bucket: otherwise it
+/// would soon be searched for stale pages again.
 pub(super) const FREE_CELLS_MIN: usize = 3;
 pub(super) const TAG_BITS: u32 = super::TAG_BITS;
 
-/// A page and the tag of what it held when it spilled.
+/// A page and the tag of its content when it spilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpilledPage {
     pub tag: u32,
     pub ppn: Ppn,
 }
 
-/// A page of some line of a bucket.
+/// A page of one of a bucket's lines.
 #[derive(
     Clone, Copy, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
 )]
@@ -65,7 +65,7 @@ impl SpilledCell {
         (self.key >> TAG_BITS) as usize
     }
 
-    /// Of a cell that is not empty.
+    /// The page and tag of a cell that is not empty.
     pub fn spilled(self) -> SpilledPage {
         SpilledPage {
             tag: self.key & super::TAG,

@@ -1,8 +1,8 @@
-//! How the store uses its list of spilled pages: looking for a content there, adding a page, and
-//! dropping those that are stale.
+//! The store's use of its list of spilled pages: finding a content, adding a page, and dropping
+//! stale pages.
 //!
-//! Invariant: a line's spill bits name the tag of each page that it has spilled. Absent: how the
-//! list is kept (`spilled`, `long_chains`).
+//! Invariant: a line's spill bits cover the tag of each page that it has spilled. Absent: the data
+//! structure (`spilled`, `long_chains`).
 
 use super::spilled::SpilledTable;
 use super::spilled_cell::SpilledPage;
@@ -17,8 +17,9 @@ impl Dedup {
         pages: PageLookup<'_>,
     ) -> Option<Ppn> {
         let Some((count, found)) = self.least_owned((at, tag), fingerprint, pages) else {
-            // Pages with this tag are dead by now, or hold something else: the spill bit must not
-            // send others here. One may be live, and hold another content with the same tag.
+            // Pages with this tag are dead by now or hold another content: the spill bit must not
+            // lead further lookups here. One may be live, with another content that has the same
+            // tag.
             self.drop_stale(pages, at, Some(tag));
             self.lines[at].note_all_spilled(self.spilled.tags(at));
             return None;
@@ -28,14 +29,13 @@ impl Dedup {
             return Some(found);
         }
 
-        // Counted only if the page could have taken the reference: what a full store would have
-        // found.
+        // Counted only if the page could have taken the reference: a complete store would have
+        // found it.
         self.missed += u64::from(count < self.count_max);
         None
     }
 
-    /// Of the spilled pages that hold this content, the one with the fewest owners, and how many
-    /// these are.
+    /// Of the spilled pages with this content, the one with the fewest owners, and its count.
     fn least_owned(
         &mut self,
         (at, tag): (usize, u32),
@@ -43,7 +43,7 @@ impl Dedup {
         pages: PageLookup<'_>,
     ) -> Option<(u32, Ppn)> {
         if self.spilled.is_long(at) {
-            // Taken out, since the predicate asks `self` what a page holds.
+            // Taken out, since the predicate reads the contents through `self`.
             let mut spilled = std::mem::replace(&mut self.spilled, SpilledTable::new(0));
             let found = spilled.find_in_long(
                 (at, tag),
@@ -63,11 +63,11 @@ impl Dedup {
         holders.min_by_key(|(count, _)| *count)
     }
 
-    /// A page has no slot in its line any more.
+    /// Adds a page that has lost its slot in its line.
     #[cold]
     pub(super) fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: PageLookup<'_>) {
         if self.spilled.is_full(at) {
-            // Each page looked at is a cache miss: let them come together.
+            // Checking a page is a cache miss: prefetching lets them overlap.
             for ppn in self.spilled.pages_of_chain(at) {
                 self.prefetch_content(ppn, pages);
             }
@@ -79,9 +79,9 @@ impl Dedup {
     }
 
     /// Drops spilled pages that are dead or hold another content by now: those of a line with a
-    /// tag, or all in the bucket of the line.
+    /// tag, or all in the line's chain.
     fn drop_stale(&mut self, pages: PageLookup<'_>, at: usize, tag: Option<u32>) {
-        // Taken out, since the predicate asks `self` whether a page still belongs.
+        // Taken out, since the predicate uses `self` to check whether a page still belongs.
         let mut spilled = std::mem::replace(&mut self.spilled, SpilledTable::new(0));
         spilled.drop_stale(at, tag, pages.counts, |line, page| {
             !pages.counts.is_zero(page.ppn) && self.belongs((line, page.tag), pages, page.ppn)

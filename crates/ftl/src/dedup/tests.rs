@@ -1,5 +1,4 @@
-//! The rules of the fingerprint store, on a few lines and with contents whose lines and tags are
-//! chosen.
+//! The rules of the fingerprint store, on a few lines and with contents of chosen lines and tags.
 
 use super::*;
 use remap_ssd_media::geometry::{Geometry, Shape};
@@ -8,7 +7,7 @@ use std::collections::BTreeMap;
 const LINES: usize = 4;
 const PAGES: u32 = 9 * LINES as u32;
 
-/// A content of a line with a tag; contents with different numbers differ.
+/// A content with this line and tag; contents with different numbers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Content {
     pub line: usize,
@@ -27,7 +26,7 @@ impl Content {
     }
 }
 
-/// A content of line 0 with a tag of its own, and a spill bit of its own.
+/// A content of line 0 with its own tag and spill bit.
 fn content(tag: u32) -> Content {
     Content {
         line: 0,
@@ -36,7 +35,7 @@ fn content(tag: u32) -> Content {
     }
 }
 
-/// A store, and what its pages hold.
+/// A store, and the contents of its pages.
 pub(super) struct Store {
     pub dedup: Dedup,
     pub media: Media,
@@ -52,7 +51,7 @@ impl Store {
         store
     }
 
-    /// A store for so many pages, in which chains of so many buckets are long.
+    /// A store for `pages` pages, in which chains of at least `long_from` buckets are long.
     pub fn sized(pages: u32, exact: bool, count_max: u32, long_from: usize) -> Self {
         let shape = Shape {
             channels: 2,
@@ -111,7 +110,7 @@ impl Store {
         self.held.insert(to, content);
     }
 
-    /// Programs contents with tags 1 to 8 in pages 1 to 8: line 0 is full then.
+    /// Programs contents with tags 1 to 8 in pages 1 to 8: line 0 is then full.
     fn with_a_full_line(exact: bool) -> Self {
         let mut store = Self::new(exact, 15);
         (1..=8).for_each(|tag| store.program(content(tag), Ppn(tag)));
@@ -135,7 +134,7 @@ fn a_content_that_comes_back_takes_its_slot_again_in_place() {
     assert_eq!(store.find(content(2)), Some(Ppn(20)));
     assert_eq!(store.found(1..=8).len(), 8);
 
-    // So it is still the second oldest content, although its page is the newest.
+    // It is still the second oldest content, although its page is the newest.
     store.program(content(9), Ppn(9));
     store.program(content(10), Ppn(10));
     assert_eq!(store.found(1..=10), [3, 4, 5, 6, 7, 8, 9, 10]);
@@ -188,8 +187,8 @@ fn a_live_page_that_is_given_up_is_missed_or_found_by_an_exact_store() {
     }
 }
 
-// Bits stay where they are when the tags beside them move, and go when nothing with such a tag is
-// left.
+// Spill bits stay in place when the tags in the same words move, and are cleared when no page with
+// such a tag is left.
 #[test]
 fn a_line_says_which_tags_may_have_spilled() {
     let mut store = Store::with_a_full_line(false);
@@ -221,8 +220,8 @@ fn a_tag_that_two_contents_share_only_nominates() {
         store.program(first, Ppn(1));
         assert_eq!(store.find(second), None);
 
-        // The slot is taken, and the first page spills: also after others with its tag were looked
-        // for.
+        // The slot is taken, and the first page spills, and stays found after lookups of others
+        // with its tag.
         store.program(second, Ppn(2));
         assert_eq!(store.find(second), Some(Ppn(2)));
         assert_eq!(store.find(third), None);
@@ -265,7 +264,7 @@ impl Random {
     }
 }
 
-/// Writes a content, and says whether it could have been found, and was.
+/// Writes a content; returns whether it could have been found, and whether it was.
 fn write(
     store: &mut Store,
     random: &mut Random,
@@ -298,7 +297,7 @@ fn write(
     (is_there, false)
 }
 
-/// Random writes, deaths, moves and failed reads: each duplicate is found, or is counted as missed.
+/// Random writes, deaths, moves and failed reads: each duplicate is found or counted as missed.
 /// Lines have up to sixteen contents, two of each tag, and one tag is that of empty slots.
 #[test]
 fn each_duplicate_is_found_or_counted() {

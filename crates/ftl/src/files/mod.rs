@@ -1,15 +1,16 @@
 //! The file map: which pages of which files were written since the host's last checkpoint
 //! (MEMSYS'17 §4.2.2).
 //!
-//! `fs_write` writes a page and notes in NVRAM which page of which file it is. A log-structured
-//! file system then need not write its index blocks before its next checkpoint, resets the map
-//! after it, and reads the map back to recover. A hash table leads from an inode to the list of its
-//! pages; lists only grow; a reset is one atomic store, because every word tells its generation.
+//! `fs_write` writes a page and records in NVRAM which page of which file it is. A log-structured
+//! file system then need not write its index blocks before its next checkpoint. It resets the map
+//! after the checkpoint, and reads it back during its recovery. A hash table maps an inode to the
+//! list of its pages; lists only grow; a reset is one atomic store, because every word carries its
+//! generation.
 //!
-//! Invariants: what is acknowledged since the last reset is listed, in order; what is listed has
-//! its data. The entries say everything: table and links are there for walking, and recovery
-//! repairs them (`recover`). Absent: what the host makes of it. A page listed may have been
-//! overwritten or deallocated since.
+//! Invariants: pages acknowledged since the last reset are listed, in order; the data of a listed
+//! page is durable. The entries alone are authoritative: table and links only serve lookups, and
+//! recovery repairs them (`recover`). Absent: the host's use of the map. A listed page may have
+//! been overwritten or deallocated since.
 
 mod record;
 mod recover;
@@ -37,20 +38,20 @@ pub struct FilePage {
 pub struct FileBlock {
     /// Page offset within the file.
     pub offset: u32,
-    /// Logical page that was written for it.
+    /// Logical page written for it.
     pub lpn: Lpn,
 }
 
-/// How an `fs_write` ended. In each case the data is written.
+/// Outcome of an `fs_write`. In each case the data is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileStatus {
     /// The page is in its file's list.
     Recorded,
-    /// Not listed: the table has as many files as it can.
+    /// Not listed: the table of files is full.
     FilesFull,
-    /// Not listed: the lists have as many pages as they can.
+    /// Not listed: the room for pages is full.
     BlocksFull,
-    /// Not listed: NVRAM of the map is damaged. A reset mends it.
+    /// Not listed: the map's NVRAM is damaged. A reset repairs it.
     MapDamaged,
 }
 
@@ -59,12 +60,12 @@ pub struct FileMap {
     guards: Guards,
     region: FileMapRegion,
     generation: u32,
-    /// Places for entries used since the last reset, torn ones included.
+    /// Entry slots used since the last reset, including torn ones.
     used: u32,
-    /// Files that have a list.
+    /// Files with a list.
     files: u32,
     pub(crate) damaged: bool,
-    /// The zeroing that new entries wait for.
+    /// The zeroing that new entries must wait for.
     clear: ClearId,
 }
 
@@ -102,7 +103,7 @@ impl FileMap {
         }
     }
 
-    /// Notes a page that has just been written to `lpn`.
+    /// Records a page that has just been written to `lpn`.
     pub(crate) fn append(
         &mut self,
         media: &mut Media,
@@ -115,8 +116,8 @@ impl FileMap {
             return Ok(FileStatus::MapDamaged);
         }
 
-        // Before the data is known to be listed: a full table is an answer, not an error, and the
-        // data is written in any case.
+        // Checked before anything is stored. A full table is a status, not an error: the data is
+        // written in any case.
         let slot = self.find(media, page.inode, Purpose::Host)?;
         if self.used == region.blocks {
             return Ok(FileStatus::BlocksFull);
@@ -130,7 +131,7 @@ impl FileMap {
         }
 
         // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's
-        // words, in any order. Cut before 2, or inside: some word is of another generation and the
+        // words, in any order. Cut before 2 or during it: some word has another generation and the
         // page is not listed.
         let mapping = tables.map.get(lpn).expect("it has just been written");
         let data = After::page(mapping.ppn).and(if mapping.remapped {
@@ -152,7 +153,7 @@ impl FileMap {
         );
 
         self.used += 1;
-        // Links, which nothing relies on after a cut: from the entry before, and to the last one.
+        // Links, which recovery does not rely on: from the previous entry, and to the last one.
         let ends = match ends {
             Some(ListEnds { head, tail }) => {
                 let link = TaggedValue::of(self.generation, index);
@@ -179,7 +180,7 @@ impl FileMap {
         Ok(FileStatus::Recorded)
     }
 
-    /// The slot of a file with the ends of its list, or the one it would get; `None` if the table
+    /// The slot of a file with the ends of its list, or the slot it would get; `None` if the table
     /// is full.
     fn find(
         &self,
@@ -192,7 +193,7 @@ impl FileMap {
         for slot in region.probe(inode) {
             probes += 1;
             let name = TaggedValue::from_bits(media.load(region.slot(slot))?);
-            // A free slot ends the search: within a generation no file is removed.
+            // A free slot ends the search: files are never removed within a generation.
             if name.generation() != self.generation {
                 found = Some((slot, None));
                 break;
@@ -220,8 +221,8 @@ impl FileMap {
             return Ok(Vec::new());
         };
         let (mut blocks, mut next) = (Vec::new(), ends.head);
-        // Links may be torn by damage. The number of entries bounds the walk, so that no circle is
-        // endless.
+        // Damage may corrupt links. The number of entries bounds the walk, so that it ends even in
+        // a cycle.
         while next != NONE && blocks.len() < self.used as usize {
             let at = region.entry(next);
             let mut value = |word| {
@@ -262,15 +263,15 @@ impl FileMap {
 
     pub(crate) fn reset(&mut self, media: &mut Media) {
         let region = self.region;
-        // What was damaged belongs to the generations that end here.
+        // Damaged words belong to generations that end here.
         let damaged = std::mem::take(&mut self.damaged);
         (self.used, self.files) = (0, 0);
         if self.generation == u32::MAX {
             return self.start_over(media);
         }
 
-        // One store. Entries of the generations before never count again; one of the new generation
-        // that lands before this store proves by itself that the reset happened.
+        // One store. Entries of earlier generations never count again; one of the new generation
+        // that lands before this store proves that the reset happened.
         self.generation += 1;
         media.store(
             region.base,
@@ -285,10 +286,10 @@ impl FileMap {
         }
     }
 
-    /// All generations have been used.
+    /// Restarts at generation 1 when all generations have been used.
     fn start_over(&mut self, media: &mut Media) {
         // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut
-        // before 1: as if not reset. After 1: reset, and recovery goes on with 2.
+        // before 1: as if not reset. After 1: reset, and recovery continues with 2.
         let region = self.region;
         media.store(region.base, 0, Purpose::Host, After::NOTHING);
         self.clear = media.clear(region.base + 1, region.words() - 1, After::FENCE);

@@ -1,11 +1,11 @@
-//! The map's words in NVRAM.
+//! The file map's words in NVRAM.
 //!
 //! ```text
 //! 0              generation
 //! 1              table: 2 slots a file; a slot is [generation, inode] [head, tail]
 //! then           entries: [generation, LPN] [generation, offset] [generation, inode] [generation, next]
 //! ```
-//! Invariant: an entry counts only if all of its words are of the generation in force.
+//! Invariant: an entry counts only if all of its words have the current generation.
 
 use crate::config::Config;
 pub(super) use crate::layout::{FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS};
@@ -14,7 +14,7 @@ use bitfield_struct::bitfield;
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A value and the generation it is of.
+/// A value and its generation.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct TaggedValue {
@@ -58,7 +58,7 @@ impl From<ListEnds> for u64 {
 #[derive(Clone, Copy)]
 pub(super) struct FileMapRegion {
     pub base: usize,
-    /// Slots of the table: twice the files, so that probes stay short.
+    /// Slots of the table: two per file, so that probe sequences stay short.
     pub slots: u32,
     pub blocks: u32,
 }
@@ -76,7 +76,7 @@ impl FileMapRegion {
         Self::new(layout.files, config)
     }
 
-    /// Files that can have a list.
+    /// Maximum number of files.
     pub fn files(&self) -> u32 {
         self.slots / 2
     }
@@ -95,7 +95,7 @@ impl FileMapRegion {
         self.base + 1 + self.slots as usize * SLOT_WORDS + index as usize * ENTRY_WORDS
     }
 
-    /// Slots in which a file may be, from the first choice on.
+    /// Slots in which a file may be, in probe order.
     pub fn probe(&self, inode: u32) -> impl Iterator<Item = u32> + use<> {
         let first = (u64::from(inode.wrapping_mul(0x9e37_79b1)) * u64::from(self.slots)) >> 32;
         let slots = self.slots;

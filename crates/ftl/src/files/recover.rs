@@ -1,22 +1,20 @@
-//! The file map after a power cut: the entries tell which generation is in force and which pages
-//! are listed.
+//! Recovery of the file map: the entries determine the current generation and the listed pages.
 //!
-//! Invariants: reading writes nothing; what is written after it (generation, table, links) says
-//! only what the entries say, so that a cut in between changes nothing. A place in which part of an
-//! entry landed is not used again before the next reset: its words could make up an entry together
-//! with those of another one.
+//! Invariants: reading stores nothing; later stores (generation, table, links) only repeat the
+//! entries, so a cut in between changes nothing. An entry slot in which part of an entry landed is
+//! not reused before the next reset: its words could combine with those of another entry.
 
 use super::FileMap;
 use super::record::{ENTRY_WORDS, ListEnds, NONE, SLOT_WORDS, TaggedValue};
 use crate::guard::Guard;
 use remap_ssd_media::{After, Media, Purpose};
 
-/// What recovery found of the file map.
+/// Result of scanning the file map at recovery.
 #[derive(Debug, Default)]
 pub struct FileMapScan {
     /// Entries in force and their files, in order.
     entries: Vec<(u32, u32)>,
-    /// Generation 0 stands in NVRAM: what else stands there is being zeroed.
+    /// NVRAM holds generation 0: the rest of the map is being zeroed.
     starts_over: bool,
 }
 
@@ -39,7 +37,7 @@ impl FileMap {
         let words: Vec<[Option<TaggedValue>; ENTRY_WORDS]> = (0..region.blocks)
             .map(|index| self.read_entry(media, index))
             .collect();
-        // The largest generation found anywhere: an entry of it proves the reset that began it.
+        // The largest generation found: an entry with it proves the reset that began it.
         let readable = words.iter().flatten().flatten();
         let newest = readable.map(|word| word.generation()).max().unwrap_or(0);
         let stored = word.map_or(0, |word| word as u32);
@@ -70,7 +68,7 @@ impl FileMap {
         found
     }
 
-    /// The words of an entry that can be read.
+    /// The readable words of an entry.
     fn read_entry(&mut self, media: &mut Media, index: u32) -> [Option<TaggedValue>; ENTRY_WORDS] {
         let at = self.region.entry(index);
         [0, 1, 2, 3].map(|word| {
@@ -80,7 +78,7 @@ impl FileMap {
         })
     }
 
-    /// Makes generation, table and links say what the entries say.
+    /// Rewrites generation, table and links to match the entries.
     pub(crate) fn repair(&mut self, media: &mut Media, found: &FileMapScan) {
         let region = self.region;
         if region.slots == 0 {
@@ -89,14 +87,14 @@ impl FileMap {
         if found.starts_over {
             return self.start_over(media);
         }
-        // The generation may be an older one, since the newest may be in a damaged word: that word
+        // The generation found may be too old, since a damaged word may hold the newest: that word
         // stays until the host resets the map, so that every power-on finds the damage.
         if self.damaged {
             return;
         }
 
-        // Built anew from the entries, then compared: nothing is stored that is there already, so
-        // that a cut of recovery costs nothing.
+        // Rebuilt from the entries, then compared: words that are already correct are not stored,
+        // so that an interrupted recovery costs nothing.
         let mut table = vec![[0u64; SLOT_WORDS]; region.slots as usize];
         let mut links = vec![NONE; found.entries.len()];
         let mut place = std::collections::BTreeMap::new();
@@ -104,7 +102,7 @@ impl FileMap {
             let name = TaggedValue::of(self.generation, inode);
             let free = |slot: &u32| [0, name].contains(&table[*slot as usize][0]);
             let Some(slot) = region.probe(inode).find(free) else {
-                self.damaged = true; // More files than there can be.
+                self.damaged = true; // More files than fit.
                 continue;
             };
 
@@ -134,8 +132,8 @@ impl FileMap {
         correct(media, region.base, self.generation.into());
         for (slot, wanted) in (0..).zip(&table) {
             let at = region.slot(slot);
-            // A slot of an earlier generation is as good as an empty one. One of a later generation
-            // is all that a cut left of a reset and a file after it: it must not come alive with
+            // A slot of an earlier generation counts as empty. One of a later generation is a
+            // remnant of a reset undone by the cut and a file after it: it must not become valid at
             // the next reset.
             let stale = media
                 .load(at)

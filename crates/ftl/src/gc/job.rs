@@ -1,43 +1,43 @@
-//! The state of a collection: the victim being emptied, and buffers that outlive it.
+//! The state of a collection: the victim being emptied, and buffers that are reused.
 //!
-//! Invariant: the pages of the victim that the host remaps onto while the job runs are in `late`.
-//! Absent: when it goes on (`pace`), and how pages move (`relocate`).
+//! Invariant: remaps onto the victim's pages while the job runs are in `late`. Absent: pacing
+//! (`pace`), and how pages move (`relocate`).
 
 use crate::contract::{OwnerRef, Remapping};
 use crate::superblock::RegionPeaks;
 use remap_ssd_media::{Geometry, Oob, SbId};
 
-/// Pages of the stretches into which a victim is divided.
+/// Pages of a stretch: a victim is collected in stretches.
 pub(crate) const STRETCH: u32 = 256;
 pub(crate) const NONE: u32 = u32::MAX;
-/// The zone of blocks that are put in order, under hybrid mapping.
+/// The zone of blocks that are put in order, with hybrid mapping.
 pub(crate) const ORDERED: usize = 1;
 
 /// A victim whose live pages are being moved.
 pub struct GcJob {
     pub(crate) sb: SbId,
-    /// Hybrid mapping: the victim's blocks are in order elsewhere.
+    /// Hybrid mapping: the victim's blocks have been put in order elsewhere.
     pub(crate) merged: bool,
-    /// Next page offset to look at.
+    /// Next page offset to process.
     pub(crate) next: u32,
-    /// Page offset up to which the owners' mappings have been asked for.
+    /// Page offset up to which the owners' mappings have been prefetched.
     pub(crate) seen: u32,
-    /// Pages gained per collection, for pacing.
+    /// Pages gained by this collection, for pacing.
     pub(crate) gain: u32,
     /// Remapped owners by stretch of the victim.
     pub(crate) refs: Vec<Vec<OwnerRef>>,
-    /// Owners that came while the job ran.
+    /// Owners added while the job runs.
     pub(crate) late: Vec<OwnerRef>,
 }
 
-/// A page that has at least one owner.
+/// A page with at least one owner.
 pub(crate) struct LivePage {
     pub(crate) offset: u32,
-    /// What it says of itself: an owner, and its extension.
+    /// Its OOB: an owner, and the extension.
     pub(crate) oob: Oob,
-    /// Is the owner that the OOB names still one?
+    /// True if the owner named by the OOB still owns it.
     pub(crate) owns: bool,
-    /// Whether it has exactly one owner.
+    /// True if it has exactly one owner.
     pub(crate) alone: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct LivePage {
 pub struct Gc {
     pub(crate) job: Option<GcJob>,
     pub(crate) credit: u64,
-    /// Nothing was worth collecting: the number from which on it may be.
+    /// Set if nothing was worth collecting: the WSN from which on to search again.
     pub(crate) look_again: u64,
     pub(crate) runs_at_wear_check: u64,
     /// The most garbage of a superblock, by region.
@@ -58,7 +58,7 @@ pub struct Gc {
 }
 
 impl Gc {
-    /// No job, and no superblock has been looked at.
+    /// No job, and no cached maxima.
     pub(crate) fn new(geometry: &Geometry) -> Self {
         Self {
             peaks: RegionPeaks::new(geometry.superblocks()),
@@ -66,7 +66,7 @@ impl Gc {
         }
     }
 
-    /// A remap onto a page of the victim must not be missed by the job under way.
+    /// Notes a remap onto a page of the victim for the current job.
     #[inline]
     pub(crate) fn note_remap(&mut self, geometry: &Geometry, remapping: &Remapping) {
         if let Some(job) = &mut self.job

@@ -1,17 +1,17 @@
-//! Garbage collection: pages with owners move away, then the victim is erased.
+//! Garbage collection: pages with owners are moved, then the victim is erased.
 //!
-//! In passes over a stretch of pages, so that the tables of the next pages are fetched while one is
-//! handled: collect the pages with owners, resolve who owns them, place them, rewrite the other
-//! references.
+//! Each stretch of pages is processed in passes, so that the tables of the next pages are
+//! prefetched while one is processed: collect the pages with owners, resolve their owners, place
+//! the pages, rewrite the other references.
 //!
 //! Order: 1. the pages at their new place, each with one owner in its OOB  2. entries of the other
-//! owners, each after the pages it names  3. the victim is marked dead, after everything  4.
-//! erases  5. its entries are released. Cut before 3: the victim is a witness as before, and says
-//! the same as the copies. After 3: the copies do.
+//! owners, each after the pages it names  3. the victim is marked dead, after everything  4. erases
+//! 5. its entries are released. Cut before 3: the victim is a witness as before, equal to the
+//! copies. After 3: the copies are.
 //!
 //! Invariants: a job gains space (its victim has garbage, and its references' entries fit into the
-//! reserve); the pages of the victim that the host remaps onto while the job runs are in `late`.
-//! Absent: the choices (`policy`).
+//! reserve); remaps onto the victim's pages while the job runs are in `late`. Absent: the choices
+//! (`policy`).
 
 pub(crate) mod job;
 mod pace;

@@ -1,5 +1,5 @@
-//! When garbage is collected, and which superblock: ahead of need page by page, at once when the
-//! host waits, in idle time.
+//! Scheduling of garbage collection: ahead of need in paced steps, at once when the host waits, and
+//! in idle time.
 //!
 //! Invariant: a job gains space (its victim has garbage, and its references' entries fit into the
 //! reserve). Absent: the choices (`policy`), and how pages move (`relocate`).
@@ -14,14 +14,14 @@ use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Collections between two looks at wear, on devices that are not tiny.
+/// Collections between two checks of wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
-/// Looks for a victim while the host writes a superblock, where none is worth it.
+/// Searches for a victim per superblock written by the host, if none is worth collecting.
 const LOOKS: u32 = 64;
 
 impl Ftl {
-    /// Superblocks that may be collected, and of whose pages at least a share is garbage. Those with
-    /// less garbage than `least`, which may rise meanwhile, may be left out.
+    /// Superblocks that may be collected and have at least a fraction `share` of garbage. Those
+    /// with less garbage than `least`, which may rise during the iteration, may be skipped.
     fn candidates<'a>(
         &'a self,
         share: f64,
@@ -32,8 +32,7 @@ impl Ftl {
             .scheme
             .references_without_room(&self.core.tables, blocks);
 
-        // What rules most superblocks out comes first: copies, and what else is asked, only take
-        // from the garbage.
+        // The most selective check first: copies and the other checks only reduce the garbage.
         let may_be_wanted = |id: &SbId| {
             let sb = blocks.get(*id);
             self.hybrid || sb.capacity.saturating_sub(blocks.owners(*id).live) >= least.get()
@@ -56,8 +55,8 @@ impl Ftl {
             .filter_map(move |id| self.candidate(id, blocks.get(id), copies.as_ref(), share))
     }
 
-    /// May a superblock of a region be a candidate, with so much garbage? Where nothing has changed
-    /// since the last look, that tells.
+    /// Returns true if a region may have a candidate with this much garbage. Uses the cached
+    /// maximum if the region has not changed.
     fn may_have_candidate(
         &self,
         region: usize,
@@ -72,12 +71,12 @@ impl Ftl {
             peak
         });
 
-        // Rounding must not rule out what `candidate` takes.
+        // Rounding must not exclude a superblock that `candidate` accepts.
         peak.most >= Some(least) && peak.share >= share * (1.0 - 1e-9)
     }
 
-    /// The most garbage of the closed superblocks among these, in pages and as a share. References
-    /// that must be copied are not counted: they only take from it.
+    /// The most garbage of the closed superblocks among these, in pages and as a fraction. Ignores
+    /// references that must be copied: they only reduce it.
     fn peak_of(&self, superblocks: Range<u32>) -> RegionPeak {
         let blocks = &self.core.blocks;
         let mut peak = RegionPeak::default();
@@ -94,7 +93,7 @@ impl Ftl {
         peak
     }
 
-    /// Looks whether a region that is taken for unchanged has more garbage than is remembered.
+    /// Checks that no region taken for unchanged has more garbage than its cached maximum.
     ///
     /// # Errors
     /// A sentence.
@@ -114,7 +113,7 @@ impl Ftl {
     }
 
     /// A superblock as a candidate, if it is closed, holds data and can be filled again. Collecting
-    /// one that is worn out would give no space back: it keeps what it holds.
+    /// a worn superblock would free no space, so it keeps its contents.
     fn candidate(
         &self,
         id: SbId,
@@ -128,7 +127,7 @@ impl Ftl {
             return None;
         }
 
-        // A reference that must be copied takes a page, like one more page with an owner. Where
+        // A reference that must be copied takes a page, like another page with an owner. If
         // references must be copied, or blocks merged, collecting must still gain a page.
         let copies = copies.map_or(0, |of| of(id));
         let owned = blocks.owners(id).live;
@@ -152,7 +151,7 @@ impl Ftl {
     }
 
     fn choose_victim(&mut self, host_waits: bool) -> Option<VictimCandidate> {
-        // Levelling wear costs copies and gains no space, so it is looked at once in a while only.
+        // Wear levelling costs copies and gains no space, so wear is checked only once per period.
         // A tiny device would be worn unevenly within 16 collections.
         let least = Cell::new(0);
         let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
@@ -178,7 +177,7 @@ impl Ftl {
         if host_waits {
             GcPolicy::victim_in_need(self.candidates(0.0, &least), &least)
         } else {
-            // Those worth collecting before space is needed.
+            // Only superblocks worth collecting before space is needed.
             let share = self.core.config.gc_garbage;
             let policy = self.core.config.gc_policy;
             let now = self.core.clock.now();
@@ -186,8 +185,8 @@ impl Ftl {
         }
     }
 
-    /// Starts a job if there is something to gain; `host_waits` for free superblocks, or they are
-    /// made ahead of need.
+    /// Starts a job if there is space to gain. `host_waits`: the host needs free superblocks now;
+    /// otherwise they are made ahead of need.
     fn begin_job(&mut self, host_waits: bool) -> bool {
         let Some(victim) = self.choose_victim(host_waits) else {
             return false;
@@ -211,8 +210,7 @@ impl Ftl {
         });
         self.core.media.end_lookup();
 
-        // Sorted by stretch once: `resolve_remapped` reads each list where it needs it, and not all
-        // owners for each stretch.
+        // Sorted by stretch once, so that `resolve_remapped` reads only the list of its stretch.
         let mut refs: Vec<Vec<OwnerRef>> = vec![Vec::new(); stretches];
 
         for owner in &scanned {
@@ -235,12 +233,12 @@ impl Ftl {
         self.gc.credit = 0;
     }
 
-    /// Before a host page is programmed: collects as much as that page is worth, so that the victim
-    /// is empty when the host has used what collecting it gains.
+    /// Called before a host page is programmed: does that page's share of collection, so that the
+    /// victim is empty when the host has used the space that collecting it gains.
     #[inline]
     pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
-        // An earlier step may have been refused with its job half done; such a device never leaves
-        // one.
+        // An earlier step may have been refused with its job half done; with `gc_at_once` a job is
+        // never left unfinished.
         if self.core.config.gc_at_once && self.gc.job.is_some() {
             return self.finish_job();
         }
@@ -255,8 +253,8 @@ impl Ftl {
         };
 
         // A stretch is due each time the host has programmed `STRETCH * gain / pages of a
-        // superblock` pages. So the job's last stretch comes when the host has used what the job
-        // gains. Multiplied out, since the quotient is rarely whole.
+        // superblock` pages. So the job's last stretch comes when the host has used the job's gain.
+        // Multiplied out, since the quotient is rarely an integer.
         self.gc.credit += u64::from(self.core.geometry.pages_per_superblock());
         let price = u64::from(STRETCH) * u64::from(job.gain);
         if self.gc.credit >= price {
@@ -272,8 +270,8 @@ impl Ftl {
     #[cold]
     fn begin_pace(&mut self) -> Result<(), Refusal> {
         if !self.begin_job(false) {
-            // Only overwriting makes a superblock worth it; looking at all of them for every page
-            // would be the slowest part of a write.
+            // Only overwriting makes a superblock worth collecting; a search for every page would
+            // be the slowest part of a write.
             self.gc.look_again = self.core.clock.now()
                 + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
             return Ok(());
@@ -288,8 +286,8 @@ impl Ftl {
     /// Collects whole victims until more than the reserve is free.
     #[cold]
     pub(crate) fn collect_now(&mut self) -> Result<(), Refusal> {
-        // Each round frees a superblock or gives up. Bounded all the same: a victim whose blocks
-        // all fail on their erase gains nothing, and the host must not wait for ever.
+        // Each round frees a superblock or fails. The bound covers victims whose blocks all fail at
+        // their erase: they gain nothing, and the host must not wait forever.
         let mut rounds = 2 * self.core.geometry.superblocks();
         while self.core.blocks.free() <= self.reserve {
             if rounds == 0 {
@@ -307,7 +305,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Empties the victim of the job under way.
+    /// Empties the victim of the current job.
     pub(crate) fn finish_job(&mut self) -> Result<(), Refusal> {
         while self.gc.job.is_some() {
             self.step_job()?;
@@ -315,11 +313,11 @@ impl Ftl {
         Ok(())
     }
 
-    /// One step of collection in idle time; `false` if there is nothing to do.
+    /// Does one step of collection in idle time; returns false if there is nothing to do.
     pub fn background(&mut self) -> bool {
         self.end_write();
 
-        // Collection programs and takes numbers: on such a device it could only fail.
+        // Collection programs pages and takes numbers: here it could only fail.
         if self.is_read_only() || self.core.media.broken().is_some() {
             return false;
         }
@@ -336,7 +334,7 @@ impl Ftl {
         let Some(mut job) = self.gc.job.take() else {
             return Ok(());
         };
-        // Blocks first: what a merge moves is garbage here when the stretches are looked at.
+        // Blocks first: pages moved by a merge are garbage when the stretches are processed.
         let merged = if self.hybrid {
             self.merge_victim(&mut job)
         } else {
@@ -367,8 +365,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// No space can be gained any more, and what is left of it recovery may need: nothing is
-    /// written from now on.
+    /// No space can be gained any more, and recovery may need what is left: makes the device
+    /// read-only.
     #[cold]
     pub(crate) fn end_of_life(&mut self) -> Refusal {
         self.read_only = true;

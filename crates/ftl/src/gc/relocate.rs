@@ -1,10 +1,10 @@
-//! How the pages of a victim move, a stretch at a time.
+//! Relocation of a victim's pages, one stretch at a time.
 //!
-//! In passes over a stretch of pages, so that the tables of the next pages are fetched while one is
-//! handled: collect the pages with owners, resolve who owns them, place them, rewrite the other
-//! references.
+//! Each stretch is processed in passes, so that the tables of the next pages are prefetched while
+//! one is processed: collect the pages with owners, resolve their owners, place the pages, rewrite
+//! the other references.
 //!
-//! Invariant: each page moves with all of its owners. Absent: when that is done (`pace`).
+//! Invariant: each page moves with all of its owners. Absent: scheduling (`pace`).
 
 use super::job::{GcJob, LivePage, NONE, STRETCH};
 use crate::config::EntrySize;
@@ -17,7 +17,7 @@ use crate::guard::Guard;
 use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{After, Lpn, Ppn, Purpose, SbId, SecondOwner, StoredPage};
 
-/// Pages among which those lie that are copied as one row.
+/// Maximum distance between pages that are copied as one row.
 const ROW_SPAN: u32 = 64;
 
 impl Ftl {
@@ -46,12 +46,12 @@ impl Ftl {
             rest = &rest[moved..];
         }
 
-        // Also after a failure: the tables already name the new places of the pages that moved.
+        // Even after a failure: the tables already name the new places of the pages that moved.
         self.scheme.issue(&mut self.core);
         (self.gc.live, self.gc.owners, self.gc.heads) = (live, owners, heads);
 
-        // A failed stretch is looked at again from its start; what has moved has no owner there any
-        // more.
+        // A failed stretch is processed again from its start; pages that have moved have no owner
+        // there any more.
         if result.is_ok() {
             let start = job.next;
             job.late
@@ -86,13 +86,14 @@ impl Ftl {
                 }
             });
 
-        // The tables' lines for the next pass: each lookup would wait for memory otherwise.
+        // Prefetches the tables' lines for the next pass: otherwise each lookup would wait for
+        // memory.
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.tables.map.prefetch(owner.lpn);
         }
 
-        // `is_written_at`, not the OOB alone: the LPN may have been written elsewhere since, and
-        // then the OOB's owner is stale.
+        // `is_written_at`, not the OOB alone: if the LPN has been written elsewhere since, the
+        // OOB's owner is stale.
         let base = core.geometry.page(job.sb, 0).0;
         for page in live {
             page.owns = core
@@ -102,13 +103,12 @@ impl Ftl {
         }
     }
 
-    /// Pass 3: the remapped owners that are still owners, each once, chained by page with the
-    /// oldest first.
+    /// Pass 3: the remapped owners in force, each once, chained by page with the oldest first.
     fn resolve_remapped(
         &mut self,
         job: &GcJob,
         end: u32,
-        // The marks were only for this pass.
+        // Each owner with the index of the next one in its page's chain.
         owners: &mut Vec<(OwnerRef, u32)>,
         heads: &mut Vec<u32>,
     ) {
@@ -122,8 +122,8 @@ impl Ftl {
             .filter(|owner| (job.next..end).contains(&owner.offset));
         let known = job.refs[(job.next / STRETCH) as usize].iter();
 
-        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
-        // not count twice.
+        // Newest first; an LPN is hidden once found, so that an older entry of the same mapping is
+        // not counted twice.
         for owner in known.chain(late).rev() {
             let ppn = core.geometry.page(job.sb, owner.offset);
             if core.tables.is_in_force(owner.lpn, ppn, owner.wsn) {
@@ -139,8 +139,8 @@ impl Ftl {
             .for_each(|(owner, _)| core.tables.map.mark_remapped(owner.lpn));
     }
 
-    /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while
-    /// the media are sound: as many as go to one row; how many that were.
+    /// Passes 4 and 5 for the first pages of a list whose only owner is the OOB's, if the media are
+    /// sound: as many as fit in one row. Returns their number.
     #[inline]
     fn move_row(&mut self, sb: SbId, pages: &[LivePage]) -> usize {
         let core = &mut self.core;
@@ -156,9 +156,9 @@ impl Ftl {
             .take_while(is_single)
             .count();
 
-        // A row is copied and accounted as one. Whatever looks at single pages, the stores of a
-        // table, survival, second owners, fences and faults, needs the way page by page, and the
-        // result must be the same.
+        // A row is copied and accounted as a unit. Features that handle single pages (table stores,
+        // survival, second owners, fences and faults) need the path page by page. The result must
+        // be the same.
         let unwatched =
             core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
         let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_sound();
@@ -176,8 +176,8 @@ impl Ftl {
             .map(|page| (page_at(page), page.oob.with_incarnation(taken.incarnation)));
         core.media.copy_row(taken.slot, copies, taken.after);
 
-        // All pages between the first and the last that have owners are in the list, so the ones
-        // between without any may be set to 0 as well.
+        // The list has all pages with owners between the first and the last, so those without
+        // owners in between may be set to 0 as well.
         let (begin, end) = (page_at(&pages[0]), page_at(&pages[pages.len() - 1]));
         core.tables
             .counts
@@ -214,7 +214,8 @@ impl Ftl {
             return self.move_shared(sb, page, owners, first, zone);
         }
 
-        // More owners counted than found would be a lost mapping: the victim is erased after this.
+        // More owners counted than found would mean a lost mapping: the victim is erased after
+        // this.
         assert!(
             page.owns && self.core.tables.counts.get(from) == 1,
             "owners found and counted of {from:?}"
@@ -223,8 +224,8 @@ impl Ftl {
             return self.renew_bitmap(page.oob.lpn());
         }
 
-        // A home that the page is meant for goes with it; whether it had come there once does not
-        // matter any more.
+        // The page keeps the home it is meant for; whether it was ever shared with it is irrelevant
+        // now.
         let to = self.copy_moved(
             (
                 page.oob.lpn(),
@@ -244,7 +245,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// A bitmap of deallocations that has become unreadable: the tables still know its content.
+    /// Rewrites an unreadable bitmap of deallocations: the tables still have its content.
     #[cold]
     fn renew_bitmap(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         loop {
@@ -262,7 +263,7 @@ impl Ftl {
             let oob = taken.oob(lpn, self.core.clock.tick());
 
             // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than
-            // a write it knows of.
+            // a write it reflects.
             let after = taken.after.and(After::ALL);
             if self
                 .core
@@ -285,7 +286,7 @@ impl Ftl {
         }
     }
 
-    /// A page with remapped owners.
+    /// Moves a page with remapped owners.
     fn move_shared(
         &mut self,
         sb: SbId,
@@ -316,7 +317,7 @@ impl Ftl {
             (oldest.lpn, oldest.wsn)
         };
 
-        // The same LPN may be in the OOB and in an entry, if it was remapped to its own page.
+        // An LPN may be in the OOB and in an entry, if it was remapped to its own page.
         let others = chain.filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
 
@@ -337,8 +338,8 @@ impl Ftl {
 
         self.core
             .move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
-        // Entries keep the numbers of their remaps: the move is no new statement about these LPNs,
-        // and must not win over one that came in between.
+        // Entries keep the numbers of their remaps: the move is not a new witness of these LPNs,
+        // and must not win over one issued in between.
         for owner in others {
             let remapping = Remapping {
                 lpn: owner.lpn,
@@ -352,8 +353,8 @@ impl Ftl {
             {
                 self.core.move_reference(from, to, owner.lpn);
             } else {
-                // No room for an entry: the owner gets a copy of its own, from the old place, which
-                // is still readable.
+                // No room for an entry: the owner gets its own copy, from the old place, which is
+                // still readable.
                 self.core.stats.gc_copies += 1;
                 let copy = self.copy_moved((owner.lpn, owner.wsn, SecondOwner::NONE), from, 0)?;
                 self.core.split_reference(from, to, copy.ppn(), owner.lpn);
@@ -367,13 +368,13 @@ impl Ftl {
         Ok(())
     }
 
-    /// A page that its home has, by a commit record, and perhaps the LPN that it was written under:
-    /// its copy names both, as of now. The number of the write would be too old for the home, which
-    /// may have been written after it.
+    /// Moves a page that its home shares by a commit record, and perhaps the LPN it was written
+    /// under. Its copy names both, with a new number: the number of the write would be too old for
+    /// the home, which may have been written after it.
     ///
-    /// Cut before the copy is durable: the record speaks for the page where it was. After: the copy
-    /// does, and the record is not needed for it. With command atomicity the copy waits for the
-    /// stores before, so for the command's end.
+    /// Cut before the copy is durable: the record is the witness, for the page at its old place.
+    /// After: the copy is, and the record is not needed for it. With command atomicity the copy
+    /// waits for the stores before it, and so for the command's end.
     #[cold]
     fn move_pair(
         &mut self,
@@ -391,7 +392,7 @@ impl Ftl {
             page.oob.wsn()
         };
 
-        // The LPN that it was written under has other data by now: the home is the only owner left.
+        // The LPN that it was written under has other data by now: the home is the only owner.
         if !page.owns {
             let taken = self.copy_moved((owner.lpn, wsn, SecondOwner::NONE), from, 0)?;
             self.core
@@ -413,8 +414,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// A page whose remapped owners nobody can name: it goes with the OOB's owner, if that one is
-    /// left, and the others lose what they had.
+    /// Moves a page whose remapped owners the scheme cannot find: the OOB's owner keeps it, if it
+    /// still owns it, and the others lose their mappings.
     #[cold]
     fn move_without_owners(
         &mut self,
@@ -433,7 +434,7 @@ impl Ftl {
         }
     }
 
-    /// Copies a page into GC's own superblock of a zone.
+    /// Copies a page into GC's superblock of a zone.
     #[inline(always)]
     pub(crate) fn copy_moved(
         &mut self,
@@ -450,8 +451,8 @@ impl Ftl {
             self.core.stats.gc_programs += 1;
             let oob = taken.oob(lpn, wsn).with_second(second);
 
-            // With command atomicity, a copy may carry the number of a command under way: the slot
-            // must say so first.
+            // With command atomicity, a copy may carry the number of a command in progress: the
+            // slot must be durable first.
             let after = match self.core.config.entry {
                 EntrySize::Bytes16 => taken.after,
                 EntrySize::Bytes24 => taken.after.and(After::FENCE),
@@ -489,7 +490,7 @@ impl Ftl {
         }
     }
 
-    /// Closes a stream's full superblock; the first one that was in its last cycle is remembered.
+    /// Closes a stream's full superblock; records the time of the first one in its last cycle.
     #[cold]
     pub(crate) fn close(&mut self, stream: Stream) {
         self.core.blocks.close(&mut self.core.media, stream);

@@ -1,6 +1,6 @@
-//! CAGC's placement: pages are kept apart by reference count, since the more LPNs share a page, the
-//! longer it lives. Greedy victims. Absent: deduplication during collection, which finds nothing
-//! where writes are deduplicated.
+//! CAGC's placement: pages are separated by reference count, since a page lives longer the more
+//! LPNs share it. Greedy victims. Absent: deduplication during collection, which finds nothing if
+//! writes are deduplicated.
 
 /// Zones: one reference, two, and more.
 pub const ZONES: usize = 3;

@@ -1,14 +1,15 @@
-//! Cost-benefit, as log-structured file systems choose (Rosenblum and Ousterhout 1992; Kawaguchi
-//! 1995 for flash): the most garbage for each page that must be read and programmed again, weighed
-//! by age. One zone.
+//! Cost-benefit victim selection, as in log-structured file systems (Rosenblum and Ousterhout 1992;
+//! Kawaguchi 1995 for flash): the most garbage per page that must be read and programmed again,
+//! weighted by age. One zone.
 //!
-//! Age is how many sequence numbers ago the superblock was opened: the device's own time, kept for
-//! every superblock.
+//! Age is the number of sequence numbers since the superblock was opened: the device's own time,
+//! kept for every superblock.
 
 use super::VictimCandidate;
 use std::cmp::Reverse;
 
-/// The largest `age * garbage / (2 * live)`, an empty one before all others, the oldest of several.
+/// The candidate with the largest `age * garbage / (2 * live)`; empty ones first, and of several
+/// the oldest.
 pub fn victim(
     candidates: impl Iterator<Item = VictimCandidate>,
     now: u64,

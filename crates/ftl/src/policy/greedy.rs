@@ -1,11 +1,11 @@
-//! Greedy: the most garbage wins. One zone.
+//! Greedy victim selection: the most garbage wins. One zone.
 
 use super::VictimCandidate;
 use std::cell::Cell;
 use std::cmp::Reverse;
 
 /// The superblock with the most unreferenced pages, the oldest of several (FAST'21 §4.4). Raises
-/// `least` to the garbage of the best so far.
+/// `least` to the garbage of the best candidate so far.
 pub fn victim(
     candidates: impl Iterator<Item = VictimCandidate>,
     least: &Cell<u32>,

@@ -1,7 +1,7 @@
-//! What garbage collection decides: which superblock to collect, where each page of it goes, how
-//! worn a superblock to open for that.
+//! Policies of garbage collection: the victim, the zone for each of its pages, and the wear of the
+//! superblock to open for a zone.
 //!
-//! A policy is three pure functions, and any policy works with any scheme:
+//! A policy consists of three pure functions, and any policy works with any scheme:
 //!
 //! ```text
 //! candidates       -> victim
@@ -9,10 +9,10 @@
 //! zone             -> wear       open the least or the most worn free superblock
 //! ```
 //!
-//! Invariants: a victim has garbage, so that collecting it gains space; a page with one reference
-//! goes to the first zone under every policy. When the host waits for space, and to level wear, the
-//! choice is not the policy's. Absent: moving pages (`gc`), and what a zone's superblocks are
-//! called on flash (`superblock::Stream`).
+//! Invariants: a victim has garbage, so collecting it gains space; a page with one reference goes
+//! to the first zone under every policy. The policy does not choose the victim when the host waits
+//! for space, nor for wear levelling. Absent: moving pages (`gc`), and the names of zones on flash
+//! (`superblock::Stream`).
 
 mod cagc;
 mod coldmap;
@@ -26,28 +26,28 @@ use std::fmt;
 use std::str::FromStr;
 pub use victim::{VictimCandidate, least_worn};
 
-/// Zones of the policy that has most.
+/// Largest number of zones of any policy.
 pub const ZONES_MAX: usize = 3;
 
-/// How garbage collection chooses victims and places for their pages.
+/// Victim selection and placement of garbage collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GcPolicy {
     /// The superblock with the most garbage; all pages go to one place (FAST'21 §4.4).
     #[default]
     #[serde(rename = "greedy")]
     Greedy,
-    /// Garbage gained for each page moved, weighed by age.
+    /// Garbage gained per page moved, weighted by age.
     #[serde(rename = "cost-benefit")]
     CostBenefit,
-    /// Coldmap: pages with several references go to superblocks chosen among the most worn.
+    /// Coldmap: shared pages go to superblocks chosen among the most worn.
     #[serde(rename = "coldmap")]
     Coldmap,
-    /// CAGC: pages are kept apart by how many references they have.
+    /// CAGC: pages are separated by their number of references.
     #[serde(rename = "cagc")]
     Cagc,
 }
 
-/// Which free superblock a zone is opened on.
+/// The free superblock to open for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wear {
     /// The one with the fewest erases.
@@ -70,7 +70,7 @@ impl GcPolicy {
         }
     }
 
-    /// Zones that pages are sorted into.
+    /// Number of zones.
     pub fn zones(self) -> usize {
         match self {
             Self::Greedy | Self::CostBenefit => 1,
@@ -79,7 +79,7 @@ impl GcPolicy {
         }
     }
 
-    /// The zone of a page with so many references.
+    /// The zone of a page with `references` references.
     pub fn zone(self, references: u32) -> usize {
         match self {
             Self::Greedy | Self::CostBenefit => 0,
@@ -88,7 +88,7 @@ impl GcPolicy {
         }
     }
 
-    /// What a zone is opened on.
+    /// The wear of the superblock to open for a zone.
     pub fn wear(self, zone: usize) -> Wear {
         match self {
             Self::Greedy | Self::CostBenefit | Self::Cagc => Wear::Least,
@@ -96,8 +96,8 @@ impl GcPolicy {
         }
     }
 
-    /// The superblock to collect at virtual time `now`, ahead of need. Raises `least` to the garbage
-    /// that a candidate must have, as far as that is known: those with less need not be drawn.
+    /// The superblock to collect ahead of need, at virtual time `now`. Raises `least` to the
+    /// garbage that a candidate must have, if known: candidates with less can be skipped.
     pub fn victim(
         self,
         candidates: impl Iterator<Item = VictimCandidate>,
@@ -110,8 +110,8 @@ impl GcPolicy {
         }
     }
 
-    /// The superblock to collect when the host waits for space: whatever gains most, since a policy
-    /// that prefers old superblocks with little garbage could go on for ever without freeing one.
+    /// The superblock to collect when the host waits for space: the one that gains most, since a
+    /// policy that prefers old superblocks with little garbage might never free one.
     pub fn victim_in_need(
         candidates: impl Iterator<Item = VictimCandidate>,
         least: &Cell<u32>,

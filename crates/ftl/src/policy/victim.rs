@@ -1,33 +1,32 @@
-//! What a policy may know of a superblock, and the one choice that all policies share: levelling
-//! wear.
+//! The inputs of victim selection, and the one choice that all policies share: wear levelling.
 
 use remap_ssd_media::SbId;
 
-/// What a policy may know of a closed superblock.
+/// The properties of a closed superblock that a policy may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VictimCandidate {
-    /// Which superblock it is, by number.
+    /// Superblock number.
     pub sb: SbId,
-    /// Pages that it can hold.
+    /// Pages it can hold.
     pub capacity: u32,
-    /// Pages that at least one LPN owns.
+    /// Pages with at least one owner.
     pub live: u32,
-    /// Erases of its blocks so far.
+    /// Erase count of its blocks.
     pub erases: u32,
     /// WSN when it was opened.
     pub opened: u64,
 }
 
 impl VictimCandidate {
-    /// Pages that collecting it gains.
+    /// Pages gained by collecting it.
     pub fn garbage(&self) -> u32 {
-        // References without room count as live pages, so that there may be more than it can hold.
+        // References without room count as live pages, so `live` may exceed the capacity.
         self.capacity.saturating_sub(self.live)
     }
 }
 
-/// Static wear levelling: the least worn superblock, if it is `gap` erases or more below the mean;
-/// its cold data moves away and it takes part in the wear again.
+/// Static wear levelling: the least worn superblock, if it is at least `gap` erases below the mean.
+/// Its cold data moves away and it takes part in the wear again.
 pub fn least_worn(
     candidates: impl Iterator<Item = VictimCandidate>,
     mean_erases: f64,

@@ -241,8 +241,8 @@ impl Ftl {
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 
         // 1. pages that mark the LPNs in doubt, or records if collection must come first  2. the
-        //    replacements of the damaged words, after everything. Cut between: the words are still
-        //    damaged, and recovery finds the same doubt, or the page or record, which is newer.
+        // replacements of the damaged words, after everything. Cut between: the words are still
+        // damaged, and recovery finds the same doubt, or the page or record, which is newer.
         let rest = self
             .mark_lost(&lost, true)
             .map_err(|_| RecoveryError::NoSpace)?;

@@ -1,6 +1,6 @@
-//! The one list of schemes. A new scheme is a file beside this one and a line here.
+//! The list of schemes. A new scheme is a file beside this one and a line here.
 //!
-//! Absent: what a scheme is (`contract`), and what is known of it elsewhere (`kind`).
+//! Absent: the contract of a scheme (`contract`), and the facts used elsewhere (`kind`).
 
 use crate::config::SchemeValues;
 use crate::contract::SchemeSpec;
@@ -28,7 +28,7 @@ macro_rules! schemes {
 }
 
 schemes! {
-    /// No remapping: every duplicate is a flash write.
+    /// No remapping: every duplicate is programmed.
     None = none,
     /// Remap-SSD (FAST'21): NVRAM segments owned by superblocks.
     RemapSsd = remap_ssd,
@@ -36,21 +36,22 @@ schemes! {
     FLog = flog,
     /// The same log in NVRAM.
     NLog = nlog,
-    /// Owners found in O(1), without limit, not durable: the upper bound.
+    /// Owners found in O(1), without limits, not durable: the upper bound.
     Opt = opt,
-    /// L2P only, without consistency of the reverse direction (JFTL, ANViL): loses mappings to GC
-    /// and power cuts.
+    /// L2P only, without consistency of the reverse mapping (JFTL, ANViL): GC and power cuts lose
+    /// mappings.
     Unsafe = l2p_only,
     /// PebbleSSD (MEMSYS'17): slots for each flash page in NVRAM, updated in place.
     Pebble = pebble,
     /// Remap-SSD with one entry for a run of pages.
     RemapSsdX = remap_ssd_x,
-    /// Local logs on flash, entries cached under a capacitor (FAST'21 §4.6, rejected there).
+    /// Local logs on flash, entries cached under a capacitor (FAST'21 §4.6, where it is rejected).
     LocalFlash = local_flash,
-    /// Remap-SSD whose largest segment group goes to flash pages when NVRAM fills (TCAD'22, "LH").
+    /// Remap-SSD that moves its largest segment group to flash pages when NVRAM fills (TCAD'22,
+    /// "LH").
     RemapSsdLh = remap_ssd_lh,
-    /// WAL-SSD: a page's OOB names its future home, and a remap to it takes one commit record a
-    /// command.
+    /// WAL-SSD: a page's OOB names its future home, and a command that remaps pages to their homes
+    /// takes one commit record.
     WalSsd = wal,
     /// Copyless Copy (HPCC'19): entries in DRAM, saved to reserved flash by a capacitor when power
     /// fails.
@@ -58,11 +59,11 @@ schemes! {
 }
 
 impl SchemeKind {
-    /// What others are compared with.
+    /// The baseline of comparisons.
     pub const BASELINE: Self = Self::None;
-    /// The scheme that is the upper bound of what remapping can gain.
+    /// The upper bound of the gain from remapping.
     pub const IDEAL: Self = Self::Opt;
-    /// Those that FAST'21 compares: what is run unless told otherwise.
+    /// The schemes compared in FAST'21: the default set of a run.
     pub const FAST21: [Self; 5] = [
         Self::None,
         Self::RemapSsd,
@@ -71,14 +72,14 @@ impl SchemeKind {
         Self::Opt,
     ];
 
-    /// The first scheme that keeps its entries there.
+    /// The first scheme that keeps its entries on this medium.
     pub fn on(medium: Medium) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|kind| kind.facts().medium == medium)
     }
 
-    /// The scheme under which the absence of a guard shows: the default one shows that of most.
+    /// The scheme under which the absence of a guard is visible: for most guards, the default one.
     pub fn that_shows(guard: Guard) -> Self {
         Self::ALL
             .into_iter()
@@ -88,7 +89,7 @@ impl SchemeKind {
 }
 
 impl SchemeValues {
-    /// Sets the keys of these names for all schemes that have them.
+    /// Sets the keys of these names in all schemes that have them.
     pub fn everywhere(values: &[(&str, u64)]) -> Self {
         let mut all = Self::default();
         for kind in SchemeKind::ALL {
@@ -99,7 +100,8 @@ impl SchemeValues {
         all
     }
 
-    /// The one scheme that has a key of this name. Older files have such keys in `[firmware]`.
+    /// The only scheme with a key of this name; `None` if several have it. Older files have such
+    /// keys in `[firmware]`.
     pub fn owner_of(name: &str) -> Option<SchemeKind> {
         let mut owners = SchemeKind::ALL
             .into_iter()
@@ -108,7 +110,7 @@ impl SchemeValues {
     }
 }
 
-/// What is left of `[firmware]`: tables of schemes, and keys of schemes as older files have them.
+/// The remaining keys of `[firmware]`: tables of schemes, and schemes' keys as in older files.
 impl<'de> Deserialize<'de> for SchemeValues {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -118,8 +120,8 @@ impl<'de> Deserialize<'de> for SchemeValues {
             Table(BTreeMap<String, u64>),
         }
 
-        // As serde says it of a field: a misspelt key of a scheme must not read differently from
-        // one of the table itself.
+        // The same text as serde's for an unknown field: the error for a misspelt key of a scheme
+        // must read like one of the table itself.
         let unknown = |name: &str| D::Error::custom(format!("unknown field `{name}`"));
         let mut values = Self::default();
         for (name, said) in BTreeMap::<String, Said>::deserialize(deserializer)? {

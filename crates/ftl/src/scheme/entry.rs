@@ -1,7 +1,7 @@
 //! The remapping metadata entry, bit by bit (FAST'21 Table 2).
 //!
 //! Invariant: an entry counts only if the torn bit of each of its words is 1; a segment is zeroed
-//! before use. Absent: where entries are kept.
+//! before use. Absent: the location of entries.
 
 use crate::contract::{OwnerRef, Remapping};
 use bitfield_struct::bitfield;
@@ -25,7 +25,7 @@ pub struct EntryPlace {
 #[derive(PartialEq, Eq)]
 pub struct EntryOwners {
     pub torn: bool,
-    /// Bits 65-95: target LPN, the one that the remap gave the page to.
+    /// Bits 65-95: target LPN, which the remap maps to the page.
     #[bits(31)]
     pub target: Lpn,
     /// Bit 96: remapping flag; the source has lost the page.
@@ -44,16 +44,16 @@ pub struct RmmEntry {
     pub second: EntryOwners,
 }
 
-/// Third word of the 24-byte form: the command the entry is part of.
+/// Third word of the 24-byte form: the command that the entry belongs to.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct CommandWord {
-    /// Torn bit of both words.
+    /// Torn bit of this word.
     pub torn: bool,
     /// First target LPN of the command.
     #[bits(31)]
     pub start: Lpn,
-    /// Whether it belongs to an atomic command.
+    /// True if it belongs to an atomic command.
     pub atomic: bool,
     /// Pages of the whole command.
     #[bits(31)]
@@ -92,7 +92,7 @@ impl RmmEntry {
         [self.first.into_bits(), self.second.into_bits()]
     }
 
-    /// The entry that two NVRAM words hold.
+    /// The entry held by two NVRAM words.
     #[inline]
     pub fn from_words(first: u64, second: u64) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl RmmEntry {
         }
     }
 
-    /// Whether the torn bits say that both words were stored.
+    /// Returns true if both torn bits are set, so both words were stored.
     #[inline]
     pub fn is_intact(self) -> bool {
         self.first.torn() && self.second.torn()
@@ -133,7 +133,7 @@ impl RmmEntry {
 }
 
 impl CommandWord {
-    /// The word of an entry that is part of no command any more: it counts by itself.
+    /// The word of an entry that no longer belongs to a command: it counts on its own.
     pub fn alone(target: Lpn) -> Self {
         Self::new().with_torn(true).with_start(target).with_pages(1)
     }
@@ -150,7 +150,7 @@ impl CommandWord {
 }
 
 impl OwnerRef {
-    /// What an entry of a superblock says.
+    /// The owner that an entry of a superblock names.
     pub fn of(entry: &RmmEntry) -> Self {
         let (offset, lpn, wsn) = (entry.offset(), entry.target(), entry.wsn());
         Self {

@@ -1,18 +1,17 @@
-//! Lists of entries: which are to be looked up, which of those are not in force, and taking some
-//! out.
+//! Operations on lists of entries: finding those to look up, those not in force, and removing some.
 //!
-//! Invariant: order is kept. Absent: where the entries are.
+//! Invariant: order is preserved. Absent: the location of entries.
 
 use crate::ended::EndedIn;
 use crate::map::Map;
 use crate::tables::Tables;
 use remap_ssd_media::{Lpn, Ppn};
 
-/// Entries gone through at a time.
+/// Entries processed at a time.
 const CHUNK: usize = 64;
 
-/// Appends the places of the entries whose remap may have ended, by their indices, and asks for
-/// their L2P entries.
+/// Appends the places, derived from their indices, of the entries whose remap may have ended, and
+/// prefetches their L2P entries.
 #[inline(always)]
 pub(super) fn find_doubtful<T>(
     map: &Map,
@@ -32,7 +31,8 @@ pub(super) fn find_doubtful<T>(
     }
 }
 
-/// The indices of such entries; how many. By itself, so that all it needs is in registers.
+/// The indices of such entries; returns their number. Not inlined, so that its variables stay in
+/// registers.
 #[inline(never)]
 fn doubtful_of<T>(
     ended: EndedIn<'_>,
@@ -40,7 +40,7 @@ fn doubtful_of<T>(
     lpn_of: impl Fn(&T) -> Lpn,
     doubtful: &mut [u32; CHUNK],
 ) -> usize {
-    // About one in ten is, which no processor can predict: no branches.
+    // About one in ten, which is unpredictable: branch-free.
     let mut len = 0;
     for (index, slot) in slots.iter().enumerate() {
         doubtful[len % CHUNK] = index as u32;
@@ -49,9 +49,9 @@ fn doubtful_of<T>(
     len
 }
 
-/// Of the places of doubtful entries, oldest first, leaves those that are not in force, or not the
-/// newest of their mapping. `mapping_at` says what the entry at a place maps; `None` is never in
-/// force. `hidden` is scratch.
+/// Keeps, of the places of doubtful entries (oldest first), those of entries that are not in force,
+/// or not the newest of their mapping. `mapping_at` returns the mapping of the entry at a place;
+/// `None` is never in force. `hidden` is scratch.
 pub(super) fn keep_gone(
     tables: &mut Tables,
     doubtful: &mut Vec<u32>,
@@ -61,7 +61,7 @@ pub(super) fn keep_gone(
     const AHEAD: usize = 24;
     hidden.clear();
 
-    // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not
+    // Newest first: an LPN is hidden once found, so that an older entry of the same mapping is not
     // in force.
     let mut first_gone = doubtful.len();
     for index in (0..doubtful.len()).rev() {
@@ -70,7 +70,7 @@ pub(super) fn keep_gone(
         {
             tables.map.prefetch(lpn);
         }
-        // Those that go are gathered at the end of the same list, in its order: no second buffer.
+        // Places to keep are collected at the end of the same list, in order: no second buffer.
         match mapping_at(tables, doubtful[index]) {
             Some((lpn, ppn)) if tables.map.is_remapped_at(lpn, ppn) => {
                 tables.map.hide_remapped(lpn);
@@ -87,10 +87,10 @@ pub(super) fn keep_gone(
     doubtful.drain(..first_gone);
 }
 
-/// Takes entries, of which `gone` has the indices in ascending order, out of a list.
+/// Removes the entries with the indices `gone`, in ascending order, from a list.
 pub(super) fn take_out<T: Copy>(slots: &mut Vec<T>, gone: &[u32]) {
     let Some(&first) = gone.first() else { return };
-    // Each stretch between two that go moves down by one copy.
+    // Each stretch between two removed entries moves down in one copy.
     let mut end = first as usize;
     for (nth, at) in gone.iter().enumerate() {
         let from = *at as usize + 1;

@@ -1,7 +1,6 @@
-//! Owners by superblock, in DRAM: what the simulator uses where the modelled firmware scans its
-//! whole log.
+//! Owners by superblock, in DRAM: stands in for the modelled firmware's scan of its whole log.
 //!
-//! The scan's cost is charged by the scheme; the index only spares the host computer from doing it.
+//! The scheme charges the cost of the scan; the index saves only the host computer's time.
 //! Invariants: of several entries with the same LPN and offset the last is the newest; stale ones
 //! are dropped when they outnumber the valid ones. Absent: durability.
 
@@ -35,15 +34,15 @@ impl OwnerIndex {
         let sb = tables.geometry.superblock(remapping.ppn);
         let valid = blocks.owners(sb).remapped as usize;
         let list = &mut self.lists[sb.0 as usize];
-        // Amortized: a list is gone through only after about as many pushes as it has valid
-        // entries, and small ones are left alone.
+        // Amortized: a list is compacted only after about as many pushes as it has valid entries,
+        // and small ones are not.
         if list.len() > 2 * valid + 64 {
             self.scratch.compact(tables, sb, list, false);
         }
         self.push_unchecked(tables.geometry, remapping);
     }
 
-    /// During recovery, when the core's counts are not there yet.
+    /// For recovery, before the core's counts exist.
     pub fn push_unchecked(&mut self, geometry: Geometry, remapping: &Remapping) {
         let sb = geometry.superblock(remapping.ppn);
         let offset = geometry.offset(remapping.ppn);
@@ -56,7 +55,7 @@ impl OwnerIndex {
         self.lists[sb.0 as usize].push(entry);
     }
 
-    /// After recovery, which may have met the log's pages out of order.
+    /// For recovery, which may have read the log's pages out of order.
     pub fn sort(&mut self) {
         self.lists
             .iter_mut()
@@ -71,15 +70,15 @@ impl OwnerIndex {
         self.lists[sb.0 as usize] = Vec::new();
     }
 
-    /// Leaves the entries in force, one for each mapping.
+    /// Keeps the entries in force, one for each mapping.
     pub fn sort_out(&mut self, tables: &mut Tables) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(tables, sb, list, false);
         }
     }
 
-    /// The same for a scheme that has no entries but these and starts over with a superblock that
-    /// it forgets: those are looked up whose remap may have ended.
+    /// The same for a scheme that has only these entries and resets the filter of a superblock that
+    /// it forgets: looks up only entries whose remap may have ended.
     pub fn drop_ended(&mut self, tables: &mut Tables) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(tables, sb, list, true);
@@ -109,7 +108,7 @@ impl OwnerIndex {
         (0..).map(SbId).zip(self.lists.iter().map(Vec::as_slice))
     }
 
-    /// Is every entry in force that `drop_ended` would not look up?
+    /// Checks that every entry that `drop_ended` would not look up is in force.
     pub fn check_ended_noticed(&self, tables: &Tables) -> Result<(), String> {
         for (sb, list) in self.lists() {
             let ended = tables.ended.of(sb);
@@ -153,8 +152,8 @@ impl OwnerIndex {
 }
 
 impl IndexScratch {
-    /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all
-    /// of them, or those whose remap may have ended.
+    /// Drops the entries that are not in force, and all but the newest of each mapping. Looks up
+    /// all entries, or only those whose remap may have ended.
     fn compact(
         &mut self,
         tables: &mut Tables,

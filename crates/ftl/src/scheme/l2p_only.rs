@@ -1,14 +1,14 @@
 //! L2P only (JFTL, ANViL): a remap changes the mapping table and nothing else. The second negative
 //! control.
 //!
-//! Each page still names one owner in its OOB, that of its last program. When a page moves, only
-//! that owner can be found; the other LPNs would go on pointing to a page that is about to be
-//! erased, and return whatever is written there next. The core unmaps them at that moment and
-//! counts them (`Stats::lost_references`): it knows them from an index that the modelled device
-//! does not have. A power cut loses every remap.
+//! Each page names one owner in its OOB, that of its last program. When a page moves, only that
+//! owner can be found. The other LPNs would keep pointing to a page that is about to be erased, and
+//! return the data written there next. The core unmaps them at that moment and counts them
+//! (`Stats::lost_references`): it finds them through an index that the modelled device does not
+//! have. A power cut loses every remap.
 //!
-//! Invariant: `index` names every remapped owner, so that the core's own tables stay sound.
-//! Absent: anything durable, and any limit.
+//! Invariant: `index` names every remapped owner, so that the core's own tables stay consistent.
+//! Absent: durability, and limits.
 
 use super::index::OwnerIndex;
 use crate::contract::{
@@ -24,7 +24,7 @@ use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "unsafe",

@@ -1,8 +1,8 @@
-//! Entries as recovery reads them: any word of theirs may be unreadable.
+//! Entries as read by recovery: any of their words may be unreadable.
 //!
-//! Invariants: an unreadable word has no value, so that nothing can be concluded from one; an entry
-//! counts only if all of its words are readable. Absent: where entries are, and whether their pages
-//! are still there.
+//! Invariants: an unreadable word has no value, so nothing can be concluded from it; an entry
+//! counts only if all of its words are readable. Absent: the location of entries, and whether their
+//! pages still exist.
 
 use super::entry::{CommandWord, EntryOwners, EntryPlace, RmmEntry};
 use crate::config::ATOMIC_PAGES_MAX;
@@ -10,22 +10,22 @@ use crate::witnesses::Witnesses;
 use remap_ssd_media::{Lpn, Media, MediaError};
 use std::ops::Range;
 
-/// What is in the slot of an entry.
+/// Content of an entry's slot.
 pub(super) enum LoadedEntry {
     /// No entry: nothing was stored, or a readable word lacks its torn bit.
     Nothing {
         is_damaged: bool,
     },
     Whole(RmmEntry),
-    /// Some words are unreadable, and no readable one says that it was torn.
+    /// Some words are unreadable, and no readable one lacks its torn bit.
     Damaged(DamagedEntry),
 }
 
-/// What the readable words of an entry tell.
+/// The readable part of a damaged entry.
 pub(super) struct DamagedEntry {
     /// Its page and its number.
     pub place: Option<EntryPlace>,
-    /// The LPNs that it may give to a page. Without them it may be any.
+    /// The LPNs that it may remap. `None`: it may be any LPN.
     pub targets: Option<Range<Lpn>>,
 }
 
@@ -74,7 +74,8 @@ impl DamagedEntry {
         }
     }
 
-    /// Reports its LPNs in doubt. Its number is at most `newest`. `false` if it may be any LPN's.
+    /// Reports its LPNs as in doubt. Its number is at most `newest`. Returns false if it may be any
+    /// LPN's.
     #[must_use]
     pub fn doubt(&self, witnesses: &mut Witnesses, newest: u64) -> bool {
         let newest = self.place.map_or(newest, |place| place.wsn());

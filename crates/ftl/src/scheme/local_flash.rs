@@ -1,17 +1,16 @@
-//! Local logs on flash without NVRAM: what FAST'21 §4.6 considers and rejects.
+//! Local logs on flash without NVRAM, which FAST'21 §4.6 considers and rejects.
 //!
-//! Entries gather by superblock in DRAM that a capacitor protects. A superblock with a page of them
-//! has them programmed to a page of its own (`group_log`); when the cache is full, so has the one
-//! with the most, however few they are. With many superblocks and a small capacitor the pages are
-//! mostly empty: that is the write amplification of the paper's argument, and the room on flash is
-//! used up by pages, not by entries.
+//! Entries are collected by superblock in DRAM protected by a capacitor. A superblock with a page's
+//! worth of entries has them programmed to a page of its own (`group_log`). If the cache is full,
+//! the superblock with the most entries does so, however few they are. With many superblocks and a
+//! small capacitor the pages are mostly empty: this is the write amplification of the paper's
+//! argument, and the space on flash is consumed by pages, not by entries.
 //!
-//! The DRAM is words of the NVRAM image without NVRAM's costs, as FLog's buffers are: the capacitor
-//! is taken to work.
+//! The DRAM is part of the NVRAM image, without NVRAM's costs, like FLog's buffers: the capacitor
+//! is assumed to work.
 //!
-//! Invariants: an entry is in the cache or in a page of its superblock's group that came after it;
-//! a slot of the cache is used again only after it has been zeroed. Absent: pages on flash
-//! (`group_log`).
+//! Invariants: an entry is in the cache or in a later page of its superblock's group; a slot of the
+//! cache is reused only after it has been zeroed. Absent: pages on flash (`group_log`).
 
 use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::log_entry::LogEntry;
@@ -36,7 +35,7 @@ use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
-/// Capacitors save up to so many pages.
+/// Number of pages that the capacitor can save.
 const CACHE_PAGES: SchemeKey = SchemeKey {
     name: "cache_pages",
     unit: "pages",
@@ -46,7 +45,7 @@ const CACHE_PAGES: SchemeKey = SchemeKey {
     about: "Pages' worth of entries cached under its capacitor.",
 };
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec {
     check: |config, _| check(config),
     flash_need,
@@ -75,11 +74,11 @@ pub const SPEC: SchemeSpec = SchemeSpec {
 
 /// Words of a slot of the cache.
 const SLOT_WORDS: usize = 2;
-/// Rewriting groups pays only if more than one page in so many is gained.
+/// Rewriting groups pays only if it gains more than one page in this many.
 const GAIN_SHARE: usize = 20;
-/// Remaps that come before the one that is looked ahead to.
+/// Look-ahead distance in remaps.
 const AHEAD: usize = 16;
-/// Remaps refused between two looks at whether rewriting pays.
+/// Remaps refused between two checks of whether rewriting pays.
 const PATIENCE: u32 = 256;
 
 /// A cached entry and its slot.
@@ -95,16 +94,16 @@ pub(super) struct LocalFlash {
     /// Pages of the log that the host's remaps may fill.
     host_pages: usize,
     log: GroupLog,
-    /// Cached entries of each superblock, oldest first; and how many, where they are counted often.
+    /// Cached entries of each superblock, oldest first; and their numbers, which are scanned often.
     cached: Vec<Vec<CachedEntry>>,
     counts: Vec<u32>,
-    /// Slots that hold nothing, longest free first, with the zeroing to wait for.
+    /// Empty slots, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
     slots: u32,
     free_min: usize,
-    /// Slots that recovery found filled with what does not count.
+    /// Slots that recovery found filled with entries that do not count.
     stale: Vec<u32>,
-    /// Refusals left before the log is looked at again.
+    /// Refusals left before the log is checked again.
     refusals_left: u32,
     all: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
@@ -120,12 +119,12 @@ fn host_pages(config: &Config) -> usize {
 }
 
 fn shape(config: &Config, geometry: &Geometry) -> LogShape {
-    // What is cached when the host's pages are full may take a page for each superblock.
+    // When the host's pages are full, the cached entries may take a page for each superblock.
     let flushed = slots(config).min(geometry.superblocks() as usize);
     LogShape::new(config, geometry, host_pages(config) + flushed)
 }
 
-/// Superblocks that the log needs on flash.
+/// Superblocks of flash that the log needs.
 pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     shape(config, geometry).superblocks(config, geometry)
 }
@@ -189,7 +188,7 @@ impl LocalFlash {
             .expect("a slot of the cache was secured");
 
         // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an
-        // entry that was being written, one: its torn bit is missing then.
+        // entry that was being written, only one: its torn bit is then missing.
         let after = After::clear(clear).and(
             self.guards
                 .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
@@ -208,11 +207,11 @@ impl LocalFlash {
         self.counts[sb] += 1;
     }
 
-    /// Zeroes slots and puts them at the end of the free list.
+    /// Zeroes slots and appends them to the free list.
     fn release(&mut self, media: &mut Media, cached: &[CachedEntry]) {
         let after = self.guards.waits(Guard::ClearWaits, After::ALL);
-        // To the end: by the time its turn comes, the zeroing that a new entry waits for has long
-        // ended.
+        // At the end, so that the zeroing is long complete when a new entry that waits for it takes
+        // the slot.
         for CachedEntry { slot, .. } in cached {
             let clear = media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
@@ -228,14 +227,14 @@ impl LocalFlash {
             .map(|sb| SbId(sb as u32))
     }
 
-    /// Makes room for one more page of the host's in the log; that of the reserve is garbage
-    /// collection's.
+    /// Makes room for one more page of the host in the log; the reserve's pages are for garbage
+    /// collection.
     fn make_page_room(&mut self, core: &mut Core) -> bool {
         if self.log.pages() < self.host_pages {
             return true;
         }
-        // Whether rewriting pays is asked of all groups; not for each of many remaps that are
-        // refused.
+        // Checking whether rewriting pays scans all groups, so it is not done for each of many
+        // refused remaps.
         if self.refusals_left > 0 {
             self.refusals_left -= 1;
             return false;
@@ -255,11 +254,11 @@ impl LocalFlash {
         found
     }
 
-    /// Programs a page of a superblock's oldest cached entries, as far as they are in force;
-    /// `false` if the log has no room.
+    /// Programs a page with a superblock's oldest cached entries that are in force. Returns false
+    /// if the log has no room.
     fn flush(&mut self, core: &mut Core, sb: SbId) -> bool {
         let cached = &self.cached[sb.0 as usize];
-        // The oldest ones: in a group's pages, later means newer.
+        // The oldest ones: in a group, a later page means newer entries.
         let count = cached.len().min(self.log.slots());
         self.all.clear();
         self.kept.clear();
@@ -275,8 +274,9 @@ impl LocalFlash {
         }
 
         // 1. the entries, each after the page it names  2. their page on flash, after all stores
-        // 3. zeroes in the slots, after everything: what made the other entries invalid too. Cut
-        // before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
+        // 3. zeroes in the slots, after everything, including the witnesses that made the other
+        // entries invalid. Cut before 2 or during it: the capacitor saved the entries. Between 2
+        // and 3: both have the same content.
         let mut released = std::mem::take(&mut self.released);
         released.extend(self.cached[sb.0 as usize].drain(..count));
         self.counts[sb.0 as usize] -= count as u32;
@@ -287,7 +287,7 @@ impl LocalFlash {
         true
     }
 
-    /// Flushes until more than `free` slots are; whether it got there.
+    /// Flushes until more than `free` slots are free; returns false if that is impossible.
     fn make_slots(&mut self, core: &mut Core, free: usize) -> bool {
         while self.free.len() <= free {
             let Some(sb) = self.fullest() else {
@@ -317,8 +317,8 @@ impl Persist for LocalFlash {
             return Ok(());
         }
 
-        // No slot is given back during a command that a cut may undo: what its entry said would be
-        // in force again. What has been prepared will do.
+        // No slot is released during a command that a cut may undo: its entry would be in force
+        // again. The prepared slots suffice.
         let room = if may_reclaim {
             let sb = if has_page { Some(sb) } else { self.fullest() };
             self.make_page_room(core) && sb.is_some_and(|sb| self.flush(core, sb))
@@ -342,8 +342,8 @@ impl Persist for LocalFlash {
         if self.cached[sb.0 as usize].len() >= self.log.slots() {
             self.flush(core, sb);
         }
-        // Not bound to the host's pages: collection may fill those of the reserve, or its victim
-        // would never be empty.
+        // Not limited to the host's pages: collection may use the reserve's, or its victim would
+        // never be empty.
         while self.free.is_empty() {
             match self.fullest() {
                 Some(sb) if self.flush(core, sb) => {}
@@ -378,8 +378,8 @@ impl Ownership for LocalFlash {
         let readable = self.log.read(media, sb, &mut self.all);
         self.all
             .extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
-        // What L2P says stands in for the page, with new numbers: one that is readable must not
-        // count as newer.
+        // L2P replaces the unreadable page, with new numbers: a readable one must not count as
+        // newer.
         if !readable {
             append_in_force(tables, clock, sb, &mut self.all);
         }
@@ -409,7 +409,7 @@ impl Ownership for LocalFlash {
 impl Recover for LocalFlash {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.log.replay(core, witnesses)?;
-        // Which slots are free is what is in them, not what the constructor assumed.
+        // The contents of the slots determine which are free, not the constructor's assumption.
         self.free.clear();
         for slot in 0..self.slots {
             let word = self.word(slot);

@@ -1,8 +1,8 @@
 //! The entry of a device-wide log: 16 bytes, two atomic stores.
 //!
-//! A global log must name the whole flash page, so Table 2's layout does not fit; the incarnation
-//! of the page's superblock tells an entry of an earlier life. Invariant: counts only if both torn
-//! bits are 1.
+//! A global log must name the whole flash page, so Table 2's layout does not fit. The incarnation
+//! of the page's superblock identifies entries of an earlier life. Invariant: an entry counts only
+//! if both torn bits are 1.
 
 use crate::config::Config;
 use crate::contract::Remapping;
@@ -15,10 +15,10 @@ use remap_ssd_media::{Geometry, Lpn, MediaError, Ppn, SbId};
 /// Entries in a 4 KiB log page.
 pub(super) const ENTRIES_PER_PAGE: usize = 256;
 
-/// First word of a saved entry whose own was unreadable: the number 0 is no valid one.
+/// First word of a saved entry whose own first word was unreadable: 0 is not a valid number.
 pub(super) const UNNUMBERED: u64 = 1;
 
-/// A remap, in a log of the whole device.
+/// A remap in a device-wide log.
 #[bitfield(u128)]
 #[derive(PartialEq, Eq)]
 pub(super) struct LogEntry {
@@ -73,7 +73,7 @@ impl LogEntry {
     /// Reports the LPNs in doubt because of an entry with an unreadable word.
     ///
     /// # Errors
-    /// The LPN is not known, and the entry may be valid.
+    /// The LPN is unknown, and the entry may be valid.
     pub fn doubt(
         blocks: &Superblocks,
         config: &Config,
@@ -86,12 +86,12 @@ impl LogEntry {
             // The readable word has no torn bit, so the entry was never complete, whatever the
             // other word holds.
             [Ok(word), Err(_)] | [Err(_), Ok(word)] if is_torn(&word) => Ok(()),
-            // The LPN is known, the number is not: it may be newer than anything else.
+            // The LPN is known, the number is not: it may be newer than all other witnesses.
             [_, Ok(second)] => {
                 witnesses.doubt(Self::from_words([0, second]).lpn(), u64::MAX);
                 Ok(())
             }
-            // No LPN is known. The entry matters only if it could be of a page that is still there.
+            // The LPN is unknown. The entry matters only if its page may still exist.
             [first, Err(damaged)] => {
                 let first = first.map(|first| Self::from_words([first, 0]));
                 let is_current = |(_, sb): (SbId, &Superblock)| {
@@ -111,7 +111,7 @@ impl LogEntry {
         self.torn_first() && self.torn_second()
     }
 
-    /// Does it name a page of a superblock's present incarnation?
+    /// Returns true if it names a page of a superblock's current incarnation.
     pub fn is_current(self, blocks: &Superblocks, geometry: Geometry) -> bool {
         let ppn = Ppn(self.ppn());
         self.ppn() < geometry.pages()

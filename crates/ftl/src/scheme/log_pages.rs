@@ -1,12 +1,12 @@
 //! The pages of a log superblock on flash, and the parity page that can rebuild one of them.
 //!
-//! Where other superblocks have their tail, a log superblock has a *parity page*: the XOR of all
-//! log pages before it, padded with zeroes. The entries of a log page are recorded nowhere else;
-//! the XOR of the parity page and the readable pages rebuilds one unreadable page.
+//! In place of a tail, a log superblock has a *parity page*: the XOR of all log pages before it,
+//! padded with zeroes. The entries of a log page are recorded nowhere else; the XOR of the parity
+//! page and the readable pages rebuilds one unreadable page.
 //!
-//! Order: 1. the log pages  2. the parity page. Cut before 2: the superblock has no parity, like
-//! one that is open. Invariant: the parity page records how many pages it covers, so that pages
-//! torn by an earlier cut are not expected. Absent: what log pages contain.
+//! Order: 1. the log pages  2. the parity page. Cut before 2: the superblock has no parity, like an
+//! open one. Invariant: the parity page records how many pages it covers, so that pages torn by an
+//! earlier cut are not expected. Absent: the contents of log pages.
 
 use crate::core::Core;
 use crate::guard::{Guard, Guards};
@@ -15,8 +15,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, Media, Oob, Ppn, Purpose, SbId, StoredPage};
 use std::sync::Arc;
 
-/// Bytes of the unit that log pages are made of: an entry, or a header. No unit that counts is
-/// zero.
+/// Unit of log pages, in bytes: an entry or a header. No valid unit is all zeroes.
 const UNIT: usize = 16;
 
 pub(super) struct LogPage {
@@ -27,7 +26,7 @@ pub(super) struct LogPage {
 /// The contents of a log superblock.
 #[derive(Default)]
 pub(super) struct LogPages {
-    /// In the order of offsets.
+    /// In ascending order of offsets.
     pub pages: Vec<LogPage>,
     /// An unreadable page that cannot be rebuilt.
     pub lost: Option<Ppn>,
@@ -47,7 +46,7 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
     let die = geometry.die_of_offset(offset);
     if offset == 0 || core.media.next_row(geometry.block(sb, die)) != geometry.row_of_offset(offset)
     {
-        return; // A block failed after its place was chosen: the superblock stays without.
+        return; // A block failed after the place was chosen: no parity page.
     }
 
     let incarnation = core.blocks.get(sb).life.incarnation();
@@ -76,7 +75,7 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
         StoredPage::Meta(sum.into()),
         u16::try_from(geometry.pages_per_superblock()),
     );
-    // Only what it makes up for: it may be programmed while other dies are busy with data.
+    // Waits only for the pages it covers: it may be programmed while other dies are busy with data.
     let after = pages.map_or(After::ALL, |pages| {
         After::pages(geometry.page(sb, 0), pages)
     });
@@ -95,7 +94,7 @@ fn add(sum: &mut [u8], bytes: &[u8]) {
         .for_each(|(sum, byte)| *sum ^= byte);
 }
 
-/// Reads the pages of a superblock of a log that are of its present incarnation.
+/// Reads the pages of a log superblock that belong to its current incarnation.
 pub(super) fn read(
     blocks: &Superblocks,
     media: &mut Media,
@@ -116,7 +115,7 @@ pub(super) fn read(
         *log_pages += 1;
         match media.read_meta(page, Purpose::Meta) {
             Ok(Some((oob, bytes))) => {
-                // A page of the incarnation before is in a block whose erase was cut.
+                // A page of the previous incarnation is in a block whose erase was interrupted.
                 let is_present = oob.incarnation() == present || !guards.has(Guard::Incarnations);
                 match oob.lpn() {
                     Oob::LOG if is_present => found.pages.push(LogPage { page, bytes }),
@@ -125,17 +124,17 @@ pub(super) fn read(
                 }
             }
             Ok(None) => {}
-            // The head has been dealt with; the parity does not cover it.
+            // The head is handled elsewhere; the parity does not cover it.
             Err(_) if offset == head => {}
             Err(_) => unreadable = Some(page),
         }
     }
 
-    // Without parity an unreadable page is taken for one that a cut tore: it held nothing that had
-    // been acknowledged, since its buffer is zeroed after it.
+    // Without parity, an unreadable page is taken for one torn by a cut: it held nothing
+    // acknowledged, since its buffer is zeroed after it.
     if let (Some((count, sum)), Some(page)) = (parity, unreadable) {
         match count.saturating_sub(found.pages.len() as u64) {
-            0 => {} // The program of what cannot be read was cut, or failed, before.
+            0 => {} // The unreadable page's program was interrupted or failed before.
             1 => found.rebuild(page, &sum),
             _ => found.lost = Some(page),
         }
@@ -150,8 +149,7 @@ impl LogPages {
         self.pages
             .iter()
             .for_each(|other| add(&mut bytes, &other.bytes));
-        // The page may have been a short one. No valid entry is all zeroes, so nothing of it is cut
-        // off.
+        // The page may have been short. No valid entry is all zeroes, so none is cut off.
         let last = bytes
             .chunks(UNIT)
             .rposition(|unit| unit.iter().any(|byte| *byte != 0));

@@ -1,7 +1,8 @@
-//! How a remap survives a power cut: one file or folder per system, and what several of them share.
+//! Schemes: how a remap survives a power cut. One file or folder per system, and their shared
+//! parts.
 //!
-//! `catalogue` lists the schemes; the contract that they fulfil is `crate::contract`.
-//! Absent above this folder: any scheme's name. A test holds that (`tests/floors.rs`).
+//! `catalogue` lists the schemes; `crate::contract` is their contract. Absent outside this folder:
+//! the schemes' names. A test enforces that (`tests/floors.rs`).
 
 pub mod catalogue;
 mod entry;

@@ -1,4 +1,4 @@
-//! NoRemap: the baseline. Every duplicate is a flash write.
+//! NoRemap: the baseline. Every duplicate is programmed.
 
 use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
@@ -13,7 +13,7 @@ use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{Media, Ppn, Purpose, SbId};
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "none",

@@ -1,4 +1,4 @@
-//! Opt: the upper bound. Owners are found in O(1), without limit, and nothing is durable.
+//! Opt: the upper bound. Owners are found in O(1), without limits, and nothing is durable.
 
 use super::index::OwnerIndex;
 use crate::contract::{
@@ -14,7 +14,7 @@ use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "opt",

@@ -1,7 +1,7 @@
-//! The end of a superblock's life: erases, blocks that fail or wear out, retirement.
+//! The end of a superblock's life: erases, failing and worn blocks, retirement.
 //!
-//! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one
-//! ends (`gc`).
+//! Invariant: nothing in a superblock marked dead counts, erased or not. Absent: which superblock
+//! to erase (`gc`).
 
 use super::{INCARNATION_MAX, Superblock, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
@@ -11,15 +11,15 @@ use crate::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};
 
 impl Superblocks {
-    /// Takes a block out of use from now on; what it holds stays until its superblock is erased.
+    /// Stops programming a block; its contents stay until its superblock is erased.
     pub fn fail_block(&mut self, media: &mut Media, sb: SbId, die: u32) {
         self.program_failures += 1;
         let entry = self.get_mut(sb);
         entry.failing |= DieMask::of(die);
         LifeRecord::store_failing(media, sb, entry.failing);
 
-        // A tail needs good blocks, so its place moves forward. Pages in that place that are
-        // programmed already keep their data; the superblock then stays without a tail.
+        // A tail needs good blocks, so its place moves forward. Pages already programmed in that
+        // place keep their data; the superblock then stays without a tail.
         let skipped = self.skipped(sb);
         let capacity = self.capacity(skipped);
         self.get_mut(sb).capacity = capacity;
@@ -43,7 +43,7 @@ impl Superblocks {
         self.get_mut(sb).state = SuperblockState::Retired;
     }
 
-    /// Erases a superblock none of whose pages is needed any more.
+    /// Erases a superblock without live pages.
     pub fn erase(&mut self, media: &mut Media, sb: SbId, clock: &mut WsnClock) {
         assert_eq!(
             self.owners(sb).live,
@@ -51,14 +51,14 @@ impl Superblocks {
             "a superblock with live pages must not be erased"
         );
 
-        // A number of its own, above all witnesses in the superblock and below the next head's:
-        // `dead_before` divides the incarnations.
+        // A separate number, above all witnesses in the superblock and below the next head's:
+        // `dead_before` separates the incarnations.
         clock.tick();
 
-        // One that is free and not clean is erased again when it is opened.
+        // A free superblock that is not clean is erased again when it is opened.
         self.leave_pool(sb);
 
-        // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
+        // 1. everything that replaces this superblock's contents  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
         // A superblock at the limit is retired by this erase, or by the next one if a cut comes in
@@ -69,7 +69,8 @@ impl Superblocks {
             .with_clean(false)
             .with_incarnation(incarnation);
 
-        // Only now they join the bad ones: until here they may have held the only copy of a page.
+        // Failing blocks become bad only now: until here they may have held the only copy of a
+        // page.
         let failing = std::mem::take(&mut entry.failing);
         entry.bad |= failing;
         let (life, mut bad) = (entry.life, entry.bad);
@@ -85,7 +86,7 @@ impl Superblocks {
             );
         }
 
-        // Recovery looks for a head in good blocks only: a block may be called bad only once the
+        // Recovery looks for a head in good blocks only: a block may be marked bad only once the
         // head in it is dead.
         media.fence();
         if !failing.is_empty() {
@@ -101,9 +102,9 @@ impl Superblocks {
         };
         let id = media.name_next();
 
-        // A block that has reached its limit is a bad one from now on, as if this erase had failed.
-        // That happens to a log's, and where recovery found half a superblock: GC leaves the others
-        // as they are.
+        // A block that has reached its limit is bad from now on, as if this erase had failed. This
+        // concerns logs, and superblocks that recovery found half erased: GC does not erase other
+        // superblocks at their limit.
         let worn_out = self.is_worn_out(incarnation);
         for die in bad.others(self.geometry.dies()) {
             if media
@@ -116,8 +117,8 @@ impl Superblocks {
             }
         }
 
-        // Before "clean", which is said of good blocks only: recovery must not take a block that
-        // failed for an erased one.
+        // Before "clean", which covers good blocks only: recovery must not take a failed block for
+        // an erased one.
         if self.get(sb).bad != bad {
             bad = self.get(sb).bad;
             LifeRecord::store_bad(media, sb, bad);
@@ -125,8 +126,9 @@ impl Superblocks {
         let life = life.with_clean(true);
         LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
 
-        // Not when the erases are durable, but now: the block is programmed after its erase in any
-        // case, and what must stay free over a cut the head waits for (`reserve_is_free`).
+        // Free at once, not when the erases are durable: a block's programs are ordered after its
+        // erase anyway, and the next head waits for the erases that must survive a cut
+        // (`reserve_is_free`).
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);
         (entry.life, entry.capacity, entry.erased) = (life, capacity, id);
@@ -141,21 +143,21 @@ impl Superblocks {
         erases >= self.pe_limit
     }
 
-    /// Would erasing this superblock once more wear it out? Then what it holds now is the last that
-    /// it ever holds.
+    /// Returns true if another erase would wear this superblock out. Then its current contents are
+    /// its last.
     pub fn is_in_last_cycle(&self, sb: &Superblock) -> bool {
         self.is_worn_out(sb.life.incarnation() + 1)
     }
 
-    /// Does what the device has room for change with the owners of single pages?
+    /// Returns true if the usable capacity changes with the owners of single pages.
     pub fn has_last_cycles(&self) -> bool {
         self.table
             .iter()
             .any(|sb| sb.state == SuperblockState::Closed && self.is_in_last_cycle(sb))
     }
 
-    /// Pages of data that the device has room for: all of a superblock that can be filled, now or
-    /// again, and those with owners of one that is worn out.
+    /// Pages of data that the device has room for: the capacity of superblocks that can be filled,
+    /// now or again, and the owned pages of worn ones.
     pub fn usable_pages(&self) -> u64 {
         let usable = |(id, sb): (SbId, &Superblock)| match sb.state {
             SuperblockState::Retired => 0,

@@ -1,7 +1,7 @@
-//! The free superblocks: which is the least or the most worn, and which erases made them free.
+//! The free superblocks, ordered by wear and by the erases that made them free.
 //!
-//! Invariant: exactly those whose state is `Free` are here, with the wear and the erase of their
-//! entry (`Superblocks::check` looks). Absent: which of them a stream wants (`open`).
+//! Invariant: exactly those in state `Free` are here, with the wear and the erase of their entry
+//! (`Superblocks::check_pool`). Absent: which of them a stream wants (`open`).
 
 use super::{Superblock, SuperblockState, Superblocks};
 use crate::policy::Wear;
@@ -9,11 +9,11 @@ use remap_ssd_media::{ClearId, SbId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Free superblocks in two orders. Devices may have a hundred thousand of a single block each, so
-/// that nothing looks at all of them.
+/// Free superblocks in two orders. Devices may have a hundred thousand superblocks of a single
+/// block each, so no operation scans all of them.
 #[derive(Default)]
 pub(super) struct FreePool {
-    /// Group of dies, erases, number: the number breaks ties, so that a run follows from its seed.
+    /// Group of dies, erases, number. The number breaks ties, so that runs are deterministic.
     by_wear: BTreeSet<(u32, u32, SbId)>,
     by_erase: BTreeSet<(ClearId, SbId)>,
 }
@@ -33,8 +33,8 @@ impl FreePool {
         self.by_erase.remove(&(entry.erased, sb));
     }
 
-    /// The one of a group of dies with the fewest or the most erases, the first of several; of
-    /// another group, if this one has none.
+    /// The superblock of a group of dies with the fewest or the most erases, the first of several;
+    /// of another group if this one has none.
     pub(super) fn pick(&self, wear: Wear, group: u32) -> Option<SbId> {
         let of_others = || {
             let groups = self.by_wear.last().map_or(0, |last| last.0 + 1);
@@ -49,7 +49,7 @@ impl FreePool {
         picked.map(|(_, sb)| sb)
     }
 
-    /// The same of this group alone, with its erases.
+    /// The same within this group, with its erases.
     fn pick_of(&self, wear: Wear, group: u32) -> Option<(u32, SbId)> {
         let mut of_group = self
             .by_wear
@@ -58,7 +58,7 @@ impl FreePool {
         let &(_, erases, sb) = match wear {
             Wear::Least => of_group.next()?,
             Wear::Most => {
-                // The first of those that are worn most, and not the last.
+                // The first of the most worn ones, not the last.
                 let &(_, erases, _) = of_group.next_back()?;
                 let first = self.by_wear.range((group, erases, SbId(0))..).next();
                 first?
@@ -67,7 +67,7 @@ impl FreePool {
         Some((erases, sb))
     }
 
-    /// The name of the erase before which `kept` of them were erased, or all if there are fewer;
+    /// The last erase, by name, of the `kept` that were erased first, or of all if there are fewer;
     /// `None` if there is none.
     pub(super) fn erase_of(&self, kept: usize) -> Option<ClearId> {
         let nth = kept.clamp(1, self.by_erase.len().max(1)) - 1;
@@ -76,8 +76,8 @@ impl FreePool {
 }
 
 impl Superblocks {
-    /// Must come before its state, its wear or its erase changes. Nothing happens to one that is
-    /// not free.
+    /// Must be called before the superblock's state, wear or erase changes. No effect unless it is
+    /// free.
     pub(super) fn leave_pool(&mut self, sb: SbId) {
         let entry = &self.table[sb.0 as usize];
         if entry.state == SuperblockState::Free {
@@ -85,7 +85,7 @@ impl Superblocks {
         }
     }
 
-    /// Must come after that. Nothing happens to one that is not free.
+    /// Must be called after that change. No effect unless the superblock is free.
     pub(super) fn join_pool(&mut self, sb: SbId) {
         let entry = &self.table[sb.0 as usize];
         if entry.state == SuperblockState::Free {
@@ -99,8 +99,8 @@ impl Superblocks {
         self.pool.len()
     }
 
-    /// Pages of data that so many free superblocks have, in the order in which they are opened; no
-    /// more are counted than are wanted. One that opening would wear out has none.
+    /// Pages of data in the first `superblocks` free superblocks, in the order in which they are
+    /// opened; stops counting at `wanted`. One that opening would wear out counts as none.
     pub fn free_pages(&self, superblocks: usize, wanted: u64) -> u64 {
         let mut pages = 0;
         let usable = self.pool.by_wear.iter().filter_map(|&(_, _, sb)| {
@@ -117,7 +117,7 @@ impl Superblocks {
         pages
     }
 
-    /// Looks whether the pool has what the table says.
+    /// Checks the pool against the table.
     ///
     /// # Errors
     /// A sentence.

@@ -1,17 +1,17 @@
 //! Superblocks: the unit of allocation and of garbage collection.
 //!
-//! Each is free, open for one stream, closed or retired. Data is striped over its dies in rows.
-//! Where superblocks do not span all dies, a stream has one open in each group of dies, and hands
-//! out pages from one after the other. The head goes into the first page of block `ID mod blocks`
-//! (or the next good one); tail metadata into the last pages (FAST'21 §4.5). Pages are handed out
-//! in order, past the head, bad blocks and the tail's place.
+//! Each is free, open for one stream, closed or retired. Data is striped over its dies in rows. If
+//! superblocks do not span all dies, a stream has one open in each group of dies, and allocates
+//! pages from them in turn. The head is in the first page of block `ID mod blocks` (or the next
+//! good one); tail metadata is in the last pages (FAST'21 §4.5). Pages are allocated in order,
+//! skipping the head, bad blocks and the tail's place.
 //!
-//! The table and its layout are here; `owners` counts who needs a superblock, `stream` hands out
-//! pages, `open` opens and closes, `erase` ends a life, `free` knows which are free, `regions` what
-//! has changed.
+//! The table and its layout are here. `owners` counts the owners of pages, `stream` allocates
+//! pages, `open` opens and closes, `erase` ends a life, `free` keeps the free superblocks,
+//! `regions` tracks changes.
 //!
-//! Invariants: at most one superblock is open per stream and group of dies; a page is handed out
-//! once per incarnation. Absent: which victim to collect (`victim`) and how pages move (`gc`).
+//! Invariants: at most one superblock is open per stream and group of dies; a page is allocated
+//! once per incarnation. Absent: the choice of victims (`policy`) and how pages move (`gc`).
 
 mod erase;
 mod free;
@@ -34,15 +34,15 @@ use crate::life::Life;
 use crate::policy::ZONES_MAX;
 use remap_ssd_media::{ClearId, Geometry, SbId};
 
-/// The incarnation counter has 21 bits and never wraps around: records that name an incarnation
-/// would become ambiguous.
+/// The incarnation counter has 21 bits and never wraps: records that name an incarnation would
+/// become ambiguous.
 const INCARNATION_MAX: u32 = (1 << 21) - 1;
 
-/// Streams: superblocks are filled by one kind of writes each.
+/// Streams: each superblock is filled by one kind of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stream {
-    /// Pages that the host writes.
+    /// Pages written by the host.
     Host = 0,
     /// Pages moved by garbage collection.
     Gc = 1,
@@ -50,12 +50,12 @@ pub enum Stream {
     Log = 2,
     /// Pages moved by garbage collection that a policy keeps apart: its second zone.
     GcShared = 3,
-    /// Third zone of the collection policy.
+    /// The policy's third zone.
     GcMany = 4,
 }
 
 impl Stream {
-    /// All streams in the order of their persisted numbers.
+    /// All streams, in the order of their persisted numbers.
     pub const ALL: [Self; 5] = [
         Self::Host,
         Self::Gc,
@@ -63,16 +63,16 @@ impl Stream {
         Self::GcShared,
         Self::GcMany,
     ];
-    /// Those of garbage collection, by zone.
+    /// The streams of garbage collection, by zone.
     pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];
 
-    /// The stream of a persisted number, if there is one.
+    /// The stream with a persisted number, if there is one.
     pub fn from_u8(value: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|stream| *stream as u8 == value)
     }
 }
 
-/// What a superblock is doing.
+/// State of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuperblockState {
     /// Erased, or to be erased when it is opened.
@@ -90,21 +90,21 @@ pub enum SuperblockState {
 pub struct Superblock {
     /// Free, open, closed or retired.
     pub state: SuperblockState,
-    /// Who fills or filled it.
+    /// Stream that fills or filled it.
     pub stream: Stream,
     /// Pages of data it can hold.
     pub capacity: u32,
-    /// WSN in its head: when it was opened.
+    /// WSN of its head: when it was opened.
     pub opened: u64,
-    /// Its first word in NVRAM.
+    /// First word of its life record.
     pub life: Life,
-    /// Dies whose block of this superblock is retired for good.
+    /// Dies whose block of this superblock is permanently retired.
     pub bad: DieMask,
     /// Blocks to retire at the next erase.
     pub failing: DieMask,
     /// Page offset of the head.
     pub head: u32,
-    /// The erases by which it became free; the default if that was before power-on.
+    /// The erases that made it free; the default if that was before power-on.
     pub erased: ClearId,
 }
 
@@ -119,33 +119,35 @@ pub struct Superblocks {
     tail_records: u32,
     extended: bool,
     table: Vec<Superblock>,
-    /// Apart from `table`: they change with every page, and are to stay in the nearest cache.
+    /// Separate from `table`: they change with every page, and should stay in the L1 cache.
     owners: Vec<Owners>,
-    /// The open superblock of each stream that the next page comes from.
+    /// For each stream, the open superblock that supplies the next page.
     open: [Option<OpenSuperblock>; Stream::ALL.len()],
-    /// Where there are several groups of dies: those of the other groups, and which group is next.
+    /// With several groups of dies: the open superblocks of the other groups, and the group in
+    /// turn.
     waiting: [Vec<Option<OpenSuperblock>>; Stream::ALL.len()],
     turn: [u32; Stream::ALL.len()],
     pool: FreePool,
-    /// Tells searches for a victim which regions they need not look at again.
+    /// Shows victim searches which regions they need not scan again.
     changed: RegionChanges,
-    /// Grows whenever anything in `table` may have changed.
+    /// Incremented whenever anything in `table` may have changed.
     pub changes: u64,
-    /// Superblocks that a cut must leave free, if there are so many.
+    /// Superblocks that must stay free after a cut, if that many are free.
     reserve: usize,
     remapped_total: u64,
-    /// Programs of metadata done here.
+    /// Metadata pages programmed here.
     pub meta_programs: u64,
-    /// Blocks that failed, since power-on.
+    /// Blocks retired because of failures, since power-on.
     pub blocks_retired: u64,
-    /// Blocks that were filled for the last time, since power-on.
+    /// Blocks filled for the last time, since power-on.
     pub blocks_worn: u64,
-    /// Programs that failed, since power-on.
+    /// Failed programs, since power-on.
     pub program_failures: u64,
 }
 
 impl Superblocks {
-    /// All retired, until `set` says otherwise. `reserve`: superblocks that a cut must leave free.
+    /// All superblocks retired until `set` is called. `reserve`: superblocks that must stay free
+    /// after a cut.
     pub fn new(geometry: Geometry, config: &Config, reserve: u32) -> Self {
         let blank = Superblock {
             state: SuperblockState::Retired,
@@ -186,26 +188,26 @@ impl Superblocks {
         }
     }
 
-    /// What is known of one superblock in DRAM.
+    /// The DRAM state of one superblock.
     #[inline]
     pub fn get(&self, sb: SbId) -> &Superblock {
         &self.table[sb.0 as usize]
     }
-    /// What is known of one superblock in DRAM.
+    /// The DRAM state of one superblock, for changes.
     #[inline]
     pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
         self.changes += 1;
         self.changed.note(sb);
         &mut self.table[sb.0 as usize]
     }
-    /// All of them with their numbers.
+    /// All superblocks with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.table
             .iter()
             .enumerate()
             .map(|(index, sb)| (SbId(index as u32), sb))
     }
-    /// Those that a scheme's log on flash is in.
+    /// The superblocks of a scheme's log on flash.
     pub fn logs(&self) -> impl Iterator<Item = SbId> {
         let is_in_use = |state| matches!(state, SuperblockState::Open | SuperblockState::Closed);
         self.iter()
@@ -218,7 +220,7 @@ impl Superblocks {
         logs.sort_unstable_by_key(|sb| (self.get(*sb).opened, *sb));
         logs
     }
-    /// Sets what recovery or formatting found.
+    /// Sets the state that recovery or formatting found.
     pub fn set(&mut self, sb: SbId, found: Superblock) {
         self.leave_pool(sb);
         *self.get_mut(sb) = found;
@@ -231,8 +233,8 @@ impl Superblocks {
         sb.bad | sb.failing
     }
 
-    /// In which order its pages are handed out as long as no program fails: past the blocks that
-    /// were bad when it was opened, and those in which its head could not be programmed.
+    /// The allocation order of its pages if no program fails: excludes the blocks that were bad
+    /// when it was opened, and those in which its head could not be programmed.
     pub fn order(&self, sb: SbId) -> PageOrder {
         let (dies, entry) = (self.geometry.dies(), self.get(sb));
         let before_head = (0..dies)
@@ -244,12 +246,13 @@ impl Superblocks {
         }
     }
 
-    /// Where the head of a superblock is: first page of block `ID mod blocks`, or of the next good
-    /// block.
+    /// Die of a superblock's head, which is also its offset: the first page of block `ID mod
+    /// blocks`, or of the next good block.
     pub fn head_offset(&self, sb: SbId, skipped: DieMask) -> Option<u32> {
         let dies = self.geometry.dies();
 
-        // Heads are spread over the dies: recovery reads one a superblock, from all dies at once.
+        // Heads are spread over the dies: recovery reads one per superblock, from all dies in
+        // parallel.
         (0..dies)
             .map(|step| (sb.0 + step) % dies)
             .find(|die| !skipped.has(*die))
@@ -259,8 +262,8 @@ impl Superblocks {
     pub fn tail_offsets(&self, skipped: DieMask) -> Vec<u32> {
         let count = self.tail_pages as usize;
 
-        // Counted from the end: which pages the tail is in follows from the blocks that are left
-        // out, and recovery knows these before it has read any page.
+        // Counted from the end: the tail's pages follow from the excluded blocks, which recovery
+        // knows before it reads any page.
         let mut offsets: Vec<u32> = (0..self.geometry.pages_per_superblock())
             .rev()
             .filter(|offset| !skipped.has(self.geometry.die_of_offset(*offset)))
@@ -270,7 +273,7 @@ impl Superblocks {
         offsets
     }
 
-    /// Pages of data a superblock can hold with these blocks left out.
+    /// Pages of data that a superblock can hold if these blocks are excluded.
     pub fn capacity(&self, skipped: DieMask) -> u32 {
         let good = skipped.count_others(self.geometry.dies());
         (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)

@@ -1,7 +1,7 @@
-//! Opening a superblock with its head, closing it with its tail (FAST'21 §4.5).
+//! Opening a superblock with its head, and closing it with its tail (FAST'21 §4.5).
 //!
-//! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page
-//! before it. Absent: what recovery makes of them (`recovery`).
+//! Invariants: if a page of a superblock is readable, so is its head; a tail vouches for every page
+//! before it. Absent: how recovery uses them (`recovery`).
 
 use super::{OpenSuperblock, Owners, Stream, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct SuperblockHead {
-    /// Must be `SuperblockHead::MAGIC`, or the page is no head.
+    /// `SuperblockHead::MAGIC`; otherwise the page is not a head.
     pub magic: u32,
     /// Superblock number, against misplaced heads.
     pub superblock: u32,
@@ -39,8 +39,8 @@ impl SuperblockHead {
 }
 
 impl Superblocks {
-    /// Opens the least worn free superblock for a stream; `false` if none is free. `clock` hands
-    /// out numbers.
+    /// Opens the least worn free superblock for a stream; returns false if none is free. `clock`
+    /// issues numbers.
     pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut WsnClock) -> bool {
         self.open_worn(media, stream, Wear::Least, clock)
     }
@@ -55,8 +55,8 @@ impl Superblocks {
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
         while let Some(sb) = self.pool.pick(wear, self.turn[stream as usize]) {
-            // A superblock that says it is clean and is not (a damaged image) is erased like one
-            // that does not.
+            // A superblock that is marked clean but is not (a damaged image) is erased like one
+            // that is not marked.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
             let bad = self.get(sb).bad;
             let clean = bad.others(self.geometry.dies()).all(is_erased);
@@ -67,8 +67,8 @@ impl Superblocks {
                 }
             }
 
-            // No longer free before the head is programmed: should no block take one, `retire` must
-            // not count it out again.
+            // Removed from the pool before the head is programmed: if no block takes a head,
+            // `retire` must not remove it again.
             self.leave_pool(sb);
             self.get_mut(sb).state = SuperblockState::Open;
             if let Some(head) = self.write_head(media, sb, stream, clock) {
@@ -100,10 +100,10 @@ impl Superblocks {
         false
     }
 
-    /// As many superblocks as the reserve has stay free whatever a cut undoes: if it undid the
-    /// erases of all that are free, while those opened since are in use, nothing could be collected
-    /// any more. Names grow, and each erase waits for everything before it, so that one name speaks
-    /// for the older ones.
+    /// Constraint that keeps as many superblocks free as the reserve has, whatever a cut undoes. If
+    /// a cut undid the erases of all free superblocks while those opened since are in use, nothing
+    /// could be collected any more. Names of erases grow, and each erase waits for everything
+    /// before it, so one name covers the older ones.
     fn reserve_is_free(&self) -> After {
         if !self.guards.has(Guard::ReserveStaysFree) {
             return After::NOTHING;
@@ -113,7 +113,8 @@ impl Superblocks {
             .map_or(After::NOTHING, After::clear)
     }
 
-    /// The number is new, so that no earlier incarnation's metadata can look like this one's.
+    /// Programs the head with a new number, so that no earlier incarnation's metadata can be
+    /// mistaken for this one's. Returns its offset.
     fn write_head(
         &mut self,
         media: &mut Media,
@@ -137,12 +138,13 @@ impl Superblocks {
         };
         let oob = Oob::new(Oob::HEAD, clock.now(), incarnation);
 
-        // The head need not wait for the erases: in each block the erase comes before the programs,
-        // and a page that an absent erase left behind carries the number of the incarnation before.
-        // 1. erases that keep the reserve free  2. the head. Cut before 2: this one is free itself.
+        // The head need not wait for its superblock's erases: in each block the erase precedes the
+        // programs, and a page left by a missing erase carries the previous incarnation's number.
+        // 1. erases that keep the reserve free  2. the head. Cut before 2: this superblock is free
+        // itself.
         let mut after = self.reserve_is_free();
-        // Recovery looks for the head in the first block that is not bad: it must know which ones
-        // are.
+        // Recovery looks for the head in the first block that is not bad: the bad masks must be
+        // durable first.
         if !self.skipped(sb).is_empty() {
             after = after.and(After::FENCE);
         }
@@ -162,7 +164,8 @@ impl Superblocks {
             {
                 return Some(offset);
             }
-            // Recovery looks for the head in the first good block: it must know which one is not.
+            // Recovery looks for the head in the first good block: the mask of failing blocks must
+            // be durable first.
             self.fail_block(media, sb, self.geometry.die_of_offset(offset));
             after = after.and(After::FENCE);
         }
@@ -181,9 +184,10 @@ impl Superblocks {
             self.blocks_worn += u64::from(bad.count_others(self.geometry.dies()));
         }
 
-        // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that
-        // came first would vouch for pages that a cut left torn. With one of many superblocks
-        // closed at a time, waiting for all dies would stall each die again and again.
+        // 1. every data page  2. tail pages. Cut before 2: recovery scans the OOB areas. A tail
+        // that landed first would vouch for pages that a cut left torn. If superblocks do not span
+        // all dies, one of many closes at a time, and waiting for all dies would stall each die
+        // again and again.
         let pages = self.geometry.pages_per_superblock();
         let after = match (
             self.guards.has(Guard::TailAfterData),
@@ -207,13 +211,13 @@ impl Superblocks {
                 .geometry
                 .block(open.sb, self.geometry.die_of_offset(offset));
             if media.next_row(block) != self.geometry.row_of_offset(offset) {
-                return; // A block failed after its place was used: this superblock stays without a tail.
+                return; // A block failed after its place was used: no tail.
             }
 
             self.meta_programs += 1;
             let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
-            // Pages of a superblock that `first` and `len` name: the media makes the records from
-            // the OOBs it has, so that a tail says exactly what they say.
+            // The media builds the records from the OOBs of the pages given by `first` and `len`,
+            // so that a tail repeats them exactly.
             let first = index as u32 * self.tail_records;
             let len = self
                 .tail_records
@@ -237,7 +241,7 @@ impl Superblocks {
 
     /// Stops filling a superblock that is to be collected at once: it gets no tail.
     pub fn abandon(&mut self, sb: SbId) {
-        // No tail, so recovery scans it as an open one, until its erase makes it dead.
+        // Without a tail, recovery scans it like an open one, until its erase marks it dead.
         for open in self
             .open
             .iter_mut()

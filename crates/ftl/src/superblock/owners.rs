@@ -1,16 +1,16 @@
-//! How many need a superblock.
+//! Counts of a superblock's owners.
 //!
-//! Invariant: they are what L2P says (`Ftl::check` counts). Absent: how many need a page
-//! (`counts`), and who they are (L2P). Only what takes owners away is noted for its region: those
-//! who look for the most garbage need not know of what makes it less.
+//! Invariant: they match L2P (`Ftl::check`). Absent: counts per page (`counts`), and the owners
+//! (L2P). Only a loss of owners is noted for a region: searches for the most garbage need not know
+//! what reduces it.
 
 use super::Superblocks;
 use remap_ssd_media::SbId;
 
-/// Who needs a superblock's pages.
+/// Owner counts of a superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    /// Pages that at least one LPN owns.
+    /// Pages with at least one owner.
     pub live: u32,
     /// LPNs whose mapping into it was made by a remap.
     pub remapped: u32,
@@ -22,14 +22,14 @@ impl Superblocks {
     pub fn owners(&self, sb: SbId) -> Owners {
         self.owners[sb.0 as usize]
     }
-    /// Of all superblocks, with their numbers.
+    /// Owner counts of all superblocks, with their numbers.
     pub fn iter_owners(&self) -> impl Iterator<Item = (SbId, Owners)> {
         self.owners
             .iter()
             .enumerate()
             .map(|(index, owners)| (SbId(index as u32), *owners))
     }
-    /// The most LPNs remapped to pages of one superblock.
+    /// Largest number of LPNs remapped to pages of one superblock.
     pub fn remapped_max(&self) -> u32 {
         self.owners
             .iter()
@@ -59,7 +59,7 @@ impl Superblocks {
         self.remapped_total -= u64::from(remapped);
         self.changed.note(sb);
     }
-    /// So many pages of `from`, each with one owner by a write, have been copied to `to`.
+    /// Moves `pages` pages, each with one owner by a write, from `from` to `to`.
     #[inline]
     pub fn move_owned(&mut self, from: SbId, to: SbId, pages: u32) {
         self.owners[from.0 as usize].live -= pages;

@@ -1,18 +1,18 @@
-//! Finding the superblock with the most of something without looking at all of them.
+//! Finding the superblock with the largest value without scanning all of them.
 //!
-//! Superblocks are counted in *regions* of 16. A region has a number that grows with every change of
-//! its superblocks or their owners. Whoever looks for a maximum remembers the largest that each
-//! region had (`RegionPeaks`), and passes over the regions that have not changed since and cannot win.
+//! Superblocks are grouped into *regions* of 16. A region has a number that grows with every change
+//! of its superblocks or their owners. A search for a maximum caches the largest value of each
+//! region (`RegionPeaks`), and skips regions that have not changed since and cannot win.
 //!
-//! Invariant: a region whose number is the same as before has no superblock that lost an owner, or
-//! whose state or capacity is another than before. Absent: what is looked for (`gc`, the schemes).
+//! Invariant: in a region whose number is unchanged, no superblock has lost an owner or changed its
+//! state or capacity. Absent: the value (`gc`, the schemes).
 
 use super::Superblocks;
 use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Superblocks that share one number: a change of any means a look at all.
+/// Superblocks in a region: a change of one requires a scan of all.
 const REGION: u32 = 16;
 
 /// The number of each region.
@@ -24,33 +24,33 @@ impl RegionChanges {
         Self(vec![0; superblocks.div_ceil(REGION) as usize])
     }
 
-    /// A superblock of the region, or its owners, changed.
+    /// Notes a change of a superblock or its owners.
     #[inline]
     pub fn note(&mut self, sb: SbId) {
         self.0[(sb.0 / REGION) as usize] += 1;
     }
 }
 
-/// What was seen of a region.
+/// Cached maximum of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RegionPeak {
-    /// The largest number of one of its superblocks; `None` where none has one.
+    /// The largest value of its superblocks; `None` if none has a value.
     pub most: Option<u32>,
-    /// The largest share that this was of its superblock; 0 where nobody asks for shares.
+    /// The largest value as a fraction of its superblock; 0 if fractions are not used.
     pub share: f64,
 }
 
-/// What one who looks for a maximum remembers of all regions.
+/// The cached maxima of all regions, for one kind of search.
 #[derive(Default)]
 pub struct RegionPeaks(Vec<Cell<Option<(u64, RegionPeak)>>>);
 
 impl RegionPeaks {
-    /// Nothing has been seen of a device of this size.
+    /// No cached maxima, for a device of this size.
     pub fn new(superblocks: u32) -> Self {
         Self(vec![Cell::new(None); superblocks.div_ceil(REGION) as usize])
     }
 
-    /// What was seen of a region that has not changed since; `changes` is its number now.
+    /// The cached maximum of a region if it has not changed since; `changes` is its current number.
     pub fn of(&self, region: usize, changes: u64) -> Option<RegionPeak> {
         let (seen, peak) = self.0[region].get()?;
         (seen == changes).then_some(peak)
@@ -58,8 +58,8 @@ impl RegionPeaks {
 
     /// The superblock with the largest value among those that `can_win`, the first of several.
     ///
-    /// A value grows with its region's number alone, and may fall without. What `can_win` may change
-    /// with anything: it is asked of each superblock that would be the largest so far.
+    /// A value may grow only if its region's number grows, but may fall at any time. `can_win` may
+    /// change with anything: it is called for each superblock that would be the largest so far.
     pub fn largest(
         &self,
         regions: impl Iterator<Item = (Range<u32>, u64)>,
@@ -78,7 +78,7 @@ impl RegionPeaks {
             for sb in superblocks.map(SbId) {
                 let value = value(sb);
                 peak.most = peak.most.max(value);
-                // Of equals, the first one stays, so that a run follows from its seed.
+                // Of equals the first one wins, so that runs are deterministic.
                 if value > most && can_win(sb) {
                     (best, most) = (Some(sb), value);
                 }
@@ -88,7 +88,7 @@ impl RegionPeaks {
         best
     }
 
-    /// Looks whether a region that is taken for unchanged has a larger value than is remembered.
+    /// Checks that no region taken for unchanged has a larger value than its cached maximum.
     ///
     /// # Errors
     /// A sentence.
@@ -110,7 +110,7 @@ impl RegionPeaks {
         Ok(())
     }
 
-    /// Remembers what a region has at this number.
+    /// Caches the maximum of a region at this number.
     pub fn saw(&self, region: usize, changes: u64, peak: RegionPeak) {
         self.0[region].set(Some((changes, peak)));
     }
@@ -130,7 +130,7 @@ impl Superblocks {
             })
     }
 
-    /// The same, with numbers that also grow with what a scheme notes.
+    /// The same, with numbers that also include the changes noted by a scheme.
     pub fn regions_with<'a>(
         &'a self,
         noted: &'a RegionChanges,
@@ -144,7 +144,7 @@ impl Superblocks {
 mod tests {
     use super::*;
 
-    /// Values change at random, and each search is compared with one that looks at all of them.
+    /// Values change at random, and each search is compared with a full scan.
     #[test]
     fn the_largest_is_found_among_regions_that_are_passed_over() {
         const SUPERBLOCKS: u32 = 300;
@@ -162,7 +162,7 @@ mod tests {
         };
 
         for _ in 0..5_000 {
-            // Few values, so that equals are in many regions.
+            // Few distinct values, so that many regions have equal ones.
             let sb = SbId(below(SUPERBLOCKS));
             values[sb.0 as usize] = below(12).checked_sub(1);
             changes.note(sb);
@@ -199,7 +199,7 @@ mod tests {
         let mut blocks = Superblocks::new(geometry, &crate::Config::default(), 1);
         let numbers = |blocks: &Superblocks| blocks.regions().map(|(_, n)| n).collect::<Vec<u64>>();
 
-        // One of either region.
+        // One superblock of each region.
         let (first, second) = (SbId(0), SbId(REGION));
         (0..2).for_each(|_| blocks.gain(second, true, false));
         let before = numbers(&blocks);

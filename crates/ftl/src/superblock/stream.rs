@@ -1,7 +1,7 @@
-//! Pages handed out: the open superblock of each stream.
+//! Page allocation: the open superblock of each stream.
 //!
-//! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next
-//! (`open`).
+//! Invariant: pages are allocated in order, skipping the head, holes left by a power cut first.
+//! Absent: which superblock is opened next (`open`).
 
 use super::{Stream, SuperblockState, Superblocks};
 use crate::config::Config;
@@ -11,10 +11,10 @@ use remap_ssd_media::{After, Lpn, Oob, PageSlot, Ppn, SbId};
 use std::collections::VecDeque;
 
 impl Config {
-    /// The stream that takes pages moved to a zone.
+    /// The stream for pages moved to a zone.
     pub fn gc_stream(&self, zone: usize) -> Stream {
         if self.is_hybrid() {
-            // Pages that move alone go where pages are written alone.
+            // Pages that move individually go to the stream of pages written individually.
             [Stream::Host, Stream::Gc][zone]
         } else if zone == 0 && self.gc_joins_host {
             Stream::Host
@@ -30,15 +30,15 @@ impl Config {
     }
 }
 
-/// A page handed out to be programmed.
+/// A page allocated for a program.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocatedPage {
     /// Flash page, block and die.
     pub slot: PageSlot,
     pub sb: SbId,
-    /// Which incarnation of its superblock it belongs to.
+    /// Incarnation of its superblock.
     pub incarnation: u32,
-    /// What its program must wait for.
+    /// Ordering constraint of its program.
     pub after: After,
 }
 
@@ -53,13 +53,13 @@ impl AllocatedPage {
     }
 }
 
-/// A superblock that a stream fills.
+/// A superblock that a stream is filling.
 #[derive(Clone, Debug)]
 pub struct OpenSuperblock {
-    /// Which superblock it is, by number.
+    /// Superblock number.
     pub sb: SbId,
     pub incarnation: u32,
-    /// Next offset to hand out, and the row and die it is in.
+    /// Next offset to allocate, and its row and die.
     pub next: u32,
     pub row: u32,
     pub die: u32,
@@ -67,14 +67,14 @@ pub struct OpenSuperblock {
     pub end: u32,
     /// Page offset of the head.
     pub head: u32,
-    /// Blocks that are not programmed.
+    /// Excluded blocks.
     pub skipped: DieMask,
     /// Offsets below `next` that a power cut left unprogrammed, in order.
     pub holes: VecDeque<u32>,
 }
 
 impl Superblocks {
-    /// Is there an open superblock of a stream in this one's group of dies?
+    /// Returns true if the stream has an open superblock in this one's group of dies.
     pub fn is_open_beside(&self, stream: Stream, sb: SbId) -> bool {
         let (group, stream) = (self.geometry.group(sb), stream as usize);
         let slot = if group == self.turn[stream] {
@@ -85,7 +85,7 @@ impl Superblocks {
         slot.is_some()
     }
 
-    /// The next page of a stream comes from the next group of dies.
+    /// Switches to the next group of dies for a stream's next page.
     #[inline(always)]
     fn rotate(&mut self, stream: Stream) {
         if self.geometry.groups() > 1 {
@@ -94,8 +94,8 @@ impl Superblocks {
     }
 
     fn rotate_groups(&mut self, stream: usize) {
-        // The open one of the group in turn is kept apart from the others, so that devices with one
-        // group, nearly all, index no table for a page.
+        // The open superblock of the group in turn is kept separate from the others, so that
+        // devices with one group, nearly all, need no table lookup per page.
         let turn = self.turn[stream] as usize;
         let next = (turn + 1) % self.geometry.groups() as usize;
         self.waiting[stream][turn] = self.open[stream].take();
@@ -103,12 +103,12 @@ impl Superblocks {
         self.turn[stream] = next as u32;
     }
 
-    /// The open superblock of a stream that the next page comes from.
+    /// The open superblock that supplies the stream's next page.
     pub fn open(&self, stream: Stream) -> Option<&OpenSuperblock> {
         self.open[stream as usize].as_ref()
     }
 
-    /// Goes on filling a superblock that recovery found open.
+    /// Resumes filling a superblock that recovery found open.
     pub fn resume(&mut self, stream: Stream, open: OpenSuperblock) {
         assert!(!self.is_open_beside(stream, open.sb));
         self.get_mut(open.sb).state = SuperblockState::Open;
@@ -120,15 +120,15 @@ impl Superblocks {
         }
     }
 
-    /// Hands out the next page of a stream's open superblock, with what its program must wait for;
+    /// Allocates the next page of a stream's open superblock, with the constraint of its program;
     /// `None` if the superblock is full or none is open.
     #[inline(always)]
     pub fn take(&mut self, stream: Stream) -> Option<AllocatedPage> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         loop {
-            // Holes first: a block is programmed in order of its rows, so a later page of that
-            // block would be refused before them.
+            // Holes first: a block is programmed in row order, so a later page of that block would
+            // be refused before them.
             let (offset, row, die) = if open.holes.is_empty() {
                 if open.next >= open.end {
                     return None;
@@ -149,8 +149,7 @@ impl Superblocks {
                 )
             };
 
-            // `end` cuts off the tail's place; the head and blocks that are left out lie among the
-            // rest.
+            // `end` excludes the tail's place; the head and excluded blocks are among the rest.
             if offset == open.head || open.skipped.has(die) {
                 continue;
             }
@@ -174,7 +173,7 @@ impl Superblocks {
         }
     }
 
-    /// The page that `take` hands out next, if it is one after the last and not in a hole.
+    /// The page that `take` allocates next, unless it fills a hole.
     pub fn next_page(&self, stream: Stream) -> Option<Ppn> {
         let open = self.open(stream).filter(|open| open.holes.is_empty())?;
         let is_left_out = |offset: &u32| {
@@ -184,14 +183,13 @@ impl Superblocks {
         Some(self.geometry.page(open.sb, offset))
     }
 
-    /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left
-    /// out; 0 where the next page needs `take`.
+    /// Allocates up to `len` consecutive pages of one row, if no page has to be skipped; `None` if
+    /// the next page needs `take`.
     #[inline(always)]
     pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
-        // Up to the end of the row, the tail's place and the head: only consecutive pages that all
-        // are data.
+        // Up to the end of the row, the tail's place or the head: only consecutive data pages.
         let mut len = len
             .min(dies - open.die)
             .min(open.end.saturating_sub(open.next));
@@ -235,7 +233,7 @@ impl Superblocks {
     }
 
     /// A block's first page waits for the head, its others for the pages before them in the block:
-    /// whatever is readable in a superblock, its head is too.
+    /// if a page of a superblock is readable, so is its head.
     #[inline(always)]
     fn after_head(&self, sb: SbId, row: u32, head: u32) -> After {
         if row == 0 && self.guards.has(Guard::HeadBeforeData) {
@@ -245,7 +243,8 @@ impl Superblocks {
         }
     }
 
-    /// Pages that `take` can still hand out, at least: whole rows of good blocks, but for the head.
+    /// Lower bound of the pages that `take` can still allocate: whole rows of good blocks, minus
+    /// the head.
     pub fn room(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
             let dies = self.geometry.dies();
@@ -259,11 +258,11 @@ impl Superblocks {
         })
     }
 
-    /// Pages that `take` will hand out before the open superblock is full.
+    /// Pages that `take` will allocate before the open superblock is full.
     pub fn left(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
             let (dies, next, end) = (self.geometry.dies(), open.next.min(open.end), open.end);
-            // Of a die's pages, those below an offset are one a row.
+            // A die has one page per row, so its pages below an offset are counted by rows.
             let below = |offset: u32, die: u32| (offset + dies - 1 - die) / dies;
             let good = open.skipped.others(dies);
             let pages: u32 = good.map(|die| below(end, die) - below(next, die)).sum();
