@@ -1,13 +1,13 @@
-//! FLog: one device-wide log of remaps on flash, the common solution before Remap-SSD.
+//! FLog: one device-wide log of remaps on flash, the usual solution before Remap-SSD.
 //!
-//! Entries gather in DRAM that a capacitor protects and are programmed a page at a time, striped
-//! over the dies of superblocks of their own. The log is capped. Finding the owners of a victim's
-//! pages means reading all of it, and so does reclaiming it: read all, rewrite what is valid, erase
-//! (FAST'21 §3.3, §5.1).
+//! Entries are collected in DRAM protected by a capacitor and programmed a page at a time, striped
+//! over the dies of superblocks of their own. The size of the log is limited. Finding the owners of
+//! a victim's pages means reading all of it, and so does reclaiming it: read all, rewrite the valid
+//! entries, erase (FAST'21 §3.3, §5.1).
 //!
 //! Invariants: an entry is in one of the two buffers or in a durable log page; a buffer is reused
-//! only after its page is durable. Absent: per-superblock structure on the medium (`index` is the
-//! simulator's, its cost is the scan's).
+//! only after its page is durable. Absent: per-superblock structure on the medium (`index` belongs
+//! to the simulator; its cost is the scan's).
 
 mod reclaim;
 mod recover;
@@ -32,7 +32,7 @@ use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId, 
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec {
     check,
     flash_need,
@@ -50,30 +50,30 @@ pub const SPEC: SchemeSpec = SchemeSpec {
 };
 
 const PAGE_BYTES: u64 = remap_ssd_media::geometry::PAGE_BYTES as u64;
-/// Pages of the smallest log; a smaller cap fills its pages partly.
+/// Pages of the smallest log; a smaller limit leaves its pages partly filled.
 const PAGES_MIN: u64 = 8;
 /// Two buffers of one page each.
 pub(super) const BUFFER_WORDS: usize = 2 * ENTRIES_PER_PAGE * 2;
-/// Reclaiming pays only if more than one entry in so many is invalid.
+/// Reclaiming pays only if more than one entry in this many is invalid.
 const INVALID_SHARE: u64 = 20;
 
 pub(super) struct FLog {
     base: usize,
-    /// Entries of a log page.
+    /// Entries per log page.
     slots: usize,
     pages_max: usize,
     pages: Vec<Ppn>,
     superblocks: Vec<SbId>,
-    /// Buffer being filled, and its entries.
+    /// Index of the buffer being filled, and its number of entries.
     buffer: usize,
     buffered: usize,
     clears: [ClearId; 2],
-    /// What recovery found in the buffers.
+    /// Entries that recovery found in the buffers.
     saved: Vec<u64>,
-    /// There was no flash space for a page, at recovery or since: the buffers stay as they are, and
-    /// no entry is added.
+    /// There was no flash space for a page, at recovery or since: the buffers keep their contents,
+    /// and no entry is added.
     stuck: bool,
-    /// Superblocks of the log in which recovery found entries of aborted commands.
+    /// Log superblocks in which recovery found entries of aborted commands.
     aborted: BTreeSet<SbId>,
     index: OwnerIndex,
     fullest: u32,
@@ -86,7 +86,7 @@ fn shape(config: &Config) -> (usize, usize) {
     (pages as usize, slots as usize)
 }
 
-/// Superblocks of a full log; as many again are needed while it is rewritten.
+/// Superblocks of a full log; rewriting it needs as many again.
 pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     let held = superblocks_needed(config, geometry);
     FlashNeed { held, spare: held }
@@ -140,14 +140,15 @@ impl FLog {
     fn word(&self, buffer: usize, slot: usize) -> usize {
         self.base + (buffer * ENTRIES_PER_PAGE + slot) * 2
     }
-    /// All pages are read, and all entries gone through. Both published platforms (FAST'21's
-    /// emulator and simulator) charge the second like the scan of a log in NVRAM.
+    /// Charges reading all pages and scanning all entries. Both published platforms (FAST'21's
+    /// emulator and simulator) charge the latter like a scan of a log in NVRAM.
     fn charge_scan(&self, media: &mut Media) {
         media.charge_flash_scan(self.pages.len(), Purpose::Gc);
         media.charge_loads(2 * self.pages.len() * self.slots, Purpose::Gc);
     }
 
-    /// Can a log page be programmed now, and GC still open a superblock in each of its zones?
+    /// Returns true if a log page can be programmed now and GC can still open a superblock in each
+    /// of its zones.
     fn page_is_secured(&self, blocks: &Superblocks, config: &Config) -> bool {
         blocks.room(Stream::Log) > 1 || blocks.free() > 1 + config.gc_opens() as u32
     }
@@ -168,18 +169,18 @@ impl FLog {
 
         self.buffered += 1;
         self.index.push(&mut core.tables, &core.blocks, remapping);
-        // Now and not at the next entry: `admit` secured a page for this one.
+        // Now, not at the next entry: `admit` reserved a page for this one.
         if self.buffered == self.slots {
             self.flush(core);
         }
     }
 
-    /// Programs the full buffer as a log page and goes on in the other one.
+    /// Programs the full buffer as a log page and switches to the other buffer.
     fn flush(&mut self, core: &mut Core) {
         let at = self.word(self.buffer, 0);
         let mut words: Vec<u64> = Vec::with_capacity(self.buffered * 2);
         let mut damaged = Vec::new();
-        // A damaged slot keeps its place as zeroes, so that what is rebuilt goes where it was.
+        // A damaged slot keeps its place as zeroes; the rebuilt entry goes there.
         for at in (at..at + self.buffered * 2).step_by(2) {
             match [core.media.load(at), core.media.load(at + 1)] {
                 [Ok(first), Ok(second)] => words.extend([first, second]),
@@ -200,7 +201,7 @@ impl FLog {
         }
 
         // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
-        // Without a page for them the entries stay in the buffer, which a capacitor protects.
+        // Without a page the entries stay in the buffer, protected by the capacitor.
         let Some(page) = self.program(core, &words) else {
             self.stuck = true;
             return;
@@ -212,8 +213,8 @@ impl FLog {
         self.buffered = 0;
     }
 
-    /// `None` if no superblock can be opened: a page that was secured is gone if blocks fail, or if
-    /// a free superblock wears out when it is opened.
+    /// Programs a log page. Returns `None` if no superblock can be opened: the reserved page is
+    /// lost if blocks fail, or if a free superblock wears out when it is opened.
     #[must_use]
     fn program(&mut self, core: &mut Core, words: &[u64]) -> Option<Ppn> {
         loop {
@@ -236,8 +237,8 @@ impl FLog {
                 taken.ppn(),
                 taken.oob(Oob::LOG, self.pages.len() as u64 + 1),
             );
-            // The fence: the buffer's stores come before their page. A cut that left the page alone
-            // would also leave entries whose pages are not there.
+            // The fence: the buffer's stores come before their page. If only the page survived a
+            // cut, it could hold entries whose pages do not exist.
             let stored = StoredPage::Meta(words.as_bytes().into());
             if core
                 .media
@@ -261,8 +262,8 @@ impl FLog {
     }
 
     fn has_room(&self, blocks: &Superblocks, config: &Config, entries: u64) -> bool {
-        // What stays free is for collection: the fullest superblock's references, and the page that
-        // gathers them.
+        // Free space is left for collection: the fullest superblock's references, and the page that
+        // collects them.
         self.entries() + entries + u64::from(self.fullest) + self.slots as u64 <= self.capacity()
             && self.page_is_secured(blocks, config)
     }
@@ -299,7 +300,7 @@ impl Persist for FLog {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        // Collection may spend what hosts leave: no reserve here.
+        // Collection may use the space that hosts leave free: no reserve here.
         if self.entries() + 1 > self.capacity()
             || !self.page_is_secured(&core.blocks, &core.config)
             || self.stuck
@@ -312,7 +313,7 @@ impl Persist for FLog {
 
     fn give_back(&mut self, core: &mut Core) -> bool {
         let before = self.superblocks.len();
-        // One superblock cannot become fewer, and rewriting needs a page now.
+        // A single superblock cannot be reduced, and rewriting needs a page now.
         if before < 2 || !self.page_is_secured(&core.blocks, &core.config) {
             return false;
         }
@@ -347,8 +348,8 @@ impl Inspect for FLog {
             used_bytes: self.entries() * 16,
             valid_bytes: blocks.remapped_total() * 16,
             entry_room_bytes: self.capacity() * 16,
-            // What `admit` leaves: the fullest superblock's entries, and a page that is being
-            // gathered.
+            // The space that `admit` leaves free: the fullest superblock's entries, and the page
+            // being collected.
             gc_reserve_bytes: (u64::from(self.fullest) + self.slots as u64) * 16,
             ..Usage::default()
         }

@@ -1,9 +1,9 @@
-//! Making room: the log is read, what is valid is written anew, the old superblocks are erased.
+//! Making room: the log is read, its valid entries are rewritten, and the old superblocks are
+//! erased.
 //!
 //! Invariants: the old log is erased only after all of the new one is durable; nothing is reclaimed
-//! if that would give back too little, so that refusals stay cheap. Absent: what stays free for
-//! garbage collection (`has_room`), and victims of their own: the log is one, and is rewritten
-//! whole.
+//! if that would gain too little, so that refusals stay cheap. Absent: the space left for garbage
+//! collection (`has_room`), and victim selection: the log is rewritten as a whole.
 
 use super::{FLog, INVALID_SHARE};
 use crate::config::Config;
@@ -17,7 +17,7 @@ impl FLog {
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
         let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        // The last look found too little to gain. Only more invalid entries can change that.
+        // The last attempt found too little to gain. Only more invalid entries can change that.
         if invalid < self.reclaim_pays_from {
             return false;
         }
@@ -27,7 +27,7 @@ impl FLog {
             return true;
         }
 
-        // Old and new log exist side by side until the new one is durable.
+        // The old and the new log coexist until the new one is durable.
         let pays = invalid * INVALID_SHARE > self.entries()
             && core.blocks.free()
                 > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry);
@@ -47,14 +47,14 @@ impl FLog {
         false
     }
 
-    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut,
-    /// a superblock that has just been begun is gone on with: rewriting that is cut again and again
-    /// must not begin one each time. None that has entries of aborted commands is: they are what
-    /// rewriting gets rid of.
+    /// Reads all entries, writes the valid ones to new superblocks, and erases the old ones. After
+    /// a power cut it continues in a superblock that was just begun, so that rewriting that is
+    /// interrupted repeatedly does not begin a new one each time. It does not continue in one with
+    /// entries of aborted commands, which rewriting must drop.
     ///
-    /// `false` if flash ended before the new log was whole, as it may on a device that is nearly
-    /// worn out. Both logs and the buffers count then, as after a cut before 2, and no entry is
-    /// added.
+    /// Returns false if the log ran out of flash before the new log was complete, as may happen on
+    /// a device that is nearly worn out. Then both logs and the buffers count, as after a cut
+    /// before 2, and no entry is added.
     pub(super) fn reclaim(&mut self, core: &mut Core, continue_open: bool) -> bool {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
@@ -108,9 +108,9 @@ impl FLog {
         true
     }
 
-    /// Programs all entries of the index; `false` if flash ended before.
+    /// Programs all entries of the index; returns false if the log ran out of flash.
     fn program_index(&mut self, core: &mut Core) -> bool {
-        // Taken out while `program` needs the rest of `self`; the entries themselves do not change.
+        // Taken out, since `program` needs the rest of `self`; the entries do not change.
         let index = std::mem::take(&mut self.index);
         let is_whole = self.program_lists(core, &index);
         self.index = index;

@@ -1,11 +1,11 @@
-//! Reading the log and the two buffers back, and rebuilding what cannot be read.
+//! Recovery of the log and the two buffers, and rebuilding of unreadable entries.
 //!
-//! Log pages come first, the oldest superblock first; then what the capacitor saved of the buffers,
-//! which is programmed before hosts are served.
+//! Log pages come first, oldest superblock first; then the buffers saved by the capacitor, which
+//! are programmed before hosts are served.
 //!
-//! Invariants: a log page that cannot be read refuses recovery, since nothing else has its entries;
-//! entries of aborted commands become no witnesses, and their superblocks are rewritten. Absent:
-//! which witness wins (`witnesses`).
+//! Invariants: recovery fails if a log page cannot be read or rebuilt, since its entries are stored
+//! nowhere else; entries of aborted commands become no witnesses, and their superblocks are
+//! rewritten. Absent: which witness wins (`witnesses`).
 
 use super::{BUFFER_WORDS, FLog, superblocks_needed};
 use crate::contract::{Recover, Remapping};
@@ -33,7 +33,7 @@ impl Recover for FLog {
                 sb,
                 &mut witnesses.report.log_pages,
             );
-            // Its entries may be the newest of any LPN; nothing else has them.
+            // Its entries may be the newest of any LPN, and are stored nowhere else.
             if let Some(page) = found.lost {
                 return Err(RecoveryError::LogDamaged { page: page.0 });
             }
@@ -62,7 +62,7 @@ impl Recover for FLog {
             }
         }
 
-        // Those of aborted commands are left out of what goes to flash: the numbers die with the
+        // Entries of aborted commands are not written to flash: their numbers vanish with the
         // buffers.
         saved.retain(|words| self.add_witness(core, witnesses, *words));
         self.saved = saved.concat();
@@ -73,18 +73,18 @@ impl Recover for FLog {
         self.fullest = core.blocks.remapped_max();
         self.index.sort();
 
-        // What the capacitor saved goes to flash; its page may have been programmed before: twice
-        // says the same.
+        // The saved entries go to flash. Their page may have been programmed already: duplicates
+        // are harmless.
         let saved = std::mem::take(&mut self.saved);
-        // The buffers outlive power as they are. Nothing is lost; remaps are refused until there is
-        // space.
+        // The buffers survive power loss as they are. Nothing is lost; remaps are refused until
+        // there is space.
         if core.clock.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
             self.stuck = !saved.is_empty();
             return true;
         }
 
-        // Cuts during reclaiming leave both logs, each time one more. Rewriting all is the only way
-        // back.
+        // Cuts during reclaiming leave both logs, one more each time. The only remedy is to rewrite
+        // everything.
         let crowded =
             self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
         let is_programmed = if crowded || self.pages.len() + 2 > self.pages_max {
@@ -98,8 +98,8 @@ impl Recover for FLog {
             return true;
         }
 
-        // 1. the pages of what was saved  2. zeroes, after everything. Cut between: both say the
-        // same.
+        // 1. the pages of the saved entries  2. zeroes, after everything. Cut between: both have
+        // the same content.
         self.clears = [0, 1].map(|buffer| {
             core.media
                 .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
@@ -120,9 +120,9 @@ impl Recover for FLog {
 }
 
 impl FLog {
-    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry
-    /// is no longer in force. Several may fit what can be read, since those of an atomic command
-    /// have one number: the one that is nowhere else in the log is meant.
+    /// Rebuilds buffered entries with unreadable words from the tables; an entry that is no longer
+    /// in force becomes zeroes. Several entries may match the readable part, since those of an
+    /// atomic command share one number: the one that is nowhere else in the log is meant.
     #[cold]
     pub(super) fn make_up_for(
         &self,
@@ -132,7 +132,7 @@ impl FLog {
         words: &mut [u64],
         damaged: &[(usize, [Result<u64, MediaError>; 2])],
     ) {
-        // Which entries are elsewhere in the log is only known from reading it.
+        // The entries elsewhere in the log are known only from reading it.
         self.charge_scan(media);
         let mut logged: BTreeSet<[u64; 2]> = words
             .chunks_exact(2)
@@ -175,7 +175,7 @@ impl FLog {
         }
     }
 
-    /// `false` for an entry of an aborted command.
+    /// Returns false for an entry of an aborted command.
     fn add_witness(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
         let entry = LogEntry::from_words(words);
         if entry.is_intact() && entry.is_current(&core.blocks, core.geometry) {

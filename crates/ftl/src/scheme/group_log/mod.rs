@@ -1,19 +1,22 @@
 //! Local logs on flash: pages of entries, each owned by a superblock of data.
 //!
-//! A superblock's entries are programmed a page at a time into superblocks of the log's own. The
-//! header of a page names the owner and its incarnation, so erasing the owner makes all its pages
-//! garbage, wherever they lie. What to do with garbage is `reclaim`'s: pages that count are moved
-//! and a superblock of the log is erased, and a group that has more pages than its valid entries
-//! need is rewritten.
+//! A superblock's entries are programmed a page at a time into superblocks of the log. A page's
+//! header names the owner and its incarnation, so erasing the owner makes all its pages garbage,
+//! wherever they are. `reclaim` collects the garbage: pages that count are moved and a log
+//! superblock is erased, and a group with more pages than its valid entries need is rewritten.
 //!
-//! Order of a page: 1. the flash pages its entries name, and the entries wherever they were before
+//! Order of a page:
+//! 1. the flash pages its entries name, and the entries at their previous location
 //! 2. the page
-//! 3. whatever releases the entries there. Cut before 2, or inside: they are where they were.
-//!    Between 2 and 3: both places say the same.
+//! 3. the release of the entries at their previous location.
 //!
-//! Invariants: a group's pages are in the order of their numbers, and of two entries with one LPN
+//! Cut before 2 or during it: the entries are where they were. Between 2 and 3: both copies are
+//! equal.
+//!
+//! Invariants: a group's pages are ordered by their numbers, and of two entries with the same LPN
 //! and offset the later is the newer; `live` counts the pages of all groups and stays below
-//! `pages_max`, unless the log ran out of flash while it moved pages. Absent: when entries come to flash.
+//! `pages_max`, unless the log ran out of flash while it moved pages. Absent: when entries are
+//! written to flash.
 
 mod page;
 mod reclaim;
@@ -43,49 +46,48 @@ pub(super) const COUNTERS: &[&str] = &[
     "group_entries_found",
     "group_pages_stale",
 ];
-/// Times that cached entries or a segment group went to flash pages of their superblock's.
+/// Writes of cached entries or a segment group to flash pages of their superblock.
 pub(super) const DESTAGES: Counter = Counter::named("destages", COUNTERS);
-/// Groups of such pages rewritten because of their garbage.
+/// Groups of pages rewritten because of their garbage.
 const GROUPS_REWRITTEN: Counter = Counter::named("groups_rewritten", COUNTERS);
-/// Such pages moved, so that superblocks of their log can be erased.
+/// Pages of groups moved so that log superblocks can be erased.
 const GROUP_PAGES_MOVED: Counter = Counter::named("group_pages_moved", COUNTERS);
-/// Superblocks of a log of such pages erased.
+/// Log superblocks erased.
 const LOG_SUPERBLOCKS_ERASED: Counter = Counter::named("log_superblocks_erased", COUNTERS);
-/// Entries that recovery found in such pages.
+/// Entries that recovery found in pages of groups.
 const GROUP_ENTRIES_FOUND: Counter = Counter::named("group_entries_found", COUNTERS);
-/// Such pages that recovery found and whose superblock had been erased since.
+/// Pages that recovery found to be stale: their superblock has been erased since.
 const GROUP_PAGES_STALE: Counter = Counter::named("group_pages_stale", COUNTERS);
 
 pub(super) use page::ENTRIES_MAX;
 
-/// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled
+/// A log needs several pages to behave like one: if it has fewer bytes, its pages are filled
 /// partly.
 const PAGES_MIN: u64 = 8;
 
-/// Page numbers of a group grow for as long as the incarnation lasts. This is their limit.
+/// Limit of a group's page numbers, which grow throughout the incarnation.
 const NUMBERS_END: u32 = u32::MAX - (1 << 25);
 /// From this number on, host remaps are refused.
 const NUMBERS_HOSTS: u32 = u32::MAX - (1 << 26);
 
-/// How large a log is.
+/// Dimensions of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogShape {
-    /// Entries that fit in a page.
+    /// Entries per page.
     pub slots: usize,
-    /// Pages that count, at most.
+    /// Maximum number of pages that count.
     pub pages_max: usize,
-    /// Pages of the largest group when it has just been rewritten.
+    /// Pages of the largest group right after rewriting.
     pub group_pages_max: usize,
 }
 
 impl LogShape {
-    /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take
-    /// more.
+    /// A log with `pages` pages for the host's remaps; collecting a superblock may take more.
     pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
         let slots = Self::slots(config);
         let references = u64::from(config.data_pages(geometry)) * u64::from(config.count_max);
         let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
-        // While a superblock is collected, its pages and those of the references' new homes count:
+        // While a superblock is collected, its pages and those of the references' new places count:
         // one in each zone.
         Self {
             slots,
@@ -94,21 +96,21 @@ impl LogShape {
         }
     }
 
-    /// Entries that fit in a page.
+    /// Entries per page.
     pub fn slots(config: &Config) -> usize {
-        // Fewer entries a page in a small log: it must have enough pages to show what collecting it
-        // costs.
+        // A small log has fewer entries per page: it needs enough pages to show the cost of
+        // collecting it.
         (config.log_bytes / 16 / PAGES_MIN).clamp(2, ENTRIES_MAX as u64) as usize
     }
 
-    /// Superblocks that the log may hold. With two more than its pages fill, some superblock always
-    /// has garbage.
+    /// Maximum number of superblocks of the log. With two more than its pages fill, some superblock
+    /// always has garbage.
     fn superblocks_max(&self, config: &Config, geometry: &Geometry) -> usize {
         (self.pages_max + self.group_pages_max).div_ceil(config.data_pages(geometry) as usize) + 2
     }
 
-    /// Superblocks that it holds at its worst (one is being moved), and those that must be free for
-    /// it while a superblock of data is collected.
+    /// Superblocks held in the worst case (one is being moved), and those that must be free for the
+    /// log while a superblock of data is collected.
     pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> FlashNeed {
         let held = self.superblocks_max(config, geometry) as u32 + 1;
         let spare = self
@@ -139,9 +141,9 @@ struct PageGroup {
 /// A superblock of the log.
 #[derive(Default)]
 struct LogSuperblock {
-    /// Its pages and their owners, in the order of programming.
+    /// Its pages and their owners, in programming order.
     pages: Vec<(Ppn, SbId)>,
-    /// Of them, those that count.
+    /// Number of these that count.
     live: usize,
 }
 
@@ -156,7 +158,7 @@ pub(super) struct GroupLog {
 }
 
 impl GroupLog {
-    /// An empty log: no page is programmed before the first entry comes.
+    /// An empty log: no page is programmed before the first entry.
     pub fn new(shape: LogShape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,
@@ -171,7 +173,7 @@ impl GroupLog {
         }
     }
 
-    /// Entries that fit in a page.
+    /// Entries per page.
     pub fn slots(&self) -> usize {
         self.shape.slots
     }
@@ -186,16 +188,16 @@ impl GroupLog {
         self.groups[sb.0 as usize].pages.len()
     }
 
-    /// Are the group's page numbers nearly used up, so that host remaps must be demoted to copies
-    /// until the superblock is collected? The rest is reserved for entries on their way, and for
-    /// rewriting.
+    /// Returns true if the group's page numbers are nearly used up. Then host remaps must be
+    /// demoted to copies until the superblock is collected. The rest is reserved for cached entries
+    /// and for rewriting.
     #[inline]
     pub fn is_numbered_out(&self, sb: SbId) -> bool {
         self.groups[sb.0 as usize].next >= NUMBERS_HOSTS
     }
 
-    /// Programs one more page of a group, after `secure`. `false` if blocks failed or wore out
-    /// meanwhile and no page is left: the entries must stay where they are.
+    /// Programs another page of a group, after `secure`. Returns false if no page is left because
+    /// blocks failed or wore out: the entries must stay where they are.
     #[must_use]
     pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) -> bool {
         let after = core
@@ -209,8 +211,8 @@ impl GroupLog {
         true
     }
 
-    /// Programs a page that lets all pages of the group with a number below `base` count no more,
-    /// if there is one. `false` if the log has no page left; nothing has changed then.
+    /// Programs a page. With `base` it supersedes all pages of the group with smaller numbers.
+    /// Returns false, without a change, if the log has no page left.
     fn program(
         &mut self,
         core: &mut Core,
@@ -228,7 +230,7 @@ impl GroupLog {
         let place = GroupPlace::new()
             .with_number(number)
             .with_base(base.unwrap_or(0));
-        // Encoded once: should the program fail, the same bytes go to the next page.
+        // Encoded once: if the program fails, the same bytes go to the next page.
         let bytes = core
             .media
             .meta_bytes(page::bytes_of(entries.len()), |bytes| {
@@ -255,10 +257,11 @@ impl GroupLog {
         true
     }
 
-    /// Puts a page of a group where the log goes on; `None` if no superblock can be opened.
+    /// Programs a page of a group at the end of the log; returns `None` if no superblock can be
+    /// opened.
     ///
-    /// Room that was secured is an estimate: a block that fails takes pages with it, and a free
-    /// superblock that a cut left half erased may wear out when it is opened.
+    /// Reserved room is an estimate: a failing block takes pages with it, and a free superblock
+    /// that a cut left half erased may wear out when it is opened.
     fn place(
         &mut self,
         core: &mut Core,
@@ -275,8 +278,8 @@ impl GroupLog {
 
             core.stats.meta_programs += 1;
             core.stats.log_programs += 1;
-            // The number in the OOB is that of the group, not of the log: recovery sorts by it,
-            // wherever the page lies.
+            // The number in the OOB is the page's number in the group: recovery sorts by it,
+            // wherever the page is.
             let oob = taken.oob(Oob::LOG, u64::from(number) + 1);
             if put(core, taken, oob).is_err() {
                 core.fail_block_of(taken.ppn());
@@ -301,8 +304,8 @@ impl GroupLog {
         }
     }
 
-    /// Appends the words of a group's entries as they stand, oldest first; `false` if a page of it
-    /// cannot be read.
+    /// Appends the raw words of a group's entries, oldest first; returns false if a page cannot be
+    /// read.
     fn read_words(&self, media: &Media, sb: SbId, out: &mut Vec<[u64; 2]>) -> bool {
         self.groups[sb.0 as usize].pages.iter().all(|at| {
             let bytes = media.meta_uncharged(at.page);
@@ -310,7 +313,7 @@ impl GroupLog {
         })
     }
 
-    /// A group's entries, oldest first; `false` if a page of it cannot be read.
+    /// Appends a group's entries, oldest first; returns false if a page cannot be read.
     pub fn read(&self, media: &Media, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
         let pages = media.geometry().pages_per_superblock();
         self.groups[sb.0 as usize]
@@ -325,7 +328,7 @@ impl GroupLog {
             })
     }
 
-    /// The owner has been erased: its pages are garbage.
+    /// Called when the owner has been erased: its pages are garbage.
     pub fn forget(&mut self, geometry: Geometry, sb: SbId) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.drop_pages(geometry, &group.pages);
@@ -343,7 +346,7 @@ impl GroupLog {
     }
 }
 
-/// Pages of a group say twice what these entries say, so that reclaiming must look both up.
+/// Pages of a group now hold these entries twice, so reclaiming must look up both copies.
 fn doubt(core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
     for [first, second] in entries {
         let lpn = RmmEntry::from_words(*first, *second).target();
@@ -351,8 +354,8 @@ fn doubt(core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
     }
 }
 
-/// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order.
-/// An LPN once seen is hidden, so that older entries of the same mapping do not count.
+/// Appends the entries in force of a superblock's entries (oldest first), each mapping once, in the
+/// same order. An LPN is hidden once found, so that older entries of the same mapping do not count.
 pub(super) fn keep_valid(
     tables: &mut Tables,
     sb: SbId,
@@ -380,19 +383,19 @@ pub(super) fn keep_valid(
     kept[start..].reverse();
 }
 
-/// What was needed to find a group's valid entries.
+/// Buffers for finding a group's valid entries.
 #[derive(Default)]
 struct ValidityScratch {
-    /// Of the group's entries, those to be looked up.
+    /// Indices of the entries to look up.
     at: Vec<u32>,
-    /// Of them, those that are not in force; and the LPNs of the others.
+    /// Those of them that are not in force; and the LPNs of the others.
     gone: Vec<u32>,
     in_force: Vec<Lpn>,
 }
 
-/// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten
-/// last, or has come since: only those are looked up that have come since, or whose remap may have
-/// ended. The others leave `slots`.
+/// Like `keep_valid` for a whole group on flash whose entries were all in force at the last
+/// rewriting or were added since. Looks up only those added since, and those whose remap may have
+/// ended; removes entries that are not in force from `slots`.
 fn keep_known(
     tables: &mut Tables,
     sb: SbId,
@@ -421,8 +424,8 @@ fn keep_known(
         doubtful,
     );
 
-    // Newest first, as in `keep_valid`. An entry that came since the last rewriting may say the
-    // same as an older one; both are doubtful, so the older one is met here.
+    // Newest first, as in `keep_valid`. An entry added since the last rewriting may equal an older
+    // one; both are doubtful, so the older one is found here.
     gone.clear();
     in_force.clear();
     for at in doubtful.iter().rev() {
@@ -449,7 +452,8 @@ mod tests {
     use super::*;
     use remap_ssd_media::geometry::Shape;
 
-    // Three superblocks of pages, two more so that one of them has garbage, and the one that moves.
+    // Three superblocks of pages, two more so that one of them has garbage, and the one being
+    // moved.
     #[test]
     fn a_log_is_given_the_superblocks_that_it_holds_at_its_worst() {
         let shape = Shape {

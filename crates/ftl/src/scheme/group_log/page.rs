@@ -1,24 +1,24 @@
 //! A page of entries on flash that belongs to one superblock of data, byte by byte.
 //!
-//! 16 bytes of header, then up to 255 entries of Table 2: the page offset in an entry is one in the
-//! owner. Invariant: a page counts while its owner has the incarnation that the header names, and
-//! no page of the group says that it has been superseded. Absent: where pages are.
+//! 16 bytes of header, then up to 255 entries of Table 2, whose page offsets refer to the owner.
+//! Invariant: a page counts while its owner has the incarnation named in the header, and no page of
+//! the group supersedes it. Absent: the location of pages.
 
 use crate::scheme::entry::RmmEntry;
 use bitfield_struct::bitfield;
 use remap_ssd_media::SbId;
 use zerocopy::IntoBytes;
 
-/// Entries in a page, beside the header.
+/// Entries in a page, besides the header.
 pub(in crate::scheme) const ENTRIES_MAX: usize =
     remap_ssd_media::geometry::PAGE_BYTES / ENTRY_BYTES - 1;
 const ENTRY_BYTES: usize = 16;
 
-/// First word of the header: whose entries these are.
+/// First word of the header: the owner of the entries.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct GroupOwner {
-    /// Superblock that the entries' offsets are in.
+    /// Superblock that the entries' offsets refer to.
     #[bits(21)]
     pub superblock: u32,
     #[bits(21)]
@@ -27,13 +27,13 @@ pub(super) struct GroupOwner {
     __: u32,
 }
 
-/// Second word: its place in the group.
+/// Second word: the page's position in the group.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct GroupPlace {
-    /// Number of the page in the group, from 0; kept when the page is moved.
+    /// Number of the page in the group, from 0; kept when the page moves.
     pub number: u32,
-    /// The group's pages with smaller numbers are superseded; 0 in all pages but the last of a
+    /// The group's pages with smaller numbers are superseded; 0 except in the last page of a
     /// rewriting.
     pub base: u32,
 }
@@ -48,12 +48,12 @@ fn word(bytes: &[u8], index: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
 }
 
-/// Bytes of a page of so many entries.
+/// Bytes of a page with `entries` entries.
 pub(super) fn bytes_of(entries: usize) -> usize {
     (1 + entries) * ENTRY_BYTES
 }
 
-/// Writes the bytes of a page.
+/// Encodes a page.
 pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]], bytes: &mut [u8]) {
     let (header, rest) = bytes.split_at_mut(ENTRY_BYTES);
     header.copy_from_slice([owner.into_bits(), place.into_bits()].as_bytes());
@@ -61,7 +61,7 @@ pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]],
 }
 
 impl GroupPageHeader {
-    /// Of a page that is long enough to have one.
+    /// The header of a page that is long enough to have one.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             owner: word(bytes, 0)?.into(),
@@ -74,7 +74,7 @@ impl GroupPageHeader {
     }
 }
 
-/// The words of a page's entries, torn ones included.
+/// The words of a page's entries, including torn ones.
 pub(super) fn words(bytes: &[u8]) -> impl ExactSizeIterator<Item = [u64; 2]> + '_ {
     let pairs = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
     let pairs = pairs.get(1..).unwrap_or_default().iter();

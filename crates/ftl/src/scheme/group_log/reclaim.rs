@@ -1,19 +1,21 @@
-//! Room in the log: superblocks are emptied and erased, and groups with much garbage are rewritten.
+//! Reclaiming the log: superblocks are emptied and erased, and groups with much garbage are
+//! rewritten.
 //!
 //! Emptying a superblock: 1. its pages that count, at their new place, each after the page it is
-//! copied from  2. "dead", after everything  3. erases. Cut before 2: a page that is there twice
-//! has one number, and counts once.
+//! copied from  2. "dead", after everything  3. erases. Cut before 2: a page that exists twice has
+//! one number, and counts once.
 //!
-//! Rewriting a group: 1. its valid entries in new pages  2. the last of them, which says that the
-//! pages before are superseded, after everything: what made the other entries invalid too. Cut
-//! before 2: the old pages count, and the new ones say the same.
+//! Rewriting a group: 1. its valid entries in new pages  2. the last of these pages, which
+//! supersedes the earlier ones, after everything, including the witnesses that made the other
+//! entries invalid. Cut before 2: the old pages count, and the new ones are equal to them.
 //!
-//! Flash may end before either is done, on a device that is nearly worn out. What has been written
-//! by then counts beside what it should have replaced, and says the same, as after a cut before 2.
+//! A device that is nearly worn out may run out of flash before either is complete. Then the data
+//! written so far counts in addition to the data it should have replaced, and is equal to it, as
+//! after a cut before 2.
 //!
-//! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages
-//! count, some superblock has garbage once all that may be held are full. Absent: who needs the
-//! room.
+//! Invariants: only data that is durable elsewhere is dropped; while fewer than `pages_max` pages
+//! count, some superblock has garbage once the maximum number of superblocks is full. Absent: what
+//! the room is needed for.
 
 use super::{
     GROUP_PAGES_MOVED, GROUPS_REWRITTEN, GroupLog, GroupPage, LOG_SUPERBLOCKS_ERASED, doubt,
@@ -32,14 +34,14 @@ fn kept_free(config: &Config) -> u32 {
     2 + config.gc_opens() as u32
 }
 
-/// Do so many free superblocks have this number of pages? Blocks that have failed take pages from
-/// them.
+/// Returns true if the first `superblocks` free superblocks have this number of pages. Failed
+/// blocks reduce it.
 fn has_pages(core: &Core, superblocks: usize, pages: usize) -> bool {
     core.blocks.free_pages(superblocks, pages as u64) >= pages as u64
 }
 
 impl GroupLog {
-    /// Makes sure that so many pages can be programmed, unless blocks fail meanwhile.
+    /// Ensures that `pages` pages can be programmed, unless blocks fail.
     pub fn secure(&mut self, core: &mut Core, pages: usize) -> bool {
         while self.live + pages > self.shape.pages_max {
             if !self.rewrite_best(core) {
@@ -65,7 +67,7 @@ impl GroupLog {
                 return true;
             }
 
-            // At last even those that garbage collection would like to have.
+            // As a last resort, even the superblocks kept free for garbage collection.
             if !self.empty_best(core) {
                 let left = core.blocks.left(Stream::Log) as usize;
                 return left >= pages || has_pages(core, openable, pages - left);
@@ -73,13 +75,13 @@ impl GroupLog {
         }
     }
 
-    /// Is less than half of the superblocks held, but for the open one, used by pages that count?
-    /// Emptying one costs less than it gains then.
+    /// Returns true if pages that count use less than half of the superblocks held, not counting
+    /// the open one. Then emptying one costs less than it gains.
     fn is_mostly_garbage(&self, each: usize) -> bool {
         self.logs.len() * each > 2 * self.live + each
     }
 
-    /// Goes on in another superblock. Those without any page that counts are erased meanwhile.
+    /// Opens another superblock. Erases those without pages that count.
     pub(super) fn open_next(&mut self, core: &mut Core) -> Option<SbId> {
         log_pages::close(core);
         let dead: Vec<SbId> = self
@@ -88,8 +90,8 @@ impl GroupLog {
             .filter(|(_, log)| log.live == 0)
             .map(|(sb, _)| *sb)
             .collect();
-        // Here and not when their last page went: an erase waits for everything before, and one
-        // wait serves all of them.
+        // Here, not when they lost their last page: an erase waits for everything before it, and
+        // one wait covers all of them.
         dead.into_iter().for_each(|sb| self.erase(core, sb));
         let opened = core
             .blocks
@@ -97,8 +99,8 @@ impl GroupLog {
         opened.then(|| core.blocks.open(Stream::Log).expect("just opened").sb)
     }
 
-    /// Empties and erases the superblock with the fewest pages that count; `false` if that gains
-    /// nothing, or if the log ran out of flash on the way.
+    /// Empties and erases the superblock with the fewest pages that count. Returns false if that
+    /// gains nothing, or if the log ran out of flash.
     fn empty_best(&mut self, core: &mut Core) -> bool {
         // The open one is still being filled; emptying it would move pages into itself.
         let open = core.blocks.open(Stream::Log).map(|open| open.sb);
@@ -107,7 +109,7 @@ impl GroupLog {
             return false;
         };
         let left = core.blocks.left(Stream::Log) as usize;
-        // Nothing gained, or no place for what must move.
+        // No gain, or no room for the pages to move.
         if live >= core.config.data_pages(&core.geometry) as usize
             || (left < live && !has_pages(core, 1, live - left))
         {
@@ -121,12 +123,11 @@ impl GroupLog {
                 .pages
                 .iter()
                 .position(|at| at.page == from);
-            // Others have been superseded or moved since: the list of a superblock is not kept up
-            // to date.
+            // Other pages have been superseded or moved since: a superblock's list is not updated.
             if let Some(at) = at
                 && !self.move_page(core, owner, at, from)
             {
-                // The rest stays where it is, and the victim is emptied another time or never.
+                // The rest stays where it is; the victim is emptied later or never.
                 self.logs.get_mut(&victim).expect("held").pages = pages;
                 return false;
             }
@@ -146,10 +147,10 @@ impl GroupLog {
         core.blocks.erase(&mut core.media, sb, &mut core.clock);
     }
 
-    /// `false` if there is no place for it; it stays then.
+    /// Moves a page; returns false, and leaves it in place, if there is no room.
     fn move_page(&mut self, core: &mut Core, owner: SbId, at: usize, from: Ppn) -> bool {
         if core.media.meta_uncharged(from).is_err() {
-            // Its entries are in force as far as L2P says: the group is written anew.
+            // Its entries in force are known from L2P: the group is rewritten.
             return self.rewrite(core, owner);
         }
         core.stats.scheme.add(GROUP_PAGES_MOVED, 1);
@@ -164,7 +165,7 @@ impl GroupLog {
         true
     }
 
-    /// Pages that rewriting a group gains, at least.
+    /// Lower bound of the pages that rewriting a group gains.
     fn gain(&self, blocks: &Superblocks, sb: SbId) -> usize {
         let pages = self.pages_of(sb);
         if pages == 0 {
@@ -174,15 +175,15 @@ impl GroupLog {
         pages.saturating_sub(needed as usize)
     }
 
-    /// Does rewriting a group gain more pages than so many? As `gain`, but there is nothing to
-    /// divide.
+    /// Returns true if rewriting a group gains more than `pages` pages. Like `gain`, but without a
+    /// division.
     #[inline]
     fn gains_over(&self, blocks: &Superblocks, sb: SbId, pages: usize) -> bool {
         let held = self.pages_of(sb);
         held > pages && blocks.owners(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
     }
 
-    /// Would rewriting all groups gain more pages than so many?
+    /// Returns true if rewriting all groups would gain more than `pages` pages.
     pub fn gains_more_than(&self, blocks: &Superblocks, pages: usize) -> bool {
         let mut gained = 0;
         (0..self.groups.len() as u32).any(|sb| {
@@ -193,7 +194,7 @@ impl GroupLog {
         })
     }
 
-    /// Rewrites the group that gains most.
+    /// Rewrites the group with the largest gain.
     pub fn rewrite_best(&mut self, core: &mut Core) -> bool {
         let (mut gain, mut best) = (0, None);
         for sb in (0..self.groups.len() as u32).map(SbId) {
@@ -209,7 +210,8 @@ impl GroupLog {
         self.rewrite(core, sb)
     }
 
-    /// `false` if the log ran out of flash: the pages before count, and those that were written.
+    /// Rewrites a group. Returns false if the log ran out of flash: then the old pages count, and
+    /// the new ones written so far.
     fn rewrite(&mut self, core: &mut Core, sb: SbId) -> bool {
         core.stats.scheme.add(GROUPS_REWRITTEN, 1);
         self.charge_read(&mut core.media, sb);
@@ -231,9 +233,9 @@ impl GroupLog {
         is_whole
     }
 
-    /// Programs the entries of a group that are in force, in the place of its pages.
+    /// Programs the entries in force of a group, replacing its pages.
     fn replace_pages(&mut self, core: &mut Core, sb: SbId, kept: &[[u64; 2]]) -> bool {
-        // The new pages go on from the old numbers, and `base` is the first of them: all before it
+        // The new pages continue the old numbers, and `base` is the first of them: all older pages
         // are superseded at once.
         let old = self.groups[sb.0 as usize].pages.len();
         let base = self.groups[sb.0 as usize].next;
@@ -246,22 +248,22 @@ impl GroupLog {
             } else {
                 After::FENCE
             };
-            // No page names `base` yet, so that the old ones count beside the new ones.
+            // No page names `base` yet, so the old ones count in addition to the new ones.
             if !self.program(core, sb, entries, last.then_some(base), after) {
                 doubt(core, sb, kept);
                 return false;
             }
         }
 
-        // What is on flash from now on is in force; what has not come there yet is looked up when
-        // it does.
+        // All entries on flash are in force from now on; entries not yet there are looked up once
+        // they are.
         core.tables.ended.start_over(sb);
         let old: Vec<_> = self.groups[sb.0 as usize].pages.drain(..old).collect();
         self.drop_pages(core.geometry, &old);
         true
     }
 
-    /// Gives superblocks back as far as emptying them gains any; `false` if none.
+    /// Releases superblocks as long as emptying them gains any; returns false if none.
     pub fn give_back(&mut self, core: &mut Core) -> bool {
         let before = self.logs.len();
         // Bounded: emptying one superblock may open another, so that neither gains.

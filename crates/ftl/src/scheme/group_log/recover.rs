@@ -1,8 +1,8 @@
-//! Reading the log back, and comparing it with the core's tables.
+//! Recovery of the log, and its comparison with the core's tables.
 //!
-//! All pages of all superblocks of the log are read. Invariants: a page counts if its owner has the
-//! incarnation that the header names, if no page of the group supersedes it, and once, if a cut
-//! left it in two places. Nothing is written: what is there twice goes with the next superblock
+//! Reads all pages of all log superblocks. Invariants: a page counts if its owner has the
+//! incarnation named in the header and no page of the group supersedes it; a page that a cut left
+//! in two places counts once. Nothing is written: duplicates disappear with the next superblock
 //! that is emptied.
 
 use super::page::{self, GroupPageHeader};
@@ -18,7 +18,7 @@ use crate::witnesses::Witnesses;
 use remap_ssd_media::{Lpn, Media, Ppn, SbId};
 use std::sync::Arc;
 
-/// A page of the log as recovery read it.
+/// A page of the log as read by recovery.
 struct ScannedPage {
     number: u32,
     base: u32,
@@ -40,7 +40,7 @@ fn find(
         return;
     }
 
-    // A page of an owner that has been erased since: its offsets mean other pages now.
+    // A page whose owner has been erased since: its offsets refer to other pages now.
     let same_life = header.owner.incarnation() == core.blocks.get(sb).life.incarnation();
     if !witnesses.is_live(sb) || (!same_life && core.config.guards.has(Guard::StaleGroupPages)) {
         core.stats.scheme.add(GROUP_PAGES_STALE, 1);
@@ -56,10 +56,10 @@ fn find(
 }
 
 impl GroupLog {
-    /// Finds the groups and tells their entries.
+    /// Finds the groups and reports their entries.
     ///
     /// # Errors
-    /// A page that cannot be read or rebuilt.
+    /// A page cannot be read or rebuilt.
     pub fn replay(
         &mut self,
         core: &mut Core,
@@ -67,8 +67,8 @@ impl GroupLog {
     ) -> Result<(), RecoveryError> {
         let mut found: Vec<Vec<ScannedPage>> = Vec::new();
         found.resize_with(self.groups.len(), Vec::new);
-        // Oldest first: `found` has the places of a page in the order of their superblocks' age,
-        // which decides below.
+        // Oldest superblock first, so that `found` has the places of a page in that order, which
+        // decides below.
         for sb in core.blocks.logs_by_age() {
             self.logs.insert(sb, LogSuperblock::default());
             let pages = log_pages::read(
@@ -90,11 +90,11 @@ impl GroupLog {
         for (index, mut pages) in found.into_iter().enumerate() {
             let sb = SbId(index as u32);
             let base = pages.iter().map(|at| at.base).max().unwrap_or(0);
-            // Of two places of one page the one in the younger superblock counts: the other is
-            // being emptied.
+            // Of two places of one page the one in the younger superblock counts: the other
+            // superblock is being emptied.
             pages.reverse();
             pages.sort_by_key(|at| at.number);
-            // Of all numbers, superseded ones included: a number must not be given out twice.
+            // Over all numbers, including superseded ones: a number must not be reused.
             self.groups[index].next = pages.last().map_or(0, |last| last.number + 1);
             pages.dedup_by_key(|at| at.number);
             pages.retain(|at| at.number >= base);
@@ -122,8 +122,8 @@ impl GroupLog {
             if entry.offset() < core.geometry.pages_per_superblock() {
                 core.stats.scheme.add(GROUP_ENTRIES_FOUND, 1);
                 let page = core.geometry.page(sb, entry.offset());
-                // None is of an aborted command: no page is programmed while one is under way, and
-                // later `keep_valid` leaves its entries out.
+                // None belongs to an aborted command: no page is programmed while one is in
+                // progress, and later `keep_valid` drops its entries.
                 witnesses.remap(
                     core,
                     entry.target(),
@@ -135,7 +135,8 @@ impl GroupLog {
         }
     }
 
-    /// Every remapped LPN must be in `known` (what else is known of a superblock) or in its group.
+    /// Checks that every remapped LPN is in its group or in `known`, the entries of a superblock
+    /// that are not on flash.
     pub fn check(
         &self,
         tables: &Tables,

@@ -1,13 +1,13 @@
 //! NLog: one device-wide log of remaps in NVRAM.
 //!
-//! Entries are appended in units; finding the owners of a victim's pages means reading the whole
-//! log, and so does reclaiming it: read all, rewrite what is valid, zero the rest (FAST'21 §3.3,
-//! §5.1).
+//! Entries are appended in units. Finding the owners of a victim's pages means reading the whole
+//! log, and so does reclaiming it: read all, rewrite the valid entries, zero the rest (FAST'21
+//! §3.3, §5.1).
 //!
-//! Invariants: units are in order of their sequence numbers; of two entries with one LPN and page
-//! the later is the newer; enough units stay free for the fullest superblock's references and one
-//! unit of rewriting. Absent: per-superblock structure on the medium (`index` is the simulator's,
-//! its cost is the scan's).
+//! Invariants: units are ordered by their sequence numbers; of two entries with the same LPN and
+//! page the later is the newer; enough units stay free for the fullest superblock's references and
+//! one unit of rewriting. Absent: per-superblock structure on the medium (`index` belongs to the
+//! simulator; its cost is the scan's).
 
 mod reclaim;
 mod recover;
@@ -34,7 +34,7 @@ use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "nlog",
@@ -46,19 +46,21 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_nvram_log()
 .with_check(|config, _| check(config));
 
-/// Entries of a unit in a log of ordinary size.
+/// Entries per unit, unless the log is small.
 const UNIT_ENTRIES_MAX: usize = 256;
 /// Units in the smallest log.
 const UNITS_MIN: usize = 8;
-/// Units that only GC and reclaiming may use, beyond the fullest superblock's references.
+/// Units that only GC and reclaiming may use, in addition to those for the fullest superblock's
+/// references.
 const SLACK: usize = 2;
 /// Words of an entry and of a unit's head slot.
 const SLOT_WORDS: usize = 2;
-/// Reclaiming pays only if more than one entry in so many is invalid.
+/// Reclaiming pays only if more than one entry in this many is invalid.
 const INVALID_SHARE: u64 = 20;
-/// Limit of unit sequence numbers: at one unit per nanosecond it is not reached in a hundred years.
+/// Limit of unit sequence numbers: at one unit per nanosecond it takes more than a hundred years to
+/// reach.
 const SEQUENCE_END: u64 = 1 << 62;
-/// Entries gone through at a time.
+/// Entries processed at a time.
 const CHUNK: usize = 64;
 
 /// First word of a unit.
@@ -75,7 +77,7 @@ pub(super) struct NLog {
     slots: usize,
     /// Units in use, oldest first.
     units: VecDeque<usize>,
-    /// Slots used in the newest.
+    /// Slots used in the newest unit.
     used: usize,
     clear: ClearId,
     free: VecDeque<(usize, ClearId)>,
@@ -86,7 +88,7 @@ pub(super) struct NLog {
     reclaim_pays_from: u64,
     gone: Vec<u32>,
     hidden: Vec<Lpn>,
-    /// Units whose heads were unreadable at recovery, and entries that were.
+    /// Units with unreadable heads at recovery, and unreadable entries.
     heads: Vec<(usize, u64)>,
     damaged: Vec<usize>,
 }
@@ -164,9 +166,8 @@ impl NLog {
 
     fn begin_unit(&mut self, media: &mut Media, purpose: Purpose) {
         let (unit, clear) = self.free.pop_front().expect("a free unit was secured");
-        // 1. zeroes  2. the unit's head  3. entries.
-        // A head that landed before the zeroes would be erased by them, and one after its entries
-        // would leave them without an order.
+        // 1. zeroes  2. the unit's head  3. entries. Zeroes that landed after the head would erase
+        // it, and without a head the entries would have no order.
         let head = UnitHead::new().with_torn(true).with_sequence(self.sequence);
         media.store(self.word(unit), head.into(), purpose, After::clear(clear));
         media.fence();
@@ -175,7 +176,7 @@ impl NLog {
         (self.used, self.clear) = (0, clear);
     }
 
-    /// First word of the next slot; there is one.
+    /// First word of the next slot, which must exist.
     fn next_slot_word(&self) -> usize {
         let unit = *self.units.back().expect("a log with a slot has a unit");
         self.word(unit) + (self.used + 1) * SLOT_WORDS
@@ -205,7 +206,7 @@ impl NLog {
         self.index.push(tables, blocks, remapping);
     }
 
-    /// Is every entry in force that reclaiming would not look up?
+    /// Checks that every entry that reclaiming would not look up is in force.
     fn check_ended(
         &self,
         tables: &Tables,
@@ -254,7 +255,7 @@ impl Persist for NLog {
             .fullest
             .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
 
-        // Signed: recovery may find a log whose reserve is not whole.
+        // Signed: recovery may find a log without its full reserve.
         let spare = self.free.len() as i64 - self.reserve() as i64;
         if spare > 0 || (spare == 0 && self.has_slot()) || self.make_room(core, may_reclaim) {
             Ok(())
@@ -274,7 +275,7 @@ impl Persist for NLog {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        // One unit is kept for reclaiming, which could not begin without.
+        // One unit is kept for reclaiming, which could not begin without it.
         if !self.has_slot() && self.free.len() < 2 {
             return false;
         }
@@ -303,8 +304,7 @@ impl Ownership for NLog {
         sb: SbId,
     ) {
         self.index.forget(sb);
-        // Entries of the incarnation that is over stay in the log; none of the next one is there
-        // yet.
+        // Entries of the ended incarnation stay in the log; it has none of the next one yet.
         ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
@@ -324,7 +324,8 @@ impl Recover for NLog {
             used.sort_unstable();
         }
 
-        // In order of the numbers: of two entries with one LPN and page the later one is the newer.
+        // In order of sequence numbers: of two entries with the same LPN and page the later is the
+        // newer.
         self.sequence = used.last().map_or(1, |(sequence, _)| sequence + 1);
         for (_, unit) in used {
             self.replay_unit(core, witnesses, unit)?;
@@ -336,7 +337,7 @@ impl Recover for NLog {
     fn resume(&mut self, core: &mut Core) -> bool {
         self.heal(&mut core.media);
         self.fullest = core.blocks.remapped_max();
-        // A cut in the midst of reclaiming has left old and new units side by side.
+        // A cut during reclaiming has left old and new units side by side.
         if self.free.len() < self.reserve() && !self.free.is_empty() {
             self.reclaim(core);
         }

@@ -1,8 +1,8 @@
-//! Room in the log: all of it is read, what is valid is rewritten unit by unit, the old units are
-//! zeroed.
+//! Reclaiming the log: all of it is read, the valid entries are rewritten unit by unit, and the old
+//! units are zeroed.
 //!
-//! Invariant: a unit is zeroed only after its valid entries have been stored elsewhere, so that one
-//! free unit is enough to begin with. Absent: when hosts are refused (`admit`).
+//! Invariant: a unit is zeroed only after its valid entries have been stored elsewhere, so one free
+//! unit suffices to begin. Absent: when hosts are refused (`admit`).
 
 use super::{CHUNK, INVALID_SHARE, NLog, SLOT_WORDS, load};
 use crate::contract::Remapping;
@@ -26,7 +26,7 @@ impl NLog {
 
         self.fullest = core.blocks.remapped_max() + 1;
 
-        // Exactly the reserve is enough as long as the unit in use has a slot.
+        // Exactly the reserve is enough if the current unit has a slot.
         let enough = |log: &Self| {
             let spare = log.free.len() as i64 - log.reserve() as i64;
             spare > 0 || (spare == 0 && log.has_slot())
@@ -52,7 +52,7 @@ impl NLog {
         false
     }
 
-    /// Reads all, rewrites what is valid unit by unit, zeroes the old units.
+    /// Reads all entries, rewrites the valid ones unit by unit, and zeroes the old units.
     pub(super) fn reclaim(&mut self, core: &mut Core) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
@@ -66,13 +66,13 @@ impl NLog {
             self.rewrite_valid(&mut core.tables, &core.blocks, &mut core.media, &old);
         }
 
-        // No entry that ended before is left, so what is noted from now on is all there is.
+        // All dead entries have been dropped, so the filters can start over.
         (0..core.geometry.superblocks()).for_each(|sb| core.tables.ended.start_over(SbId(sb)));
     }
 
-    /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if
-    /// NVRAM must be read word by word, or if the rest is not one entry for each remapped page.
-    /// Looks those up whose remap may have ended.
+    /// Collects the places of the entries that are not in force in `gone`, in log order. Returns
+    /// false if NVRAM must be read word by word, or if the rest is not exactly one entry per
+    /// remapped LPN. Looks up entries whose remap may have ended.
     fn find_gone(
         &mut self,
         tables: &mut Tables,
@@ -97,8 +97,7 @@ impl NLog {
             });
         }
 
-        // One entry for each remapped page, no more: then what is not gone may be moved without
-        // being looked at.
+        // Exactly one entry per remapped LPN: then the others may be moved without a lookup.
         let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
         let is_known = can_scan && (entries - gone.len()) as u64 == blocks.remapped_total();
         (self.gone, self.hidden) = (gone, hidden);
@@ -121,7 +120,7 @@ impl NLog {
         self.gone = places;
     }
 
-    /// Stores all entries that are at these words, as they stand.
+    /// Stores the entries at these words again, unchanged.
     fn store_run(&mut self, media: &mut Media, mut run: Range<usize>) {
         let (guards, page_of) = (self.guards, |words: &[u64; SLOT_WORDS]| {
             After::page(Ppn(LogEntry::from_words(*words).ppn()))
@@ -134,8 +133,8 @@ impl NLog {
             let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
             let end = run.start + len * SLOT_WORDS;
 
-            // Charged as one: what the entries wait for besides, their pages, the zeroing of the
-            // old unit waits for too.
+            // Charged as a unit: the zeroing of the old unit waits for everything else that the
+            // entries wait for, such as their pages.
             let clear = After::clear(self.clear);
             media.charge_stores(len * SLOT_WORDS, Purpose::Gc, clear);
 
@@ -148,8 +147,8 @@ impl NLog {
         }
     }
 
-    /// The same where words cannot be read, or some mapping has several entries: goes by what can
-    /// be read.
+    /// The same if words are unreadable, or some mapping has several entries: uses the readable
+    /// entries.
     #[cold]
     fn rewrite_valid(
         &mut self,
@@ -158,7 +157,7 @@ impl NLog {
         media: &mut Media,
         old: &[Range<usize>],
     ) {
-        // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do
+        // Newest first: an LPN is hidden once found, so that older entries of the same mapping do
         // not count.
         let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
         let mut damaged = None;
@@ -183,8 +182,8 @@ impl NLog {
             .flatten()
             .for_each(|entry| tables.map.mark_remapped(entry.lpn()));
         if let Some(unit) = damaged {
-            // In the place of the first that cannot be read: it goes with its unit, and no unit
-            // more is needed.
+            // In place of the first unreadable entry: they move with its unit, and need no
+            // additional unit.
             let unread = self.take_unread(tables, blocks, &mut kept);
             kept[unit].extend(unread);
         }
@@ -198,8 +197,8 @@ impl NLog {
         }
     }
 
-    /// The unreadable entries that are in force, taken from the index. What was read of their
-    /// mappings is older, and goes.
+    /// The unreadable entries in force, taken from the index. Readable entries of their LPNs are
+    /// older, and are dropped.
     fn take_unread(
         &mut self,
         tables: &mut Tables,
@@ -211,7 +210,7 @@ impl NLog {
             .flatten()
             .map(|entry| (entry.lpn(), entry.wsn()))
             .collect();
-        // The index may hold stale entries, and they must not come back as unread ones.
+        // Stale entries of the index must not be mistaken for unreadable ones.
         self.index.sort_out(tables);
         let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
         let unread: Vec<Remapping> = self.index.iter(tables.geometry).filter(is_unread).collect();
@@ -225,7 +224,7 @@ impl NLog {
             .collect()
     }
 
-    /// Zeroes the unit that has these entries, after what superseded it, and frees it.
+    /// Zeroes the unit with these entries, after their replacements, and frees it.
     fn release(&mut self, media: &mut Media, entries: &Range<usize>) {
         let at = entries.start - SLOT_WORDS;
         let after = self.guards.waits(Guard::ClearWaits, After::ALL);
@@ -235,8 +234,8 @@ impl NLog {
     }
 }
 
-/// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word
-/// by word.
+/// Appends the places of the entries that may not be in force; returns false if NVRAM must be read
+/// word by word.
 fn find_doubtful(
     tables: &Tables,
     blocks: &Superblocks,
@@ -248,7 +247,7 @@ fn find_doubtful(
         return false;
     };
 
-    // No entry has the incarnation of a superblock about which nothing is known.
+    // A superblock with an unknown filter gets an incarnation that no entry has.
     let incarnation = |sb: SbId, known: u32| {
         if tables.ended.is_known(sb) {
             known
@@ -264,14 +263,14 @@ fn find_doubtful(
     let is_doubtful = |words: &[u64; SLOT_WORDS]| {
         let entry = LogEntry::from_words(*words);
         let sb = tables.geometry.superblock(Ppn(entry.ppn()));
-        // What names no page of the device is no entry.
+        // Words that name no page of the device are not an entry.
         let is_current = incarnations.get(sb.0 as usize) == Some(&entry.incarnation());
         !is_current || !entry.is_intact() || tables.ended.is_noted(sb, entry.lpn())
     };
 
     for range in old {
         let entries = words[range.clone()].as_chunks::<SLOT_WORDS>().0;
-        // No branches, as in `in_force`.
+        // Branch-free, as in `in_force`.
         for (nth, entries) in entries.chunks(CHUNK).enumerate() {
             let (mut doubtful, mut len) = ([0u32; CHUNK], 0);
             for (index, entry) in entries.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Reading the log back: which units are in use, in which order, and what their entries say.
+//! Recovery of the log: the units in use, their order, and their entries.
 //!
-//! Invariant: a unit counts if its head has its torn bit. At most one head may be unreadable, and its
-//! number is found from the others. Absent: what the witnesses decide (`witnesses`).
+//! Invariant: a unit counts if its head has its torn bit. At most one head may be unreadable; its
+//! number is derived from the others. Absent: which witness wins (`witnesses`).
 
 use super::{NLog, SEQUENCE_END, SLOT_WORDS, UnitHead};
 use crate::contract::Remapping;
@@ -12,11 +12,11 @@ use crate::scheme::log_entry::LogEntry;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, ClearId, Media, Ppn, Purpose};
 
-/// What recovery finds of the log.
+/// Units found by recovery.
 pub(super) struct FoundUnits {
-    /// Units in use by their newest sequence number.
+    /// Units in use, each after its sequence number.
     pub used: Vec<(u64, usize)>,
-    /// A unit with entries whose head cannot be read: one at most.
+    /// A unit with entries but an unreadable head: at most one.
     pub headless: Option<usize>,
 }
 
@@ -25,15 +25,15 @@ impl NLog {
     /// the first, or after the last.
     ///
     /// # Errors
-    /// It is at one of the ends, and an unreadable entry hides at which.
+    /// It is at one of the ends, and an unreadable entry hides which.
     pub(super) fn sequence_of(
         &self,
         media: &mut Media,
         unit: usize,
         known: &[(u64, usize)],
     ) -> Result<u64, RecoveryError> {
-        // Numbers are consecutive but for the units that were reclaimed, and those were the oldest:
-        // a gap is where the unreadable head was.
+        // Numbers are consecutive: reclaimed units were the oldest. So a gap belongs to the
+        // unreadable head.
         let gap = known
             .windows(2)
             .find(|pair| pair[0].0 + 1 < pair[1].0)
@@ -77,8 +77,8 @@ impl NLog {
             let head = UnitHead::new().with_torn(true).with_sequence(sequence);
             media.store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
         }
-        // Entries after the pages of their doubts; heads before, since they say nothing that is not
-        // so.
+        // Entries after the pages of their doubts; heads before, since they are correct in any
+        // case.
         for at in std::mem::take(&mut self.damaged) {
             media.store_record(
                 at,
@@ -89,7 +89,7 @@ impl NLog {
         }
     }
 
-    /// Finds out which units are in use, and queues the others as free.
+    /// Finds the units in use, and queues the others as free.
     pub(super) fn find_units(&mut self, media: &mut Media) -> Result<FoundUnits, RecoveryError> {
         let (mut used, mut headless) = (Vec::new(), None);
         self.free.clear();
@@ -106,7 +106,7 @@ impl NLog {
                     used.push((head.sequence(), unit));
                     continue;
                 }
-                // Entries are stored after the head: a unit without any is free.
+                // Entries are stored after the head: a unit without entries is free.
                 Err(_) if (at + 1..at + len).any(|word| media.load(word) != Ok(0)) => {
                     // The order of two such units is unknown, and of two entries the later one
                     // counts.
@@ -118,7 +118,7 @@ impl NLog {
                 _ => {}
             }
 
-            // A cut inside a clearing leaves some of the words. They must go before the unit is
+            // A cut during a clearing leaves some words. They must be zeroed before the unit is
             // used: its new head would vouch for them.
             let zero = (at..at + len).all(|word| media.load(word) == Ok(0));
             let clear = if zero {
@@ -131,7 +131,7 @@ impl NLog {
         Ok(FoundUnits { used, headless })
     }
 
-    /// Reports the entries of one unit as witnesses. `used` is left at the value for this unit.
+    /// Reports the entries of one unit as witnesses. Sets `used` for this unit.
     pub(super) fn replay_unit(
         &mut self,
         core: &mut Core,
@@ -146,8 +146,7 @@ impl NLog {
                 continue;
             }
 
-            // Also behind a torn or damaged entry: its slot is not used again before the unit is
-            // zeroed.
+            // Even after a torn or damaged entry: its slot is not reused before the unit is zeroed.
             self.used = slot + 1;
             let [Ok(first), Ok(second)] = words else {
                 self.damaged.push(at);

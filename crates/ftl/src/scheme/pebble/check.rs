@@ -1,7 +1,7 @@
-//! What the scheme shows of itself: the NVRAM that it uses, and whether its slots agree with L2P.
+//! Inspection: NVRAM usage, and whether the slots agree with L2P.
 //!
 //! Invariant: every remapped LPN in force has a slot of its page that names it, and each room
-//! counts the slots that are not zero. Absent: changes. All of this is for tests and reports.
+//! counts its nonzero slots. Absent: changes. For tests and reports only.
 
 use super::{OwnerSlot, Pebble, TableBytes};
 use crate::contract::{Inspect, Occupancy, Usage};
@@ -10,7 +10,7 @@ use crate::tables::Tables;
 use remap_ssd_media::{Lpn, Media};
 
 impl Inspect for Pebble {
-    // There is no limit, so there is nothing to show.
+    // There is no limit, so nothing to show.
     fn occupancy(&self, _: &Superblocks) -> Occupancy {
         Occupancy::default()
     }

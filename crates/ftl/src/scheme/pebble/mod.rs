@@ -1,22 +1,20 @@
-//! PebbleSSD (MEMSYS'17 §4.2.1): the table from physical to logical pages lies in NVRAM and is
-//! updated in place.
+//! PebbleSSD (MEMSYS'17 §4.2.1): the P2L table is in NVRAM and is updated in place.
 //!
-//! Each flash page has `degree` slots of 8 bytes at a place that follows from its number. The LPN
-//! that the page was written for stands in its OOB as ever; a slot names one more, that it was
-//! remapped to. A remap is one atomic store. A page whose slots are all taken is copied instead
-//! (P-type remapping: the degree is bounded).
+//! Each flash page has `degree` slots of 8 bytes at an address that follows from its number. Its
+//! OOB names the LPN it was written for, as usual; a slot names another LPN that was remapped to
+//! it. A remap is one atomic store. A page whose slots are all taken is copied instead (P-type
+//! remapping: the degree is bounded).
 //!
-//! A slot tells the number of its remap as an age: how far it is above the `base` of the
-//! superblock's room. The base stands in the room's head, one word a superblock, with the
-//! incarnation that the slots are of. A page whose room is older than an age can tell (2^32
-//! numbers, 16 TiB of writes) is copied too. GC's entries get new numbers if theirs are older than
-//! the base: a reference in force has the newest number of its LPN, and may as well have a newer
-//! one.
+//! A slot stores the number of its remap as an age: the distance from the `base` of the
+//! superblock's room. The base is in the room's head, one word per superblock, with the incarnation
+//! of the slots. A page is also copied if its room is older than an age can express (2^32 numbers,
+//! 16 TiB of writes). GC's entries get new numbers if theirs are older than the base: a reference
+//! in force has the newest number of its LPN, so it may get a newer one.
 //!
-//! Invariants: a remapped LPN in force has a slot of its page that says so; a slot that is not
-//! empty is overwritten only by a newer entry of its own LPN, or after what superseded its entry is
+//! Invariants: a remapped LPN in force has a slot of its page; a slot that is not empty is
+//! overwritten only by a newer entry of its own LPN, or after the replacement of its entry is
 //! durable; no slot is used before it has been zeroed since the room's last incarnation. Absent:
-//! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs
+//! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery uses OOBs
 //! and slots.
 
 mod check;
@@ -42,10 +40,10 @@ use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
 /// Slots whose superseded entry was overwritten.
 const SLOTS_REUSED: Counter = Counter::named("slots_reused", COUNTERS);
-/// Rooms of slots cleared when their superblock was erased.
+/// Rooms zeroed when their superblock was erased.
 const SLOT_CLEARS: Counter = Counter::named("slot_clears", COUNTERS);
 
-/// Slots a page. Reference counters have four bits, and the page's first owner has no slot.
+/// Slots per page. Reference counters have four bits, and the page's first owner has no slot.
 const DEGREE: SchemeKey = SchemeKey {
     name: "degree",
     unit: "",
@@ -55,7 +53,7 @@ const DEGREE: SchemeKey = SchemeKey {
     about: "LPNs that may be remapped to a flash page at a time: its slots in NVRAM.",
 };
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec {
     check,
     nvram_words,
@@ -81,11 +79,11 @@ pub const SPEC: SchemeSpec = SchemeSpec {
     )
 };
 
-/// Ages that a slot can tell.
+/// Number of ages that a slot can express.
 const AGES: u64 = 1 << 32;
 /// Bytes of an L2P entry (MEMSYS'17 §6.5).
 const L2P_BYTES: u64 = 4;
-/// Stored when the mapping of a page changes: a word of L2P.
+/// Bytes stored when the mapping of a page changes: a word of L2P.
 const L2P_WORD_BYTES: u32 = 8;
 
 /// The head of a superblock's room.
@@ -93,7 +91,7 @@ const L2P_WORD_BYTES: u32 = 8;
 #[derive(PartialEq, Eq)]
 struct RoomHead {
     valid: bool,
-    /// The superblock's incarnation that the slots are of.
+    /// Incarnation of the superblock that the slots belong to.
     #[bits(21)]
     incarnation: u32,
     /// Sequence number of age 0.
@@ -101,7 +99,7 @@ struct RoomHead {
     base: u64,
 }
 
-/// A slot; all zeroes is an empty one.
+/// A slot; empty if all zeroes.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 struct OwnerSlot {
@@ -109,7 +107,7 @@ struct OwnerSlot {
     /// LPN that was remapped to this page.
     #[bits(31)]
     lpn: Lpn,
-    /// Sequence number of the remap less the room's base.
+    /// Sequence number of the remap minus the room's base.
     #[bits(32)]
     age: u32,
 }
@@ -117,9 +115,9 @@ struct OwnerSlot {
 /// The slots of one superblock.
 #[derive(Clone, Copy, Default)]
 struct SlotRoom {
-    /// Sequence number of age 0, once the head is written.
+    /// Sequence number of age 0, once the head is stored.
     base: Option<u64>,
-    /// The zeroing that its first entry waits for.
+    /// The zeroing that its first entry must wait for.
     clear: ClearId,
     taken: u32,
 }
@@ -133,7 +131,7 @@ pub(super) struct Pebble {
     degree: usize,
     rooms: Vec<SlotRoom>,
     table_bytes: TableBytes,
-    /// Unreadable at recovery: slots that hold nothing, and heads of rooms.
+    /// Unreadable at recovery: slots without an entry, and heads of rooms.
     damaged: Vec<usize>,
     headless: Vec<SbId>,
 }
@@ -160,7 +158,7 @@ pub(super) fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
     geometry.superblocks() as usize + geometry.pages() as usize * config.own(&DEGREE) as usize
 }
 
-/// NVRAM that both tables take.
+/// Bytes of NVRAM for both tables.
 pub(super) fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
     let TableBytes { l2p, p2l } = TableBytes::of(config, geometry);
     l2p + p2l
@@ -205,9 +203,9 @@ impl Pebble {
         self.slots + ppn.0 as usize * self.degree
     }
 
-    /// A slot of a page for one more entry, and what overwriting it must wait for. `lpn`: the slot
-    /// that names it already is the first choice. `reuse`: may a slot be taken whose entry has been
-    /// superseded?
+    /// Chooses a slot of a page for another entry, and returns the constraint for overwriting it. A
+    /// slot that already names `lpn` is preferred. `reuse`: slots with superseded entries may be
+    /// taken.
     fn choose(
         &self,
         tables: &Tables,
@@ -219,7 +217,7 @@ impl Pebble {
         let (mut empty, mut stale) = (None, None);
         let first = self.slot_word(ppn);
         for at in first..first + self.degree {
-            // What a damaged slot says nobody knows: it stays as it is.
+            // The content of a damaged slot is unknown: it is left alone.
             let Ok(word) = media.load(at) else {
                 continue;
             };
@@ -229,26 +227,25 @@ impl Pebble {
             }
 
             let slot = OwnerSlot::from_bits(word);
-            // In force; or an older entry of the same mapping, while the newer one may be of an
+            // In force; or an older entry of the same mapping, while the newer one may belong to an
             // aborted command.
             if !reuse || tables.map.is_remapped_at(slot.lpn(), ppn) {
                 continue;
             }
             if lpn == Some(slot.lpn()) {
-                // The store is atomic and says something newer of the same LPN: no cut can lose
-                // either.
+                // The store is atomic and newer, of the same LPN: no cut can lose both.
                 return Some((at, self.entry_after(tables.geometry, ppn)));
             }
 
             stale = stale.or(Some((at, slot.lpn())));
         }
 
-        // An empty slot costs no wait for what superseded an old entry.
+        // An empty slot avoids the wait for an old entry's replacement.
         let empty = empty.map(|at| (at, self.entry_after(tables.geometry, ppn)));
         empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(tables, ppn, old))))
     }
 
-    /// Nothing is stored to a room before its slots are zero.
+    /// Constraint: nothing is stored in a room before its slots are zero.
     fn zeroed(&self, sb: SbId) -> After {
         self.guards.waits(
             Guard::SegmentZeroed,
@@ -256,22 +253,22 @@ impl Pebble {
         )
     }
 
-    /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
+    /// Constraint of an entry in an empty slot: its page, and the zeroing of the room.
     fn entry_after(&self, geometry: Geometry, ppn: Ppn) -> After {
         let after = self.zeroed(geometry.superblock(ppn));
         after.and(self.guards.waits(Guard::EntryAfterPage, After::page(ppn)))
     }
 
-    /// What overwriting the stale entry of `old` waits for.
+    /// Constraint for overwriting the stale entry of `old`.
     fn superseded(&self, tables: &Tables, ppn: Ppn, old: Lpn) -> After {
         if !self.guards.has(Guard::SlotReuse) {
             return self.entry_after(tables.geometry, ppn);
         }
 
         // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a
-        // record of a deallocation; the commit, if it is of an atomic command)  2. the new entry.
-        // Cut before 2: the old entry is still there, and it may be the newest durable one. The
-        // fence covers the old entry too, and so the page.
+        // record of a deallocation; the commit, for an atomic command)  2. the new entry. Cut
+        // before 2: the old entry still exists, and may be the newest durable one. The fence covers
+        // the old entry too, and so the page.
         let written = old
             .is_below(tables.map.len())
             .then(|| tables.map.get(old))
@@ -282,7 +279,8 @@ impl Pebble {
         })
     }
 
-    /// Age 0 of a superblock's room is `base`, if the room has no head yet.
+    /// Stores the head of a superblock's room with this `base` (age 0), unless it has one; returns
+    /// its base.
     fn open_room(
         &mut self,
         blocks: &Superblocks,
@@ -296,7 +294,7 @@ impl Pebble {
         }
 
         // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any,
-        // is of an earlier incarnation and no slot counts. A head that came first would vouch for
+        // is of an earlier incarnation and no slot counts. A head that landed first would vouch for
         // the slots of that incarnation.
         let after = self.zeroed(sb);
         let incarnation = blocks.get(sb).life.incarnation();
@@ -311,7 +309,7 @@ impl Pebble {
         base
     }
 
-    /// Stores an entry in the slot chosen; `false` if its age cannot be told.
+    /// Stores an entry in the chosen slot; returns false if its age cannot be expressed.
     fn fill(
         &mut self,
         core: &mut Core,
@@ -329,15 +327,15 @@ impl Pebble {
             _ => core.stats.scheme.add(SLOTS_REUSED, 1),
         }
 
-        // 1. the page  2. the entry, whole or not at all. An entry before its page would name
-        // whatever is programmed there next.
+        // 1. the page  2. the entry, atomically. An entry that landed before its page would name
+        // the page programmed there next.
         let slot = OwnerSlot::new()
             .with_valid(true)
             .with_lpn(remapping.lpn)
             .with_age(age);
         core.media.store_record(at, &[slot.into()], purpose, after);
 
-        // L2P of the target, and of the source if that loses the page.
+        // L2P of the target, and of the source if it loses the page.
         core.charge_tables(
             remapping.ppn,
             L2P_WORD_BYTES * (1 + u32::from(remapping.source.is_some())),
@@ -347,13 +345,13 @@ impl Pebble {
     }
 
     fn is_too_old(&self, wsn: u64, sb: SbId) -> bool {
-        // Two numbers of slack: the entry's own, and that of a head on the way.
+        // Two numbers of slack: the entry's own, and that of a head being stored.
         self.rooms[sb.0 as usize]
             .base
             .is_some_and(|base| wsn + 2 - base >= AGES)
     }
 
-    /// Appends the owners that the slots of one page name, the newest last.
+    /// Appends the owners in the slots of one page, the newest last.
     fn push_page(
         offset: u32,
         base: u64,
@@ -371,8 +369,8 @@ impl Pebble {
             }
         }));
 
-        // Slots are reused in place, so their order says nothing. The contract wants the newest
-        // last.
+        // Slots are reused in place, so they are not ordered by age. The contract requires the
+        // newest last.
         if out.len() > first + 1 {
             out[first..].sort_unstable_by_key(|owner| owner.wsn);
         }
@@ -384,7 +382,7 @@ impl Persist for Pebble {
         if self.is_too_old(core.clock.now(), core.geometry.superblock(ppn)) {
             return Err(Demotion::NvramFull);
         }
-        // An atomic command overwrites nothing: what it supersedes counts again if it is aborted.
+        // An atomic command overwrites nothing: entries it supersedes count again if it is aborted.
         self.choose(&core.tables, &mut core.media, ppn, None, may_reclaim)
             .map(drop)
             .ok_or(Demotion::DegreeFull)
@@ -417,8 +415,8 @@ impl Persist for Pebble {
             return false;
         };
 
-        // A reference may be older than the room that it comes to, and ages are not negative. In
-        // force it is the newest of its LPN, so a new number changes nothing.
+        // A reference may be older than its new room, and ages are not negative. In force it is the
+        // newest of its LPN, so a new number changes nothing.
         let base = self.rooms[sb.0 as usize].base.unwrap_or(core.clock.now());
         let wsn = if remapping.wsn < base {
             core.clock.tick()
@@ -500,9 +498,9 @@ impl Ownership for Pebble {
             return; // Still zero, or being zeroed.
         }
 
-        // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between:
-        // the head is of an incarnation that does not count, and recovery zeroes the slots before
-        // they are used again.
+        // 1. "dead", which waits for everything that replaces this superblock's contents  2.
+        // zeroes. Cut between: the head's incarnation does not count, and recovery zeroes the slots
+        // before they are reused.
         let after = self.guards.waits(Guard::ClearWaits, After::FENCE);
 
         let len = media.geometry().pages_per_superblock() as usize * self.degree;
@@ -522,8 +520,8 @@ impl LookAhead for Pebble {
     }
 }
 
-/// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get
-/// new numbers, those with a readable slot too: it may be older than the one that cannot be read.
+/// After an unreadable slot: appends each remapped LPN of the superblock, according to L2P. All get
+/// new numbers, even those with a readable slot, which may be older than the unreadable one.
 #[cold]
 fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Vec<OwnerRef>) {
     for (lpn, offset) in tables.remapped_in(sb) {

@@ -1,11 +1,11 @@
-//! Reading the rooms back, and mending those with unreadable words.
+//! Recovery of the rooms, and repair of those with unreadable words.
 //!
-//! A room counts if its head names the incarnation that its superblock is in. All others are zeroed
-//! now: what is in them would count under the next head.
+//! A room counts if its head names the current incarnation of its superblock. All others are zeroed
+//! now: their entries would count under the next head.
 //!
-//! Invariants: every slot that counts becomes a witness; a slot that cannot be read refuses
-//! recovery only if its page is programmed; an unreadable head puts the LPNs of its slots in doubt.
-//! Absent: which witness wins (`witnesses`).
+//! Invariants: every slot that counts becomes a witness; recovery fails on an unreadable slot only
+//! if its page is programmed; an unreadable head puts the LPNs of its slots in doubt. Absent: which
+//! witness wins (`witnesses`).
 
 use super::{OwnerSlot, Pebble, RoomHead, SlotRoom};
 use crate::contract::Recover;
@@ -32,7 +32,7 @@ impl Recover for Pebble {
 
             let present = head.incarnation() == core.blocks.get(sb).life.incarnation();
             let counts = head.valid() && (present || !core.config.guards.has(Guard::StaleSegments));
-            // Zeroed now, not when they are used: what is in them would count under the next head.
+            // Zeroed now, not when they are used: the entries would count under the next head.
             if !counts || !witnesses.is_live(sb) {
                 if (first..first + len).any(|at| core.media.load(at) != Ok(0)) {
                     self.rooms[index as usize].clear = core.media.clear(first, len, After::NOTHING);
@@ -101,7 +101,7 @@ impl Recover for Pebble {
 }
 
 impl Pebble {
-    /// A room with an unreadable head: its slots give the LPNs, but not their numbers.
+    /// Handles a room with an unreadable head: its slots give the LPNs, but not their numbers.
     fn doubt_room(
         &mut self,
         geometry: Geometry,
@@ -113,7 +113,7 @@ impl Pebble {
         for at in first..first + geometry.pages_per_superblock() as usize * self.degree {
             let ppn = geometry.page(sb, ((at - first) / self.degree) as u32);
             // Slots of pages that are not programmed are of an earlier incarnation: its zeroing was
-            // cut.
+            // interrupted.
             if !witnesses.is_live(sb) || !media.is_programmed(ppn) {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! The segments as local logs in NVRAM, for a scheme that keeps part of its entries elsewhere.
 //!
-//! Invariant: `drain` releases what has been read only after everything issued before. Absent: when
-//! a group leaves.
+//! Invariant: `drain` releases entries only after everything issued before. Absent: when a group
+//! leaves.
 
 use super::RemapSsd;
 use crate::clock::WsnClock;
@@ -11,17 +11,18 @@ use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
 
 impl RemapSsd {
-    /// Are its segment numbers nearly used up, so that host remaps must be demoted to copies?
+    /// Returns true if its sequence numbers are nearly used up, so that host remaps must be demoted
+    /// to copies.
     pub(in crate::scheme) fn is_numbered_out(&self, sb: SbId) -> bool {
         self.groups[sb.0 as usize].is_numbered_out()
     }
 
-    /// Can one more entry for a page be appended?
+    /// Returns true if another entry for a page can be appended.
     pub(in crate::scheme) fn has_room_for(&self, geometry: Geometry, ppn: Ppn) -> bool {
         self.has_slot(geometry.superblock(ppn)) || self.segments.free() > 0
     }
 
-    /// Segments that belong to no group.
+    /// Number of free segments.
     pub(in crate::scheme) fn free_segments(&self) -> usize {
         self.segments.free()
     }
@@ -30,14 +31,14 @@ impl RemapSsd {
         config.log_bytes / u64::from(config.segment_bytes)
     }
 
-    /// The group with the most segments, and of those with as many the one with the most entries.
+    /// The group with the most segments; among equals, the one with the most entries.
     pub(in crate::scheme) fn largest_group(&self) -> Option<SbId> {
         let groups = self
             .groups
             .iter()
             .enumerate()
             .filter(|(_, group)| !group.segments.is_empty());
-        // The lowest number among equals, so that a run follows from its seed.
+        // The lowest number among equals, so that runs are deterministic.
         let size = |index: usize| {
             (
                 self.groups[index].segments.len(),
@@ -50,7 +51,7 @@ impl RemapSsd {
             .map(|(_, at)| SbId(at.0 as u32))
     }
 
-    /// Words that the entries of a group take, valid or not.
+    /// Words of a group's entries, valid or not.
     pub(in crate::scheme) fn words_in(&self, sb: SbId) -> usize {
         self.words_of(self.segments.used(&self.groups[sb.0 as usize]))
     }
@@ -67,7 +68,7 @@ impl RemapSsd {
         self.read_group(tables, media, clock, sb, out);
     }
 
-    /// Target and page offset of a group's entries, as stored: for checks.
+    /// Targets and page offsets of a group's entries, as stored: for checks.
     pub(in crate::scheme) fn peek(&self, media: &Media, sb: SbId) -> Vec<(Lpn, u32)> {
         let group = &self.groups[sb.0 as usize];
         let places = (0..group.segments.len()).flat_map(|index| self.segments.places(group, index));
@@ -78,15 +79,16 @@ impl RemapSsd {
             .collect()
     }
 
-    /// Releases a group whose entries are somewhere else now.
+    /// Releases a group whose entries are stored elsewhere now.
     pub(in crate::scheme) fn drain(&mut self, media: &mut Media, sb: SbId) {
-        // The numbers go on: recovery may still find the segments that are being zeroed.
+        // The sequence numbers continue: recovery may still find the segments that are being
+        // zeroed.
         let group = self.groups[sb.0 as usize].take();
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(media, &group.segments);
     }
 
-    /// Compares the segments with each other.
+    /// Checks the segments for consistency.
     pub(in crate::scheme) fn check_segments(&self) -> Result<(), String> {
         self.segments.check(self.groups.iter())?;
         let entries: u64 = self

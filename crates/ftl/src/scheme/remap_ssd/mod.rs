@@ -4,9 +4,10 @@
 //! owners of a victim's pages means reading one group. Groups are reclaimed passively when their
 //! superblock is erased and actively when free segments run out.
 //!
-//! Invariants: valid entries of a group = `Owners::remapped`; free segments never fall below what
-//! migrating the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a
-//! segment is used only after it has been zeroed. Absent: flash pages' own owners (their OOB says).
+//! Invariants: valid entries of a group = `Owners::remapped`; free segments never fall below the
+//! number that migrating the fullest group takes (`reserve`), so that flash GC and NVRAM GC always
+//! find room; a segment is used only after it has been zeroed. Absent: the owner of a page by a
+//! write (its OOB).
 
 mod local;
 mod reclaim;
@@ -30,7 +31,7 @@ use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "remap-ssd",
@@ -46,8 +47,8 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_nvram_log()
 .with_check(|config, _| check(config));
 
-/// Free segments beyond what migrating the fullest group takes: partly filled segments of a
-/// migration that a power cut interrupted.
+/// Free segments beyond those for migrating the fullest group: covers the partly filled segments of
+/// a migration interrupted by a power cut.
 const SLACK: usize = 4;
 
 /// A victim's entries go to the groups of two superblocks, an old and a new one, in every zone of
@@ -60,22 +61,22 @@ pub(super) fn slack(config: &Config) -> usize {
 pub struct RemapSsd {
     segments: Segments,
     groups: Vec<SegmentChain>,
-    /// Groups that grew, and the most invalid entries of one, by region.
+    /// Changes of groups that grew, and the most invalid entries of a group, by region.
     grown: RegionChanges,
     peaks: RegionPeaks,
     /// Entries in all groups, valid or not.
     entries: u64,
-    /// No remaps while so many entries are valid.
+    /// Number of valid entries from which on remaps are refused.
     watermark: u64,
-    /// No superblock has more remapped LPNs than this.
+    /// Upper bound of the remapped LPNs of a superblock.
     fullest: u32,
-    /// Segments that migrating such a superblock takes.
+    /// Segments for migrating such a superblock's group.
     fullest_segments: usize,
-    /// Free segments beyond what migrating the fullest group takes.
+    /// Free segments beyond those for migrating the fullest group.
     slack: usize,
-    /// Active GC gains nothing before so many entries are invalid.
+    /// Number of invalid entries below which active GC gains nothing.
     reclaim_pays_from: u64,
-    /// Entries with a word that was unreadable at recovery.
+    /// Entries with an unreadable word at recovery.
     damaged: Vec<usize>,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
@@ -141,7 +142,7 @@ impl RemapSsd {
         self.segments.has(&self.groups[sb.0 as usize], 1)
     }
 
-    /// Bytes of so many entries.
+    /// Words of `entries` entries.
     fn words_of(&self, entries: u32) -> usize {
         entries as usize * self.segments.slot_words
     }
@@ -154,9 +155,9 @@ impl RemapSsd {
         self.grown.note(sb);
         self.entries += 1;
 
-        // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
-        // the entry does not count. An entry before its page would name whatever is programmed
-        // there next.
+        // 1. the page  2. the entry's words, in any order. Cut during 2: a torn bit is missing and
+        // the entry does not count. An entry that landed before its page would name the page
+        // programmed there next.
         let after = entry_after(self.segments.guards, chain.clear, remapping.ppn);
         let [first, second] =
             RmmEntry::of(remapping, media.geometry().offset(remapping.ppn)).words();
@@ -191,12 +192,13 @@ impl Persist for RemapSsd {
             return Err(Demotion::NvramFull);
         }
 
-        // The reserve grows with the fullest group: what this remap adds must be migratable, too.
+        // The reserve grows with the fullest group: the entry of this remap must be migratable,
+        // too.
         let remapped = core.blocks.owners(sb).remapped + 1;
         if remapped > self.fullest {
             self.set_fullest(remapped);
         }
-        // A slot that is there takes nothing from the free segments.
+        // An available slot takes nothing from the free segments.
         if self.has_slot(sb) && self.segments.free() >= self.reserve() {
             return Ok(());
         }
@@ -221,7 +223,7 @@ impl Persist for RemapSsd {
         if !self.has_slot(sb) && self.segments.free() == 0 {
             return false;
         }
-        // Collection may spend the reserve, but the next host must see how much it takes now.
+        // Collection may use the reserve, but the next host must see its new size.
         self.set_fullest(self.fullest.max(core.blocks.owners(sb).remapped + 1));
         self.append(&mut core.media, core.clock.now(), remapping, Purpose::Gc);
         true
@@ -243,8 +245,8 @@ impl Ownership for RemapSsd {
             return;
         }
 
-        // The whole group, valid or not, and no head: the scheme knows its segments. This read is
-        // what Remap-SSD pays to find owners (FAST'21 §4.4).
+        // The whole group, valid or not, without heads: the scheme knows its segments. This read is
+        // the cost of finding owners in Remap-SSD (FAST'21 §4.4).
         media.charge_loads(self.words_of(entries), Purpose::Gc);
 
         let mut entries = std::mem::take(&mut self.scratch);
@@ -267,14 +269,14 @@ impl Ownership for RemapSsd {
         _: &mut SchemeCounters,
         sb: SbId,
     ) {
-        // The numbers start over with the next incarnation; its head's WSN tells old segments from
-        // new ones.
+        // Sequence numbers start over with the next incarnation; its head's WSN distinguishes old
+        // segments from new ones.
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(media, &group.segments);
         ended.start_over(sb);
 
-        // Segments have come free, so a look may pay again.
+        // Segments have become free, so reclaiming may pay again.
         self.reclaim_pays_from = 0;
     }
 }
@@ -285,8 +287,8 @@ impl Recover for RemapSsd {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        // 1. damaged words, after the pages of their doubts  2. the reserve, which counts the
-        // fullest group  3. what was too much.
+        // 1. damaged words, after the pages of their doubts  2. the reserve, which depends on the
+        // fullest group  3. reclaiming until the reserve is free.
         self.heal(&mut core.media);
         self.set_fullest(core.blocks.remapped_max());
         self.regain(core);

@@ -2,8 +2,7 @@
 //!
 //! Active GC takes the group with the most invalid entries, rewrites the valid ones into free
 //! segments and releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only
-//! after everything that superseded their entries is durable. Absent: when to reclaim for whom
-//! (`admit` decides).
+//! after the replacements of their entries are durable. Absent: when to reclaim (`admit`).
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::clock::WsnClock;
@@ -20,13 +19,13 @@ use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
 
-/// Active GC pays only if more than one entry in so many is invalid.
+/// Active GC pays only if more than one entry in this many is invalid.
 const INVALID_SHARE: u64 = 20;
 
-/// Entries whose tables are asked for before they are looked at.
+/// Prefetch distance for L2P lookups, in entries.
 const AHEAD: usize = 24;
 
-/// Segments asked for before they are looked at.
+/// Prefetch distance in segments.
 const SEGMENTS_AHEAD: usize = 3;
 
 impl RemapSsd {
@@ -34,11 +33,11 @@ impl RemapSsd {
         self.entries.saturating_sub(blocks.remapped_total())
     }
 
-    /// Secures a slot for `sb` without touching the reserve.
+    /// Makes room for a slot for `sb` without using the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        // The last look found nothing worth it. Until more entries are invalid the answer is the
-        // same, and this comes with each refused remap.
+        // The last attempt found no worthwhile group. Until more entries are invalid the result is
+        // the same, and this is called for each refused remap.
         if self.invalid(&core.blocks) < self.reclaim_pays_from {
             return false;
         }
@@ -60,18 +59,18 @@ impl RemapSsd {
         }
     }
 
-    /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
+    /// After recovery: frees segments until GC has its reserve again, as far as possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        // Migrating may take a number where entries were unreadable; a device without numbers does
-        // without the reserve, since it collects nothing.
+        // Migrating may take a number if entries were unreadable; a device without numbers needs no
+        // reserve, since it collects nothing.
         while !core.clock.is_used_up()
             && self.segments.free() < self.reserve()
             && self.reclaim_one(core)
         {}
     }
 
-    /// Invalid entries of a group, if those in force need fewer segments than it has. More of them
-    /// come only where owners go or the group grows.
+    /// Invalid entries of a group, if the valid ones need fewer segments than it has. They increase
+    /// only when owners are lost or the group grows.
     #[inline]
     fn reclaimable(&self, blocks: &Superblocks, sb: SbId) -> Option<u32> {
         let (group, remapped) = (&self.groups[sb.0 as usize], blocks.owners(sb).remapped);
@@ -80,14 +79,14 @@ impl RemapSsd {
         gives_back.then(|| self.segments.used(group).saturating_sub(remapped))
     }
 
-    /// Reclaims the group with the most invalid entries among those that give segments back.
+    /// Reclaims the group with the most invalid entries among those that free a segment.
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
         let blocks = &core.blocks;
         let free = self.segments.free() as u64 * u64::from(self.segments.slots);
         let best = self.peaks.largest(
             blocks.regions_with(&self.grown),
             |sb| self.reclaimable(blocks, sb),
-            // What is in force is written anew before the old segments are free.
+            // The entries in force are rewritten before the old segments are free.
             |sb| u64::from(blocks.owners(sb).remapped) <= free,
         );
 
@@ -118,10 +117,10 @@ impl RemapSsd {
         }
 
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
-        // before it). Cut between: both are read, and say the same.
+        // before it). Cut between: both are read, and are equal.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
-        // Numbers go on, so that recovery can tell the new segments from the old ones that are not
-        // zeroed yet.
+        // Sequence numbers continue, so that recovery can distinguish the new segments from old
+        // ones that are not zeroed yet.
         let mut chain = old.continued();
         if is_known {
             self.append_all_but(
@@ -140,7 +139,7 @@ impl RemapSsd {
 
         core.tables.ended.start_over(sb);
 
-        // Charged as one store of what is kept: the entries are gathered and written in a row.
+        // Charged as one store of the kept entries: they are collected and written together.
         let moved = self.segments.used(&chain);
         core.media
             .charge_stores(self.words_of(moved), Purpose::Gc, After::NOTHING);
@@ -151,7 +150,7 @@ impl RemapSsd {
         self.segments.release(&mut core.media, &old.segments);
     }
 
-    /// Where the entries of a group are that are not in force, in its order; `false` if some
+    /// The places of a group's entries that are not in force, in group order. Returns false if some
     /// mapping has two entries that look valid, or if NVRAM must be read word by word. Only entries
     /// whose remap may have ended are looked up in L2P.
     fn find_gone(
@@ -170,8 +169,8 @@ impl RemapSsd {
             _ => self.find_suspects::<3>(tables, media, sb, words, gone),
         }
 
-        // About half of them are in force, which no processor can predict: without branches their
-        // lookups overlap.
+        // About half of them are in force, which is unpredictable: without branches their lookups
+        // overlap.
         let base = tables.geometry.page(sb, 0).0;
         let mut len = 0;
         for index in 0..gone.len() {
@@ -185,13 +184,14 @@ impl RemapSsd {
         }
         gone.truncate(len);
 
-        // As many left as LPNs are remapped here: then each of them is the only one of its mapping.
+        // The remaining entries are as many as LPNs are remapped here: so each is the only one of
+        // its mapping.
         self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32
             == blocks.owners(sb).remapped
     }
 
-    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries,
-    /// and for the segments ahead.
+    /// The places of the entries that may be invalid, in group order. Prefetches their L2P entries,
+    /// and the segments ahead.
     fn find_suspects<const W: usize>(
         &self,
         tables: &Tables,
@@ -216,8 +216,8 @@ impl RemapSsd {
         }
     }
 
-    /// Appends all entries that a group had but those at `gone`, which is in the group's order. The
-    /// caller charges it.
+    /// Appends all entries of a group except those at `gone`, which is in group order. The caller
+    /// charges them.
     fn append_all_but(
         &mut self,
         media: &mut Media,
@@ -240,8 +240,8 @@ impl RemapSsd {
             self.segments.prefetch(media, old, index + 2);
             self.segments.prefetch_free(media, 1);
 
-            // Runs between two that go are moved as a whole. `stop` is outside of this segment for
-            // the last.
+            // Runs between removed entries are moved as a whole. For the last run `stop` is outside
+            // this segment.
             loop {
                 let stop = next.filter(|at| run.contains(at));
                 let rest = run.start..stop.unwrap_or(run.end);
@@ -261,7 +261,7 @@ impl RemapSsd {
         }
     }
 
-    /// Appends an entry that moves within its group, as it stands. The caller charges it.
+    /// Appends an entry that moves within its group, unchanged. The caller charges it.
     fn append_moved(
         &mut self,
         media: &mut Media,
@@ -273,8 +273,8 @@ impl RemapSsd {
         let at = self.segments.take(media, now, chain, sb, 1, Purpose::Gc);
         let entry = RmmEntry::from_words(words[0], words[1]);
 
-        // Out of its command: that has long been committed, or the entry would have been dropped.
-        // The first LPNs of the command may belong to others by now.
+        // Detached from its command: that was committed long ago, or the entry would have been
+        // dropped. The other LPNs of the command may be remapped by others now.
         let all = [
             words[0],
             words[1],
@@ -289,8 +289,8 @@ impl RemapSsd {
         media.store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
     }
 
-    /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that
-    /// older entries of the same mapping count as invalid.
+    /// A group's valid entries as stored, newest first. An LPN is hidden once found, so that older
+    /// entries of the same mapping count as invalid.
     fn find_valid(
         &mut self,
         tables: &mut Tables,
@@ -322,7 +322,7 @@ impl RemapSsd {
         });
     }
 
-    /// A group's entries, oldest first.
+    /// Appends a group's entries, oldest first.
     pub(super) fn read_group(
         &mut self,
         tables: &Tables,
@@ -344,8 +344,8 @@ impl RemapSsd {
                 }
             };
 
-            // Sound NVRAM is one slice. Word by word is for media with faults, where each load may
-            // fail.
+            // Intact NVRAM is one slice. Reading word by word is for media with faults, where each
+            // load may fail.
             if let Some(words) = media.words() {
                 words[range]
                     .chunks_exact(self.segments.slot_words)
@@ -391,7 +391,7 @@ impl RemapSsd {
             self.groups[index] = chain;
         }
 
-        // A segment with an unknown owner still gives the LPNs and numbers of its entries.
+        // A segment with an unknown owner still provides the LPNs and numbers of its entries.
         for at in self.segments.orphaned_places() {
             match self.load(&mut core.media, at) {
                 LoadedEntry::Nothing { .. } => {}
@@ -499,9 +499,9 @@ impl RemapSsd {
     }
 }
 
-/// An entry could not be read: appends one for each remapped LPN of the superblock, as L2P has it.
-/// All get new numbers, those with a readable entry too: of two entries that say the same, with a
-/// write of the LPN between them, the readable one may be the older.
+/// After an unreadable entry: appends one for each remapped LPN of the superblock, according to
+/// L2P. All get new numbers, even those with a readable entry: of two equal entries with a write of
+/// the LPN in between, the readable one may be the older.
 #[cold]
 pub(in crate::scheme) fn append_in_force(
     tables: &Tables,

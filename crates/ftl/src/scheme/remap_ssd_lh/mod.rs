@@ -1,15 +1,15 @@
-//! Remap-SSD with local logs in two places (TCAD'22, "LH"): NVRAM segments, and flash pages behind
-//! them.
+//! Remap-SSD with local logs on two media (TCAD'22, "LH"): NVRAM segments, and flash pages for the
+//! overflow.
 //!
-//! Entries go to the superblock's segments as in Remap-SSD. When NVRAM fills, the largest group
-//! leaves it: its valid entries are programmed to pages of the superblock's own (`group_log`) and
-//! its segments are free. So NVRAM is a buffer for what is remapped now, and no remap is refused
-//! for want of it; the reference counter is the only limit.
+//! Entries go to the superblock's segments as in Remap-SSD. When NVRAM fills, the largest group is
+//! moved out: its valid entries are programmed to pages of the superblock (`group_log`) and its
+//! segments become free. So NVRAM is a buffer for current remaps, and no remap is refused for lack
+//! of it; the reference counter is the only limit.
 //!
-//! Invariants: the entries of a group on flash are older than those in its segments, as far as they
-//! name the same LPN and page; the log on flash is large enough for every LPN to be remapped.
-//! Absent: segments and their recovery (`remap_ssd`), pages and theirs (`group_log`), collecting
-//! NVRAM in place: what leaves is filtered on the way.
+//! Invariants: of entries with the same LPN and page, those on flash are older than those in
+//! segments; the log on flash is large enough for every LPN to be remapped. Absent: segments and
+//! their recovery (`remap_ssd`), pages and their recovery (`group_log`), collecting NVRAM in place:
+//! a group is filtered when it is moved out.
 
 use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
@@ -29,7 +29,7 @@ use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec {
     flash_need,
     ..SchemeSpec::new(
@@ -49,8 +49,8 @@ pub const SPEC: SchemeSpec = SchemeSpec {
     .with_check(check)
 };
 
-/// One segment in so many is kept free, so that the zeroing of the next one is over when it is
-/// needed.
+/// One segment in this many is kept free, so that the zeroing of the next one is complete when it
+/// is needed.
 const FREE_SHARE: u64 = 32;
 const FREE_MAX: u64 = 64;
 
@@ -64,7 +64,7 @@ pub(super) struct RemapSsdLh {
 }
 
 fn shape(config: &Config, geometry: &Geometry) -> LogShape {
-    // Every LPN remapped, and a page of each group filled partly.
+    // Every LPN remapped, and one partly filled page for each group.
     let pages = (config.lpns as usize).div_ceil(LogShape::slots(config))
         + geometry.superblocks().min(config.lpns) as usize;
     LogShape::new(config, geometry, pages)
@@ -77,8 +77,7 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
 
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     remap_ssd::check(config)?;
-    // No group leaves NVRAM while an atomic command is under way: each of its entries may take a
-    // segment.
+    // No group leaves NVRAM during an atomic command: each of its entries may take a segment.
     let pages = ATOMIC_PAGES_MAX
         .min(config.data_pages(geometry) / 2)
         .min(config.dealloc_slots / 2);
@@ -110,7 +109,7 @@ impl RemapSsdLh {
         while self.nvram.free_segments() <= free && self.destage(core) {}
     }
 
-    /// Moves the largest group to flash; `false` if there is none, or no room there.
+    /// Moves the largest group to flash; returns false if there is none, or no room.
     fn destage(&mut self, core: &mut Core) -> bool {
         let Some(sb) = self.nvram.largest_group() else {
             return false;
@@ -127,7 +126,8 @@ impl RemapSsdLh {
         keep_valid(&mut core.tables, sb, &self.all, &mut self.kept);
 
         let pages = self.kept.len().div_ceil(self.flash.slots());
-        // Secured before anything is charged or counted: without room nothing has happened.
+        // Room is reserved before anything is charged or counted: without room nothing has
+        // happened.
         if pages > 0 && !self.flash.secure(core, pages) {
             return false;
         }
@@ -137,9 +137,9 @@ impl RemapSsdLh {
             .charge_loads(self.nvram.words_in(sb), Purpose::Gc);
 
         // 1. the entries, each after the page it names  2. their pages on flash, after all stores
-        // 3. zeroes in the segments, after everything: what made the other entries invalid too.
-        // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.
-        // No page left before all of them are there: as a cut inside 2.
+        // 3. zeroes in the segments, after everything, including the witnesses that made the other
+        // entries invalid. Cut before 2 or during it: the segments have the entries. Between 2 and
+        // 3: both have them. If the pages do not suffice: like a cut during 2.
         for entries in self.kept.chunks(self.flash.slots()) {
             if !self.flash.append(core, sb, entries) {
                 return false;
@@ -158,8 +158,7 @@ impl Persist for RemapSsdLh {
             return Err(Demotion::NvramFull);
         }
 
-        // Destaged a little ahead: a segment that is released now is zeroed only after everything
-        // before.
+        // Destaged slightly ahead: a segment released now is zeroed only after everything before.
         if self.nvram.free_segments() <= self.free_min && may_reclaim {
             self.make_room(core, self.free_min);
         }
@@ -231,14 +230,14 @@ impl Ownership for RemapSsdLh {
 
 impl Recover for RemapSsdLh {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        // Flash first: of entries with one LPN and page those in segments are the newer.
+        // Flash first: of entries with the same LPN and page those in segments are newer.
         self.flash.replay(core, witnesses)?;
         self.nvram.replay(core, witnesses)
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
         self.nvram.heal(&mut core.media);
-        true // Room is made when it is needed.
+        true // Room is made on demand.
     }
 }
 
@@ -249,7 +248,7 @@ impl Inspect for RemapSsdLh {
 
     fn usage(&self, blocks: &Superblocks) -> Usage {
         let usage = self.nvram.usage(blocks);
-        // What is on flash takes no room here.
+        // Entries on flash take no room here.
         Usage {
             valid_bytes: usage.valid_bytes.min(usage.used_bytes),
             ..usage

@@ -1,12 +1,12 @@
-//! An extent, bit by bit: LPNs in a row that were remapped to pages in a row of one superblock.
+//! An extent, bit by bit: consecutive LPNs remapped to consecutive pages of one superblock.
 //!
-//! It is Table 2's entry with a use for the bits that are null there: where no source LPN is, there
-//! is the number of pages. So an entry of one page is bit for bit Table 2's. A relocation of
-//! several pages is followed by a second slot with its first source.
+//! It is Table 2's entry with a use for bits that are null there: an entry without a source LPN
+//! stores the number of pages in that field. So an entry of one page is identical to Table 2's, bit
+//! for bit. A relocation of several pages is followed by a second slot with its first source.
 //!
-//! Invariants: a slot counts only if both its torn bits are 1, a slot of sources only right behind
-//! the extent of its number. The pages of an extent have consecutive numbers from the entry's, or
-//! all of them the entry's. Absent: where slots are, and when an extent grows.
+//! Invariants: a slot counts only if both its torn bits are 1, and a slot of sources only directly
+//! after the extent with its number. The pages of an extent have consecutive numbers starting with
+//! the entry's, or all have the entry's. Absent: the location of slots, and when an extent grows.
 
 use crate::scheme::entry::{EntryPlace, RmmEntry};
 use bitfield_struct::bitfield;
@@ -14,7 +14,7 @@ use remap_ssd_media::Lpn;
 
 pub(super) const SLOT_WORDS: usize = 2;
 
-/// Pages of an extent at most.
+/// Maximum number of pages of an extent.
 pub(super) const PAGES_MAX: u32 = 256;
 
 /// Second word of a slot, where Table 2's remapping flag is 0.
@@ -22,18 +22,18 @@ pub(super) const PAGES_MAX: u32 = 256;
 #[derive(PartialEq, Eq)]
 pub(super) struct ExtentSpan {
     pub torn: bool,
-    /// Bits 65-95: first target LPN; of a slot of sources, the first source.
+    /// Bits 65-95: first target LPN; in a slot of sources, the first source.
     #[bits(31)]
     pub first: Lpn,
     /// Bit 96: Table 2's remapping flag. If it is 1, the rest is the source LPN of a single page.
     pub flag: bool,
-    /// Bits 97-104: pages less one.
+    /// Bits 97-104: number of pages minus one.
     pub pages_z: u8,
     /// Bit 105: all pages have the entry's number.
     pub one_number: bool,
     /// Bit 106: the sources have lost the pages; they are in the next slot.
     pub relocates: bool,
-    /// Bit 107: this slot is the sources of the extent before.
+    /// Bit 107: this slot holds the sources of the previous extent.
     pub is_sources: bool,
     #[bits(20)]
     __: u32,
@@ -41,7 +41,7 @@ pub(super) struct ExtentSpan {
 
 const _: () = assert!(size_of::<ExtentSpan>() == 8 && PAGES_MAX == 1 << 8);
 
-/// What one or two slots say.
+/// Contents of one or two slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RemapExtent {
     /// First LPN that was remapped to the run.
@@ -49,30 +49,30 @@ pub(super) struct RemapExtent {
     /// First page offset in the superblock.
     pub offset: u32,
     pub pages: u32,
-    /// Number of the first page.
+    /// WSN of the first page.
     pub wsn: u64,
-    /// Is it the number of all?
+    /// True if all pages have this WSN.
     pub one_number: bool,
     /// First LPN that lost its page, for a relocation.
     pub source: Option<Lpn>,
 }
 
-/// What is in a slot.
+/// Contents of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExtentSlot {
-    /// An extent; if it relocates several pages, the next slot must tell the sources.
+    /// An extent; true if the next slot must hold its sources.
     Extent(RemapExtent, bool),
-    /// Sources of the extent before, if that has this number.
+    /// Sources of the previous extent, if that has this number.
     Sources(Lpn, u64),
 }
 
 impl RemapExtent {
-    /// Slots that it takes: one or two.
+    /// Number of slots it takes: one or two.
     pub fn slots(&self) -> u32 {
         1 + u32::from(self.source.is_some() && self.pages > 1)
     }
 
-    /// Number of its page `index`.
+    /// WSN of its page `index`.
     pub fn wsn_of(&self, index: u32) -> u64 {
         self.wsn + if self.one_number { 0 } else { u64::from(index) }
     }
@@ -102,7 +102,7 @@ impl RemapExtent {
             .with_one_number(several && self.one_number)
     }
 
-    /// Its words; the last two count only if it takes two slots.
+    /// Its words; the last two are used only if it takes two slots.
     pub fn words(&self) -> [u64; 2 * SLOT_WORDS] {
         let when = EntryPlace::new().with_torn(true).with_wsn(self.wsn);
         let sources = self
@@ -116,7 +116,7 @@ impl RemapExtent {
         ]
     }
 
-    /// Reads a slot; `None` if a torn bit is missing and `torn_bits` says that this matters.
+    /// Decodes a slot. Returns `None` if a torn bit is missing and `torn_bits` is set.
     pub fn read(first: u64, second: u64, torn_bits: bool) -> Option<ExtentSlot> {
         let (when, span) = (EntryPlace::from_bits(first), ExtentSpan::from_bits(second));
         if torn_bits && !(when.torn() && span.torn()) {
@@ -141,7 +141,7 @@ impl RemapExtent {
     }
 }
 
-/// The LPNs that a slot's second word names, whatever its first word says.
+/// The LPNs named in a slot's second word, regardless of its first word.
 pub(super) fn lpns_named(second: u64) -> std::ops::Range<Lpn> {
     let span = ExtentSpan::from_bits(second);
     span.first()..span.first().offset(named(second).0)

@@ -1,17 +1,17 @@
 //! Remap-SSD-X: Remap-SSD with one entry for a run of pages.
 //!
-//! Segments, groups and their life are Remap-SSD's; an entry is an extent. Runs come in two ways.
-//! The pages of one command, or of one stretch of garbage collection, are gathered and stored as
-//! one entry (`run`). A stream of duplicate writes grows the entry it stored last: one aligned
-//! 8-byte store replaces the number of pages, so that a cut leaves the shorter form or the longer
-//! one, both true.
+//! Segments, groups and their lifecycle are Remap-SSD's; an entry is an extent. Runs arise in two
+//! ways. The pages of one command, or of one stretch of garbage collection, are gathered and stored
+//! as one entry (`run`). A stream of duplicate writes extends the entry it stored last: one aligned
+//! 8-byte store replaces the number of pages, so a cut leaves the shorter or the longer form, and
+//! both are correct.
 //!
-//! Invariants: what is gathered is stored before anything is reclaimed and before the command's
-//! deallocations are; an entry is durable only after all pages it names; overwriting a page of an
-//! extent changes nothing in NVRAM, its newer witness wins; whoever rewrites an extent rewrites
-//! what is valid of it, as new extents under a new number. Hosts leave free what rewriting the
-//! fullest group page by page takes (`reserve`). Rewriting may take more room than it gives back;
-//! where less than that is free, `references_without_room` says what collecting a superblock may
+//! Invariants: gathered entries are stored before anything is reclaimed and before the command's
+//! deallocations; an entry is durable only after all pages it names; overwriting a page of an
+//! extent changes nothing in NVRAM, since its newer witness wins; rewriting an extent stores its
+//! valid part as new extents under a new number. Hosts leave enough room to rewrite the fullest
+//! group page by page (`reserve`). Rewriting may take more room than it gains; if less than that is
+//! free, `references_without_room` gives the number of references that collecting a superblock may
 //! have to copy. Absent: an index from LPNs to entries.
 
 mod extent;
@@ -43,16 +43,16 @@ use store::OpenExtent;
 use valid::ValidExtents;
 
 const COUNTERS: &[&str] = &["extents", "extensions", "extents_split", "extents_joined"];
-/// Entries written that name several pages.
+/// Entries stored that name several pages.
 const EXTENTS: Counter = Counter::named("extents", COUNTERS);
-/// Entries made longer where they stand.
+/// Entries extended in place.
 const EXTENSIONS: Counter = Counter::named("extensions", COUNTERS);
-/// Further entries that an extent became when what was valid of it was rewritten.
+/// Additional entries into which an extent was split when its valid part was rewritten.
 const EXTENTS_SPLIT: Counter = Counter::named("extents_split", COUNTERS);
-/// Extents that were rewritten as part of the one before.
+/// Extents rewritten as part of the previous one.
 const EXTENTS_JOINED: Counter = Counter::named("extents_joined", COUNTERS);
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "remap-ssd-x",
@@ -76,44 +76,45 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_nvram_log()
 .with_check(|config, _| check(config));
 
-/// Runs gathered at a time: as many as a page that garbage collection moves has other owners,
-/// mostly.
+/// Runs gathered at a time: usually as many as the other owners of a page moved by garbage
+/// collection.
 const RUNS_MAX: usize = 16;
 
 /// The entries of one superblock.
 #[derive(Clone, Debug, Default)]
 struct ExtentGroup {
     chain: SegmentChain,
-    /// The entry stored last, if it may grow.
+    /// The entry stored last, if it can be extended.
     open: Option<OpenExtent>,
     /// Pages in its extents, valid or not.
     covered: u64,
-    /// Rewriting it gains nothing before so many of them are invalid.
+    /// Number of invalid pages below which rewriting gains nothing.
     reclaim_pays_from: u64,
-    /// May two of its entries be neighbours, so that they can be joined?
+    /// True if two of its entries may be adjacent, so that they can be joined.
     may_join: bool,
 }
 
 /// DRAM state of the scheme.
 pub struct RemapSsdX {
     segments: Segments,
-    /// Free segments beyond what rewriting the fullest group takes: partly filled ones.
+    /// Free segments beyond those for rewriting the fullest group: covers partly filled ones.
     slack: usize,
     groups: Vec<ExtentGroup>,
-    /// Groups that grew or were written anew, and the most that one promises, by region.
+    /// Changes of groups that grew or were rewritten, and the largest promise of a group, by
+    /// region.
     changed: RegionChanges,
     peaks: RegionPeaks,
     /// Slots used in all groups, and pages covered by their extents.
     used: u64,
     covered: u64,
-    /// No remaps while so many slots are valid.
+    /// Number of valid slots from which on remaps are refused.
     watermark: u64,
-    /// No superblock has more remapped LPNs than this.
+    /// Upper bound of the remapped LPNs of a superblock.
     fullest: u32,
-    /// Reclaiming gains nothing before so many covered pages are invalid.
+    /// Number of invalid covered pages below which reclaiming gains nothing.
     reclaim_pays_from: u64,
     gathered: Vec<RemapRun>,
-    /// Slots with a word that was unreadable at recovery.
+    /// Slots with an unreadable word at recovery.
     damaged: Vec<usize>,
     scratch: Vec<RemapExtent>,
     valid_extents: ValidExtents,
@@ -167,7 +168,7 @@ impl RemapSsdX {
         self.fullest.div_ceil(self.segments.slots) as usize + self.slack
     }
 
-    /// Slots that are valid, if the extents' shares of valid pages are alike.
+    /// Estimate of the valid slots, assuming the same fraction of valid pages in all extents.
     fn valid(&self, blocks: &Superblocks) -> u64 {
         match self.covered {
             0 => 0,
@@ -178,7 +179,7 @@ impl RemapSsdX {
 
 impl Persist for RemapSsdX {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        // What is gathered takes slots that are not counted yet, and making room reclaims.
+        // Gathered runs take slots that are not counted yet, and making room reclaims.
         self.issue(core);
         if self.valid(&core.blocks) >= self.watermark {
             return Err(Demotion::Watermark);
@@ -211,7 +212,7 @@ impl Persist for RemapSsdX {
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
         let sb = core.geometry.superblock(next.ppn);
-        // Needs no slot, so no room; but the group becomes fuller, and so may the reserve.
+        // Needs no slot and so no room; but the group grows, and so may the reserve.
         if self.lengthens(&core.config, core.geometry, next, sb) {
             self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
             if self.segments.free() >= self.reserve() {
@@ -233,7 +234,7 @@ impl Persist for RemapSsdX {
         {
             Some(run) => run.add(next, offset),
             None => {
-                // A host's remaps come in order: a run that this one does not continue has ended.
+                // A host's remaps come in order: a run that this remap does not continue has ended.
                 self.issue(core);
                 self.gathered
                     .push(RemapRun::begin(next, sb, offset, purpose));
@@ -247,8 +248,8 @@ impl Persist for RemapSsdX {
             core.geometry.offset(next.ppn),
         );
 
-        // Several at a time: the pages of a victim come row by row, and each other owner's LPNs
-        // form a run of their own.
+        // Several at a time: the pages of a victim come row by row, and the LPNs of each further
+        // owner form a separate run.
         if let Some(run) = self
             .gathered
             .iter_mut()
@@ -258,7 +259,7 @@ impl Persist for RemapSsdX {
             return true;
         }
 
-        // Each run that is gathered takes a slot, and so perhaps a segment.
+        // Each gathered run takes a slot, and so may take a segment.
         if self.gathered.len() == RUNS_MAX || self.segments.free() <= self.gathered.len() {
             self.issue(core);
         }
@@ -286,17 +287,18 @@ impl Persist for RemapSsdX {
         tables: &'a Tables,
         blocks: &'a Superblocks,
     ) -> Option<CopiesOf<'a>> {
-        // The superblocks that are filled may each have a segment begun.
+        // Each superblock being filled may have a partly filled segment.
         let slots =
             self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
 
         Some(Box::new(move |sb| {
-            // Nearly always. What follows goes through all pages of the superblock.
+            // The usual case. The rest scans all pages of the superblock.
             if u64::from(blocks.owners(sb).remapped) <= slots {
                 return 0;
             }
 
-            // One owner goes into the page's OOB; each of the others takes a slot at worst.
+            // One owner goes into the page's OOB; each of the others takes a slot in the worst
+            // case.
             let geometry = tables.geometry;
             let pages = (0..geometry.pages_per_superblock()).map(|at| geometry.page(sb, at));
             let others: u32 = pages

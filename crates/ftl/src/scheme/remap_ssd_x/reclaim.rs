@@ -1,8 +1,8 @@
 //! Reading the groups, NVRAM garbage collection, recovery, and the check.
 //!
-//! Reclaiming a group writes anew what is valid of it (`valid`): the mappings in force. Invariant:
-//! a group is rewritten only if that gives a segment back, which is known before anything is
-//! written. Absent: when to reclaim for whom (`admit` decides).
+//! Reclaiming a group rewrites its valid part (`valid`): the mappings in force. Invariant: a group
+//! is rewritten only if that frees a segment, which is known before anything is stored. Absent:
+//! when to reclaim (`admit`).
 
 use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS, lpns_named};
 use super::store::after_pages;
@@ -20,15 +20,15 @@ use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Reclaiming pays only if more than one covered page in so many is invalid.
+/// Reclaiming pays only if more than one covered page in this many is invalid.
 const INVALID_SHARE: u64 = 20;
 
-/// Groups read in search of one that gives a segment back.
+/// Groups read in search of one that frees a segment.
 const TRIES: usize = 4;
 
-/// What a scan of a group comes across.
+/// Result of scanning a slot of a group.
 enum ScannedSlot {
-    /// An extent, and the words that it is stored in.
+    /// An extent, and the words it is stored in.
     Extent(RemapExtent, Range<usize>),
     /// The first word of the slot at this address is unreadable: these LPNs may be in doubt.
     Lost(usize, Range<Lpn>),
@@ -44,7 +44,7 @@ impl RemapSsdX {
         self.covered.saturating_sub(blocks.remapped_total())
     }
 
-    /// Secures two slots for `sb` without touching the reserve.
+    /// Makes room for two slots for `sb` without using the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
         if self.invalid(&core.blocks) < self.reclaim_pays_from {
@@ -69,7 +69,7 @@ impl RemapSsdX {
         }
     }
 
-    /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
+    /// After recovery: frees segments until GC has its reserve again, as far as possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
         while !core.clock.is_used_up()
             && self.segments.free() < self.reserve()
@@ -77,7 +77,7 @@ impl RemapSsdX {
         {}
     }
 
-    /// Reclaims the group that promises most, of those that may give a segment back.
+    /// Reclaims the group with the largest promise among those that may free a segment.
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
         for _ in 0..TRIES {
             let blocks = &core.blocks;
@@ -87,7 +87,7 @@ impl RemapSsdX {
                 .largest(blocks.regions_with(&self.changed), promise, |_| true);
             let Some(sb) = best else { return false };
 
-            // What a group promises is an estimate: another one is tried if it gives nothing.
+            // A promise is an estimate: if a group gains nothing, another one is tried.
             if self.reclaim(core, sb) {
                 core.stats.metadata_gc_runs += 1;
                 return true;
@@ -96,8 +96,9 @@ impl RemapSsdX {
         false
     }
 
-    /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike;
-    /// `None` if no segment can come of it. More comes only where owners go or the group changes.
+    /// Estimate of the slots that rewriting a group frees, assuming the same fraction of valid
+    /// pages in all its extents; `None` if it cannot free a segment. It increases only when owners
+    /// are lost or the group changes.
     fn promise(&self, blocks: &Superblocks, sb: SbId) -> Option<u32> {
         let group = &self.groups[sb.0 as usize];
         let (used, remapped) = (
@@ -106,19 +107,19 @@ impl RemapSsdX {
         );
         let invalid = group.covered.saturating_sub(remapped);
 
-        // At best all that is valid is in full extents. A group that cannot lose a segment even so
-        // is not read. Most groups end here: no division but by a constant.
+        // At best the valid pages fill whole extents. A group that cannot free a segment even then
+        // is not read. Most groups end here, so this divides only by a constant.
         let fewer = (group.chain.segments.len() as u64).checked_sub(1)?;
         let least = remapped.div_ceil(u64::from(PAGES_MAX));
         if invalid < group.reclaim_pays_from || least > fewer * u64::from(self.segments.slots) {
             return None;
         }
 
-        // No more than the slots that are used.
+        // At most the number of used slots.
         Some((used * invalid / group.covered.max(1)) as u32)
     }
 
-    /// Rewrites a group if that gives a segment back.
+    /// Rewrites a group if that frees a segment.
     fn reclaim(&mut self, core: &mut Core, sb: SbId) -> bool {
         let used = self.segments.used(&self.groups[sb.0 as usize].chain);
         core.media
@@ -131,13 +132,13 @@ impl RemapSsdX {
         gains
     }
 
-    /// Writes what is valid of a group in place of what it has, if that gives a segment back.
+    /// Replaces a group's entries by its valid ones, if that frees a segment.
     fn rewrite(&mut self, core: &mut Core, sb: SbId, valid: &ValidExtents) -> bool {
         let chain = &self.groups[sb.0 as usize].chain;
         let (used, held) = (self.segments.used(chain), chain.segments.len());
         let needed = valid.slots.len().div_ceil(self.segments.slots as usize);
         if needed >= held || needed > self.segments.free() {
-            // Each page that becomes invalid saves one entry at most.
+            // Each page that becomes invalid saves at most one entry.
             let group = &mut self.groups[sb.0 as usize];
             let short = valid
                 .slots
@@ -152,8 +153,8 @@ impl RemapSsdX {
         }
 
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
-        // before it). Cut between: both are read, and say the same; where their numbers differ, the
-        // new ones have the larger.
+        // before it). Cut between: both are read, and are equal; if their numbers differ, the new
+        // ones are larger.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         let mut chain = old.chain.continued();
         for slots in valid.slots.chunks(self.segments.slots as usize) {
@@ -183,7 +184,8 @@ impl RemapSsdX {
             chain,
             covered: valid.pages,
             may_join: valid.is_divided,
-            // No open entry: the last one has one number for all, or is another's.
+            // No open entry: the last one has one number for all pages, or is not the group's
+            // newest.
             ..ExtentGroup::default()
         };
 
@@ -238,8 +240,9 @@ impl RemapSsdX {
                     (Ok(first), Ok(second)) => match RemapExtent::read(first, second, torn_bits) {
                         Some(ExtentSlot::Sources(source, wsn)) => {
                             waiting.take().map(|(extent, first)| {
-                                // Of another number: the slot of sources did not come with this
-                                // extent, whose own was torn. It is then a copy, not a move.
+                                // With another number, the slot of sources does not belong to this
+                                // extent: its own extent was torn. This remap is then a copy, not a
+                                // move.
                                 if extent.wsn == wsn {
                                     ScannedSlot::Extent(
                                         RemapExtent {
@@ -292,7 +295,7 @@ impl RemapSsdX {
         }
     }
 
-    /// Step 3 of recovery: each page of an extent is a witness of its own.
+    /// Step 3 of recovery: each page of an extent is a separate witness.
     pub(super) fn read_back(
         &mut self,
         core: &mut Core,
@@ -311,7 +314,7 @@ impl RemapSsdX {
             };
 
             let newest = self.newest_in(&mut core.media, sb);
-            // Gathered first: telling the witnesses needs the core, which the scan has borrowed.
+            // Collected first: reporting the witnesses needs the core, which the scan has borrowed.
             let mut all = Vec::new();
             self.scan(&mut core.media, sb, |found| all.push(found));
 
@@ -335,8 +338,8 @@ impl RemapSsdX {
                     }
                     ScannedSlot::Unknown(at, first, has_sources) => {
                         self.damaged.push(at);
-                        // Sources are deallocated by a record of their own, for which the command
-                        // waits before it ends.
+                        // Sources are deallocated by a separate record, which the command waits for
+                        // before it ends.
                         let may_count = first.is_none_or(|first| {
                             let is_sane = first.offset() < core.geometry.pages_per_superblock();
                             is_sane && {
@@ -360,7 +363,7 @@ impl RemapSsdX {
         self.doubt_orphans(&mut core.media, witnesses)
     }
 
-    /// The words of each segment of a group, and the largest number that an entry in it can have.
+    /// The words of each segment of a group, and the largest possible WSN of an entry in it.
     fn newest_in(&self, media: &mut Media, sb: SbId) -> Vec<(Range<usize>, u64)> {
         let chain = &self.groups[sb.0 as usize].chain;
         let segments = 0..chain.segments.len();
@@ -374,7 +377,7 @@ impl RemapSsdX {
             .collect()
     }
 
-    /// A segment with an unknown owner still gives the LPNs and numbers of its entries.
+    /// A segment with an unknown owner still provides the LPNs and numbers of its entries.
     fn doubt_orphans(
         &self,
         media: &mut Media,
@@ -445,7 +448,7 @@ impl RemapSsdX {
         self.check_mappings(tables, media)
     }
 
-    /// Every mapping made by a remap is in an extent of its superblock.
+    /// Checks that every mapping made by a remap is in an extent of its superblock.
     fn check_mappings(&self, tables: &Tables, media: &Media) -> Result<(), String> {
         let Some(words) = media.words() else {
             return Ok(());
@@ -517,9 +520,9 @@ impl RemapSsdX {
     }
 }
 
-/// An entry could not be read: appends extents for the remapped LPNs of the superblock, as L2P has
-/// them. All get new numbers, those with a readable entry too: it may be older than the one that
-/// cannot be read. There are not more extents than before, since neighbours are in one.
+/// After an unreadable entry: appends extents for the remapped LPNs of the superblock, according to
+/// L2P. All get new numbers, even those with a readable entry, which may be older than the
+/// unreadable one. There are no more extents than before, since adjacent LPNs share one.
 #[cold]
 fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Vec<RemapExtent>) {
     let remapped = tables.remapped_in(sb);
@@ -540,7 +543,7 @@ fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Ve
     }
 }
 
-/// Tells an extent's pages, each of which is a witness of its own. Do they count?
+/// Reports an extent's pages, each of which is a separate witness. Returns true if they count.
 fn add_remapped_pages(
     core: &mut Core,
     witnesses: &mut Witnesses,

@@ -1,21 +1,21 @@
-//! Runs: remaps of pages in a row that are gathered to become one extent.
+//! Runs: remaps of consecutive pages that are gathered into one extent.
 //!
-//! Invariants: each LPN once; the pages are neighbours in one superblock. A host's run owns
-//! consecutive numbers, or all of it the number of its atomic command, so that no other witness of
-//! its LPNs has a number between. Absent: where and when it is stored.
+//! Invariants: each LPN occurs once; the pages are consecutive in one superblock. A host's run has
+//! consecutive numbers, or the number of its atomic command for all pages, so no other witness of
+//! its LPNs has a number in between. Absent: where and when it is stored.
 
 use super::extent::{PAGES_MAX, RemapExtent};
 use crate::contract::Remapping;
 use remap_ssd_media::{Lpn, Purpose, SbId};
 
-/// Which numbers its pages have.
+/// Numbering of a run's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunNumbers {
-    /// One after the other in the order of their coming, the last of which is told.
+    /// Consecutive, in the order of arrival; the value is the last one.
     Ticks(u64),
-    /// All that of an atomic command.
+    /// All have the number of an atomic command.
     Command,
-    /// Garbage collection gives a new one to all of them: they are the mappings in force.
+    /// Garbage collection gives all of them a new number: they are the mappings in force.
     Renewed,
 }
 
@@ -24,7 +24,7 @@ enum RunNumbers {
 pub(super) struct RemapRun {
     /// Superblock of the remapped pages.
     pub sb: SbId,
-    /// Whether the host or collection remaps.
+    /// Whether the host or garbage collection remaps.
     pub purpose: Purpose,
     extent: RemapExtent,
     descending: bool,
@@ -32,7 +32,7 @@ pub(super) struct RemapRun {
 }
 
 impl RemapRun {
-    /// Begins with one remap of a host, or with a reference that garbage collection moves.
+    /// Begins a run with a remap of a host, or with a reference moved by garbage collection.
     pub fn begin(next: &Remapping, sb: SbId, offset: u32, purpose: Purpose) -> Self {
         let moved = purpose == Purpose::Gc;
         let numbers = match (moved, next.atomic) {
@@ -41,7 +41,7 @@ impl RemapRun {
             (false, None) => RunNumbers::Ticks(next.wsn),
         };
 
-        // The source of a reference that moves has its deallocation on record.
+        // The deallocation of a moved reference's source is already recorded.
         let source = next.source.filter(|_| !moved);
         let one_number = numbers != RunNumbers::Ticks(next.wsn);
         let extent = RemapExtent {
@@ -62,7 +62,7 @@ impl RemapRun {
         }
     }
 
-    /// Does this remap go on where the run ends, or in front of where it begins?
+    /// Returns true if this remap continues the run at its end or in front of its beginning.
     pub fn continues(&self, next: &Remapping, sb: SbId, offset: u32) -> bool {
         let RemapExtent { pages, wsn, .. } = self.extent;
         let in_time = match self.numbers {
@@ -76,7 +76,7 @@ impl RemapRun {
             && (self.follows(next, offset) || self.precedes(next, offset))
     }
 
-    /// The source of a reference that garbage collection moves is not told again.
+    /// The source to record; `None` for a reference moved by garbage collection.
     fn source_of(&self, next: &Remapping) -> Option<Lpn> {
         next.source.filter(|_| self.numbers != RunNumbers::Renewed)
     }
@@ -101,13 +101,13 @@ impl RemapRun {
             && self.source_of(next).map(|source| source.offset(1)) == source
     }
 
-    /// Takes one more remap, which continues it.
+    /// Adds a remap that continues the run.
     pub fn add(&mut self, next: &Remapping, offset: u32) {
         if self.follows(next, offset) {
             self.extent.pages += 1;
         } else {
-            // From the second page on the direction is settled: a run that goes both ways would mix
-            // up its numbers.
+            // From the second page on the direction is fixed: a run in both directions would mix up
+            // its numbers.
             self.descending = true;
             let source = self.extent.source.map(|source| source.back(1));
             self.extent = RemapExtent {
@@ -124,15 +124,15 @@ impl RemapRun {
         }
     }
 
-    /// The extent that it becomes; `tick` hands out numbers.
+    /// The extent of the run; `tick` issues numbers.
     pub fn close(&self, tick: impl FnOnce() -> u64) -> RemapExtent {
         match self.numbers {
             RunNumbers::Renewed if self.extent.pages > 1 => RemapExtent {
                 wsn: tick(),
                 ..self.extent
             },
-            // Numbers that fall from page to page: all get the newest, which is newer than every
-            // earlier witness of these LPNs and older than every later one, like their own.
+            // Numbers descend from page to page: all pages get the newest. Like their own, it is
+            // newer than every earlier witness of these LPNs and older than every later one.
             RunNumbers::Ticks(newest) if self.descending => RemapExtent {
                 wsn: newest,
                 one_number: true,

@@ -1,10 +1,10 @@
-//! Storing a run: as an entry of its own, or by making the entry stored last longer.
+//! Storing a run: as a new entry, or by extending the entry stored last.
 //!
-//! An entry takes one slot, or two if it names sources. One that may grow is kept in DRAM (`open`):
-//! a run that goes on where it ends costs one more store, of the entry's second word.
+//! An entry takes one slot, or two if it names sources. One that can be extended is kept in DRAM
+//! (`open`): a run that continues it costs one more store, of the entry's second word.
 //!
-//! Invariants: an entry is durable only after all pages it names; a cut leaves the shorter form or
-//! the longer one, and both are true. Absent: room, which has been secured (`admit`, `reclaim`).
+//! Invariants: an entry is durable only after all pages it names; a cut leaves the shorter or the
+//! longer form, and both are correct. Absent: room, which has been reserved (`admit`, `reclaim`).
 
 use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
 use super::run::RemapRun;
@@ -16,16 +16,16 @@ use crate::guard::{Guard, Guards};
 use crate::map::Map;
 use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 
-/// An entry that may grow.
+/// An entry that can be extended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenExtent {
     pub extent: RemapExtent,
-    /// NVRAM word that the entry begins at.
+    /// First NVRAM word of the entry.
     pub at: usize,
 }
 
 impl RemapSsdX {
-    /// Would this remap make an entry longer, so that it needs no slot?
+    /// Returns true if this remap would extend a run or an entry, so that it needs no slot.
     pub(super) fn lengthens(
         &self,
         config: &Config,
@@ -44,8 +44,7 @@ impl RemapSsdX {
         }
     }
 
-    /// Stores what a run has become: by making the entry before it longer if it goes on there, else
-    /// as an entry.
+    /// Stores a run: extends the open entry if the run continues it, else appends a new entry.
     pub(super) fn store_run(&mut self, core: &mut Core, run: &RemapRun) {
         let extent = run.close(|| core.clock.tick());
         let RemapRun { sb, purpose, .. } = *run;
@@ -58,15 +57,15 @@ impl RemapSsdX {
     }
 
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
-        // Asked of L2P while the tables' lines are near; when the group is rewritten, a group
-        // without any needs no table of distances.
+        // Checked now, while the tables' lines are cached: a group without adjacent entries needs
+        // no distance filter when it is rewritten.
         self.groups[sb.0 as usize].may_join |=
             has_neighbour(core.geometry, &core.tables.map, sb, extent);
         let at = self.take(&mut core.media, core.clock.now(), sb, extent, purpose);
 
-        // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
-        // the entry does not count, or the sources do not and the remap was a copy. An entry before
-        // one of its pages would name whatever is programmed there next.
+        // 1. the pages  2. the entry's words, in any order. Cut during 2: a torn bit is missing and
+        // the entry does not count, or its sources do not and the remap was a copy. An entry that
+        // landed before one of its pages would name the page programmed there next.
         let after = self.after_pages(core.geometry, sb, extent, extent.pages);
         let words = extent.words();
         core.media.store_record(
@@ -76,8 +75,8 @@ impl RemapSsdX {
             after,
         );
 
-        // Only an entry whose pages have numbers of their own can take the next one. One number for
-        // all, or sources in another slot, end it.
+        // Only an entry whose pages have consecutive numbers can take the next one. An entry with
+        // one number for all pages, or with sources in another slot, cannot.
         let grows = !extent.one_number && extent.source.is_none();
         self.groups[sb.0 as usize].open = grows.then_some(OpenExtent {
             extent: *extent,
@@ -102,8 +101,8 @@ impl RemapSsdX {
             ..old
         };
 
-        // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before
-        // 2: the shorter form counts. After 2: the longer one does, and both its words are there.
+        // 1. the old entry, and its new pages  2. its second word. Cut before 2: the shorter form
+        // counts. After 2: the longer one does, and both its words exist.
         let waited = if guards.has(Guard::ExtensionAfterPage) {
             new.pages
         } else {
@@ -136,7 +135,7 @@ impl RemapSsdX {
         core.stats.scheme.add(EXTENSIONS, 1);
     }
 
-    /// The slots for an entry; room has been secured.
+    /// Allocates the slots for an entry; room has been reserved.
     fn take(
         &mut self,
         media: &mut Media,
@@ -146,7 +145,7 @@ impl RemapSsdX {
         purpose: Purpose,
     ) -> usize {
         let group = &mut self.groups[sb.0 as usize];
-        // What is left over at the end of a segment counts as used, too.
+        // The rest of a segment that stays unused counts as used, too.
         let before = self.segments.used(&group.chain);
         let at = self
             .segments
@@ -171,7 +170,7 @@ impl RemapSsdX {
 }
 
 impl OpenExtent {
-    /// Does an extent go on where this one ends, in LPNs, pages and numbers?
+    /// Returns true if an extent continues this one in LPNs, pages and numbers.
     pub fn grows_by(&self, config: &Config, next: &RemapExtent) -> bool {
         let RemapExtent {
             lpn,
@@ -180,7 +179,8 @@ impl OpenExtent {
             wsn,
             ..
         } = self.extent;
-        // Another number would be that of nothing, and might lose against an older witness.
+        // With another number the page's witness would be wrong, and might lose against an older
+        // one.
         let in_time =
             next.wsn == wsn + u64::from(pages) || !config.guards.has(Guard::ExtensionInTime);
         !next.one_number
@@ -191,7 +191,7 @@ impl OpenExtent {
     }
 }
 
-/// What an entry waits for: its segment's zeroes, and the first `pages` of its pages.
+/// Constraint of an entry: its segment's zeroes, and the first `pages` of its pages.
 pub(super) fn after_pages(
     guards: Guards,
     geometry: Geometry,
@@ -212,8 +212,8 @@ pub(super) fn after_pages(
     ))
 }
 
-/// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page
-/// behind, by a remap?
+/// Returns true if the LPN before the extent's first is remapped to the page before its pages, or
+/// the LPN after its last to the page after them.
 #[inline]
 fn has_neighbour(geometry: Geometry, map: &Map, sb: SbId, extent: &RemapExtent) -> bool {
     let (lpn, first) = (extent.lpn, geometry.page(sb, extent.offset).0);

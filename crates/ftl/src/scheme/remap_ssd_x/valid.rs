@@ -1,17 +1,16 @@
-//! What is valid of a group: read from NVRAM, filtered, split and joined.
+//! The valid part of a group: read from NVRAM, filtered, split and joined.
 //!
-//! An entry of one page is written again as it stands, with its number, unless it may have a
-//! neighbour: it names the mapping in force as truly as before. Entries can be neighbours, or say
-//! the same, only if their LPNs are at the same distance from their pages; a table of bits by that
-//! distance sorts out the few that might be. Those, and extents, are sorted by LPN, and what
-//! becomes of them gets one new number. Most groups of single pages need no such table: the L2P
-//! table told when an entry came whether a neighbour of it was there (`ExtentGroup::may_join`), and
-//! if as many entries are valid as LPNs are remapped to the superblock, no two say the same.
+//! An entry of one page is rewritten unchanged, with its number, unless it may be adjacent to
+//! another: it still names the mapping in force. Entries can be adjacent or equal only if their
+//! LPNs have the same distance from their pages; a bit table indexed by that distance finds the few
+//! candidates. These and extents are sorted by LPN, and the resulting entries get one new number.
+//! Most groups of single pages need no such table: L2P showed when an entry was added whether an
+//! adjacent one exists (`ExtentGroup::may_join`), and if as many entries are valid as LPNs are
+//! remapped to the superblock, no two are equal.
 //!
-//! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not
-//! confirm is left out, and only mappings of which `EndedFilters` says that nothing has happened to
-//! them go without being asked about. Absent: whether rewriting pays, and where the result is
-//! written.
+//! Invariants: each valid mapping is in one entry of the result; mappings that L2P does not confirm
+//! are dropped, and only mappings that `EndedFilters` reports as unchanged are not looked up.
+//! Absent: whether rewriting pays, and where the result is stored.
 
 use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
@@ -23,30 +22,30 @@ use crate::stats::SchemeCounters;
 use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
 
-/// Extents whose tables are asked for before they are looked at.
+/// Prefetch distance for L2P lookups, in extents.
 const AHEAD: usize = 24;
 
-/// Segments asked for before they are looked at.
+/// Prefetch distance in segments.
 const SEGMENTS_AHEAD: usize = 3;
 
-/// Bits of the table of distances for each entry.
+/// Bits of the distance table per entry.
 const BITS: usize = 8;
 
-/// The slots that a rewriting writes, and what was needed to find them.
+/// The slots to write in a rewriting, and buffers for finding them.
 #[derive(Default)]
 pub(super) struct ValidExtents {
     pub slots: Vec<[u64; SLOT_WORDS]>,
     /// Pages that the slots and pieces remap.
     pub pages: u64,
-    /// Is a run longer than an entry can tell, and divided?
+    /// True if a run was too long for one entry and was divided.
     pub is_divided: bool,
-    /// Of `slots`, those to be looked up.
+    /// Indices into `slots` of the entries to look up.
     doubtful: Vec<u32>,
     distances: DistanceFilter,
     pieces: Vec<RemapExtent>,
 }
 
-/// Which distances of LPN and page occur once, and which may occur more than once.
+/// Distances between LPN and page that occur once, and those that may occur more often.
 #[derive(Default)]
 struct DistanceFilter {
     once: Vec<u64>,
@@ -56,7 +55,7 @@ struct DistanceFilter {
 
 impl DistanceFilter {
     fn clear(&mut self, entries: usize) {
-        // A power of two, so that a place is the top bits of a product.
+        // A power of two, so that an index is the top bits of a product.
         let words = (entries * BITS).div_ceil(64).next_power_of_two();
         for bits in [&mut self.once, &mut self.twice] {
             bits.clear();
@@ -85,7 +84,7 @@ impl DistanceFilter {
     }
 }
 
-/// Is this an entry of one page, that is to say of Table 2?
+/// Returns true for an entry of one page, which is Table 2's.
 #[inline(always)]
 fn is_single(first: u64, second: u64) -> bool {
     const ABOVE_FLAG: u32 = 33;
@@ -94,7 +93,7 @@ fn is_single(first: u64, second: u64) -> bool {
 }
 
 impl RemapSsdX {
-    /// Finds what is valid of a group.
+    /// Finds the valid part of a group.
     pub(super) fn find_valid(
         &mut self,
         core: &mut Core,
@@ -119,7 +118,7 @@ impl RemapSsdX {
         }
 
         valid_extents.split(&core.tables, &mut core.stats.scheme, sb, &extents);
-        // More pages than remapped LPNs: some mapping is there twice, and was made twice.
+        // More pages than remapped LPNs: some mapping has two entries, from two remaps.
         let pieces: u32 = valid_extents.pieces.iter().map(|piece| piece.pages).sum();
         let is_single =
             valid_extents.slots.len() as u32 + pieces == core.blocks.owners(sb).remapped;
@@ -132,8 +131,8 @@ impl RemapSsdX {
         self.scratch = extents;
     }
 
-    /// Reads a group straight from NVRAM: entries of one page to `slots`, others to `extents`.
-    /// `false` if NVRAM must be read word by word.
+    /// Reads a group directly from NVRAM: entries of one page to `slots`, others to `extents`.
+    /// Returns false if NVRAM must be read word by word.
     fn read_plain(
         &self,
         geometry: Geometry,
@@ -167,7 +166,8 @@ impl RemapSsdX {
                     RemapExtent::read(first, second, true)
                     && extent.offset + extent.pages <= pages
                 {
-                    // Its sources, if any, are in the next slot; their deallocations are on record.
+                    // Its sources, if any, are in the next slot; their deallocations are already
+                    // recorded.
                     extents.push(extent);
                 }
             }
@@ -178,7 +178,7 @@ impl RemapSsdX {
 }
 
 impl ValidExtents {
-    /// Takes out what is no longer in force.
+    /// Drops the entries that are no longer in force.
     fn drop_ended(&mut self, tables: &Tables, sb: SbId) {
         self.doubtful.clear();
         let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
@@ -209,8 +209,7 @@ impl ValidExtents {
         take_out(&mut self.slots, &self.doubtful);
     }
 
-    /// Moves the entries that may have a neighbour, or another entry that says the same, from
-    /// `slots` to `pieces`.
+    /// Moves the entries that may have an adjacent or equal one from `slots` to `pieces`.
     fn part_neighbours(&mut self) {
         let Self {
             slots,
@@ -218,8 +217,8 @@ impl ValidExtents {
             pieces,
             ..
         } = self;
-        // Neighbours have one distance between LPN and offset. Two passes over bits tell which
-        // distances occur once, without sorting.
+        // Adjacent entries have the same distance between LPN and offset. Two passes over bits show
+        // which distances occur once, without sorting.
         distances.clear(slots.len() + pieces.len());
         for piece in pieces.iter() {
             distances.add(piece.lpn, piece.offset);
@@ -249,7 +248,7 @@ impl ValidExtents {
         });
     }
 
-    /// The valid parts of extents.
+    /// Collects the valid parts of extents.
     fn split(
         &mut self,
         tables: &Tables,
@@ -264,8 +263,8 @@ impl ValidExtents {
             }
 
             let is_valid = |at: &u32| {
-                // The number matters only if it is an aborted command's, and all pages of such a
-                // command have it.
+                // The number matters only if it belongs to an aborted command, and all pages of
+                // such a command have it.
                 tables.is_in_force(
                     extent.lpn.offset(*at),
                     Ppn(base + extent.offset + at),
@@ -292,14 +291,14 @@ impl ValidExtents {
         }
     }
 
-    /// Joins the pieces that have become neighbours, under a new number.
+    /// Joins the pieces that have become adjacent, under a new number.
     fn join(&mut self, clock: &mut WsnClock, counters: &mut SchemeCounters) {
         self.is_divided = false;
         if self.pieces.is_empty() {
             return;
         }
 
-        // An LPN is in force once: where pieces overlap they say the same.
+        // An LPN has one mapping in force: overlapping pieces are equal where they overlap.
         self.pieces.sort_unstable_by_key(|piece| piece.lpn);
         let wsn = clock.tick();
         let renewed = |piece: &RemapExtent| RemapExtent {
@@ -327,7 +326,7 @@ impl ValidExtents {
         self.push(&last);
     }
 
-    /// Appends the slots of an extent without sources, however long.
+    /// Appends the slots of an extent of any length without sources.
     fn push(&mut self, extent: &RemapExtent) {
         self.pages += u64::from(extent.pages);
         self.is_divided |= extent.pages > PAGES_MAX;
@@ -339,12 +338,12 @@ impl ValidExtents {
 }
 
 impl RemapExtent {
-    /// Are the LPNs of both mapped to the same distance?
+    /// Returns true if both have the same distance between LPN and page.
     fn joins(&self, other: &RemapExtent) -> bool {
         other.offset.wrapping_sub(self.offset) == other.lpn.0.wrapping_sub(self.lpn.0)
     }
 
-    /// Itself, in as many extents as it takes.
+    /// The extent divided into parts of at most `PAGES_MAX` pages.
     fn parts(&self) -> impl Iterator<Item = RemapExtent> + use<> {
         let whole = *self;
         (0..self.pages).step_by(PAGES_MAX as usize).map(move |at| {

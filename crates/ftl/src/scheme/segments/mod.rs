@@ -1,8 +1,9 @@
-//! NVRAM in segments of one size, each owned by one superblock while it is in use (FAST'21 §4.3).
+//! NVRAM in segments of equal size, each owned by one superblock while in use (FAST'21 §4.3).
 //!
 //! Invariants: a segment is in one chain or free; it is zeroed before use, and its head is durable
-//! before its slots; it is zeroed again only after everything that superseded its slots is durable.
-//! Absent: what the slots hold, when to take or to release, and recovery (`recover`).
+//! before its slots; it is zeroed again only after the replacements of its slots are durable.
+//! Absent: the contents of slots, when segments are allocated or released, and recovery
+//! (`recover`).
 
 mod head;
 mod recover;
@@ -15,8 +16,8 @@ use remap_ssd_media::{After, ClearId, Geometry, Media, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Limit of a group's segment numbers: 30 bits. They grow for as long as the incarnation lasts,
-/// however few segments the group has.
+/// Limit of a group's sequence numbers: 30 bits. They grow throughout the incarnation, however few
+/// segments the group has.
 const SEQUENCE_END: u32 = 1 << 30;
 /// From this number on, segments are reserved for garbage collection and rewriting.
 const SEQUENCE_HOSTS: u32 = SEQUENCE_END - (1 << 26);
@@ -26,16 +27,16 @@ pub(super) struct Segments {
     base: usize,
     segment_words: usize,
     pub slot_words: usize,
-    /// Slots of a segment behind its head, which takes the first.
+    /// Slots of a segment after its head, which occupies the first.
     pub slots: u32,
     count: u32,
-    /// Free segments, longest free first, with the clearing to wait for.
+    /// Free segments, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
     /// The longest chain so far.
     longest: usize,
     /// Segments with an unknown owner: their first word was unreadable at recovery.
     orphans: Vec<u32>,
-    /// Second words of heads that were unreadable at recovery, and their values.
+    /// Second words of heads that were unreadable at recovery, and their reconstructed values.
     links: Vec<(usize, SegmentLink)>,
 }
 
@@ -43,18 +44,18 @@ pub(super) struct Segments {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentChain {
     pub segments: Vec<u32>,
-    /// Slots used in the last one.
+    /// Slots used in the last segment.
     used: u32,
-    /// First word of the slot after them.
+    /// First word of the next slot.
     end: usize,
-    /// Number of the next segment.
+    /// Sequence number of the next segment.
     sequence: u32,
-    /// Zeroing of the last segment, which its slots wait for.
+    /// Zeroing of the last segment, which its slots must wait for.
     pub clear: ClearId,
 }
 
 impl SegmentChain {
-    /// The same chain once its segments have been taken out, to be filled anew.
+    /// An empty chain that continues the sequence numbers.
     pub fn continued(&self) -> Self {
         Self {
             sequence: self.sequence,
@@ -62,14 +63,14 @@ impl SegmentChain {
         }
     }
 
-    /// Are the segment numbers nearly used up, so that host remaps must be demoted to copies until
-    /// the superblock is collected?
+    /// Returns true if the sequence numbers are nearly used up. Then host remaps must be demoted to
+    /// copies until the superblock is collected.
     #[inline]
     pub fn is_numbered_out(&self) -> bool {
         self.sequence >= SEQUENCE_HOSTS
     }
 
-    /// Takes the segments out; the chain can be filled anew.
+    /// Takes the segments out; this chain can be refilled.
     pub fn take(&mut self) -> Self {
         let continued = self.continued();
         std::mem::replace(self, continued)
@@ -77,7 +78,7 @@ impl SegmentChain {
 }
 
 impl Segments {
-    /// Segments that are all free and zero.
+    /// All segments, free and zero.
     pub fn new(config: &Config, geometry: &Geometry, slot_words: usize) -> Self {
         let segment_words = config.segment_bytes as usize / 8;
         let count = (config.log_bytes / u64::from(config.segment_bytes)) as u32;
@@ -97,12 +98,12 @@ impl Segments {
         }
     }
 
-    /// Segments that are in no chain.
+    /// Number of free segments.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Bytes of so many segments.
+    /// Bytes of `segments` segments.
     pub fn bytes(&self, segments: usize) -> u64 {
         segments as u64 * self.segment_words as u64 * 8
     }
@@ -111,17 +112,17 @@ impl Segments {
         self.bytes(self.count as usize)
     }
 
-    /// All segments, in chains or free.
+    /// Number of all segments.
     pub fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Bytes that entries can take in so many segments: their heads left out.
+    /// Bytes available for entries in `segments` segments, without their heads.
     pub fn room_bytes(&self, segments: usize) -> u64 {
         segments as u64 * u64::from(self.slots) * self.slot_words as u64 * 8
     }
 
-    /// Bytes of those in chains.
+    /// Bytes of the segments in chains.
     pub fn used_bytes(&self) -> u64 {
         self.bytes(self.count as usize - self.free.len())
     }
@@ -143,7 +144,7 @@ impl Segments {
         self.word(segment) + (slot as usize + 1) * self.slot_words
     }
 
-    /// Slots handed out, those left over at the end of a segment included.
+    /// Slots allocated, including those left over at the end of a segment.
     pub fn used(&self, chain: &SegmentChain) -> u32 {
         match chain.segments.len() as u32 {
             0 => 0,
@@ -151,19 +152,20 @@ impl Segments {
         }
     }
 
-    /// Are so many slots in a row left without a new segment?
+    /// Returns true if `slots` consecutive slots are available without a new segment.
     #[inline]
     pub fn has(&self, chain: &SegmentChain, slots: u32) -> bool {
         !chain.segments.is_empty() && chain.used + slots <= self.slots
     }
 
-    /// Where the next slot is, if there is one without a new segment.
+    /// Address of the next slot, if it needs no new segment.
     #[inline]
     pub fn next_word(&self, chain: &SegmentChain) -> usize {
         chain.end
     }
 
-    /// Takes slots in a row of one segment; their first word. Room for them has been secured.
+    /// Allocates consecutive slots in one segment; returns their first word. Room must have been
+    /// reserved.
     #[inline]
     pub fn take(
         &mut self,
@@ -184,8 +186,9 @@ impl Segments {
         at
     }
 
-    /// Takes slots for records of their size that move within their chain, and stores them; the
-    /// caller charges them. `after` says what each waits for, given what its segment waits for.
+    /// Allocates slots for records of their size that move within their chain, and stores the
+    /// records; the caller charges them. `after` returns each record's constraint, given its
+    /// segment's zeroing.
     pub fn take_run<const W: usize>(
         &mut self,
         media: &mut Media,
@@ -205,8 +208,8 @@ impl Segments {
         }
     }
 
-    /// Takes as many slots in a row as the segment has, at most so many; their first word, and how
-    /// many.
+    /// Allocates up to `most` consecutive slots in one segment; returns their first word and their
+    /// number.
     #[inline(always)]
     fn take_some(
         &mut self,
@@ -226,8 +229,8 @@ impl Segments {
         (at, slots)
     }
 
-    /// Moves the records at these words within their chain, as they stand. The caller charges them.
-    /// `after` as for `take_run`.
+    /// Moves the records at these words within their chain, unchanged. The caller charges them.
+    /// `after` as in `take_run`.
     #[inline(always)]
     pub fn move_run<const W: usize>(
         &mut self,
@@ -268,9 +271,9 @@ impl Segments {
         };
 
         if let Some(&last) = chain.segments.last() {
-            // The late next-link: the successor is known only now.
+            // The next-link is late, since the successor is known only now.
             let link = SegmentLink::of(chain.sequence - 1).with_next(segment + 1);
-            // No wait: the link is a hint for inspection, and recovery goes by the numbers.
+            // No wait: the link is a hint for inspection, and recovery uses the sequence numbers.
             media.store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
         }
 
@@ -293,13 +296,13 @@ impl Segments {
         (chain.used, chain.end, chain.clear) = (0, self.slot_word(segment, 0), clear);
     }
 
-    /// Zeroes segments, after everything before, and puts them at the end of the free list.
+    /// Zeroes segments, after everything before, and appends them to the free list.
     pub fn release(&mut self, media: &mut Media, segments: &[u32]) {
         let waits = self.guards.has(Guard::ClearWaits);
         for &segment in segments {
             let after = if waits { After::ALL } else { After::NOTHING };
-            // The stale entries stay readable until the zeroes land, and say nothing that is not
-            // so.
+            // The stale entries stay readable until the zeroes land, and are consistent with their
+            // replacements.
             let clear = media.clear(self.word(segment), self.segment_words, after);
             self.free.push_back((segment, clear));
         }
@@ -313,7 +316,7 @@ impl Segments {
         first..first + slots * self.slot_words
     }
 
-    /// Their first words, in order.
+    /// The first words of the used slots, in order.
     pub fn places(
         &self,
         chain: &SegmentChain,
@@ -322,14 +325,14 @@ impl Segments {
         self.range(chain, index).step_by(self.slot_words)
     }
 
-    /// Asks for the cache lines of a chain's segment.
+    /// Prefetches the cache lines of a chain's segment.
     pub fn prefetch(&self, media: &Media, chain: &SegmentChain, index: usize) {
         if let Some(&segment) = chain.segments.get(index) {
             self.prefetch_segment(media, segment);
         }
     }
 
-    /// Asks for those of the segment that will be taken after `index` others.
+    /// Prefetches the cache lines of the segment that will be allocated after `index` others.
     pub fn prefetch_free(&self, media: &Media, index: usize) {
         if let Some(&(segment, _)) = self.free.get(index) {
             self.prefetch_segment(media, segment);
@@ -341,7 +344,7 @@ impl Segments {
         media.prefetch_words(at..at + self.segment_words);
     }
 
-    /// Every segment is in one of these chains or free, and in one place only.
+    /// Checks that every segment is either free or in exactly one of these chains.
     pub fn check<'a>(&self, chains: impl Iterator<Item = &'a SegmentChain>) -> Result<(), String> {
         let mut seen = vec![false; self.count as usize];
         let taken: Vec<u32> = chains

@@ -1,8 +1,8 @@
-//! Segments after a power cut: whose each of them is, in which order, and what was unreadable.
+//! Segments after a power cut: their owners, their order, and unreadable words.
 //!
-//! Invariants: a segment that no superblock owns is zero before it is free; an unreadable head or
-//! slot is stored anew only when the LPNs that it concerns are marked in doubt. Absent: what the
-//! slots say (the schemes).
+//! Invariants: a segment without an owner is zeroed before it is free; an unreadable head or slot
+//! is rewritten only when the LPNs it concerns are marked in doubt. Absent: the contents of slots
+//! (the schemes).
 
 use super::head::{SegmentHead, SegmentLink};
 use super::{SEQUENCE_END, SegmentChain, Segments};
@@ -13,43 +13,44 @@ use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, ClearId, Media, Purpose, SbId};
 
 enum SegmentOwner {
-    /// A superblock's, with its segment number (unless unreadable) and its time of allocation.
+    /// Owned by a superblock, with its sequence number (unless unreadable) and the WSN of its
+    /// allocation.
     Of(SbId, Option<u32>, u64),
     /// Free, or of an earlier incarnation.
     Nobody,
-    /// In use, but the owner is unreadable.
+    /// In use, but its owner is unreadable.
     Unknown,
 }
 
-/// A segment as recovery read it.
+/// A segment as read by recovery.
 struct ScannedSegment {
     sequence: Option<u32>,
     segment: u32,
-    /// WSN at which it was allocated.
+    /// WSN of its allocation.
     wsn: u64,
 }
 
-/// A segment in its place of a chain.
+/// A segment with its position in a chain.
 struct PlacedSegment {
     sequence: u32,
     segment: u32,
-    /// WSN at which it was allocated.
+    /// WSN of its allocation.
     wsn: u64,
-    /// The largest number in it.
+    /// The largest WSN in it.
     newest: u64,
 }
 
 impl PlacedSegment {
-    /// What was stored in a segment is not newer than the next one's head. Heads alone do not tell
-    /// where several were taken at one time, to rewrite a group.
+    /// Entries in a segment are not newer than the next one's head. Heads alone do not determine
+    /// the order if several segments were allocated at once, to rewrite a group.
     fn may_precede(&self, next: &Self) -> bool {
         self.wsn <= next.wsn && self.newest <= next.wsn
     }
 }
 
 impl Segments {
-    /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed
-    /// where it must be.
+    /// Examines all segments (FAST'21 §4.5) and returns the chains by superblock. Zeroes segments
+    /// that are in no chain if necessary.
     pub fn read_back(
         &mut self,
         media: &mut Media,
@@ -79,7 +80,7 @@ impl Segments {
                 SegmentOwner::Nobody => {}
             }
 
-            // Old entries in a free segment would come alive with its next owner.
+            // Old entries in a free segment would become valid with its next owner.
             let at = self.word(segment);
             let zero = (at..at + self.segment_words).all(|word| media.load(word) == Ok(0));
             let clear = if zero || !self.guards.has(Guard::SegmentZeroed) {
@@ -110,8 +111,7 @@ impl Segments {
         (0..self.slots).map(move |slot| self.slot_word(segment, slot))
     }
 
-    /// Upper bound of the entry numbers in a segment of a chain: the number at which the next
-    /// segment was allocated.
+    /// Upper bound of the WSNs in a segment of a chain: the WSN of the next segment's allocation.
     pub fn newest_in(&self, media: &mut Media, chain: &SegmentChain, index: usize) -> u64 {
         let next = chain
             .segments
@@ -120,8 +120,8 @@ impl Segments {
         next.map_or(u64::MAX, |word| SegmentHead::from_bits(word).wsn())
     }
 
-    /// Stores the unreadable words anew; `damaged` are those of slots. The pages that mark the LPNs
-    /// in doubt are programmed, or under way.
+    /// Rewrites the unreadable words; `damaged` are those of slots. The pages that mark the LPNs in
+    /// doubt have been issued.
     pub fn heal(&mut self, media: &mut Media, damaged: Vec<usize>) {
         for (word, link) in std::mem::take(&mut self.links) {
             media.store(word, link.into(), Purpose::Meta, After::NOTHING);
@@ -153,7 +153,7 @@ impl Segments {
             (at..at + self.slot_words).any(|word| media.load(word) != Ok(0))
         };
 
-        // Behind the last word that is not zero, torn slots included: no slot is stored twice
+        // After the last word that is not zero, including torn slots: no slot is stored twice
         // between two zeroings.
         let used = (0..self.slots)
             .rev()
@@ -170,8 +170,9 @@ impl Segments {
         }
     }
 
-    /// The number of each segment of a chain. Unreadable ones follow from the others; a segment
-    /// whose place does not is left out, and the LPNs in its entries are in doubt.
+    /// The sequence number of each segment of a chain. Unreadable ones are derived from the others.
+    /// A segment without a derivable position is left out, and the LPNs in its entries are in
+    /// doubt.
     fn numbered(&mut self, media: &mut Media, found: Vec<ScannedSegment>) -> Vec<(u32, u32)> {
         let (known, mut lost): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|at| at.sequence.is_some());
@@ -186,7 +187,7 @@ impl Segments {
             .collect();
         let before = placed.len();
 
-        // Oldest first: those taken after it are placed behind it.
+        // Oldest first: later segments are then placed after it.
         lost.sort_by_key(|at| at.wsn);
         for at in &lost {
             let candidate = self.place(media, at, 0);
@@ -210,9 +211,9 @@ impl Segments {
         placed.iter().map(|at| (at.sequence, at.segment)).collect()
     }
 
-    /// The number of a segment among those whose numbers are known: where a link says, in a gap of
-    /// the sequence, or at an end of it. `None` if what is in the segments contradicts each of
-    /// these.
+    /// The sequence number of a segment among those with known numbers: from a link, in a gap of
+    /// the sequence, or at one of its ends. `None` if the contents of the segments contradict all
+    /// of these.
     fn number_among(
         &self,
         media: &mut Media,
@@ -223,8 +224,8 @@ impl Segments {
             return Some(0);
         };
 
-        // The link of the segment before is the best evidence, then a gap. Both may be missing: the
-        // link is late, and the segment may be at an end.
+        // The previous segment's link is the best evidence, then a gap. Both may be missing: the
+        // link is written late, and the segment may be at an end.
         let links_here = |at: &&PlacedSegment| {
             let link = media
                 .load(self.word(at.segment) + 1)
@@ -260,8 +261,8 @@ impl Segments {
         }
     }
 
-    /// The largest number in a segment's slots, which all begin as Table 2's entry does. Any number,
-    /// if one of them is unreadable.
+    /// The largest WSN in a segment's slots, which all begin like Table 2's entry. No bound if one
+    /// of them is unreadable.
     fn newest_slot(&self, media: &mut Media, segment: u32) -> u64 {
         let numbers = self.all_places(segment).map(|at| {
             let first = media.load(at).map(EntryPlace::from_bits);
@@ -270,7 +271,8 @@ impl Segments {
         numbers.max().unwrap_or(0)
     }
 
-    /// Who owns the segment? Slots are stored after the whole head: a segment without any is free.
+    /// The owner of a segment. Slots are stored after the whole head, so a segment without slots is
+    /// free.
     fn owner_of(
         &self,
         media: &mut Media,
@@ -304,14 +306,14 @@ impl Segments {
         witnesses.saw(head.wsn());
 
         let sb = SbId(head.superblock());
-        // Numbers that cannot be are another device's, or of an earlier life of these words.
+        // Impossible numbers belong to another device, or to an earlier use of these words.
         let is_sane = sb.0 < media.geometry().superblocks()
             && link.is_ok_and(|link| link.sequence() < SEQUENCE_END) | link.is_err();
         if !is_sane || !witnesses.is_live(sb) {
             return SegmentOwner::Nobody;
         }
 
-        // A head's WSN is newer than every segment of the incarnations before.
+        // A superblock head's WSN is newer than every segment of earlier incarnations.
         let stale = head.wsn() < blocks.get(sb).opened;
         if stale && self.guards.has(Guard::StaleSegments) {
             return SegmentOwner::Nobody;

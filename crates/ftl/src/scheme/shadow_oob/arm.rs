@@ -1,7 +1,7 @@
-//! Arming: from then on a power loss saves what is in DRAM.
+//! Arming: from then on a power loss saves the contents of DRAM.
 //!
-//! Order: see `shadow_oob`. Invariant: a device is armed only with flash for all slots kept erased.
-//! Absent: the saving itself (`saved`).
+//! Order: see `shadow_oob`. Invariant: a device is armed only if flash for all slots is kept
+//! erased. Absent: the saving (`saved`).
 
 use super::ShadowOob;
 use crate::contract::Remapping;
@@ -11,12 +11,13 @@ use crate::superblock::Stream;
 use remap_ssd_media::{After, Purpose, SbId};
 
 impl ShadowOob {
-    /// Superblocks for what the capacitor would save; `false` if there are not enough.
+    /// Reserves superblocks for the pages that the capacitor would save; returns false if there are
+    /// not enough.
     fn reserve_flash(&mut self, core: &mut Core) -> bool {
         let kept_free = 1 + core.config.gc_opens() as u32;
         let (wanted, least) = self.reserve.room_needed(&core.geometry);
-        // Nothing is open in this stream while the device runs: reserved flash is filled when power
-        // has failed, by `saved`.
+        // This stream has no open superblock while the device runs: reserved flash is filled by
+        // `saved` after a power failure.
         core.blocks.close_log();
         let room = |core: &Core, area: &[SbId]| {
             area.iter()
@@ -27,7 +28,7 @@ impl ShadowOob {
         while room(core, &self.found.empty) < wanted
             && self.found.empty.len() < self.reserve.superblocks_max
         {
-            // Collection comes first: without it no remap would help either.
+            // Collection has priority: without it, remaps would be of no use.
             if core.blocks.free() <= kept_free
                 || !core
                     .blocks
@@ -44,10 +45,11 @@ impl ShadowOob {
         room(core, &self.found.empty) >= least
     }
 
-    /// From now on DRAM counts: all entries are in it, and there is flash to save them to.
+    /// Arms the device: from now on DRAM counts, since it has all entries and there is flash to
+    /// save them to.
     #[cold]
     pub(super) fn arm(&mut self, core: &mut Core) -> bool {
-        // Of earlier generations, so they say nothing; their flash may be needed below.
+        // Of earlier generations, so they do not count; their flash may be needed below.
         for sb in std::mem::take(&mut self.found.outdated) {
             core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
@@ -56,10 +58,9 @@ impl ShadowOob {
             return false;
         }
 
-        // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation,
-        // after everything. Cut before 2: what was saved before counts. A device that was armed too
-        // early would save to flash that is not erased, or whose head is not there, or not all
-        // entries.
+        // 1. heads and erases of the reserved flash; its location; the entries  2. the generation,
+        // after everything. Cut before 2: the entries saved before count. A device armed too early
+        // would save to flash that is not erased or has no head, or would miss entries.
         let words = self
             .found
             .empty
@@ -75,7 +76,7 @@ impl ShadowOob {
             );
         }
 
-        // All anew, into slots that are zero: an entry that was saved has none yet.
+        // All entries are stored in zeroed slots: a saved entry has no slot yet.
         for sb in 0..self.tags.len() {
             for at in 0..self.tags[sb].len() {
                 let tag = self.tags[sb][at];
@@ -97,13 +98,13 @@ impl ShadowOob {
 
         core.media
             .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
-        // New entries after the generation: one that came first would not be saved, but
-        // acknowledged.
+        // New entries after the generation: one that landed earlier would be acknowledged, but not
+        // saved.
         core.media.fence();
         self.armed = true;
         self.found.empty.clear();
-        // Last: until the device is armed they are all that tells of these remaps. An erase waits
-        // for everything.
+        // Last: until the device is armed, the saved pages are the only witnesses of these remaps.
+        // An erase waits for everything.
         for sb in std::mem::take(&mut self.found.saved) {
             core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }

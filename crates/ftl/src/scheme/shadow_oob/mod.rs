@@ -1,24 +1,24 @@
-//! Copyless Copy (HPCC'19 §II): the LPNs that share a page stand in DRAM, in a *shadow* of its OOB.
+//! Copyless Copy (HPCC'19 §II): the LPNs that share a page are in DRAM, in a *shadow* of its OOB.
 //!
-//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to
-//! 2^n - 1 in all (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a
-//! capacitor has energy for so many flash pages (`energy_pages`), and the shadows are programmed to
-//! flash that has been kept erased for them (`saved`). What recovery reads is flash alone.
+//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to 2^n
+//! - 1 in total (`count_max`). A remap is just a store to DRAM. When power fails, a capacitor has
+//! the energy to program `energy_pages` flash pages, and the shadows are programmed to flash kept
+//! erased for them (`saved`). Recovery reads only flash.
 //!
-//! DRAM is words of the NVRAM image without NVRAM's costs: `log_bytes` of entries. As everywhere,
-//! L2P and counts are not saved but follow from OOBs, tails and entries, so that a mapping needs an
-//! entry only where no OOB tells of it.
+//! DRAM is part of the NVRAM image, without NVRAM's costs: `log_bytes` of entries. As in all
+//! schemes, L2P and counts are not saved but follow from OOBs, tails and entries, so a mapping
+//! needs an entry only if no OOB names it.
 //!
 //! Order at power-on: 1. reserved flash is opened: erased, and its heads  2. the entries in force
-//! are put into DRAM  3. the device is *armed*, after everything  4. new entries (fence)  5. what was
-//! saved before is erased, after everything. Cut before 3: nothing is saved, and what was saved
-//! before counts. After 3: what is in DRAM is saved, which is all; and what was saved before says
+//! are stored in DRAM  3. the device is *armed*, after everything  4. new entries (fence)  5. the
+//! pages saved before are erased, after everything. Cut before 3: nothing is saved, and the pages
+//! saved before count. After 3: DRAM is saved, and it is complete; the pages saved before have
 //! nothing newer.
 //!
 //! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has
-//! room for all slots; while not, every one has a saved entry, and none is made. A slot is used
-//! again only after it has been zeroed, which waits for what superseded its entry. Absent: what
-//! happens when power fails (`saved`).
+//! room for all slots; while not armed, every one has a saved entry, and no entry is added. A slot
+//! is reused only after it has been zeroed, which waits for the replacement of its entry. Absent:
+//! the saving after a power failure (`saved`).
 
 mod arm;
 mod reclaim;
@@ -55,7 +55,7 @@ const ENERGY_PAGES: SchemeKey = SchemeKey {
     about: "Flash pages that the capacitor programs when power fails; 0 is as many as its DRAM fills.",
 };
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec {
     check,
     flash_need,
@@ -65,8 +65,8 @@ pub const SPEC: SchemeSpec = SchemeSpec {
             name: "shadow-oob",
             spans_all_dies: true,
             medium: Medium::Flash,
-            // `UnsharedRenewed`: of remaps that stay in force, some were made to pages that are
-            // older than what their LPNs had before.
+            // `UnsharedRenewed`: among remaps that stay in force, some are to pages older than the
+            // LPN's previous mapping.
             guards: &[
                 Guard::CapacitorEnergy,
                 Guard::ArmedLast,
@@ -79,21 +79,21 @@ pub const SPEC: SchemeSpec = SchemeSpec {
     )
 };
 
-/// Sweeping pays only if more than one slot in so many is gained.
+/// Sweeping pays only if it gains more than one slot in this many.
 const STALE_SHARE: usize = 20;
-/// So large a share of the slots is gained at a time.
+/// Fraction of the slots gained at a time, as a divisor.
 const SWEPT_SHARE: usize = 64;
-/// The slot of an entry that is on flash only.
+/// The slot of an entry that is only on flash.
 const SAVED: u32 = u32::MAX;
-/// The LPN of an entry that is being dropped; LPNs have 31 bits.
+/// The LPN of an entry that is being dropped; valid LPNs have 31 bits.
 const DROPPED: Lpn = Lpn(u32::MAX);
 
-/// An entry, and its slot. There are as many as remaps, and they are gone through often.
+/// An entry and its slot. There are as many as remaps, and they are scanned often.
 #[derive(Clone, Copy)]
 struct EntryTag {
     slot: u32,
     lpn: Lpn,
-    /// 42 bits of sequence number above 21 of page offset.
+    /// 42 bits of sequence number above 21 bits of page offset.
     place: u64,
 }
 
@@ -119,18 +119,18 @@ pub(super) struct ShadowOob {
     guards: Guards,
     geometry: Geometry,
     reserve: ReservedFlash,
-    /// Whether DRAM will be saved at a power loss.
+    /// True if DRAM will be saved at a power loss.
     armed: bool,
     found: LogSuperblocks,
-    /// Entries by the superblock that they name a page of. Of several with one LPN and offset the
-    /// last is the newest.
+    /// Entries by the superblock of their page. Of several with the same LPN and offset the last is
+    /// the newest.
     tags: Vec<Vec<EntryTag>>,
-    /// Slots that hold nothing, longest free first, with the zeroing to wait for.
+    /// Empty slots, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
-    /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many
-    /// slots.
+    /// Largest number of LPNs remapped to pages of one superblock: the slots that collecting it
+    /// takes.
     fullest: u32,
-    /// Stale entries below which it is not worth looking for them.
+    /// Number of stale entries below which searching for them does not pay.
     reclaim_pays_from: usize,
     /// Entries that may not be in force.
     doubtful: Vec<u32>,
@@ -140,7 +140,7 @@ fn reserve(config: &Config, geometry: &Geometry, base: usize) -> ReservedFlash {
     ReservedFlash::new(config, geometry, base)
 }
 
-/// Words of DRAM that the capacitor keeps.
+/// Words of DRAM that the capacitor saves.
 pub(super) fn words(config: &Config, geometry: &Geometry) -> usize {
     reserve(config, geometry, 0).words()
 }
@@ -197,7 +197,7 @@ impl ShadowOob {
         self.reserve.slots - self.free.len()
     }
 
-    /// Puts an entry into the slot that has been free longest.
+    /// Stores an entry in the slot that has been free longest.
     fn store(
         &mut self,
         blocks: &Superblocks,
@@ -208,7 +208,7 @@ impl ShadowOob {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
 
         // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was
-        // being written, one: its torn bit is missing then.
+        // being written, only one: its torn bit is then missing.
         let after = After::clear(clear).and(
             self.guards
                 .waits(Guard::EntryAfterPage, After::page(entry.ppn)),
@@ -239,9 +239,9 @@ impl ShadowOob {
         self.tags[sb.0 as usize].push(EntryTag::new(slot, entry.lpn, offset, entry.wsn));
     }
 
-    /// Zeroes a slot, after what superseded its entry, and frees it.
+    /// Zeroes a slot, after the replacement of its entry, and frees it.
     fn release(&mut self, media: &mut Media, slot: u32) {
-        // It is on flash only, and goes with its superblock.
+        // It is only on flash, and disappears with its superblock.
         if slot == SAVED {
             return;
         }
@@ -277,7 +277,7 @@ impl Persist for ShadowOob {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        // An entry in DRAM that will not be saved is none.
+        // An entry in DRAM that will not be saved does not count.
         if !self.armed || self.free.is_empty() {
             return false;
         }
@@ -301,7 +301,7 @@ impl Persist for ShadowOob {
     }
 
     fn prepare(&mut self, core: &mut Core, entries: u32) {
-        // Each may also make the fullest superblock fuller.
+        // Each may also raise the fullest superblock's count.
         let entries = 2 * entries as usize;
         if (self.armed || self.arm(core)) && !self.has_room(entries) {
             self.make_room(core, entries);

@@ -1,7 +1,7 @@
-//! Slots of entries that are not in force any more, and how they are gained.
+//! Reclaiming the slots of entries that are no longer in force.
 //!
-//! Invariant: what is swept is looked up in L2P only where its remap may have ended (`ended`).
-//! Absent: when a slot may be used again (`release`).
+//! Invariant: a sweep looks up in L2P only entries whose remap may have ended (`ended`). Absent:
+//! when a slot may be reused (`release`).
 
 use super::{DROPPED, EntryTag, STALE_SHARE, SWEPT_SHARE, ShadowOob};
 use crate::core::Core;
@@ -10,7 +10,7 @@ use crate::tables::Tables;
 use remap_ssd_media::{Media, SbId};
 
 impl ShadowOob {
-    /// Drops the entries of a superblock that are not in force, and all but the newest of one
+    /// Drops the entries of a superblock that are not in force, and all but the newest of each
     /// mapping. Only those whose remap may have ended are looked up in L2P.
     pub(super) fn sweep(&mut self, tables: &mut Tables, media: &mut Media, sb: SbId) {
         const AHEAD: usize = 24;
@@ -24,7 +24,7 @@ impl ShadowOob {
                 .map(|(at, _): (u32, _)| at),
         );
 
-        // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is
+        // Newest first: an LPN is hidden once found, so that an older entry of the same mapping is
         // not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
@@ -56,7 +56,7 @@ impl ShadowOob {
         self.free.len() >= self.fullest as usize + entries
     }
 
-    /// Frees the slots of stale entries where there are many of them.
+    /// Frees the slots of stale entries if there are many.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, entries: usize) -> bool {
         let stale = self
@@ -86,7 +86,7 @@ impl ShadowOob {
         found
     }
 
-    /// Sweeps the superblocks with the most stale entries until there is room, and some more.
+    /// Sweeps the superblocks with the most stale entries until there is room, plus a margin.
     fn sweep_best(
         &mut self,
         tables: &mut Tables,
@@ -94,7 +94,7 @@ impl ShadowOob {
         media: &mut Media,
         entries: usize,
     ) {
-        // More than needed, so that the next look is not at the next remap.
+        // More than needed, so that the next remap does not sweep again.
         let some_more = self.reserve.slots / SWEPT_SHARE;
         let stale_of = |tags: &Vec<EntryTag>, sb: u32| {
             tags.len()

@@ -1,9 +1,9 @@
-//! What the capacitor saved, read back at power-on: the pages of the newest generation, and what is
-//! too old to count.
+//! Recovery of the entries saved by the capacitor: the pages of the newest generation; older ones
+//! do not count.
 //!
-//! Invariant: nothing is taken from a generation of which a page may be missing; an unreadable page
-//! that may be of the newest one refuses recovery. Absent: what the capacitor saves (`saved`), and
-//! what is reserved for the next power loss (`arm`).
+//! Invariant: no entry is taken from a generation that may miss a page; recovery fails if an
+//! unreadable page may belong to the newest one. Absent: saving (`saved`), and the reservation for
+//! the next power loss (`arm`).
 
 use super::saved::SavedPage;
 use super::{EntryTag, SAVED, ShadowOob};
@@ -23,25 +23,25 @@ struct UnreadablePage {
     generation: Option<u64>,
 }
 
-/// Superblocks of stream Log that power-on found.
+/// Superblocks of the log stream found at power-on.
 #[derive(Default)]
 pub(super) struct LogSuperblocks {
-    /// What was saved last, or nothing that counts, is in them.
+    /// `saved` hold the newest generation, `outdated` nothing that counts.
     pub saved: Vec<SbId>,
     pub outdated: Vec<SbId>,
-    /// Erased but for their heads.
+    /// Erased except for their heads.
     pub empty: Vec<SbId>,
 }
 
 impl ShadowOob {
-    /// Is a superblock erased but for its head?
+    /// Returns true if a superblock is erased except for its head.
     fn is_empty(blocks: &Superblocks, media: &Media, sb: SbId) -> bool {
         let head = blocks.get(sb).head;
         (0..media.geometry().pages_per_superblock())
             .all(|offset| offset == head || !media.is_programmed(media.geometry().page(sb, offset)))
     }
 
-    /// The pages saved in a superblock, by generation.
+    /// Reads the pages saved in a superblock, by generation. Returns the newest generation.
     fn read_saved(
         &self,
         blocks: &Superblocks,
@@ -53,14 +53,14 @@ impl ShadowOob {
     ) -> Option<u64> {
         let start = unreadable.len();
         let superblock = *blocks.get(sb);
-        // A block that failed once is never erased again, and keeps what tore then.
+        // A failed block is never erased again, and keeps its torn pages.
         let failed = superblock.bad | superblock.failing;
 
         let mut newest = None;
         for offset in 0..media.geometry().pages_per_superblock() {
             let page = media.geometry().page(sb, offset);
-            // A bad block is not erased any more: what an earlier life tore there stays, and says
-            // nothing.
+            // A bad block is never erased again: pages torn there in an earlier life stay, and do
+            // not count.
             let is_bad = superblock.bad.has(media.geometry().die_of_offset(offset));
             if is_bad || !media.is_programmed(page) || offset == superblock.head {
                 continue;
@@ -78,7 +78,7 @@ impl ShadowOob {
                     }
                 }
                 Ok(None) => {}
-                // A program that failed, or an erase that was cut.
+                // A program that failed, or an interrupted erase.
                 Err(_) if failed.has(media.geometry().die_of_offset(offset)) => {}
                 Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
                 Err(_) => unreadable.push(UnreadablePage {
@@ -88,7 +88,7 @@ impl ShadowOob {
             }
         }
 
-        // The pages of one superblock are of one generation: it is erased before it is reserved
+        // The pages of one superblock have one generation: it is erased before it is reserved
         // again.
         unreadable[start..]
             .iter_mut()
@@ -96,7 +96,7 @@ impl ShadowOob {
         newest
     }
 
-    /// Is no page of this block readable?
+    /// Returns true if no page of this block is readable.
     fn is_spoiled(geometry: Geometry, media: &Media, page: Ppn) -> bool {
         let (sb, die) = (
             geometry.superblock(page),
@@ -131,11 +131,12 @@ impl Recover for ShadowOob {
             }
         }
 
-        // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
+        // The newest generation is the complete contents of DRAM at that time. Earlier ones have
+        // nothing newer.
         let newest = pages.pop_last();
         let last = newest.as_ref().map(|(last, _)| *last);
-        // What cannot be read is of the generation of the pages around it; alone, it may be of the
-        // last one.
+        // An unreadable page has the generation of the pages around it; without any, it may belong
+        // to the last one.
         if let Some(at) = unreadable
             .iter()
             .find(|at| at.generation.is_none() || at.generation == last)
@@ -164,7 +165,7 @@ impl Recover for ShadowOob {
             } else if intact && entry.is_current(&core.blocks, core.geometry) {
                 let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
                 if !witnesses.remap(core, lpn, ppn, wsn, None) {
-                    continue; // It is not armed with again.
+                    continue; // Not stored again when the device is armed.
                 }
                 let tag = EntryTag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
                 self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
@@ -182,8 +183,8 @@ impl Recover for ShadowOob {
             self.sweep(&mut core.tables, &mut core.media, SbId(index));
         }
         core.blocks.close_log();
-        // Without flash to reserve, the saved entries go on counting, and nothing is remapped
-        // before there is some.
+        // Without flash to reserve, the saved entries still count, and remaps are refused until
+        // there is some.
         if !core.clock.is_used_up() {
             self.arm(core);
         }

@@ -1,15 +1,14 @@
-//! What the capacitor's energy is for: the entries in DRAM, programmed to flash that is kept erased
-//! for them.
+//! Saving the entries in DRAM with the capacitor's energy, to flash kept erased for them.
 //!
-//! The routine runs when power has failed, on what the cut left, before anything else does. It
-//! knows what is in DRAM: where the reserved flash is, and the entries. It programs them page by
-//! page, as many pages as the energy lasts, and DRAM forgets. Nothing can interrupt it: power has
-//! failed already. (A process that dies in it, with the device in a folder, begins again and leaves
-//! out the pages that are there.)
+//! The routine runs after a power failure, on the state left by the cut, before anything else. Its
+//! input is DRAM: the location of the reserved flash, and the entries. It programs them page by
+//! page, as far as the energy lasts, and DRAM loses its contents. Nothing can interrupt it: power
+//! has already failed. (If the process dies during it, with the device in a folder, it starts again
+//! and skips the pages already programmed.)
 //!
-//! Invariants: reserved flash is erased but for its heads as long as the device is armed; nothing
-//! is saved of a device that is not. Absent: which entries there are (the scheme's), and reading
-//! back what was saved (the scheme's replay).
+//! Invariants: reserved flash is erased except for its heads as long as the device is armed;
+//! nothing is saved if the device is not armed. Absent: which entries exist (the scheme's), and
+//! reading the saved pages (the scheme's replay).
 
 use super::ENERGY_PAGES;
 use crate::config::Config;
@@ -26,11 +25,11 @@ use remap_ssd_media::{After, Geometry, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Entries of a saved page, beside its header.
+/// Entries in a saved page, besides its header.
 const ENTRIES_MAX: usize = remap_ssd_media::geometry::PAGE_BYTES / 16 - 1;
-/// Several pages show what a budget does: with few bytes, pages are filled partly.
+/// A budget needs several pages to show its effect: with few bytes, pages are filled partly.
 const PAGES_MIN: usize = 8;
-/// Blocks that may fail while all is saved.
+/// Number of blocks that may fail during the saving.
 const FAILURES: u32 = 3;
 /// Words of an entry in DRAM.
 pub(super) const SLOT_WORDS: usize = 2;
@@ -39,7 +38,7 @@ pub(super) const SLOT_WORDS: usize = 2;
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct SavedOf {
-    /// Number that the device was armed with: what was saved last counts.
+    /// Number with which the device was armed: the newest generation counts.
     #[bits(42)]
     pub generation: u64,
     #[bits(22)]
@@ -50,13 +49,13 @@ pub(super) struct SavedOf {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct SavedPlace {
-    /// Number of the page among those saved, from 0.
+    /// Index of the page among those saved, from 0.
     pub number: u32,
-    /// Pages that were to be saved.
+    /// Number of pages to be saved.
     pub pages: u32,
 }
 
-/// What a saved page says.
+/// Contents of a saved page.
 pub(super) struct SavedPage {
     pub of: SavedOf,
     pub place: SavedPlace,
@@ -89,16 +88,16 @@ impl SavedPage {
     }
 }
 
-/// Sizes, and where things are in DRAM: the generation that the device is armed with, or 0; the
-/// superblocks of the reserved flash, each plus one; the slots.
+/// Sizes and the DRAM layout: the generation with which the device is armed, or 0; the superblocks
+/// of the reserved flash, each plus one; the slots.
 #[derive(Clone, Copy)]
 pub(super) struct ReservedFlash {
     pub base: usize,
-    /// Superblocks of the reserved flash, at most.
+    /// Maximum number of superblocks of the reserved flash.
     pub superblocks_max: usize,
     pub slots: usize,
     per_page: usize,
-    /// Pages of a full DRAM.
+    /// Pages for a full DRAM.
     pages: u32,
     energy: u32,
 }
@@ -108,7 +107,7 @@ impl ReservedFlash {
         let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as usize;
         let per_page = (slots / PAGES_MIN).clamp(2, ENTRIES_MAX);
         let pages = slots.div_ceil(per_page) as u32;
-        // A block that fails may cost all of its pages that are still to come.
+        // A failing block may cost all of its remaining pages.
         let room = pages + FAILURES * geometry.pages_per_block();
         let superblocks_max = room.div_ceil(config.data_pages(geometry).max(1)) as usize;
         let energy = match config.own(&ENERGY_PAGES) {
@@ -126,12 +125,12 @@ impl ReservedFlash {
         }
     }
 
-    /// Words of DRAM that the capacitor keeps.
+    /// Words of DRAM that the capacitor saves.
     pub fn words(&self) -> usize {
         1 + self.superblocks_max + self.slots * SLOT_WORDS
     }
 
-    /// Programs that save a full DRAM, failing blocks included.
+    /// Programs for saving a full DRAM, including failing blocks.
     pub fn energy_needed(&self) -> u32 {
         self.pages + FAILURES
     }
@@ -142,7 +141,7 @@ impl ReservedFlash {
     }
 
     pub fn flash_need(&self) -> FlashNeed {
-        // The next power-on fills new ones before those of the last one are erased.
+        // The next power-on reserves new ones before those of the last one are erased.
         FlashNeed {
             held: self.superblocks_max as u32,
             spare: self.superblocks_max as u32,
@@ -157,17 +156,16 @@ impl ReservedFlash {
         self.base + 1 + self.superblocks_max + slot as usize * SLOT_WORDS
     }
 
-    /// Pages that the reserved flash must have room for; the second number is the least that will
-    /// do.
+    /// Pages that the reserved flash should have room for, and the minimum.
     pub fn room_needed(&self, geometry: &Geometry) -> (u32, u32) {
         let block = geometry.pages_per_block();
         (self.pages + FAILURES * block, self.pages + block)
     }
 
-    /// Power has failed. Pages that were programmed.
+    /// Saves DRAM after a power failure. Returns the number of pages programmed.
     ///
     /// # Errors
-    /// A word of DRAM that cannot be read.
+    /// A word of DRAM cannot be read.
     pub fn save(&self, guards: Guards, media: &mut Media) -> Result<u64, RecoveryError> {
         let ops = media.ops.len();
         let generation = self.generation(media)?;
@@ -177,21 +175,21 @@ impl ReservedFlash {
             self.program(guards, media, generation)?
         };
 
-        // Power is gone, and this is all that the energy was for: what was programmed is durable.
+        // The energy was for exactly this work: the pages programmed are durable.
         media.settle_all();
-        // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they
-        // say the same.
+        // 1. the pages  2. DRAM loses its contents. A process that dies in between finds both, and
+        // they are equal.
         if (self.base..self.base + self.words()).any(|word| media.peek(word) != 0) {
             media.clear_capacitor(self.base, self.words(), After::NOTHING);
             media.settle_all();
         }
 
-        // The capacitor's time is nobody's: the device is off.
+        // The capacitor's time is not charged: the device is off.
         media.ops.truncate(ops);
         Ok(programmed)
     }
 
-    /// The generation to save under. If it is unreadable and DRAM is empty, it does not matter.
+    /// The generation to save under. If it is unreadable and DRAM is empty, it is irrelevant.
     fn generation(&self, media: &mut Media) -> Result<u64, RecoveryError> {
         let is_empty =
             (self.base + 1..self.base + self.words()).all(|word| media.load(word) == Ok(0));
@@ -234,7 +232,7 @@ impl ReservedFlash {
         }
 
         let (mut area, mut damaged) = (Vec::new(), None);
-        // An unreadable place is left out; it matters only if what is left does not suffice.
+        // An unreadable location is skipped; it matters only if the rest does not suffice.
         for index in 0..self.superblocks_max {
             let word = media.load(self.area_word(index)).unwrap_or_else(|_| {
                 damaged = Some(self.area_word(index));
@@ -264,8 +262,8 @@ impl ReservedFlash {
             if !there.contains(&number)
                 && !places.put(media.geometry(), media, number, &bytes, &mut energy)
             {
-                // There is room for all pages, but the record of where it is, or of which of its
-                // blocks are good, may be unreadable.
+                // There is room for all pages, but the word with its location, or with the masks of
+                // its blocks, may be unreadable.
                 return damaged
                     .or(places.damaged)
                     .map_or(Ok(places.programmed), |word| {
@@ -276,7 +274,7 @@ impl ReservedFlash {
         Ok(places.programmed)
     }
 
-    /// Pages of this generation that are on flash already.
+    /// Pages of this generation that are already on flash.
     fn saved_before(
         &self,
         geometry: Geometry,
@@ -297,7 +295,7 @@ impl ReservedFlash {
     }
 }
 
-/// The life of a superblock of the reserved flash, from its head.
+/// The life of a superblock of the reserved flash, according to its head.
 fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
     let pages =
         (0..geometry.dies()).filter_map(|die| media.meta_uncharged(geometry.page(sb, die)).ok());
@@ -308,10 +306,10 @@ fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
     Some(Life::new().with_incarnation(newest.incarnation))
 }
 
-/// The blocks of a superblock that take no page, as far as its masks can be read.
+/// The blocks of a superblock that must not take pages, as far as its masks can be read.
 ///
-/// If one cannot, recovery looks for the head in every block. It takes those before it for bad and
-/// reads nothing in them, so nothing may be saved there.
+/// If a mask is unreadable, recovery looks for the head in every block. It takes those before it
+/// for bad and reads nothing in them, so nothing may be saved there.
 fn left_out(geometry: Geometry, media: &Media, sb: SbId, loaded: &LoadedLife) -> DieMask {
     let (bad, failing) = (
         loaded.bad.unwrap_or_default(),
@@ -337,12 +335,12 @@ fn left_out(geometry: Geometry, media: &Media, sb: SbId, loaded: &LoadedLife) ->
     bad | failing | before_head
 }
 
-/// The pages of the reserved flash, one after the other.
+/// The pages of the reserved flash, in order.
 struct ReservedPages<'a> {
     area: &'a [SbId],
     offset: u32,
     programmed: u64,
-    /// A word of a mask that could not be read.
+    /// An unreadable word of a mask.
     damaged: Option<usize>,
 }
 
@@ -356,7 +354,7 @@ impl<'a> ReservedPages<'a> {
         }
     }
 
-    /// Programs one page at the next place that takes it; `false` if there is none, or no energy.
+    /// Programs one page at the next possible place; returns false if there is none, or no energy.
     fn put(
         &mut self,
         geometry: Geometry,
@@ -374,7 +372,7 @@ impl<'a> ReservedPages<'a> {
             self.offset += 1;
 
             // If the life is unreadable, the head gives the incarnation; a bad block that is not
-            // known as bad fails again.
+            // known to be bad fails again.
             let loaded = LifeRecord::load(media, sb);
             let Some(life) = loaded
                 .life
@@ -389,13 +387,13 @@ impl<'a> ReservedPages<'a> {
             }
             let skipped = left_out(geometry, media, sb, &loaded);
             let next = media.next_row(geometry.block(sb, die));
-            // Only the next row of a block can be programmed. What an earlier try programmed is
-            // passed over.
+            // Only the next row of a block can be programmed. Pages programmed by an earlier
+            // attempt are skipped.
             if skipped.has(die) || next != geometry.row_of_offset(offset) {
                 continue;
             }
 
-            // Programs that fail take energy, too.
+            // Failed programs take energy, too.
             if *energy == 0 {
                 return false;
             }
@@ -416,9 +414,9 @@ impl<'a> ReservedPages<'a> {
                 self.programmed += 1;
                 return true;
             }
-            // The next power-on must know: a failing block's torn page is no damage. A mask that
-            // could not be read is readable from now on, so it has all blocks left out, and the
-            // head is found.
+            // Recorded for the next power-on: a failing block's torn page is not damage. A mask
+            // that was unreadable is rewritten here, so it gets all excluded blocks, and the head
+            // is found.
             let failing = loaded.failing.unwrap_or(skipped);
             LifeRecord::store_failing(media, sb, failing | DieMask::of(die));
         }

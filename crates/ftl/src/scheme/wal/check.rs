@@ -1,7 +1,7 @@
-//! What the scheme shows of itself: how full its log is, and whether its records agree with L2P.
+//! Inspection: the occupancy of the log, and whether its records agree with L2P.
 //!
-//! Invariant: every remapped home has a page that was written for it, and a record or the page's
-//! own OOB says that it has it. Absent: changes. All of this is for tests and reports.
+//! Invariant: every remapped home has a page written for it, and a record or the page's OOB is its
+//! witness. Absent: changes. For tests and reports only.
 
 use super::Wal;
 use super::record::SLOT_WORDS;

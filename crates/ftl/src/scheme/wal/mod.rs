@@ -1,19 +1,19 @@
-//! WAL-SSD: the future home of a log page is in its OOB before anybody asks for it.
+//! WAL-SSD: a log page's OOB names its future home before the remap is requested.
 //!
-//! A page that is written for a home (`Ftl::write_for`) names it as the second LPN of its OOB.
-//! Remapping the home to the page then changes no reverse mapping, and one *commit record* in NVRAM
-//! makes a whole command durable: a hint alone cannot tell whether the remap was ever issued. The
-//! record names LPNs, not pages: target, source, length, number. The page meant is the newest one
-//! that was written under the source for that home before the record.
+//! A page written for a home (`Ftl::write_for`) names it as the second LPN of its OOB. Remapping
+//! the home to the page then changes no reverse mapping, and one *commit record* in NVRAM makes a
+//! whole command durable: a hint alone does not show whether the remap was ever issued. The record
+//! names LPNs, not pages: target, source, length, number. It refers to the newest page that was
+//! written under the source for that home before the record.
 //!
-//! Garbage collection gives a page that its home has a witness of its own (`Ftl::move_pair`): the
-//! copy names both owners with a new number, or the home alone. So a record is needed until the
-//! superblock that its pages are in is erased, or until none of its homes has such a page any more.
-//! When the log is full and none can go, remaps become copies.
+//! Garbage collection gives a page shared with its home a new witness (`Ftl::move_pair`): the copy
+//! names both owners with a new number, or the home alone. So a record is needed until the
+//! superblock of its pages is erased, or until none of its homes has such a page any more. If the
+//! log is full and no record can be released, remaps become copies.
 //!
-//! Invariants: of the owners of a page one is in its OOB by a write, the other is its home; every
-//! home that has an uncommitted page is in a record of that page's superblock; a slot is zeroed
-//! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
+//! Invariants: of a page's owners one is in its OOB by a write, the other is its home; every home
+//! that depends on a record has one in the group of the page's superblock; a slot is zeroed before
+//! it is reused. Absent: remaps to LPNs other than the home (the core copies), and per-page
 //! metadata in NVRAM.
 
 mod check;
@@ -36,7 +36,7 @@ use record::{CommitRecord, OpenCommit, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "wal-ssd",
@@ -71,8 +71,8 @@ pub(super) struct Wal {
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
     run: Option<OpenCommit>,
-    /// Remaps to be refused before the next look for records that can go, and how many the last
-    /// look was worth.
+    /// Remaps to refuse before the next sweep for unneeded records, and the number that the last
+    /// sweep set.
     patience: u32,
     patience_next: u32,
     /// Records that recovery could not read.
@@ -111,8 +111,8 @@ impl Wal {
         self.base + slot as usize * SLOT_WORDS
     }
 
-    /// Where are the pages that homes may have by this record? A page whose own number is newer
-    /// speaks for itself.
+    /// The superblocks of pages that homes may have through this record. A page with a newer number
+    /// of its own does not need it.
     fn needed_in(
         tables: &Tables,
         media: &Media,
@@ -125,10 +125,10 @@ impl Wal {
         })
     }
 
-    /// Gives slots back, neighbours by one clearing.
+    /// Releases slots; adjacent ones are zeroed together.
     fn release(&mut self, media: &mut Media, mut slots: Vec<u32>) {
         slots.sort_unstable();
-        // 1. whatever took the place of what the records say  2. zeroes. Cut between: both say it.
+        // 1. the witnesses that replace the records  2. zeroes. Cut between: both are valid.
         let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
             let clear = media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
@@ -139,7 +139,7 @@ impl Wal {
         }
     }
 
-    /// Releases the records none of whose homes needs them.
+    /// Releases the records that none of their homes needs.
     #[cold]
     fn sweep(&mut self, tables: &Tables, media: &mut Media, stats: &mut Stats) {
         stats.metadata_gc_runs += 1;
@@ -160,7 +160,7 @@ impl Wal {
             .collect();
         if !gone.is_empty() {
             let records = &self.records;
-            // The groups first, while the records of those that go can still be looked up.
+            // The groups first, while the records to be released can still be looked up.
             for group in &mut self.groups {
                 group.retain(|slot| {
                     records[*slot as usize].is_some_and(|record| is_needed(&record))
@@ -168,8 +168,8 @@ impl Wal {
             }
         }
 
-        // A look is worth as many refusals as it found slots, so that a log full of needed records
-        // costs little.
+        // A sweep that finds few slots is followed by twice as many refusals before the next, so
+        // that a log full of needed records costs little.
         let worth_it = gone.len() * 16 >= self.records.len();
         self.patience_next = if worth_it {
             1
@@ -216,9 +216,9 @@ impl Persist for Wal {
         }
 
         if may_reclaim && self.patience == 0 {
-            // 1. the record that is growing  2. zeroes where an older one of its homes was, which
-            // the tables say is not needed any more. Cut between with 2 first: nothing says what
-            // these homes have.
+            // 1. the open record  2. zeroes in the slots of older records of its homes, which the
+            // tables no longer need. With 2 first, a cut in between would leave these homes without
+            // a witness.
             if core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.issue(core);
             }
@@ -233,8 +233,8 @@ impl Persist for Wal {
         }
     }
 
-    /// Only a home may get a page, and only from the LPN that the page was written under: then one
-    /// record tells recovery which page it is, the newest one of that LPN.
+    /// Only the home may get a page, and only from the LPN that the page was written under. Then
+    /// one record identifies the page for recovery: the newest one of that LPN.
     fn admit_remap(
         &mut self,
         core: &mut Core,
@@ -277,13 +277,12 @@ impl Persist for Wal {
     fn issue(&mut self, core: &mut Core) {
         let Some(run) = self.run.take() else { return };
 
-        // 1. the pages, and those between them  2. zeroes in the slot  3. the record.
-        // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a
-        // whole.
+        // 1. the pages, and those between them  2. zeroes in the slot  3. the record. Cut during 3:
+        // a torn bit is missing and the remap did not happen. After 3: it happened as a whole.
         let mut after = After::clear(run.clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
-            // All between the two as well: `After::pages` names a row of pages, and pages of other
-            // commands among them cost a longer wait, no wrong one.
+            // Including the pages in between: `After::pages` takes a range, and other commands'
+            // pages in it only lengthen the wait.
             let count = run.pages.1.0 - run.pages.0.0 + 1;
             after = after.and(After::pages(run.pages.0, count as u16));
         }
@@ -310,7 +309,8 @@ impl Ownership for Wal {
             ..
         } = lookup;
 
-        // No number: the core asks L2P whether a home has its page, and gives the copy a new one.
+        // Without numbers: the core checks L2P for whether a home has its page, and gives the copy
+        // a new number.
         for offset in 0..tables.geometry.pages_per_superblock() {
             let second = media.oob(tables.geometry.page(sb, offset)).second();
             if let Some(lpn) = second.lpn().filter(|lpn| lpn.is_below(self.lpns)) {
@@ -336,8 +336,8 @@ impl Ownership for Wal {
             let record = self.records[slot as usize]
                 .as_mut()
                 .expect("a record in a group is in use");
-            // A record may be needed in several superblocks after a recovery, once for each in
-            // which a home's page lies.
+            // After a recovery a record may be needed in several superblocks, once for each one
+            // with a home's page.
             record.places -= 1;
             if record.places == 0 {
                 gone.push(slot);

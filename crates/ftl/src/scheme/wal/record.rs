@@ -1,17 +1,17 @@
-//! The commit record: what its two words say, and how it grows while its command goes on.
+//! The commit record: its format, and how it grows during its command.
 //!
 //! A record names LPNs, not pages. The remaps of one command in one superblock share a record as
-//! long as each continues the one before, upwards or downwards.
+//! long as each continues the previous one, upwards or downwards.
 //!
-//! Invariants: a record counts only with both of its torn bits; when it is stored, all pages that
-//! it means are in one superblock. Absent: the log's slots (`Wal`), and which page is meant
+//! Invariants: a record counts only if both torn bits are set; when it is stored, all pages it
+//! refers to are in one superblock. Absent: the log's slots (`Wal`), and finding the pages
 //! (`recover`).
 
 use crate::contract::Remapping;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 
-/// NVRAM words of a record, and of the slot that it is in.
+/// NVRAM words of a record and of its slot.
 pub(super) const SLOT_WORDS: usize = 2;
 
 /// A commit record: two atomic stores.
@@ -27,7 +27,7 @@ pub(super) struct CommitRecord {
     #[bits(31)]
     pub target: Lpn,
     __: bool,
-    /// First LPN that the pages were written under.
+    /// First LPN under which the pages were written.
     #[bits(31)]
     pub source: Lpn,
 }
@@ -48,25 +48,26 @@ impl CommitRecord {
         self.torn_first() && self.torn_second()
     }
 
-    /// Homes, each with the LPN that its page was written under.
+    /// Homes, each with the LPN under which its page was written.
     pub fn pairs(self) -> impl Iterator<Item = (Lpn, Lpn)> {
         (0..self.len()).map(move |at| (self.target().offset(at), self.source().offset(at)))
     }
 }
 
-/// A record that is still growing.
+/// A record that may still grow.
 pub(super) struct OpenCommit {
     pub commit: CommitRecord,
     pub slot: u32,
     pub clear: ClearId,
     pub sb: SbId,
-    /// The pages are between these two.
+    /// First and last page.
     pub pages: (Ppn, Ppn),
     pub purpose: Purpose,
 }
 
 impl OpenCommit {
-    /// The record and the stretch with one page more, if it is the next one of the same command.
+    /// The record and the range of pages extended by one page, if it is the next one of the same
+    /// command.
     pub fn extended(
         &self,
         geometry: Geometry,
@@ -84,8 +85,8 @@ impl OpenCommit {
             self.pages.1.max(remapping.ppn),
         );
 
-        // One record is released with one superblock, and its wait names at most 2^16 - 1 pages in
-        // a row.
+        // A record is released with one superblock, and its constraint covers a range of at most
+        // 2^16 - 1 pages.
         if geometry.superblock(remapping.ppn) != self.sb
             || pages.1.0 - pages.0.0 >= u32::from(u16::MAX)
         {
@@ -97,7 +98,7 @@ impl OpenCommit {
             return Some((longer, pages));
         }
 
-        // A remap whose target is above its source goes from the end.
+        // A remap whose target is above its source proceeds downwards.
         let is_before = (home.offset(1), lpn.offset(1)) == (target, source);
         is_before.then(|| (longer.with_target(home).with_source(lpn), pages))
     }

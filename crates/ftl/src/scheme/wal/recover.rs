@@ -1,8 +1,7 @@
-//! Reading commit records back, and finding the pages that they mean.
+//! Recovery of commit records, and finding the pages they refer to.
 //!
-//! Of the pages that were written under a record's source for its target, the newest one before the
-//! record is meant. A record is kept as long as a home needs it, once for each superblock in which
-//! such a page lies.
+//! A record refers to the newest page that was written under its source for its target before the
+//! record. A record is kept as long as a home needs it, once for each superblock with such a page.
 //!
 //! Invariants: a record without a torn bit, or of an aborted command, remaps nothing; an unreadable
 //! one puts every home in doubt that it may have named. Absent: which witness wins (`witnesses`).
@@ -21,7 +20,7 @@ impl Recover for Wal {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         witnesses.charge_scan(&mut core.media, self.records.len() * SLOT_WORDS);
 
-        // Sorted by LPN and number, as `page_meant` looks for them.
+        // Sorted by LPN and number, as `page_meant` requires.
         let mut hinted = std::mem::take(&mut witnesses.hinted);
         hinted.sort_unstable();
         self.free.clear();
@@ -86,7 +85,7 @@ impl Recover for Wal {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        // Zeroed after everything else, so after the pages that mark the LPNs in doubt.
+        // Zeroed after everything else, including the pages that mark the LPNs in doubt.
         let mut gone = std::mem::take(&mut self.damaged);
         for slot in 0..self.records.len() as u32 {
             let Some(record) = &mut self.records[slot as usize] else {
@@ -110,8 +109,8 @@ impl Recover for Wal {
     }
 }
 
-/// The newest page that was written under `lpn` for `home` before the record; of copies the one in
-/// the younger superblock.
+/// The newest page written under `lpn` for `home` before the record; of copies the one in the
+/// younger superblock.
 fn page_meant(
     guards: Guards,
     hinted: &[HintedPage],
@@ -131,8 +130,8 @@ fn page_meant(
 }
 
 /// Reports the homes in doubt because of a record with an unreadable word. Without the first word
-/// these are the homes from its first one on for which pages were written; without the second word,
-/// all homes that had a page waiting at that time.
+/// these are the homes from the record's first one on for which pages were written; without the
+/// second, all homes with a page waiting at that time.
 fn doubt(
     tables: &Tables,
     guards: Guards,
@@ -154,8 +153,8 @@ fn doubt(
                         == page.lpn.0.checked_sub(second.source().0)
             });
 
-            // It was the newest page of its home, and was remapped while still mapped by the LPN it
-            // was written under.
+            // It was the newest page for its home, and was remapped while the LPN it was written
+            // under still mapped to it.
             let is_possible = first.is_none_or(|_| {
                 page_meant(guards, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)
