@@ -1,4 +1,4 @@
-//! Entries of aborted commands never take the place of older ones that say the same.
+//! Entries of aborted commands never replace older equal ones.
 
 mod kit;
 
@@ -27,8 +27,8 @@ fn copy(target: u32, source: u32, atomic: bool) -> Remap {
     }
 }
 
-/// LPNs 0 and 1 share a page; an entry of a command that a cut aborted says the same of LPN 1 once
-/// more. Between them LPN 1 had a page that the cut took away.
+/// LPNs 0 and 1 share a page; an entry of an aborted command repeats this for LPN 1. In between LPN
+/// 1 had a page that the cut undid.
 fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     let firmware = small_config(scheme);
     let config = Config {
@@ -46,7 +46,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     ftl.write(Lpn(1), &content(7777)).unwrap();
     ftl.remap(&copy(1, 0, true)).unwrap();
 
-    // The page has not landed, so that the commit, which waits for everything, has not either.
+    // The page has not landed, and so neither has the commit, which waits for everything.
     let image = ftl.media().cut_by(|kind| {
         if kind == OpKind::Program {
             Outcome::Absent
@@ -72,8 +72,8 @@ fn reclaiming_keeps_the_entry_that_counts() {
         let mut random = Random(1);
         let lpns = u64::from(ftl.config().lpns);
 
-        // Everything is collected several times over, on flash and in NVRAM, and power goes now and
-        // then.
+        // Everything is collected several times, on flash and in NVRAM, with occasional power
+        // cycles.
         for round in 0..60 {
             for step in 0..150 {
                 let (lpn, source) = (

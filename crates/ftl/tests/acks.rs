@@ -1,4 +1,4 @@
-//! What an acknowledgement says: what the host saw when it came is there to stay.
+//! Acknowledgements: the state seen by the host at an acknowledgement is durable.
 
 mod kit;
 
@@ -16,7 +16,7 @@ fn copy(target: u32, source: u32) -> Remap {
     }
 }
 
-/// LPNs 0 to 9 are written and durable; from then on nothing ends but what is acknowledged.
+/// LPNs 0 to 9 are written and durable; from then on only acknowledged operations complete.
 fn watched(scheme: SchemeKind) -> Ftl {
     let mut ftl = small(scheme);
     (0..10).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -25,7 +25,7 @@ fn watched(scheme: SchemeKind) -> Ftl {
     ftl
 }
 
-/// The host sees this command's acknowledgement, and then power fails.
+/// The host receives this command's acknowledgement, and then power fails.
 fn acknowledged(mut ftl: Ftl, command: impl FnOnce(&mut Ftl)) -> Ftl {
     ftl.media_mut().begin_command();
     command(&mut ftl);
@@ -66,7 +66,7 @@ fn a_remap_that_changes_nothing_vouches_for_what_made_it_so() {
         ftl.deallocate(Lpn(3), 1).unwrap();
         let mut ftl = acknowledged(ftl, |ftl| ftl.remap(&copy(3, 20)).unwrap());
         assert_eq!(ftl.read(Lpn(3)), Ok(Page::Zeroes), "{scheme}");
-        // The page that the target has already.
+        // The page that the target already has.
         let mut ftl = watched(scheme);
         ftl.remap(&copy(3, 4)).unwrap();
         let mut ftl = acknowledged(ftl, |ftl| ftl.remap(&copy(3, 4)).unwrap());
@@ -74,7 +74,7 @@ fn a_remap_that_changes_nothing_vouches_for_what_made_it_so() {
     }
 }
 
-/// Also through a page that is still being written.
+/// Also for a page that is still being written.
 #[test]
 fn a_remap_or_duplicate_vouches_for_the_page_it_shares() {
     for scheme in durable() {

@@ -1,4 +1,4 @@
-//! The arithmetic of FAST'21 §3.3, §4.3 and §4.6, from the sizes this code really uses.
+//! The arithmetic of FAST'21 §3.3, §4.3 and §4.6, with the sizes used by this code.
 
 use remap_ssd_ftl::scheme::RmmEntry;
 use remap_ssd_ftl::{Config, SchemeKind};

@@ -1,9 +1,8 @@
-//! Pages of an atomic command that garbage collection moves while the command itself is not durable
-//! yet.
+//! Garbage collection moves pages of an atomic command before the command itself is durable.
 //!
-//! The host has many commands under way. A copy in whose OOB the command's number stands must not
-//! land before the slot says that the number may not count: a part of the command would be there
-//! after a cut.
+//! The host has many commands in progress. A copy whose OOB carries the command's number must not
+//! land before the slot marks that number as in progress: otherwise a part of the command would
+//! survive a cut.
 
 mod kit;
 
@@ -12,7 +11,7 @@ use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
-/// Superblocks have five pages of data: what is written soon moves.
+/// Superblocks have five pages of data, so written pages soon move.
 fn tight(scheme: SchemeKind) -> (Geometry, Config) {
     let geometry = Geometry::new(Shape {
         channels: 1,
@@ -30,7 +29,7 @@ fn tight(scheme: SchemeKind) -> (Geometry, Config) {
         dealloc_slots: 64,
         segment_bytes: 96,
         log_bytes: 8 << 10,
-        // Many superblocks are free, so that the next ones need not wait for any erase under way.
+        // Many superblocks are free, so opening one need not wait for a pending erase.
         gc_free: 0.3,
         ..Config::default()
     };
@@ -49,7 +48,7 @@ fn tight(scheme: SchemeKind) -> (Geometry, Config) {
     )
 }
 
-/// All programs land but one, and none of the stores.
+/// A cut after which all programs but one have landed, and none of the stores.
 fn programs_but(ftl: &Ftl, missing: u64) -> Option<Ftl> {
     let mut nth = 0;
     let image = ftl.media().cut_by(|kind| {
@@ -65,7 +64,7 @@ fn programs_but(ftl: &Ftl, missing: u64) -> Option<Ftl> {
         .map(|(ftl, _)| ftl)
 }
 
-/// How many programs are under way.
+/// Number of pending programs.
 fn programs(ftl: &Ftl) -> u64 {
     let mut programs = 0;
     ftl.media().cut_by(|kind| {
@@ -98,8 +97,8 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
                 );
             }
 
-            // Two pages, each alone among what is overwritten next, so that their superblocks are
-            // soon worth collecting.
+            // Two pages, each surrounded by pages that are overwritten next, so that their
+            // superblocks are soon worth collecting.
             for lpn in [2, 3] {
                 put(&mut ftl, lpn, u64::from(lpn) + 1);
                 (0..8).for_each(|at| put(&mut ftl, 40 + 10 * lpn + at, 2000));
@@ -116,8 +115,8 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
             })
             .unwrap();
 
-            // Without its first owner the page has the command's entry to tell of it, and its copy
-            // the command's number.
+            // Without its first owner the page has only the command's entry as a witness, and its
+            // copy carries the command's number.
             put(&mut ftl, 2, 9002);
             put(&mut ftl, 3, 9003);
             for lpn in [2, 3] {

@@ -1,8 +1,8 @@
-//! Blocks that fail while hardly anything else is durable: what NVRAM says of them decides where
-//! recovery looks for heads.
+//! Blocks that fail while little else is durable: their masks in NVRAM determine where recovery
+//! looks for heads.
 //!
-//! Nothing ends but what an acknowledgement waits for, and what that comes after. So a store that a
-//! head or an erase forgets to wait for is missing in the next cut.
+//! Only operations that an acknowledgement waits for complete, with those that they are ordered
+//! after. So a store that a head or an erase fails to wait for is missing in the next cut.
 
 mod kit;
 
@@ -21,7 +21,7 @@ fn geometry() -> Geometry {
     .expect("valid")
 }
 
-/// What becomes of everything that no acknowledgement waited for.
+/// Fate of the operations that no acknowledgement waited for.
 #[derive(Clone, Copy, Debug)]
 enum Rest {
     Lost,
@@ -62,7 +62,8 @@ fn cut(ftl: &Ftl, rest: Rest) -> Media {
     media
 }
 
-/// A script in which blocks fail; each command is cut. How many blocks were retired.
+/// A script in which blocks fail; each command is cut. Returns the number of retired blocks, and of
+/// failed programs.
 fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
     let geometry = geometry();
     let mut ftl = device(geometry, config);
@@ -75,7 +76,7 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
 
     let mut failures = 6;
     for step in 0..260u64 {
-        // The block that the head would be in is the one that matters most.
+        // The block that would hold the head matters most.
         if failures > 0 && random.below(12) == 0 {
             failures -= 1;
             let sb = remap_ssd_media::SbId(random.below(geometry.superblocks().into()) as u32);

@@ -7,9 +7,9 @@ use remap_ssd_ftl::{Config, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 
-/// LPNs that one bitmap covers: a bit each in a page.
+/// LPNs covered by one bitmap: one bit each in a page.
 const CHUNK: u32 = PAGE_BYTES as u32 * 8;
-/// Three chunks, the last of them short and of an odd number of LPNs.
+/// Three chunks, the last one short and with an odd number of LPNs.
 const LPNS: u32 = 2 * CHUNK + 4099;
 
 fn large(scheme: SchemeKind, dealloc_slots: u32) -> Ftl {
@@ -66,7 +66,7 @@ fn deallocate(ftl: &mut Ftl, model: &mut [u64], lpn: u32, len: u32) {
     model[lpn as usize..(lpn + len) as usize].fill(0);
 }
 
-/// One extent over all three chunks, and then so many others that the bitmaps must say it.
+/// One extent over all three chunks, and then enough others that the log is flushed to bitmaps.
 #[test]
 fn what_is_deallocated_in_any_chunk_stays_so() {
     for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::WalSsd] {
@@ -74,7 +74,7 @@ fn what_is_deallocated_in_any_chunk_stays_so() {
         let mut model = numbered();
         deallocate(&mut ftl, &mut model, CHUNK - 3, CHUNK + 6);
 
-        // A power cycle before the record is in a bitmap: recovery must know which ones it
+        // A power cycle before the record is in a bitmap: recovery must determine the bitmaps it
         // concerns.
         ftl = recovered(ftl).0;
         for at in 0..13 {
@@ -87,8 +87,7 @@ fn what_is_deallocated_in_any_chunk_stays_so() {
 
         reads(&mut ftl, &model);
 
-        // What is written again is there again, also after its chunk's bitmap has been written
-        // anew.
+        // Rewritten pages are readable, even after their chunk's bitmap has been rewritten.
         for lpn in [
             CHUNK - 3,
             CHUNK - 1,
@@ -125,7 +124,7 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
             0 => deallocate(&mut ftl, &mut model, edge - 2, 4),
             1 => deallocate(&mut ftl, &mut model, edge + random.below(9) as u32, 1),
             _ => {
-                // Onto either side of the edge, from what is mapped here and not there.
+                // To both sides of the edge, from a range that is partly mapped.
                 let (target, source) = (edge - 4, CHUNK / 2 + random.below(3) as u32);
                 ftl.remap(&Remap {
                     target: Lpn(target),
@@ -143,7 +142,8 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
         let flushes = ftl.stats().dealloc_flushes;
         let pending = ftl.media().pending();
 
-        // Every cut of a flush costs a recovery of the whole device: those of a few are tried.
+        // Every cut of a flush costs a recovery of the whole device, so only a few flushes are
+        // tried.
         if flushes > flushed && cuts < 120 {
             for landed in 0..pending {
                 cuts += 1;

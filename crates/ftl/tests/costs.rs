@@ -1,4 +1,4 @@
-//! What each operation costs, counted exactly: no noise, and a worse algorithm fails at once.
+//! The cost of each operation, counted exactly: no noise, and a worse algorithm fails at once.
 
 mod kit;
 
@@ -100,8 +100,7 @@ fn opt_remaps_for_nothing() {
     );
 }
 
-/// With two slots a page: an entry in place, L2P beside it; a page written changes both tables as
-/// well.
+/// With two slots a page: an entry in place, plus L2P; a page write changes both tables as well.
 #[test]
 fn a_remap_in_place_is_one_store_and_one_to_l2p() {
     let mut ftl = small(SchemeKind::Pebble);
@@ -137,7 +136,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
         (1, 1, 1)
     );
 
-    // One of the owners is gone: its slot is taken over.
+    // One of the owners is gone: its slot is reused.
     ftl.write(Lpn(1), &content(9)).unwrap();
     let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(4, 0, 1)).unwrap());
     assert_eq!(
@@ -150,7 +149,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
     );
 }
 
-/// A page that moves on and on needs two slots: the new entry must not take the place of the one it
+/// A page that is moved repeatedly needs two slots: the new entry must not overwrite the one it
 /// supersedes.
 #[test]
 fn a_chain_of_moves_programs_nothing() {
@@ -170,8 +169,8 @@ fn a_chain_of_moves_programs_nothing() {
             })
             .unwrap()
         });
-        // An entry, L2P of both LPNs, and the record that the source is gone; now and then bitmaps
-        // of such records.
+        // An entry, L2P of both LPNs, and the record of the source's deallocation; occasionally
+        // bitmaps of such records.
         let host = ops
             .iter()
             .filter(|op| op.kind == OpKind::NvWrite && op.purpose == Purpose::Host);
@@ -239,7 +238,7 @@ fn collecting_a_superblock_reads_its_live_pages_slots_and_zeroes_all() {
     assert_eq!(report.nvram_bytes, words * 8);
 }
 
-/// An age has 32 bits. Time leaps here, as a damaged life record can make it do.
+/// An age has 32 bits. Time jumps here, as it may with a damaged life record.
 #[test]
 fn a_remap_whose_age_cannot_be_told_is_a_copy() {
     let mut ftl = small(SchemeKind::Pebble);
@@ -316,7 +315,7 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
                 SchemeKind::FLog => {
                     let pages = bytes(scans, OpKind::ScanFlash);
                     most = most.max(pages);
-                    // And goes through the entries that were read.
+                    // The entries that were read are also scanned.
                     assert_eq!(bytes(scans, OpKind::NvRead) == 0, pages == 0);
                 }
                 SchemeKind::NLog => {
@@ -421,8 +420,7 @@ fn recovery_of_a_small_device_reads_no_data_page() {
 }
 
 fn journaled(pages: u32) -> Ftl {
-    // Pages that lose their mapping are recorded at least every 64 pages, or every half of the
-    // slots.
+    // Lost mappings are recorded at least every 64 pages, or every half of the slots.
     let config = Config {
         dealloc_slots: 128,
         ..small_config(SchemeKind::WalSsd)
@@ -435,8 +433,8 @@ fn journaled(pages: u32) -> Ftl {
     ftl
 }
 
-/// Forwards or backwards, with or without relocation: the deallocation of the sources is a record
-/// of its own.
+/// Forwards or backwards, with or without relocation: the deallocation of the sources is a separate
+/// record.
 #[test]
 fn a_checkpoint_of_any_length_is_one_commit_record() {
     for len in [1, 8, 60] {
@@ -495,7 +493,7 @@ fn a_page_that_has_another_home_is_copied() {
     ftl.check().unwrap();
 }
 
-/// A victim whose pages have two owners each: no lookup, one read and one program a page, and the
+/// A victim whose pages have two owners each: no lookup, one read and one program per page, and the
 /// clearing of its records.
 #[test]
 fn collecting_pages_with_homes_costs_no_metadata() {
@@ -531,7 +529,7 @@ fn collecting_pages_with_homes_costs_no_metadata() {
         moved += stats.gc_programs;
     }
 
-    // Cold pages move when wear is levelled or nothing else is left; make it certain.
+    // Cold pages move only for wear levelling or if nothing else is left; ensure that some did.
     assert!(looked > 20 && moved > 0, "{looked} {moved}");
     ftl.check().unwrap();
     let (mut ftl, report) = recovered(ftl);

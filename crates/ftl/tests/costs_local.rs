@@ -1,5 +1,5 @@
-//! What local logs cost, counted exactly: under a capacitor, in NVRAM with flash behind it, and on
-//! flash.
+//! The cost of local logs, counted exactly: under a capacitor, in NVRAM with flash for the
+//! overflow, and on flash.
 
 mod kit;
 
@@ -7,7 +7,7 @@ use kit::{Random, content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, GroupInfo, Lpn, Remap, SchemeKind, SchemeValues, Stream};
 use remap_ssd_media::{Op, OpKind, Purpose, SbId};
 
-/// Entries of a page on these devices: an eighth of an 8 KiB log.
+/// Entries per page on these devices: an eighth of an 8 KiB log.
 const SLOTS: usize = 64;
 
 fn ops_of(ftl: &mut Ftl, act: impl FnOnce(&mut Ftl)) -> Vec<Op> {
@@ -88,8 +88,8 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
         ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
 
-    // The rule once more: with two slots left, the superblock with the most cached entries is
-    // flushed.
+    // A second implementation of the rule: with two slots left, the superblock with the most cached
+    // entries is flushed.
     let (mut cached, mut flushed, mut flushes, mut programs) = ([0; 5], 0, 0, 0);
     let mut random = Random(5);
 
@@ -137,8 +137,8 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
 fn a_group_leaves_nvram_in_as_many_programs_as_its_valid_entries_fill_pages() {
     let mut ftl = filled(&small_config(SchemeKind::RemapSsdLh));
 
-    // 64 segments of 7 entries; the largest group leaves when two are free: with the entry after
-    // the 62nd segment's first.
+    // 64 segments of 7 entries; the largest group is destaged when two are free: after the first
+    // entry of the 62nd segment.
     let before = 61 * 7 + 1;
 
     for index in 0..before {
@@ -172,8 +172,8 @@ fn a_group_leaves_nvram_in_as_many_programs_as_its_valid_entries_fill_pages() {
     );
 }
 
-/// The lookup before a superblock is collected reads its own pages of entries and its own entries
-/// in NVRAM.
+/// The lookup before collecting a superblock reads only that superblock's pages of entries and
+/// entries in NVRAM.
 #[test]
 fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
     for (scheme, cache_pages) in [(SchemeKind::LocalFlash, 1), (SchemeKind::RemapSsdLh, 64)] {
@@ -206,8 +206,7 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
             let moved = ops[end..]
                 .iter()
                 .find(|op| op.kind == OpKind::Read && op.purpose == Purpose::Gc);
-            // Without a page to move, or with groups changed meanwhile, which superblock it was
-            // cannot be told here.
+            // The superblock is unknown if no page is moved or groups change in between.
             let Some(read) = moved.filter(|_| {
                 metadata == (ftl.scheme_counter("destages"), ftl.stats().metadata_gc_runs)
             }) else {

@@ -1,4 +1,4 @@
-//! What Remap-SSD's lookups of owners and its garbage collection of NVRAM cost, to the byte.
+//! The cost of Remap-SSD's owner lookups and of its garbage collection of NVRAM, to the byte.
 
 mod kit;
 
@@ -6,12 +6,12 @@ use kit::{Random, device, put, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Op, OpKind, Ppn, Purpose, SbId};
 
-/// What is known of a superblock's group.
+/// State of a superblock's group.
 #[derive(Clone, Debug, PartialEq)]
 struct Group {
     segments: Vec<u32>,
     entries: u32,
-    /// Of them, those in force.
+    /// Number of entries in force.
     valid: u32,
 }
 
@@ -40,13 +40,13 @@ fn sum(ops: &[Op], kind: OpKind, purpose: Purpose) -> u32 {
 }
 
 struct Costs {
-    /// Entry, and slots of a segment.
+    /// Size of an entry, and slots per segment.
     entry_bytes: u32,
     slots: u32,
     segment_bytes: u32,
 }
 
-/// One command: its operations, and the groups before it.
+/// Executes one command; returns its operations, and the groups before it.
 fn step(ftl: &mut Ftl, random: &mut Random, number: u64) -> (Vec<Op>, Vec<Group>) {
     let before = groups(ftl);
     ftl.media_mut().ops.clear();
@@ -67,7 +67,7 @@ fn step(ftl: &mut Ftl, random: &mut Random, number: u64) -> (Vec<Op>, Vec<Group>
     (std::mem::take(&mut ftl.media_mut().ops), before)
 }
 
-/// What a lookup in this command read.
+/// Bytes read by a lookup in this command.
 fn lookup(ops: &[Op]) -> Option<u32> {
     let begin = ops.iter().position(|op| op.kind == OpKind::LookupBegin)?;
     let end = ops
@@ -82,7 +82,7 @@ fn lookup(ops: &[Op]) -> Option<u32> {
     Some(sum(&ops[begin..end], OpKind::NvRead, Purpose::Gc))
 }
 
-/// The superblock that collection reads pages of, behind the lookup if there is one.
+/// The superblock whose pages collection reads, after the lookup if there is one.
 fn victim(ops: &[Op], ftl: &Ftl) -> Option<usize> {
     let begin = ops
         .iter()
@@ -100,8 +100,8 @@ fn victim(ops: &[Op], ftl: &Ftl) -> Option<usize> {
 }
 
 /// Collecting a group reads its entries, writes those in force to new segments with their heads and
-/// links, and zeroes the old segments; and it is the group with the most invalid ones, of those
-/// that give a segment back.
+/// links, and zeroes the old segments. It must be the group with the most invalid entries among
+/// those that free a segment.
 fn check_collection(ops: &[Op], before: &[Group], after: &[Group], free: usize, costs: &Costs) {
     let is_rewritten = |at: &usize| {
         !before[*at].segments.is_empty() && !after[*at].segments.contains(&before[*at].segments[0])
@@ -175,8 +175,8 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
             let after = groups(&ftl);
             let done = ftl.stats() - stats;
 
-            // Whose owners were looked up shows when the first of its pages is read. A lookup reads
-            // the entries of that superblock, and nothing else.
+            // The first page read shows whose owners were looked up. A lookup reads only the
+            // entries of that superblock.
             if let Some(bytes) = lookup(&ops) {
                 looked_up = Some((bytes, before.clone()));
             }
@@ -202,7 +202,7 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
             }
 
             if done.remaps == 1 && !has_collected_flash {
-                // What migrating the fullest group takes, and four more.
+                // Segments for migrating the fullest group, plus four.
                 let fullest = after
                     .iter()
                     .map(|group| group.valid)

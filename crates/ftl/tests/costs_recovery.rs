@@ -1,4 +1,4 @@
-//! What recovery does, counted: it grows with the records and with the pages, not with their
+//! The work of recovery, counted: it grows with the number of records and of pages, not with their
 //! product.
 
 mod kit;
@@ -46,7 +46,7 @@ fn read_back(ftl: Ftl, model: &[u64]) -> RecoveryReport {
     report
 }
 
-// Each page of flash and each LPN once: 1,500 records of 200 LPNs each are in the log.
+// Each page of flash and each LPN once: the log has 1,500 records of 200 LPNs each.
 #[test]
 fn replaying_deallocations_of_the_whole_device_looks_at_each_lpn_once() {
     let most = u64::from(small_geometry().pages() + LPNS);

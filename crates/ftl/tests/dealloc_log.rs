@@ -1,5 +1,5 @@
-//! Records of the log of deallocations that are damaged, of another kind, or of a flush that a cut
-//! interrupted: what each of them may take away, and what it may not.
+//! Records of the deallocation log that are damaged, of another kind, or of an interrupted flush:
+//! what each of them may and may not deallocate.
 
 mod kit;
 
@@ -7,12 +7,12 @@ use kit::{device, put, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryError, Refusal, SchemeKind};
 use remap_ssd_media::{After, Media, Page, Ppn, Purpose};
 
-/// A sequence number above all that the device hands out here.
+/// A sequence number above all that the device issues here.
 const LATE: u64 = 1 << 20;
 /// One below that of the write of LPN 20, the 21st.
 const EARLY: u64 = 10;
 
-/// A record: the half of the log it is in, its slot, first LPN, pages, number.
+/// A record: its half of the log, its slot, first LPN, pages, number.
 #[derive(Clone, Copy)]
 struct Record {
     half: u32,
@@ -40,7 +40,7 @@ fn config() -> Config {
 }
 
 impl Record {
-    /// Its first word in NVRAM.
+    /// Address of its first word in NVRAM.
     fn at(self) -> usize {
         let log = 3 * small_geometry().superblocks() as usize + 1 + 64;
         log + 2 * (self.half * config().dealloc_slots + self.slot) as usize
@@ -54,7 +54,8 @@ impl Record {
     }
 }
 
-/// 100 LPNs written once, LPN `l` with number `l` + 2 or so and content `l` + 1; and these records.
+/// 100 LPNs written once, LPN `l` with a number of about `l` + 2 and content `l` + 1; and these
+/// records.
 fn with(records: &[Record], doubts: &[Record]) -> Media {
     let mut ftl = device(small_geometry(), &config());
     (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -64,8 +65,8 @@ fn with(records: &[Record], doubts: &[Record]) -> Media {
     media
 }
 
-/// Damages words, powers on, and reads LPN 20: the same again after another power-on, when only
-/// what the first one wrote can say so.
+/// Damages words, powers on, and reads LPN 20. The result is the same after another power-on, when
+/// only the words stored by the first one are left.
 fn reads(mut media: Media, damaged: &[usize]) -> Result<Result<Page, Refusal>, RecoveryError> {
     media.plant(|faults| {
         faults
@@ -101,13 +102,13 @@ fn a_deallocation_whose_number_is_damaged_lies_between_those_of_its_neighbours()
     // Newer than it.
     let newer = with(&neighbours(LATE, &[LATE + 2]), &[]);
     assert_eq!(reads(newer, &[lost.at()]), ZEROES);
-    // One or the other.
+    // Undecidable.
     let either = with(&neighbours(EARLY, &[LATE]), &[]);
     assert_eq!(reads(either, &[lost.at()]), DOUBT);
 }
 
-/// A cut interrupted a flush, and both halves have records. Which half is the older one is not
-/// known of a damaged record.
+/// A cut interrupted a flush, and both halves have records. A damaged record does not show which
+/// half is older.
 #[test]
 fn records_of_the_other_half_say_nothing_of_a_damaged_number() {
     let first = record(1, 0, 20, LATE);
@@ -129,7 +130,7 @@ fn a_damaged_deallocation_of_unknown_pages_is_refused_unless_it_is_older_than_al
 
     let first = record(0, 0, 20, 1);
     assert_eq!(reads(with(&[first], &[]), &[first.at() + 1]), WRITTEN);
-    // Without its number it may be newer than anything.
+    // Without its number it may be newer than all other witnesses.
     let both = [first.at(), first.at() + 1];
     assert_eq!(reads(with(&[first], &[]), &both), damaged);
 }
@@ -141,7 +142,7 @@ fn a_recorded_doubt_is_over_when_the_page_was_written_later() {
     assert_eq!(reads(with(&[], &[late]), &[]), DOUBT);
     let early = record(1, 0, 20, EARLY);
     assert_eq!(reads(with(&[], &[early]), &[]), WRITTEN);
-    // Without its number it may be newer than anything.
+    // Without its number it may be newer than all other witnesses.
     assert_eq!(reads(with(&[], &[early]), &[early.at()]), DOUBT);
 }
 
@@ -176,8 +177,8 @@ fn a_doubt_or_a_damaged_deallocation_is_of_all_its_pages() {
     }
 }
 
-/// A device whose log was flushed after LPNs 0 to 99 were written: its bitmap, and the number of
-/// that.
+/// A device whose log was flushed after LPNs 0 to 99 were written; its bitmap page, and the
+/// bitmap's number.
 fn flushed() -> (Ftl, Ppn, u64) {
     let mut ftl = device(small_geometry(), &config());
     (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -192,7 +193,7 @@ fn flushed() -> (Ftl, Ppn, u64) {
     (ftl, bitmap, number)
 }
 
-/// A bitmap that is younger says that the LPNs had pages.
+/// A younger bitmap shows that the LPNs had pages.
 #[test]
 fn a_damaged_deallocation_that_is_older_than_the_bitmap_concerns_nothing() {
     for is_younger in [false, true] {

@@ -1,5 +1,4 @@
-//! The fingerprint store: what it finds, what it has no room for, what comes back after power-on,
-//! and pages that cannot be read.
+//! The fingerprint store: hits, evictions, its restoration after power-on, and unreadable pages.
 
 mod kit;
 
@@ -32,7 +31,7 @@ fn write(ftl: &mut Ftl, lpn: u32, content: u64) {
     ftl.media_mut().ops.clear();
 }
 
-/// What a page with this content reads as.
+/// The expected page of this content.
 fn page(ftl: &Ftl, content: u64) -> Page {
     match ftl.media().mode() {
         ContentMode::Bytes => Page::Bytes(Arc::new(bytes(content))),
@@ -82,8 +81,7 @@ fn overwrite_until(ftl: &mut Ftl, mut done: impl FnMut(&Ftl) -> bool) {
     panic!("60,000 writes did not do it");
 }
 
-/// Writes each page's present content again; how many of them were programmed, and what was
-/// counted.
+/// Rewrites each page's current content; returns the number of pages programmed, and the counters.
 fn rewrite_all(ftl: &mut Ftl, contents: &[u64]) -> (u64, Stats) {
     let before = ftl.stats();
     for (lpn, content) in (0..).zip(contents) {
@@ -93,7 +91,7 @@ fn rewrite_all(ftl: &mut Ftl, contents: &[u64]) -> (u64, Stats) {
     (stats.host_programs, stats)
 }
 
-/// Overwrites at random with contents that no other page has.
+/// Overwrites at random with distinct contents.
 fn aged(mode: ContentMode, config: &Config, writes: u64) -> (Ftl, Vec<u64>) {
     let mut ftl = device(mode, config);
     let mut contents: Vec<u64> = (1..=u64::from(config.lpns)).collect();
@@ -146,8 +144,8 @@ fn writing_a_content_again_cures_a_page_whose_read_failed() {
     }
 }
 
-// MurmurHash3's hits are read: there a page that nobody has read since it was damaged is noticed as
-// well.
+// MurmurHash3's hits are verified by a read, so a damaged page is detected even if it was not read
+// since.
 #[test]
 fn a_hit_that_cannot_be_verified_programs_the_page() {
     let config = Config {
@@ -171,7 +169,7 @@ fn a_hit_that_cannot_be_verified_programs_the_page() {
 fn a_page_that_collection_could_not_read_has_no_content_any_more() {
     for mode in MODES {
         for cycles in [false, true] {
-            // Digests are found by chance where a store is wrong: many contents.
+            // A wrong store may find digests by chance: many contents are tried.
             for content in 1..20 {
                 let mut ftl = device(mode, &small_config(SchemeKind::RemapSsd));
                 write(&mut ftl, 5, content);
@@ -212,7 +210,7 @@ fn a_remap_that_had_to_copy_an_unreadable_page_makes_the_store_forget_it() {
         let ppn = ppn_of(&mut ftl, 1);
         damage(&mut ftl, ppn);
 
-        // The counter is full: the page is copied, and cannot be.
+        // The counter is full: the page must be copied, and cannot be read.
         ftl.remap(&Remap {
             target: Lpn(3),
             source: Lpn(1),
@@ -228,8 +226,8 @@ fn a_remap_that_had_to_copy_an_unreadable_page_makes_the_store_forget_it() {
     }
 }
 
-// Identity 0 is also what a page of metadata has: a bitmap is programmed where a page with content
-// 0 has been.
+// Identity 0 is also that of a page of metadata: a bitmap is programmed where a page with content 0
+// has been.
 #[test]
 fn no_write_is_deduplicated_onto_a_page_of_metadata() {
     let mut ftl = device(ContentMode::Identity, &small_config(SchemeKind::RemapSsd));
@@ -253,7 +251,7 @@ fn no_write_is_deduplicated_onto_a_page_of_metadata() {
 #[test]
 fn fingerprints_of_dead_pages_give_way_to_those_of_live_ones() {
     for mode in MODES {
-        // 170 lines of eight slots for 600 live pages, and 20,000 dead ones have been there.
+        // 170 lines of eight slots for 600 live pages, after 20,000 dead ones.
         let (mut ftl, contents) = aged(mode, &small_config(SchemeKind::RemapSsd), 20_000);
         let (programmed, stats) = rewrite_all(&mut ftl, &contents);
         assert!(
@@ -301,8 +299,7 @@ fn opt_misses_no_duplicate() {
                 random.below(config.lpns.into()) as usize,
             );
             if random.below(8) == 0 && contents[other] != 0 {
-                // A page without room for another owner is copied: its content is in two pages
-                // then.
+                // A page at its maximum count is copied: its content is then in two pages.
                 let remap = Remap {
                     target: Lpn(lpn as u32),
                     source: Lpn(other as u32),
@@ -325,8 +322,8 @@ fn opt_misses_no_duplicate() {
 
         let before = ftl.stats();
         for (lpn, content) in (0..).zip(&contents).filter(|(_, content)| **content > 0) {
-            // Not found, or found where nobody else has room: then every page of this content has
-            // three owners.
+            // Not found, or found without room for another owner: then every page of this content
+            // has three owners.
             let stats = ftl.stats();
             let owners = contents.iter().filter(|other| *other == content).count() as u64;
             write(&mut ftl, lpn, *content);
@@ -387,7 +384,7 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        // Meanwhile, hosts write, and superblocks are collected and filled again.
+        // Hosts write in between, and superblocks are collected and refilled.
         for _ in 0..random.below(200) {
             let lpn = random.below(600) as u32;
             contents[lpn as usize] = 2_000_000 + random.below(1 << 31);
@@ -419,8 +416,8 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
     }
 }
 
-/// Pages that nobody overwrites are moved meanwhile: where one was there may be another of which
-/// nothing is known either.
+/// Pages that are never overwritten are moved in between: their old place may hold another unknown
+/// page.
 #[test]
 fn a_digest_that_comes_after_its_page_has_moved_is_not_taken_for_that_of_another_page() {
     let config = small_config(SchemeKind::RemapSsd);
@@ -509,14 +506,14 @@ fn shared_by(ftl: &mut Ftl, lpns: u32) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// As two namespaces, the second of which is the larger one.
+/// Like two namespaces, of which the second is larger.
 fn keep_apart(ftl: &mut Ftl) {
     ftl.keep_apart(Lpn(20)..Lpn(24));
     ftl.keep_apart(Lpn(24)..Lpn(40));
 }
 
-/// LPNs 20 to 39 are kept apart: whatever hosts do, each of them has its pages alone, also after a
-/// restart and after collection, and reads what it was given.
+/// LPNs 20 to 39 are kept apart: whatever commands hosts issue, none of their pages is shared, even
+/// after a restart and after collection, and they read their own data.
 #[test]
 fn lpns_that_are_kept_apart_share_nothing() {
     for mode in MODES {

@@ -1,8 +1,8 @@
 //! Every command of a script, cut after each of its operations and with each of them missing; and
 //! many recoveries too.
 //!
-//! Commands are settled one by one, so that a cut concerns one: the campaign has many under way and
-//! draws its cuts; here none is left out.
+//! Commands are settled one by one, so a cut concerns one command. The campaign has many in
+//! progress and draws its cuts; here the enumeration is complete.
 
 mod kit;
 
@@ -14,14 +14,14 @@ use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Rem
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 use std::ops::Range;
 
-/// Dies, superblocks and pages per block. In the first, superblocks have five pages of data:
-/// collection within nearly every command.
+/// Dies, superblocks and pages per block. In the first shape superblocks have five pages of data,
+/// so nearly every command collects.
 const SHAPES: [(u32, u32, u32); 5] = [(1, 48, 7), (2, 30, 6), (2, 24, 8), (1, 30, 12), (3, 20, 5)];
 
-/// Pages of a command, at most.
+/// Maximum number of pages of a command.
 const LEN_MAX: u32 = 24;
 
-/// A device with as many logical pages as the scheme can work with, and little NVRAM.
+/// A device with the maximum number of logical pages for the scheme, and little NVRAM.
 fn tight(
     scheme: SchemeKind,
     entry: EntrySize,
@@ -40,7 +40,7 @@ fn mapped(
 ) -> (Geometry, Config) {
     let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
 
-    // Blocks in order, and an extension, take superblocks of their own.
+    // Blocks in order, and an extension, take additional superblocks.
     let more = if mapping == Granularity::Hybrid {
         30
     } else {
@@ -81,7 +81,7 @@ fn read_all(ftl: &mut Ftl) -> Result<Contents, String> {
     contents
 }
 
-/// Is this what a cut of the command may leave?
+/// Checks that a cut of the command may leave these contents.
 fn judge(
     command: Command,
     before: &Contents,
@@ -112,7 +112,8 @@ fn judge(
         return Err("a part of an atomic command".into());
     }
 
-    // What the command writes over anyway may go before it has arrived, as when memory is moved.
+    // A page that the command overwrites anyway may be lost before its move has landed, like in
+    // memmove.
     let gone = |at: &u32| {
         let stays = (target..target.offset(len)).contains(&source.offset(*at));
         let (target, source) = (target.offset(*at).index(), source.offset(*at).index());
@@ -127,7 +128,8 @@ fn judge(
     }
 }
 
-/// Cuts after each of the operations under way, and with each missing; how many.
+/// Cuts after each of the pending operations, and with each one missing; returns the number of
+/// cuts.
 fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Result<u64, String> {
     let pending = ftl.media().pending();
     let prefixes = (0..pending).map(|landed| landed..pending);
@@ -141,7 +143,7 @@ fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Re
     Ok(cuts)
 }
 
-/// What a cut leaves that undoes these of the operations under way, and what comes after them.
+/// The media after a cut that undoes these of the pending operations, and those after them.
 fn cut(ftl: &Ftl, absent: &Range<usize>) -> Media {
     let mut ops = 0..;
     let image = ftl.media().cut(|| {
@@ -155,7 +157,8 @@ fn cut(ftl: &Ftl, absent: &Range<usize>) -> Media {
     Media::from_image(&image)
 }
 
-/// How many cuts there were, or what one of them lost. One recovery in so many is cut as well.
+/// Returns the number of cuts, or the loss found by one of them. One recovery in `RECOVERY_CUT` is
+/// cut as well.
 fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Result<u64, String> {
     const RECOVERY_CUT: u64 = 8;
     let mut ftl = device(*geometry, config);
@@ -207,7 +210,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         .map_err(at)?;
         cuts += again;
 
-        // Now and then one of the cuts is what happened.
+        // Sometimes one of the cuts really happens.
         if random.below(4) == 0 {
             let pending = ftl.media().pending();
             let landed = random.below(pending as u64 + 1) as usize;
@@ -220,8 +223,8 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
     Ok(cuts)
 }
 
-/// Devices of each scheme, of each shape and with several sizes of everything else: ten, or as many
-/// as `EVERY_CUT` says.
+/// Number of devices of each scheme, of each shape and with several sizes of everything else: ten,
+/// or the value of `EVERY_CUT`.
 fn variants() -> usize {
     kit::number_from("EVERY_CUT").unwrap_or(10)
 }
@@ -263,7 +266,7 @@ fn nothing_is_lost_of_blocks_in_order() {
     println!("{cuts} cuts");
 }
 
-/// The campaign, which draws few of many cuts, does not find the absence of this guard.
+/// The campaign, which draws few of many cuts, does not notice the absence of this guard.
 #[test]
 fn a_record_that_is_stored_too_late_is_missed() {
     let setup = tight(

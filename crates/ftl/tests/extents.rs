@@ -1,5 +1,5 @@
-//! Remap-SSD-X: what runs cost, counted exactly, and that splitting them never leaves the device
-//! without room.
+//! Remap-SSD-X: the cost of runs, counted exactly; splitting them never leaves the device without
+//! room.
 
 mod kit;
 
@@ -30,7 +30,7 @@ fn config() -> Config {
     }
 }
 
-/// LPNs 0 to 99 hold contents of their own, in pages in a row behind the head of the first
+/// LPNs 0 to 99 have distinct contents, in consecutive pages after the head of the first
 /// superblock.
 fn with_a_file(config: &Config) -> Ftl {
     let mut ftl = device(geometry(), config);
@@ -57,7 +57,7 @@ fn ops_of(ftl: &mut Ftl, act: impl FnOnce(&mut Ftl)) -> Vec<Op> {
     std::mem::take(&mut ftl.media_mut().ops)
 }
 
-/// Stores to NVRAM and their bytes; nothing else may have been done.
+/// Stores to NVRAM and their bytes; no other operations are allowed.
 fn stores(ops: &[Op]) -> (usize, u32) {
     let others: Vec<_> = ops
         .iter()
@@ -162,8 +162,7 @@ fn an_atomic_run_costs_an_entry_the_slot_and_the_commit() {
     );
 }
 
-/// A stream of duplicates in the order of their contents: one entry, made longer by one word a
-/// page.
+/// A stream of duplicates in the order of their contents: one entry, extended by one word a page.
 #[test]
 fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
     let mut ftl = with_a_file(&config());
@@ -181,7 +180,7 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
         (1, 63)
     );
 
-    // Anything between ends it: its number is not the next one any more.
+    // Any other command in between ends it: its number is no longer the next one.
     ftl.write(Lpn(1064), &content(75)).unwrap();
     ftl.write(Lpn(1999), &content(500_000)).unwrap();
     ftl.write(Lpn(1065), &content(76)).unwrap();
@@ -196,8 +195,8 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
     }
 }
 
-/// A write command of duplicates in the order of their contents costs what a copied run does. A
-/// page that is new ends the run: its program may reclaim, and the run is stored before.
+/// A write command of duplicates in the order of their contents costs the same as a copied run. A
+/// page with new content ends the run: its program may reclaim, so the run is stored first.
 #[test]
 fn a_written_run_of_64_duplicates_costs_one_entry() {
     let mut ftl = with_a_file(&config());
@@ -218,7 +217,7 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
         (1, 16)
     );
 
-    // The next command goes on where this one ended: the entry is made longer.
+    // The next command continues this one: the entry is extended.
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| write(ftl, 1064..1080, &run))),
         (1, 8)
@@ -246,7 +245,7 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
         "{kinds:?}"
     );
 
-    // Whatever comes next ends a command that was to go on.
+    // Any other command ends a multi-page write.
     ftl.write_more(Lpn(1300), &content(11)).unwrap();
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| ftl.flush().unwrap())),
@@ -272,7 +271,7 @@ fn entries(ftl: &Ftl) -> u32 {
         .sum()
 }
 
-/// A snapshot: 15 runs of 256 KiB are copied. Segments' heads included.
+/// A snapshot: 15 runs of 256 KiB are copied. Includes the segments' heads.
 #[test]
 fn a_snapshot_takes_a_tenth_of_remap_ssds_nvram_at_most() {
     let cost = |scheme| {
@@ -297,7 +296,7 @@ fn a_snapshot_takes_a_tenth_of_remap_ssds_nvram_at_most() {
     let ((paper, paper_entries), (ours, our_entries)) =
         (cost(SchemeKind::RemapSsd), cost(SchemeKind::RemapSsdX));
 
-    // A superblock's end divides a run, and its head the first one of it.
+    // A superblock's end divides a run, and its head divides the first run in it.
     assert!(
         our_entries <= 15 + 2 * 4 && paper_entries == 15 * 64,
         "{our_entries} and {paper_entries} entries"
@@ -308,9 +307,9 @@ fn a_snapshot_takes_a_tenth_of_remap_ssds_nvram_at_most() {
     );
 }
 
-/// Collecting a superblock moves its shared pages as runs: the lookup reads its entries and no
-/// others, the other references of 60 pages become one entry at the new place, and its group's
-/// segments are released.
+/// Collecting a superblock moves its shared pages as runs: the lookup reads only its entries, the
+/// other references of 60 pages become one entry at the new place, and its group's segments are
+/// released.
 #[test]
 fn collecting_a_superblock_moves_a_run_as_one_entry() {
     let mut ftl = device(
@@ -386,9 +385,9 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
     }
 }
 
-/// Files and their copies, stored densely; then every other page of both is overwritten until all
-/// is collected. What one entry said takes an entry a page then, more than there is room for:
-/// garbage collection copies what it cannot place.
+/// Files and their copies, stored densely; then every other page of both is overwritten until
+/// everything has been collected. One entry then becomes one entry per page, more than there is
+/// room for: garbage collection copies references without room.
 #[test]
 fn extents_that_fall_apart_never_leave_the_device_without_room() {
     const HALF: u32 = 1200;
@@ -484,12 +483,12 @@ fn a_damaged_entry_concerns_all_its_pages_and_garbage_collection_repairs_it() {
         "any page might be stale"
     );
 
-    // While power is on, the L2P table knows.
+    // While power is on, the mapping is known from L2P.
     let (mut ftl, _) = damaged(1);
     let mut random = kit::Random(3);
 
     for step in 0..20_000 {
-        // Everything but the run: the pages that it shares are its own then.
+        // Everything except the run: its shared pages then have no other owner.
         let lpn = random.below(1800) as u32;
         let lpn = if lpn < 1000 { lpn } else { lpn + 100 };
         ftl.write(Lpn(lpn), &content(10_000 + step)).unwrap();

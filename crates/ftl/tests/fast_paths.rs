@@ -1,8 +1,8 @@
-//! What is done in rows and runs while nothing can go wrong is what is done page by page otherwise.
+//! The fast paths by rows and runs have the same result as the path page by page.
 //!
-//! Two devices get the same commands. One is plain; on the other a power rail watches, so that
-//! every page and every entry goes its own way. Media, tables, counters and times must be the same
-//! in the end. So the campaign, which always has a rail, speaks for both.
+//! Two devices get the same commands. One is plain; the other has a power rail attached, so that
+//! every page and every entry is handled individually. Media, tables, counters and times must be
+//! equal at the end. So the results of the campaign, which always has a rail, apply to both.
 
 mod kit;
 
@@ -12,7 +12,7 @@ use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Oob, Op, OpKind, Ppn};
 use std::collections::BTreeMap;
 
-/// What was done, whichever way: pages read and programmed, in order; bytes of NVRAM for each
+/// Operations independent of the path: pages read and programmed, in order; bytes of NVRAM for each
 /// purpose.
 #[derive(Default, PartialEq, Debug)]
 struct Done {
@@ -108,7 +108,7 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
     }
 }
 
-/// The first thing that tells them apart.
+/// The first difference between the devices.
 fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
     let same = |what: &str, is_same: bool| {
         if is_same {
@@ -172,7 +172,7 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
             &format!("OOB of {page:?}"),
             one.oob(page) == other.oob(page),
         )?;
-        // Without a rail a tail page stands for the records that it describes.
+        // Without a rail a tail page is stored without its contents, the records.
         if one.oob(page).lpn() != Oob::TAIL {
             let contents = (
                 one.is_meta(page),
@@ -199,7 +199,7 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
     watched.check()
 }
 
-/// Runs a script on both; how many pages were copied in rows.
+/// Runs a script on both; returns the number of pages copied in rows.
 fn run(geometry: Geometry, config: &Config, seed: u64, commands: u64) -> u64 {
     let (mut plain, mut watched) = (device(geometry, config), device(geometry, config));
     watched.media_mut().attach_rail();

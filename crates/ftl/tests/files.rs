@@ -1,4 +1,5 @@
-//! The file map: what its commands cost, when they say no, and what damage and time do to it.
+//! The file map: the cost of its commands, their refusals, and the effects of damage and of many
+//! resets.
 
 mod kit;
 
@@ -39,8 +40,8 @@ fn bytes(ops: &[Op], kind: OpKind) -> u32 {
         .sum()
 }
 
-/// First word of the map: it ends where the scheme's region, 8 KiB at the end of NVRAM, begins at a
-/// multiple of 8.
+/// First word of the map, which ends where the scheme's region (8 KiB at the end of NVRAM) begins,
+/// at a multiple of 8.
 fn base(ftl: &Ftl) -> usize {
     let words = 1 + 2 * 2 * FILES as usize + 4 * BLOCKS as usize;
     let scheme = ftl.media().nvram_words() - (8 << 10) / 8;
@@ -50,7 +51,8 @@ fn base(ftl: &Ftl) -> usize {
         .expect("generation 1")
 }
 
-// The program that a write takes; 32 bytes that the answer waits for, and links that it does not.
+// The program of a write; 32 bytes that the acknowledgement waits for, and links that it does not
+// wait for.
 #[test]
 fn a_noted_write_costs_the_write_an_entry_and_its_links() {
     let mut ftl = mapped();
@@ -214,7 +216,7 @@ fn what_cannot_be_noted_is_refused_and_not_noted() {
     }
 }
 
-/// 2^32 resets take the generations round: everything is zeroed once.
+/// After 2^32 resets the generations wrap around: everything is zeroed once.
 #[test]
 fn generations_start_over() {
     let mut ftl = mapped();
@@ -236,8 +238,8 @@ fn generations_start_over() {
     assert_eq!((ftl.media().peek(at), ftl.fs_files()), (1, Ok(vec![])));
 }
 
-/// A cut leaves a slot of the table, but neither the reset before it nor the entry: with the next
-/// reset it would name pages that were never noted, and a file that takes nobody's place.
+/// A cut leaves a slot of the table, but neither the reset before it nor the entry. With the next
+/// reset the slot would name pages that were never recorded, and a file that was never listed.
 #[test]
 fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
     let mut ftl = mapped();
@@ -278,8 +280,8 @@ fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
     ftl.check().unwrap();
 }
 
-/// Which pages were noted cannot be told any more: the map says so until the host resets it, and
-/// the data is there.
+/// The recorded pages cannot be determined any more: the map reports this until the host resets it,
+/// and the data is intact.
 #[test]
 fn a_damaged_map_is_a_media_error_until_it_is_reset() {
     let mut ftl = mapped();
@@ -330,8 +332,8 @@ fn a_damaged_map_is_a_media_error_until_it_is_reset() {
     );
 }
 
-/// Any word of the map is damaged, or two neighbours: after each power-on the lists are right or
-/// media errors. No list of before the reset comes back.
+/// Any word of the map is damaged, or two adjacent ones: after each power-on the lists are correct
+/// or media errors. No list from before the reset comes back.
 #[test]
 fn a_damaged_map_stays_so_over_power_cycles() {
     for noted in [0, 1, 2] {

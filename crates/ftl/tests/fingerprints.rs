@@ -1,4 +1,4 @@
-//! A fingerprint that proves nothing: contents that collide stay apart, and a hit costs a read.
+//! An untrusted fingerprint: colliding contents stay separate, and a hit costs a read.
 
 mod kit;
 
@@ -21,7 +21,7 @@ fn with_bytes(fingerprint: FingerprintKind) -> Ftl {
     Ftl::format(media, config).expect("the configuration works")
 }
 
-/// MurmurHash3's multiplier for the first half of a block, and its second; and their inverses
+/// MurmurHash3's multipliers for the first and the second half of a block. Their inverses are
 /// modulo 2^64.
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -32,7 +32,7 @@ fn inverse(odd: u64) -> u64 {
     })
 }
 
-/// A half block whose mixed form is this.
+/// The half block with this mixed form.
 fn unmixed1(mixed: u64) -> u64 {
     mixed
         .wrapping_mul(inverse(C2))
@@ -47,9 +47,9 @@ fn unmixed2(mixed: u64) -> u64 {
         .wrapping_mul(inverse(C2))
 }
 
-/// Two pages with one MurmurHash3, whatever its seed. A difference in bit 36 of the first mixed
-/// half becomes one in the top bit of h1, which survives addition and multiplication; it reaches h2
-/// through the addition, where bit 32 of the second half meets it; the next block's top bit ends
+/// Two pages with the same MurmurHash3, for any seed. A difference in bit 36 of the first mixed
+/// half becomes one in the top bit of h1, which survives addition and multiplication. It reaches h2
+/// through the addition, where bit 32 of the second half cancels it; the next block's top bit ends
 /// it.
 fn colliding() -> [[u8; PAGE_BYTES]; 2] {
     let page = |differences: [u64; 4]| {

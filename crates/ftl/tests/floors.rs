@@ -1,14 +1,14 @@
-//! The floors of the firmware: which module may know which, and that nothing outside `scheme/`
-//! knows a scheme.
+//! The layers of the firmware: which module may use which, and that nothing outside `scheme/`
+//! depends on a scheme.
 //!
-//! A module may use what is on its own floor or below, and never in a circle. `Ftl`'s methods are
-//! spread over the verbs, which call each other as methods; what is held here is what a file names.
+//! A module may use modules of its own layer or below, without cycles. `Ftl`'s methods are spread
+//! over the verbs, which call each other as methods; the test checks the names in a file.
 
 use remap_ssd_ftl::SchemeKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Every module of the crate, from the ground up. A folder's name stands for all of its files.
+/// Every module of the crate, from the bottom up. A folder's name covers all of its files.
 const FLOORS: &[(&str, &[&str])] = &[
     (
         "ground: errors, numbers, choices, tables",
@@ -62,8 +62,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Sources that may name schemes beside `scheme/`: what the figures of a paper show is told by the
-/// names of its schemes.
+/// Sources outside `scheme/` that may name schemes: the results of a paper's figures refer to its
+/// schemes by name.
 const NAMED_IN: &[&str] = &["crates/lab/src/analysis", "crates/lab/src/folder.rs"];
 
 fn sources(dir: &Path) -> Vec<PathBuf> {
@@ -108,8 +108,7 @@ fn module(src: &Path, path: &Path) -> Vec<String> {
     parts
 }
 
-/// The paths that begin with `crate` or `super` in a file's code, with what braces list written
-/// out.
+/// The paths that begin with `crate` or `super` in a file's code, with braces expanded.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -125,7 +124,7 @@ fn paths(code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Writes out a path and its braces; what is left of the text.
+/// Expands a path and its braces; returns the rest of the text.
 fn expand<'a>(mut text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
     loop {
         text = text.trim_start();
@@ -146,7 +145,7 @@ fn expand<'a>(mut text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<Stri
         text = list;
         while !text.trim_start().starts_with('}') && !text.is_empty() {
             text = expand(text, path.clone(), found);
-            // Past a renaming, a generic argument or a comma.
+            // Skips a renaming, a generic argument or a comma.
             let next = text.find([',', '}']).unwrap_or(text.len());
             text = text[next..].trim_start_matches(',');
         }
@@ -154,7 +153,7 @@ fn expand<'a>(mut text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<Stri
     }
 }
 
-/// What each module names of the others. A file and the files of the folder that it heads are one.
+/// The other modules that each module names. A file and the files of its folder are one module.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files: Vec<(PathBuf, Vec<String>)> = sources(&src)
@@ -191,14 +190,14 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
             base.extend(rest.iter().cloned());
             used.extend(longest_known(&base));
         }
-        // A folder's parts know their head.
+        // The parts of a folder may use its head.
         used.retain(|other| *other != name && !name.starts_with(&format!("{other}::")));
         all.insert(name, used);
     }
     all
 }
 
-/// A module's floor: that of the longest name in the list that it is, or is inside.
+/// A module's layer: that of the longest name in the list that equals it or contains it.
 fn floor(module: &str) -> Option<usize> {
     let names = FLOORS
         .iter()
@@ -229,8 +228,8 @@ fn no_module_knows_what_is_above_its_floor() {
 
 #[test]
 fn no_modules_know_each_other_in_a_circle() {
-    // What names nobody that is left is taken away, until nothing changes: what stays is a circle,
-    // or knows one.
+    // Modules that name no remaining module are removed until nothing changes: the rest are in a
+    // cycle, or depend on one.
     let mut left = imports();
     loop {
         let names: BTreeSet<String> = left.keys().cloned().collect();
@@ -252,7 +251,7 @@ fn the_lists_of_imports_are_not_empty() {
     assert!(imports["scheme::remap_ssd::reclaim"].contains("scheme::entry"));
 }
 
-/// The names of the constants, from the catalogue's list.
+/// The names of the constants in the catalogue's list.
 fn variants() -> Vec<String> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scheme/catalogue.rs");
     let text = std::fs::read_to_string(src).expect("the catalogue");
@@ -270,7 +269,7 @@ fn no_scheme_is_named_outside_its_folder() {
     let variants = variants();
     assert_eq!(variants.len(), SchemeKind::ALL.len());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // The default scheme's name is the program's, too, and the baseline's is a word.
+    // The default scheme's name is also the program's, and the baseline's is an ordinary word.
     let names = SchemeKind::ALL
         .into_iter()
         .filter(|scheme| ![SchemeKind::default(), SchemeKind::BASELINE].contains(scheme))

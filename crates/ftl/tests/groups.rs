@@ -1,4 +1,4 @@
-//! Superblocks across fewer dies than there are (FAST'21, note 2): what changes, counted exactly.
+//! Superblocks that span only some of the dies (FAST'21, note 2): the differences, counted exactly.
 
 mod kit;
 
@@ -7,7 +7,7 @@ use remap_ssd_ftl::{Ftl, Lpn, Remap, SchemeKind, SuperblockState};
 use remap_ssd_media::{OpKind, Purpose, SbId};
 use std::collections::BTreeSet;
 
-/// 24 blocks on each of 4 dies, superblocks of so many dies.
+/// 24 blocks on each of 4 dies, superblocks of `dies` dies.
 fn grouped(dies: u32) -> Ftl {
     let geometry = small_geometry().with_superblock_dies(dies).unwrap();
     device(geometry, &small_config(SchemeKind::RemapSsd))
@@ -68,8 +68,8 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
     }
 }
 
-/// A superblock of w dies has a head and a tail page for each 409 pages; a segment group is of one
-/// superblock, so that entries for pages of four blocks take one segment or four.
+/// A superblock of w dies has a head, and a tail page for each 409 pages; a segment group belongs
+/// to one superblock, so entries for pages of four blocks take one segment or four.
 #[test]
 fn narrow_superblocks_cost_heads_and_tails_and_segments() {
     for (dies, metadata, segments) in [(4, 1, 1), (2, 2, 2), (1, 4, 4)] {
@@ -103,8 +103,7 @@ fn narrow_superblocks_cost_heads_and_tails_and_segments() {
     }
 }
 
-/// Collecting a superblock of one block looks at the entries of that block alone, and frees one
-/// block.
+/// Collecting a superblock of one block reads only the entries of that block, and frees one block.
 #[test]
 fn collecting_a_narrow_superblock_reads_its_own_group_and_erases_its_own_blocks() {
     for dies in [1, 2, 4] {

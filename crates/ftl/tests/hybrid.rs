@@ -1,5 +1,5 @@
-//! Hybrid mapping: how blocks come in order, what that costs, counted exactly, and that what is
-//! read is what was written.
+//! Hybrid mapping: how blocks are put in order, and the cost, counted exactly; all data stays
+//! readable.
 
 mod kit;
 
@@ -9,7 +9,7 @@ use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Granularity, Lpn, Remap, S
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
-/// The schemes that work with it.
+/// The schemes that support hybrid mapping.
 const SCHEMES: [SchemeKind; 8] = [
     SchemeKind::None,
     SchemeKind::RemapSsd,
@@ -21,10 +21,10 @@ const SCHEMES: [SchemeKind; 8] = [
     SchemeKind::ShadowOob,
 ];
 
-/// Pages that block mapping maps together.
+/// Pages per block of the mapping.
 const BLOCK: u32 = 8;
 
-/// Superblocks of 62 pages of data: seven blocks, and six pages left.
+/// Superblocks of 62 data pages: seven blocks and six remaining pages.
 fn geometry() -> Geometry {
     Geometry::new(Shape {
         channels: 2,
@@ -54,7 +54,7 @@ fn hybrid(scheme: SchemeKind) -> Ftl {
     device(geometry(), &config(scheme))
 }
 
-/// Counters since `before`, of a device whose tables agree.
+/// Counters since `before`, on a device with consistent tables.
 fn since(ftl: &Ftl, before: Stats) -> Stats {
     ftl.check().expect("consistent");
     ftl.stats() - before
@@ -97,7 +97,7 @@ fn blocks_written_in_order_switch() {
 }
 
 // Six of a block's eight pages are written in order, then another block begins: the other two are
-// copied behind them.
+// copied after them.
 #[test]
 fn a_block_written_in_part_is_completed() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -117,8 +117,8 @@ fn a_block_written_in_part_is_completed() {
     assert_eq!(ftl.extension_entries(), 0);
 }
 
-// A page in the middle of a block that is written in order comes out of order: it stays elsewhere
-// until the block ends.
+// One page of a block that is written in order arrives out of order: it stays elsewhere until the
+// block ends.
 #[test]
 fn one_page_out_of_order_ends_up_in_the_partial_merge() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -138,8 +138,8 @@ fn one_page_out_of_order_ends_up_in_the_partial_merge() {
     assert_eq!(read_all(&mut ftl)[5..8], [Some(6), Some(20_000), Some(8)]);
 }
 
-// Fewer than half of a block's pages are not worth it: they stay in the extension, and nothing is
-// copied.
+// Fewer than half of a block's pages do not justify a merge: they stay in the extension, and
+// nothing is copied.
 #[test]
 fn a_block_that_was_hardly_begun_is_left() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -159,8 +159,8 @@ fn a_block_that_was_hardly_begun_is_left() {
     assert_eq!(ftl.extension_entries(), 3);
 }
 
-// The extension has room for 30 entries. The 31st page out of order has the block with the most of
-// them copied, all of it.
+// The extension has room for 30 entries. The 31st page out of order causes a full merge of the
+// block with the most entries.
 #[test]
 fn pages_out_of_order_fill_the_extension() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -187,8 +187,8 @@ fn pages_out_of_order_fill_the_extension() {
     );
 }
 
-// A copy is entries of the extension; the block that gets them is put in order one day, and shares
-// nothing then.
+// A copy consists of extension entries; when their block is put in order, it shares no pages any
+// more.
 #[test]
 fn a_copy_is_in_the_extension_until_a_merge_unshares_it() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -218,7 +218,7 @@ fn a_copy_is_in_the_extension_until_a_merge_unshares_it() {
     assert_eq!(contents[80..84], contents[163..167]);
 }
 
-// What is not mapped has a place in its block all the same.
+// An unmapped page has a place in its block, too.
 #[test]
 fn places_of_unmapped_pages_are_padded() {
     let mut ftl = hybrid(SchemeKind::None);
@@ -290,7 +290,7 @@ fn what_does_not_work_with_it_is_refused() {
     }
 }
 
-// What is persisted names pages, whoever reads it.
+// Persisted records name pages, independent of the mapping.
 #[test]
 fn the_same_medium_opens_with_either_mapping() {
     for scheme in SCHEMES {
@@ -355,7 +355,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Sta
     let mut contents: Contents = vec![None; config.lpns as usize];
 
     for number in 0..commands {
-        // Streams of pages in order are rare among random commands.
+        // Sequences of pages in order are rare among random commands.
         if random.below(6) == 0 {
             let (lpn, len) = (
                 random.below(config.lpns.into()) as u32 / 4 * 4,

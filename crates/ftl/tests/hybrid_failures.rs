@@ -1,5 +1,5 @@
-//! Hybrid mapping when programs fail while blocks are put in order: what is read is what was
-//! written, and the extension keeps its bound.
+//! Hybrid mapping when programs fail while blocks are put in order: all data stays readable, and
+//! the extension stays within its bound.
 
 mod kit;
 
@@ -9,7 +9,7 @@ use remap_ssd_ftl::{Config, Ftl, Granularity, Lpn, SchemeKind, Stats, Stream, Su
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, Geometry, Ppn, SbId};
 
-/// Pages that block mapping maps together.
+/// Pages per block of the mapping.
 const BLOCK: u32 = 8;
 
 fn geometry() -> Geometry {
@@ -45,7 +45,7 @@ fn ordered(ftl: &Ftl) -> Option<SbId> {
     ftl.superblocks().find(is_it).map(|(id, _)| id)
 }
 
-/// The next program in a superblock fails, and all others in its block.
+/// Makes the next program in a superblock fail, and all later ones in its block.
 fn fail_next(ftl: &mut Ftl, sb: SbId) {
     let blocks = (0..geometry().dies()).map(|die| geometry().block(sb, die));
     let row = |block: &BlockId| ftl.media().next_row(*block);
@@ -56,7 +56,7 @@ fn fail_next(ftl: &mut Ftl, sb: SbId) {
     });
 }
 
-/// The extension's entries, against the most there may be after a command.
+/// Checks the extension's entries against their maximum after a command.
 fn keeps_its_bound(ftl: &Ftl) {
     let most = ftl.config().extension_entries() + BLOCK;
     let entries = ftl.extension_entries();
@@ -77,7 +77,7 @@ fn run(scheme: SchemeKind, dedup: bool, seed: u64) -> Stats {
             fail_next(&mut ftl, sb);
         }
 
-        // A block in order, or a part of one, and then something else.
+        // A block in order, or a part of one, and then another command.
         let begin = random.below(75) as u32 * BLOCK;
         for lpn in begin..begin + random.below(9) as u32 {
             let identity = number * 64 + 1_000_000 + u64::from(lpn);
@@ -128,7 +128,7 @@ fn what_is_read_is_what_was_written_when_programs_fail() {
     }
 }
 
-/// A device whose blocks are all in order.
+/// A device with all blocks in order.
 fn in_order() -> Ftl {
     let mut ftl = device(geometry(), &config(SchemeKind::ShadowOob, false));
     (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -136,15 +136,15 @@ fn in_order() -> Ftl {
     ftl
 }
 
-/// Where a block is in order: its pages on flash.
+/// The flash pages of a block.
 fn places(ftl: &Ftl, block: u32) -> Vec<Ppn> {
     (block * BLOCK..(block + 1) * BLOCK)
         .map(|lpn| ftl.place(Lpn(lpn)).expect("it was written"))
         .collect()
 }
 
-/// The pages after one whose program failed are elsewhere, and so is the block: it has not come in
-/// order by being written.
+/// The pages after one whose program failed are elsewhere, so writing has not put the block in
+/// order.
 #[test]
 fn a_block_of_which_a_program_failed_has_not_come_in_order() {
     for failing in 1..BLOCK {
@@ -162,7 +162,7 @@ fn a_block_of_which_a_program_failed_has_not_come_in_order() {
         assert_eq!(ftl.extension_entries(), BLOCK, "page {failing}");
         keeps_its_bound(&ftl);
 
-        // Its merge brings it in order in another superblock.
+        // A merge puts it in order in another superblock.
         let failed = ordered(&ftl);
         for block in 0..30 {
             put(&mut ftl, 200 + BLOCK * block + 1, 9000);
@@ -176,11 +176,11 @@ fn a_block_of_which_a_program_failed_has_not_come_in_order() {
     }
 }
 
-/// Whichever of the block's pages it is, and whether that page holds something or keeps a place.
+/// For each of the block's pages, whether mapped or a pad.
 #[test]
 fn a_merge_of_which_a_program_failed_is_done_in_another_superblock() {
     for is_unmapped in [false, true] {
-        // No place is kept for pages that are not mapped at the end of a block.
+        // Unmapped pages at the end of a block get no pads.
         for failing in 0..BLOCK - u32::from(is_unmapped) {
             let mut ftl = in_order();
             (1..BLOCK).for_each(|index| put(&mut ftl, 80 + index, 5000));
@@ -189,7 +189,7 @@ fn a_merge_of_which_a_program_failed_is_done_in_another_superblock() {
             }
             let expected = read_all(&mut ftl);
 
-            // The pages in order follow what was programmed last.
+            // Pages in order follow the page programmed last.
             let sb = ordered(&ftl).expect("blocks are in order");
             let is_erased = |offset: &u32| !ftl.media().is_programmed(geometry().page(sb, *offset));
             let next = (0..geometry().pages_per_superblock()).find(is_erased);
@@ -201,7 +201,7 @@ fn a_merge_of_which_a_program_failed_is_done_in_another_superblock() {
                     .insert(block, geometry().row_of_offset(offset));
             });
 
-            // The block has most of the extension when that is full.
+            // When the extension is full, this block has most of it.
             let (before, mut others) = (ftl.stats(), 0);
             while ftl.stats().merges_full == before.merges_full {
                 put(
@@ -224,7 +224,7 @@ fn a_merge_of_which_a_program_failed_is_done_in_another_superblock() {
     }
 }
 
-/// A page that a merge has moved is found by its content where it is.
+/// A page moved by a merge is found by its content at its new place.
 #[test]
 fn contents_of_a_block_that_was_put_in_order_are_found() {
     let mut ftl = device(geometry(), &config(SchemeKind::RemapSsd, true));

@@ -1,4 +1,4 @@
-//! Atomic commands that a cut interrupts again and again, by the hundred: the device goes on.
+//! Atomic commands interrupted by cuts repeatedly, hundreds of times: the device stays usable.
 
 mod kit;
 
@@ -9,24 +9,24 @@ use remap_ssd_ftl::{
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
-/// Numbers that the device can remember.
+/// Capacity of the list of aborted numbers.
 const PLACES: usize = 64;
 
-/// What happens between one interrupted command and the next.
+/// The events between one interrupted command and the next.
 #[derive(Clone, Copy, Debug)]
 struct Script {
     commands: u32,
-    /// Pages of a command at most.
+    /// Maximum number of pages of a command.
     len: u32,
     relocate: bool,
     /// Single pages written between two interrupted commands.
     writes: u64,
-    /// Of so many recoveries one is cut too; 0 is none.
+    /// One recovery in this many is cut too; 0 means none.
     recovery_cut: u64,
-    /// As many logical pages as the device can have.
+    /// The maximum number of logical pages.
     full: bool,
-    /// So little room for entries, and so few sharers a page, that much is copied and logs fill
-    /// their pages at once.
+    /// So little room for entries, and so few owners per page, that many pages are copied and logs
+    /// fill their pages at once.
     tight: bool,
 }
 
@@ -132,7 +132,7 @@ fn tight(config: &Config) -> Config {
         .expect("some size works")
 }
 
-/// What a cut leaves after the first `landed` operations, and all but the last of the rest by
+/// The media after a cut: the first `landed` operations, and all but the last of the others by
 /// chance.
 fn cut_before_the_last(ftl: &Ftl, landed: usize) -> Media {
     let (last, mut at) = (ftl.media().pending() - 1, 0);
@@ -147,14 +147,14 @@ fn cut_before_the_last(ftl: &Ftl, landed: usize) -> Media {
     Media::from_image(&image)
 }
 
-/// The most numbers that were remembered at a time.
+/// Returns the largest number of aborted numbers in the list at any time.
 fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize {
     let mut random = Random(seed);
     let mut ftl = device(geometry, config);
     let lpns = u64::from(config.lpns);
     let half_lpns = config.lpns / 2;
     for lpn in 0..config.lpns {
-        // Pages of the upper half are meant for the lower one, where a scheme asks for such hints.
+        // Pages of the upper half are hinted for the lower one, if the scheme uses hints.
         ftl.write_for(
             Lpn(lpn),
             &content(u64::from(lpn) + 1),
@@ -196,8 +196,7 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
         ftl.remap(&command)
             .unwrap_or_else(|refusal| panic!("{at}: {refusal}"));
 
-        // Mostly all has landed but the commit, so that nothing is missing for the command to be
-        // taken for whole.
+        // Usually everything has landed except the commit, so that only the commit is missing.
         let pending = ftl.media().pending();
         let landed = if random.below(8) == 0 {
             random.below(pending as u64) as usize
@@ -225,7 +224,7 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
         most = most.max(ftl.aborted().len());
     }
 
-    // And it is as good as before.
+    // The device is as good as before.
     for _ in 0..3 * lpns {
         next += 1;
         ftl.write(Lpn(random.below(lpns) as u32), &content(next))
@@ -253,7 +252,7 @@ fn hundreds_of_interrupted_commands_leave_a_device_that_takes_more() {
     }
 }
 
-/// Whoever fills superblocks, and however many are being filled.
+/// For all policies and numbers of open superblocks.
 #[test]
 fn it_does_not_matter_how_superblocks_are_filled() {
     let script = Script {
@@ -289,8 +288,8 @@ fn it_does_not_matter_how_superblocks_are_filled() {
     }
 }
 
-/// Blocks in their last cycle are not collected: what is in them stays, and so do the numbers of
-/// commands that were interrupted.
+/// Blocks in their last cycle are not collected: their contents stay, and so do the numbers of
+/// interrupted commands.
 #[test]
 fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
     let config = Config {
@@ -349,7 +348,7 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
         );
     }
 
-    // With blocks that endure more, the next power-on makes room.
+    // With a higher endurance, the next power-on makes room.
     let config = Config {
         pe_limit: 0,
         ..config
@@ -365,8 +364,8 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
     assert_eq!(ftl.remap(&atomic), Ok(()));
 }
 
-/// A log's superblock is dead, so that nobody remembers which commands of its pages were aborted,
-/// and opened again; a cut undoes the erases of all its blocks but one.
+/// A log's superblock is dead, so that its pages' aborted commands have been forgotten, and is
+/// opened again; a cut undoes the erases of all its blocks except one.
 #[test]
 fn what_an_old_log_page_says_of_an_aborted_command_does_not_count() {
     let run = |guards, seed| stale_log_pages(guards, seed).is_err();
@@ -408,7 +407,7 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
     let all = ftl.media().pending();
     (ftl, _) = Ftl::recover(cut_before_the_last(&ftl, all), config.clone()).expect("recovers");
 
-    // All erases are undone but one, or all.
+    // All erases are undone except one, or all.
     let cut = |ftl: &Ftl, kept: Option<usize>| {
         let mut erases = 0..;
         let image = ftl.media().cut_by(|kind| {
@@ -461,8 +460,8 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
     Ok(())
 }
 
-/// Every cut of a power-on that removes what interrupted commands left, and each of its operations
-/// missing.
+/// Every cut of a power-on that removes the witnesses of interrupted commands, and each of its
+/// operations missing.
 #[test]
 fn the_power_on_that_removes_them_can_be_cut_anywhere() {
     let script = Script {
@@ -516,7 +515,7 @@ fn the_power_on_that_removes_them_can_be_cut_anywhere() {
             let (mut ftl, _) = again.unwrap_or_else(|error| panic!("{at}: {error}"));
             ftl.check().unwrap_or_else(|error| panic!("{at}: {error}"));
             assert_eq!(read_all(&mut ftl), before, "{at}");
-            // What has been removed is not needed to know that it does not count.
+            // Removed witnesses are no longer needed.
             let (mut ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
             assert!(
                 ftl.aborted().len() <= PLACES / 2 && read_all(&mut ftl) == before,

@@ -1,5 +1,5 @@
-//! Recovery from damage that a second cut interrupts: what was in doubt is in doubt again, or has
-//! been settled for good.
+//! Recovery from damage, interrupted by a second cut: an LPN in doubt stays in doubt, or the doubt
+//! has been resolved permanently.
 
 mod kit;
 
@@ -9,9 +9,9 @@ use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{After, Media, OpKind, Outcome, Page, Ppn, Purpose};
 use std::ops::Range;
 
-/// Recovers what is damaged and cuts the power: `outcome` says what becomes of recovery's
-/// operations, by number and, if they are programs, by page. What was not stored anew is still
-/// damaged. How many operations there were.
+/// Recovers damaged media and cuts the power; `outcome` determines the result of recovery's
+/// operations, by number and, for programs, by page. Words that were not rewritten stay damaged.
+/// Returns the number of operations.
 fn interrupted(
     media: &mut Media,
     config: &Config,
@@ -52,14 +52,14 @@ fn interrupted(
     asked
 }
 
-/// What is on the media, and what of it is damaged.
+/// A copy of the media with its damage.
 fn copied(media: &Media) -> Media {
     let mut copy = Media::from_image(&media.to_image());
     copy.plant(|faults| *faults = media.faults().clone());
     copy
 }
 
-/// The number of an aborted command moves nowhere else in the list while the word that it was in is
+/// The number of an aborted command keeps its place in the list while the word that held it is
 /// damaged.
 #[test]
 fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
@@ -93,7 +93,7 @@ fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
     let (mut ftl, _) = Ftl::recover(Media::from_image(&image), config.clone()).expect("recovers");
     assert_eq!(ftl.aborted().len(), 1);
 
-    // As it is when the number before it in the list has gone.
+    // The state after the previous number in the list has been removed.
     let number = ftl.media().peek(slot + 1);
     ftl.media_mut()
         .store(slot + 1, 0, Purpose::Meta, After::NOTHING);
@@ -125,7 +125,7 @@ fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
     }
 }
 
-/// A sequence number above all that are handed out here before a cut.
+/// A sequence number above all that are issued here before a cut.
 const NUMBER: u64 = 1 << 20;
 
 /// The words of the deallocation log.
@@ -134,10 +134,10 @@ fn log() -> Range<usize> {
     first..first + 2 * 2 * small_config(SchemeKind::RemapSsd).dealloc_slots as usize
 }
 
-/// A device that found LPN 2 in doubt, again and again, and each time a cut tore the page that says
-/// so, until the last one that needs no collection; after how many cuts. LPNs from 20 on have been
-/// deallocated by so many records in the halves of the deallocation log. If there are some in both,
-/// recovery flushes the log.
+/// A device that found LPN 2 in doubt repeatedly; each time a cut tore the page that marks it,
+/// until only the last page is left that needs no collection. Also returns the number of cuts.
+/// `records`: number of records in each half of the deallocation log, which deallocate LPNs from 20
+/// on. If both halves have records, recovery flushes the log.
 fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
     let config = Config {
         dedup: false,
@@ -188,15 +188,15 @@ fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
     unreachable!("flash is finite")
 }
 
-/// As long as there is a page that needs no collection, to the last one of the superblock being
-/// filled, the damaged word goes after it.
+/// As long as there is a page that needs no collection, up to the last one of the superblock being
+/// filled, the damaged word is zeroed after it.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_while_there_is_a_page_for_it() {
     let (_, _, rounds) = without_room_for_doubts([0, 0]);
     assert!(rounds >= 122, "the word was zeroed first in round {rounds}");
 }
 
-/// Recovers, twice, and once more when LPN 2 was written: until then it is in doubt.
+/// Recovers twice, and once more after LPN 2 was written: until then it is in doubt.
 fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) {
     for written in [11, 2] {
         let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
@@ -230,9 +230,9 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
     assert_eq!(ftl.read(Lpn(2)), Ok(Page::Identity(2000)), "{what}");
 }
 
-/// Collection must come before the page that says that the LPN is in doubt, and the damaged word is
-/// gone before that page is there: a record says it meanwhile, whatever operation is the last one
-/// before the cut.
+/// Collection must come before the page that marks the LPN in doubt, and the damaged word is zeroed
+/// before that page exists: until then a record holds the doubt, whichever operation is the last
+/// one before the cut.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
     for records in [[0, 0], [2, 0], [1, 1]] {
@@ -264,8 +264,8 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
     }
 }
 
-/// The next recovery finds the record, and so does the one after it, whatever each of them left
-/// undone.
+/// The next recovery finds the record, and so does the one after it, whichever operations each of
+/// them lost.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_through_several_cuts() {
     let mut random = Random(7);
@@ -287,8 +287,8 @@ fn an_lpn_in_doubt_stays_in_doubt_through_several_cuts() {
     }
 }
 
-/// A slot is used again while the zeroes of the doubt that was in it are under way, and the cut
-/// comes between two words.
+/// A slot is reused while the zeroes over its doubt are pending, and the cut comes between two
+/// words.
 #[test]
 fn a_deallocation_over_a_doubt_counts_as_a_whole() {
     let config = Config {
@@ -306,9 +306,8 @@ fn a_deallocation_over_a_doubt_counts_as_a_whole() {
     }
 }
 
-/// Without its number nobody knows whether a deallocation is that of a command that a cut
-/// interrupted. That it is newer than all else that is known of its LPNs, as the record before it
-/// shows, changes nothing.
+/// Without its number, a deallocation may belong to an interrupted command. Even if it is newer
+/// than all other witnesses of its LPNs, as the record before it shows, it must not take effect.
 #[test]
 fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
     for records_before in 0..2 {
@@ -322,7 +321,7 @@ fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
         (0..records_before).for_each(|record| ftl.deallocate(Lpn(99 - record), 1).unwrap());
 
         ftl.media_mut().attach_rail();
-        // From pages that are not mapped.
+        // From unmapped pages.
         ftl.remap(&Remap {
             target: Lpn(0),
             source: Lpn(200),
@@ -357,9 +356,9 @@ fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
     }
 }
 
-/// Relocations whose entries are durable and whose deallocation records a cut has lost: recovery
-/// records their sources. There is exactly room for them, or one slot too few, and then bitmaps say
-/// it.
+/// Relocations whose entries are durable and whose deallocation records were lost in a cut:
+/// recovery records their sources. There is exactly enough room, or one slot too few, and then
+/// bitmaps record them.
 #[test]
 fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
     const RUNS: u32 = 5;
@@ -392,7 +391,7 @@ fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
         assert!(lost.clone().all(|word| media.peek(word) != 0));
         lost.for_each(|word| media.store(word, 0, Purpose::Meta, After::NOTHING));
 
-        // And once more: what the first recovery wrote says so alone.
+        // And once more: now only the records of the first recovery are left.
         for _ in 0..2 {
             let (mut ftl, _) = Ftl::recover(media, config.clone()).expect("recovers");
             ftl.check().unwrap();

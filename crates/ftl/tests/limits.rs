@@ -1,4 +1,4 @@
-//! Limits at their edges: the last that goes, and the first that does not.
+//! Limits: the last value that works, and the first that does not.
 
 mod kit;
 
@@ -46,7 +46,7 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
             owners + 1
         );
 
-        // One goes: one more may come.
+        // One owner is removed: another may be added.
         ftl.deallocate(Lpn(1), 1).unwrap();
         ftl.remap(&copy(owners + 1, 0, 1)).unwrap();
         assert_eq!(
@@ -66,8 +66,9 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
     }
 }
 
-/// Overwrites that nobody saw are lost in a cut, and the remaps that took their place are kept:
-/// recovery finds more owners than the counter may say. They move together, and they go one by one.
+/// Overwrites that were not acknowledged are lost in a cut, and the remaps that followed are kept:
+/// recovery finds more owners than the counter's limit. They move together, and are removed one by
+/// one.
 #[test]
 fn more_owners_than_the_counter_may_say_are_found_moved_and_dropped() {
     let config = Config {
@@ -192,7 +193,7 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
 }
 
 /// Pieces of a long remap have 64 pages, or half of the slots for deallocations. Every other page
-/// of these commands loses a mapping, so that each piece needs as many records as it can.
+/// of these commands loses a mapping, so each piece needs the maximum number of records.
 #[test]
 fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
     let geometry = Geometry::new(Shape {
@@ -224,8 +225,8 @@ fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
                 ] {
                     let mut ftl = device(geometry, &config);
                     let mut model = vec![0u64; config.lpns as usize];
-                    // Of the sources, and of the targets with another step, some have never been
-                    // written.
+                    // Some of the sources, and of the targets with a different step, have never
+                    // been written.
                     for lpn in
                         (0..config.lpns).filter(|lpn| lpn % 2 == 0 || lpn % 3 == 0 && *lpn >= 300)
                     {
@@ -363,7 +364,7 @@ fn a_block_is_erased_as_often_as_it_endures() {
             .max()
             .expect("there are blocks");
 
-        // What its last erase would destroy stays as it is.
+        // Contents that the last erase would destroy stay as they are.
         assert_eq!(most, pe_limit - 1, "limit {pe_limit}");
         let used_up = ftl
             .superblocks()
@@ -400,7 +401,7 @@ fn zones_begin_where_policies_say() {
     assert_eq!(zones(GcPolicy::Cagc), [0, 1, 2, 2, 2]);
 }
 
-/// Whatever a command takes, the reserve is there when it has ended.
+/// The reserve is free when a command has ended, whatever the command takes.
 #[test]
 fn the_reserve_of_free_superblocks_is_never_touched_by_hosts() {
     for scheme in SchemeKind::ALL {
@@ -430,7 +431,7 @@ fn the_reserve_of_free_superblocks_is_never_touched_by_hosts() {
 
         let mut ftl = device(geometry, &config);
 
-        // That of the core: two for what is under way and one for each zone of collection.
+        // The core's reserve: two for operations in progress and one for each zone of collection.
         let reserve = 2 + config.gc_policy.zones() as u32;
         let mut random = Random(9);
 
@@ -453,7 +454,7 @@ fn the_reserve_of_free_superblocks_is_never_touched_by_hosts() {
     }
 }
 
-/// An age has 32 bits: that of the remap that comes, and of one more.
+/// An age has 32 bits: that of the current remap, and of one more.
 #[test]
 fn the_oldest_age_that_can_be_told_is_told() {
     for short in 0..6u64 {
@@ -462,7 +463,7 @@ fn the_oldest_age_that_can_be_told_is_told() {
         ftl.remap(&copy(1, 0, 1)).unwrap();
         let base = ftl.wsn();
 
-        // The last superblock, which is free, says how late it is.
+        // The life record of the last superblock, which is free, sets the time.
         let now = base + (1 << 32) - short;
         ftl.media_mut()
             .store(23 * 3, now, Purpose::Meta, After::NOTHING);
@@ -482,7 +483,7 @@ fn the_oldest_age_that_can_be_told_is_told() {
     }
 }
 
-/// An entry of Remap-SSD-X stands for 256 pages at most, whichever way it came to so many.
+/// An entry of Remap-SSD-X covers at most 256 pages, in whichever way the run arose.
 #[test]
 fn runs_longer_than_an_entry_can_tell_are_divided() {
     let geometry = Geometry::new(Shape {
@@ -540,7 +541,7 @@ fn runs_longer_than_an_entry_can_tell_are_divided() {
     }
 }
 
-/// A page's place in its superblock has 21 bits: here it needs them all.
+/// A page's offset in its superblock has 21 bits: here all of them are needed.
 #[test]
 fn a_superblock_may_have_two_million_pages() {
     let geometry = Geometry::new(Shape {

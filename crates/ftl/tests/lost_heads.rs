@@ -1,5 +1,5 @@
-//! Superblocks whose head cannot be read: any page proves that it was there, and without one the
-//! superblock is free.
+//! Superblocks with an unreadable head: any page proves that they were in use, and without one they
+//! are free.
 
 mod kit;
 
@@ -18,21 +18,21 @@ fn config(scheme: SchemeKind) -> Config {
     }
 }
 
-/// Where a superblock has its head as long as all its blocks are good.
+/// The head of a superblock whose blocks are all good.
 fn head_of(sb: SbId) -> Ppn {
     small_geometry().page(sb, sb.0 % small_geometry().dies())
 }
 
-/// The superblock that the host's pages go to.
+/// The superblock that the host is filling.
 fn filled(ftl: &Ftl) -> Option<SbId> {
     ftl.superblocks()
         .find(|(_, sb)| sb.state == SuperblockState::Open && sb.stream == Stream::Host)
         .map(|(id, _)| id)
 }
 
-/// A device with every page written, and the power rail attached while a superblock was opened, of
-/// which nothing is durable yet: that superblock, and how many programs come before its head. The
-/// page that opened it is LPN 599.
+/// A device with every page written, and the power rail attached while a superblock was opened,
+/// none of which is durable yet. Returns that superblock, and the number of programs before its
+/// head. It was opened for a write of LPN 599.
 fn opening(scheme: SchemeKind) -> (Ftl, SbId, usize) {
     let mut ftl = device(small_geometry(), &config(scheme));
     (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -58,7 +58,7 @@ fn opening(scheme: SchemeKind) -> (Ftl, SbId, usize) {
     }
 }
 
-/// Cuts the power: the first programs are whole, and this becomes of all others.
+/// Cuts the power: the first `whole` programs land, and all others have the outcome `rest`.
 fn cut_after(ftl: &Ftl, whole: usize, rest: Outcome) -> Media {
     let mut programs = 0;
     let image = ftl.media().cut_by(|kind| {
@@ -72,8 +72,8 @@ fn cut_after(ftl: &Ftl, whole: usize, rest: Outcome) -> Media {
     Media::from_image(&image)
 }
 
-/// A cut tears its first pages, filling goes on behind them, and when it is full its head decays.
-/// Taken for free, it would leave what it supersedes.
+/// A cut tears its first pages, filling continues after them, and when it is full its head becomes
+/// unreadable. If it were taken for free, the data it supersedes would come back.
 #[test]
 fn a_superblock_with_torn_first_pages_outlives_its_head() {
     for scheme in SchemeKind::ALL
@@ -126,8 +126,8 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
     }
 }
 
-/// After any cut there may be a head that is torn, and nothing behind it: that is seen from the
-/// first page of each block.
+/// After any cut there may be a torn head with nothing after it: the first page of each block shows
+/// that.
 #[test]
 fn a_torn_head_costs_a_page_of_each_block() {
     let (ftl, sb, head) = opening(SchemeKind::None);
@@ -143,21 +143,21 @@ fn a_torn_head_costs_a_page_of_each_block() {
         .ops
         .iter()
         .filter(|op| op.kind == OpKind::Read && pages.contains(&op.page));
-    // The head and the page after it are read as heads first, and behind the head, in its block,
-    // there is one page more.
+    // The head and the page after it are read as heads first; after the head, its block has one
+    // more page.
     assert_eq!(reads.count() as u32, 2 + small_geometry().dies() + 1);
 }
 
-/// Damages the word that says which heads count.
+/// Damages the word that determines which heads count.
 fn without_its_life(media: &mut Media, sb: SbId) {
     media.plant(|faults| {
         faults.flips.insert(sb.0 as usize * 3, 0b11);
     });
 }
 
-/// Cuts the power in the erase of every superblock that is collected: `outcome` says what becomes
-/// of its blocks, by die. Then the first word of its life decays. Whatever the two recoveries after
-/// that make of it, they read what was written.
+/// Cuts the power during the erase of every superblock that is collected; `outcome` determines the
+/// result for each of its blocks, by die. Then the first word of its life becomes unreadable. The
+/// two recoveries after that must read the written data.
 fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
     let config = config(SchemeKind::None);
     let mut ftl = device(small_geometry(), &config);
@@ -169,7 +169,7 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
             .superblocks()
             .map(|(_, sb)| sb.life.incarnation())
             .collect();
-        // Mostly the same few: superblocks are collected soon, and what is left of them goes to
+        // Mostly the same few LPNs: superblocks are collected soon, and their remaining pages go to
         // older ones.
         let among = if random.below(16) == 0 {
             LPNS.into()
@@ -220,7 +220,7 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
     assert!(tried > 40, "{tried} cuts");
 }
 
-/// It is free, and its next incarnation is not the one that the erase left behind.
+/// It is free, and its next incarnation differs from the one that the erase left behind.
 #[test]
 fn half_an_erase_without_head_and_life_brings_nothing_back() {
     erases_cut(|sb, die| {
@@ -232,7 +232,7 @@ fn half_an_erase_without_head_and_life_brings_nothing_back() {
     });
 }
 
-/// A tail that is there vouches for pages that are not.
+/// A remaining tail vouches for pages that are gone.
 #[test]
 fn half_an_erase_without_life_brings_nothing_back() {
     let is_kept = |sb: SbId, die: u32| {
@@ -247,8 +247,8 @@ fn half_an_erase_without_life_brings_nothing_back() {
     });
 }
 
-/// The word that says which blocks failed decays, and is stored anew; then the life does. The pages
-/// that a failed block never got are no erase.
+/// The word with the failed blocks becomes unreadable, and is rewritten; then the life does. Pages
+/// missing in a failed block are not a sign of an erase.
 #[test]
 fn a_failed_block_is_no_half_an_erase() {
     let config = config(SchemeKind::None);
@@ -279,7 +279,7 @@ fn a_failed_block_is_no_half_an_erase() {
     }
 }
 
-/// Of two pages of a tail only the first one came to be: nothing has been erased.
+/// Only the first of two tail pages was programmed: nothing has been erased.
 #[test]
 fn half_a_tail_is_no_half_an_erase() {
     let geometry = Geometry::new(Shape {

@@ -1,4 +1,4 @@
-//! Atomic commands that are cut off one after the other: the numbers that do not count become many.
+//! Atomic commands interrupted one after the other: many aborted numbers.
 
 mod kit;
 
@@ -6,7 +6,7 @@ use kit::{device, durable, put, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Media, Outcome, Page};
 
-/// Power fails with everything durable but the last operation: the commit.
+/// Power fails when everything is durable except the last operation: the commit.
 fn without_commit(ftl: &Ftl) -> Result<Ftl, String> {
     let last = ftl.media().pending() - 1;
     let mut ops = 0..;
@@ -21,7 +21,7 @@ fn without_commit(ftl: &Ftl) -> Result<Ftl, String> {
     found.map(|(ftl, _)| ftl).map_err(|error| error.to_string())
 }
 
-/// `count` atomic commands that are all cut off, with sources below `sources`.
+/// Interrupts `count` atomic commands, with sources below `sources`.
 fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
     let firmware = small_config(scheme);
     let config = Config {
@@ -68,7 +68,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
         }
     }
 
-    // All is as if none of them had been, also when collection has been everywhere.
+    // Everything is as if none of them had happened, even after everything has been collected.
     assert!(
         (0..600).all(|lpn| ftl.read(Lpn(lpn)) == Ok(before(lpn))),
         "{scheme}"
@@ -88,7 +88,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
     );
 }
 
-/// The superblocks that the commands' entries and copies are in can be collected.
+/// The superblocks with the commands' entries and copies can be collected.
 #[test]
 fn as_many_commands_may_be_cut_off_as_power_fails() {
     for scheme in durable().filter(|scheme| !scheme.uses_hints()) {
@@ -113,7 +113,7 @@ fn relocations_may_be_cut_off_as_often_as_power_fails() {
     }
 }
 
-/// And whatever the place of the witnesses.
+/// The same with witnesses that cannot be collected.
 #[test]
 fn commands_on_new_pages_may_be_cut_off_as_often_as_power_fails() {
     for scheme in durable().filter(|scheme| !scheme.uses_hints()) {

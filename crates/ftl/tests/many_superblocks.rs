@@ -1,4 +1,4 @@
-//! Devices of many superblocks, where a search for the best one passes over most of them.
+//! Devices with many superblocks, most of which the search for the best one skips.
 
 mod kit;
 
@@ -10,8 +10,8 @@ use remap_ssd_media::geometry::Shape;
 /// Pages that are written at random.
 const LPNS: u32 = 3_000;
 
-/// A device of about 4,200 pages. The last of its regions has few superblocks, so that what one of
-/// them does decides what is known of the region.
+/// A device of about 4,200 pages. The last of its regions has few superblocks, so a single one of
+/// them determines the region's maximum.
 fn geometry(dies: u32, superblocks: u32, groups: u32) -> Geometry {
     let shape = Shape {
         channels: 2,
@@ -22,12 +22,12 @@ fn geometry(dies: u32, superblocks: u32, groups: u32) -> Geometry {
     Geometry::grouped(shape, groups).expect("valid")
 }
 
-/// Writes at random until NVRAM has been reclaimed many times. After each command what is remembered
-/// of superblocks that are taken for unchanged must still hold (`Ftl::check`).
+/// Writes at random until NVRAM has been reclaimed many times. After each command the cached maxima
+/// of superblocks taken for unchanged must still hold (`Ftl::check`).
 #[test]
 fn what_is_passed_over_has_not_become_better() {
     for scheme in [SchemeKind::RemapSsd, SchemeKind::RemapSsdX] {
-        // Pages are moved one by one where a superblock has one die, and in rows where it has more.
+        // Pages are moved one by one if a superblock has one die, and in rows if it has more.
         for geometry in [geometry(1, 260, 4), geometry(4, 66, 1)] {
             let config = Config {
                 lpns: LPNS,

@@ -1,4 +1,5 @@
-//! Deduplication beside garbage collection: contents are found where they moved, and nowhere else.
+//! Deduplication during garbage collection: contents are found at their new places, and nowhere
+//! else.
 
 mod kit;
 
@@ -36,8 +37,8 @@ fn content_of(page: &Page) -> u64 {
     }
 }
 
-/// Contents 1 to 40 lie on LPNs 0 to 39, every third of them on another LPN as well. When
-/// collection has moved them, each is written once more: a remap, and no program.
+/// Contents 1 to 40 are on LPNs 0 to 39, every third of them also on another LPN. After collection
+/// has moved them, each is written again: a remap, and no program.
 #[test]
 fn a_page_that_moved_is_still_a_duplicate() {
     for mode in [ContentMode::Identity, ContentMode::Bytes] {
@@ -77,7 +78,7 @@ fn moved_duplicates_are_found(mode: ContentMode, entry: EntrySize, watched: bool
     let first: Vec<Ppn> = (0..40).map(|lpn| page_of(&mut ftl, lpn)).collect();
     let mut random = Random(3);
     for step in 0..8000 {
-        // Few contents, so that none of them takes another one's place in the store.
+        // Few contents, so that none evicts another from the store.
         let lpn = 100 + random.below(250) as u32;
         write(&mut ftl, lpn, 1000 + 2 * u64::from(lpn) + step / 500 % 2);
         ftl.media_mut().ops.clear();
@@ -91,7 +92,7 @@ fn moved_duplicates_are_found(mode: ContentMode, entry: EntrySize, watched: bool
     let before = ftl.stats();
     (0..40).for_each(|lpn| write(&mut ftl, 100 + lpn, u64::from(lpn) + 1));
     let done = ftl.stats() - before;
-    // One may have been lost to contents of the same line.
+    // One may have been evicted by contents of the same line.
     assert!(
         done.dedup_hits >= 39,
         "{mode:?}, {entry:?}, watched {watched}: {} of 40 are found",
@@ -103,8 +104,7 @@ fn moved_duplicates_are_found(mode: ContentMode, entry: EntrySize, watched: bool
     ftl.check().unwrap();
 }
 
-/// Pages are erased and hold bitmaps, lost data or other contents then; what they held before is no
-/// duplicate of that.
+/// Erased pages get bitmaps, lost data or other contents; these must not match the earlier content.
 #[test]
 fn what_a_page_held_before_its_erase_is_forgotten() {
     let geometry = Geometry::new(Shape {
@@ -135,11 +135,11 @@ fn what_a_page_held_before_its_erase_is_forgotten() {
             for step in 0..6000 {
                 let lpn = random.below(lpns) as u32;
                 if random.below(4) == 0 {
-                    // Bitmaps go where data were.
+                    // Bitmaps are programmed where data was.
                     ftl.deallocate(Lpn(lpn), 1).unwrap();
                     model[lpn as usize] = 0;
                 } else {
-                    // Many contents that come again after a while.
+                    // Many contents, which recur after a while.
                     let content = 1 + random.below(400);
                     write(&mut ftl, lpn, content);
                     model[lpn as usize] = content;

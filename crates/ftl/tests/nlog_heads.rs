@@ -1,5 +1,5 @@
-//! Heads of NLog's units that cannot be read: of one the place follows from the others, of two it
-//! does not.
+//! Unreadable heads of NLog's units: the position of one is derived from the others, that of two is
+//! not.
 
 mod kit;
 
@@ -7,14 +7,14 @@ use kit::{put, small};
 use remap_ssd_ftl::{Ftl, Lpn, RecoveryError, Remap, SchemeKind};
 use remap_ssd_media::{Media, Page};
 
-/// LPNs from here on share the pages of the first ones.
+/// LPNs from this one on share the pages of the first ones.
 const SHARED: u32 = 300;
 const REMAPS: u32 = 150;
-/// Words of a unit and units of the log, of a device with 8 KiB for it.
+/// Words of a unit and units of the log, on a device with 8 KiB for it.
 const UNIT_WORDS: usize = 128;
 const UNITS: usize = 8;
 
-/// A device with entries in three units, and where the heads of these are.
+/// A device with entries in three units, and the addresses of their heads.
 fn three_units() -> (Ftl, Vec<usize>) {
     let mut ftl = small(SchemeKind::NLog);
     for lpn in 0..REMAPS {
@@ -64,8 +64,7 @@ fn one_head_that_cannot_be_read_loses_nothing() {
     }
 }
 
-/// Neither of their places is known, and what one of them says may be older than what the other
-/// does.
+/// Neither position is known, and entries of one unit may be older than those of the other.
 #[test]
 fn two_heads_that_cannot_be_read_are_refused() {
     let (ftl, heads) = three_units();

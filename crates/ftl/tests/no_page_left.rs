@@ -1,5 +1,5 @@
-//! A log on flash for which room was secured, and in which no page can be programmed any more:
-//! the device ends read-only and keeps what it acknowledged.
+//! A log on flash with reserved room, in which no page can be programmed any more: the device ends
+//! read-only and keeps all acknowledged data.
 
 mod kit;
 

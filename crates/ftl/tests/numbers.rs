@@ -1,4 +1,4 @@
-//! Numbers at their edges: when the sequence numbers are used up the device is read-only, and loses
+//! Sequence numbers at their limit: when they are used up the device is read-only, and loses
 //! nothing.
 
 mod kit;
@@ -8,7 +8,7 @@ use kit::{Random, content, device, durable, read_all, small, small_config, small
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, SchemeValues, Stats};
 use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, StoredPage};
 
-/// From here on nothing is changed any more.
+/// From this number on changes are refused.
 const READ_ONLY: u64 = (1 << 42) - (1 << 36);
 
 fn atomic_config(scheme: SchemeKind) -> Config {
@@ -21,8 +21,8 @@ fn atomic_config(scheme: SchemeKind) -> Config {
     }
 }
 
-/// A device in use, whose time leaps to `wsn`: by the life of a superblock that has never been
-/// opened.
+/// A device in use whose time jumps to `wsn`: through the life record of a superblock that has
+/// never been opened.
 fn aged(config: &Config, wsn: u64) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
@@ -51,7 +51,7 @@ fn aged(config: &Config, wsn: u64) -> Ftl {
     ftl
 }
 
-/// One command of any kind, and what it makes of the contents.
+/// Executes one command of any kind, and applies it to the contents.
 fn step(
     ftl: &mut Ftl,
     random: &mut Random,
@@ -94,8 +94,7 @@ fn step(
     Ok(())
 }
 
-/// Everything that changes something is refused, and what was acknowledged is there; a power-on
-/// changes nothing.
+/// Every change is refused, and all acknowledged data is there; a power-on changes nothing.
 fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
     let config = ftl.config().clone();
     let mut wsn = ftl.wsn();
@@ -154,7 +153,7 @@ fn remaps_that_became_copies_are_those_of_all_causes_together() {
     assert_eq!(stats.demoted(), 11_111);
 }
 
-// The tests of power cuts run with these: if there were none they would try nothing and pass.
+// The tests of power cuts use this list: if it were empty they would test nothing and pass.
 #[test]
 fn all_schemes_but_two_bounds_keep_what_they_acknowledge() {
     let known: Vec<SchemeKind> = durable().collect();
@@ -196,7 +195,7 @@ fn a_device_whose_numbers_are_used_up_is_read_only_and_keeps_everything() {
     }
 }
 
-/// A long command stops where the numbers do, and what of it was done stays.
+/// A long command stops where the numbers end, and its completed part stays.
 #[test]
 fn a_long_remap_is_served_as_far_as_numbers_go() {
     let config = Config {
@@ -221,7 +220,7 @@ fn a_long_remap_is_served_as_far_as_numbers_go() {
     is_read_only_for_ever(ftl, &contents, "none");
 }
 
-/// Each command around the end, cut after each of its operations.
+/// Each command near the end, cut after each of its operations.
 #[test]
 fn a_cut_at_the_end_of_the_numbers_loses_nothing() {
     for scheme in durable() {
@@ -272,7 +271,7 @@ fn a_cut_at_the_end_of_the_numbers_loses_nothing() {
     }
 }
 
-/// A number that damage or forging has put into an image is not believed to be a reason to write.
+/// A damaged or forged number in an image must not cause a write.
 #[test]
 fn a_forged_number_is_refused_or_makes_the_device_read_only() {
     for scheme in durable() {
@@ -284,7 +283,7 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
             &format!("{scheme}"),
         );
 
-        // In the list of interrupted commands, whose words could hold more.
+        // In the list of interrupted commands, whose words could hold larger numbers.
         let mut ftl = aged(&config, 1 << 41);
         contents = read_all(&mut ftl);
         let list = small_geometry().superblocks() as usize * 3 + 1;
@@ -296,8 +295,8 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
             match Ftl::recover(media, config.clone()) {
                 Ok((mut ftl, _)) => {
                     assert!(opens && ftl.is_read_only(), "{scheme}, {number:#x}");
-                    // Nothing carries it: it is forgotten, and the next power-on finds the device
-                    // as it was.
+                    // No witness carries it, so it is dropped, and the next power-on finds the
+                    // device as it was.
                     (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
                     assert!(
                         !ftl.is_read_only() && read_all(&mut ftl) == contents,
@@ -310,10 +309,10 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
     }
 }
 
-/// What cannot be read is a media error there too, though no page can be programmed that says so.
+/// An unreadable entry is a media error there too, although no page can be programmed to mark it.
 #[test]
 fn a_damaged_entry_of_a_device_without_numbers_is_a_media_error() {
-    // One that had a page before, and one that had none.
+    // A target that had a page before, and one that had none.
     [2, 3].into_iter().for_each(damaged_entry_of);
 }
 
@@ -357,7 +356,7 @@ fn damaged_entry_of(target: u32) {
     }
 }
 
-/// The counter of a superblock's erases does not start over: the superblock is used no more.
+/// The counter of a superblock's erases does not start over: the superblock is not used any more.
 #[test]
 fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
     const LAST: u32 = (1 << 21) - 1;
@@ -402,7 +401,7 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
                 counts.iter().all(|count| (LAST - 6..=LAST).contains(count)),
                 "{scheme}: {counts:?}"
             );
-            // A long remap may have been served in part when it was refused.
+            // A long remap may have been executed partly when it was refused.
             let read = read_all(&mut ftl);
             let differ = (0..contents.len())
                 .filter(|lpn| read[*lpn] != contents[*lpn])
@@ -416,7 +415,8 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
     }
 }
 
-/// LPNs are remapped by turns to the pages of LPNs 0 and 1: entries of one superblock without end.
+/// Remaps LPNs alternately to the pages of LPNs 0 and 1: an endless sequence of entries of one
+/// superblock.
 fn remap_on_and_on(ftl: &mut Ftl, times: u32) {
     for number in 0..times {
         let remap = Remap {
@@ -431,8 +431,7 @@ fn remap_on_and_on(ftl: &mut Ftl, times: u32) {
     }
 }
 
-/// The numbers of a group are nearly used up; every remap is served, and power-on finds what it
-/// says.
+/// The numbers of a group are nearly used up; every remap is executed, and power-on finds it.
 fn goes_on(ftl: Ftl, name: &str) {
     let config = ftl.config().clone();
     let recovered = |ftl: Ftl| {
@@ -457,7 +456,7 @@ fn goes_on(ftl: Ftl, name: &str) {
         remap_on_and_on(&mut ftl, 101);
     }
 
-    // Collecting the superblock begins with new numbers.
+    // Collecting the superblock restarts the numbers.
     for step in 0..6000 {
         ftl.write(Lpn((step * 7) % 600), &content(50_000 + u64::from(step)))
             .unwrap();
@@ -492,7 +491,7 @@ fn the_numbers_of_segments_are_not_used_up() {
             .map(|at| ftl.media().peek(at))
             .collect();
         remap_on_and_on(&mut ftl, 1);
-        // The head of the segment, the word that has its number, and the entry.
+        // The head of the segment, the word with its number, and the entry.
         let mut changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
         let link = changed.nth(1).expect("a segment has been taken");
         assert_eq!(ftl.media().peek(link), 1, "{scheme}: its number is 0");
@@ -517,7 +516,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
         (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         remap_on_and_on(&mut ftl, 1000);
 
-        // The log's last page, once more, and with a number that is nearly the last.
+        // The log's last page again, with a number that is nearly the last.
         let log = (0..small_geometry().pages()).map(Ppn).filter(|page| {
             ftl.media().is_programmed(*page) && ftl.media().oob(*page).lpn() == Oob::LOG
         });
@@ -551,7 +550,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
     }
 }
 
-/// A unit's number is 63 bits that no device counts through; what says otherwise is no log.
+/// A unit's number has 63 bits, which no device exhausts; a number near the limit is not a log's.
 #[test]
 fn a_forged_number_of_a_unit_is_refused() {
     let config = small_config(SchemeKind::NLog);

@@ -1,4 +1,4 @@
-//! Policies of garbage collection: what they choose, and what that costs, counted.
+//! Policies of garbage collection: their choices, and the cost of these, counted.
 
 mod kit;
 
@@ -68,15 +68,15 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
     );
 }
 
-/// Not only of a list of candidates, but of all superblocks of a device that works: the search for a
-/// victim leaves out those that cannot win, which must not be those that do.
+/// Not only from a list of candidates, but from all superblocks of a working device: the search for
+/// a victim skips superblocks that cannot win, and must not skip the winner.
 #[test]
 fn a_device_collects_the_most_garbage_and_of_several_the_oldest() {
     let config = small_config(SchemeKind::RemapSsd);
     collects_the_best(small_geometry(), &config, 20_000);
 }
 
-/// The same with so many superblocks, of one die each, that most of them are passed over.
+/// The same with many superblocks of one die each, most of which are skipped.
 #[test]
 fn a_device_of_many_superblocks_does_too() {
     let shape = Shape {
@@ -94,7 +94,7 @@ fn a_device_of_many_superblocks_does_too() {
     collects_the_best(geometry, &config, 30_000);
 }
 
-/// Writes at random, and looks at each victim.
+/// Writes at random, and checks each victim.
 fn collects_the_best(geometry: Geometry, config: &Config, writes: u32) {
     let config = Config {
         gc_at_once: true,
@@ -144,7 +144,7 @@ fn collects_the_best(geometry: Geometry, config: &Config, writes: u32) {
             "{victims:?} of {before:?}"
         );
         collected += 1;
-        // What is remembered of superblocks that are taken for unchanged, too.
+        // Includes the cached maxima of superblocks taken for unchanged.
         ftl.check().expect("all is as it is told");
     }
     assert!(
@@ -188,9 +188,9 @@ fn worked(policy: GcPolicy) -> Ftl {
     ftl
 }
 
-/// Where pages are by their reference count when garbage collection has placed them: no zone holds
-/// what belongs into another at the time it was moved, each page is moved once, and everything is
-/// the same after recovery.
+/// The placement of pages by their reference count after garbage collection: no zone holds a page
+/// that belonged to another when it was moved, each page is moved once, and everything is the same
+/// after recovery.
 #[test]
 fn zones_hold_what_belongs_there_and_outlive_power() {
     for policy in GcPolicy::ALL {
@@ -227,8 +227,8 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
     }
 }
 
-/// Under Coldmap a shared page and a single one of the same victim part; the shared one goes to the
-/// most worn of the free superblocks, the single one to the least worn.
+/// Under Coldmap a shared page and a single one of the same victim are separated; the shared one
+/// goes to the most worn of the free superblocks, the single one to the least worn.
 #[test]
 fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
     let mut ftl = worked(GcPolicy::Coldmap);
@@ -272,7 +272,7 @@ fn open_of(ftl: &Ftl, stream: Stream) -> Option<SbId> {
         .map(|(id, _)| id)
 }
 
-/// A policy with zones costs more open superblocks, and nothing else.
+/// A policy with zones only costs more open superblocks.
 #[test]
 fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
     let geometry = small_geometry();
@@ -298,9 +298,9 @@ fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Cagc), 4 * data);
 }
 
-/// Where collection waits for garbage and empties a victim at once, as FEMU's does: no victim is
-/// taken for less while free superblocks are left, none is ever half empty between two writes, and
-/// what moves lies among what the host writes.
+/// Collection that waits for garbage and empties a victim at once, like FEMU's: no victim is
+/// collected for less while free superblocks are left, none is ever half empty between two writes,
+/// and moved pages lie among pages written by the host.
 #[test]
 fn collection_may_wait_for_garbage_and_join_the_host() {
     let base = Config {

@@ -1,4 +1,4 @@
-//! An atomic command that fails changes nothing: not in the tables, and not after power-on.
+//! A failed atomic command changes nothing, neither in the tables nor after power-on.
 
 mod kit;
 
@@ -8,7 +8,7 @@ use remap_ssd_media::{BlockId, Media, Page};
 
 const LPNS: u32 = 600;
 
-/// Every second page has as many owners as it may have, so that remapping it means copying it.
+/// Every second page has the maximum number of owners, so remapping it means copying it.
 fn half_shared(config: &Config) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     for lpn in 0..LPNS / 2 {
@@ -35,7 +35,7 @@ fn half_shared(config: &Config) -> Ftl {
             .unwrap();
     }
 
-    // Two that are unmapped, so that their targets lose what they have.
+    // Two unmapped sources, so that their targets lose their mappings.
     ftl.deallocate(Lpn(LPNS / 2 + 5), 2).unwrap();
     ftl
 }
@@ -66,7 +66,7 @@ fn a_command_that_finds_no_block_to_program_leaves_all_as_it_was() {
         {
             let mut ftl = half_shared(&config);
             let before = read_all(&mut ftl);
-            // Of all blocks one takes some pages more.
+            // Of all blocks, one accepts a few more pages.
             let rows: Vec<u32> = (0..geometry.blocks())
                 .map(|block| ftl.media().next_row(BlockId(block)))
                 .collect();

@@ -1,4 +1,4 @@
-//! What the fingerprint store learns at power-on: live data that can be read, and all of it.
+//! The fingerprint store learns all live, readable data at power-on.
 
 mod kit;
 
@@ -31,7 +31,7 @@ fn digest(bytes: &[u8; PAGE_BYTES]) -> [u8; 32] {
     FingerprintKind::Blake3.digest(bytes)
 }
 
-/// The caller has read it before it went bad, or has its digest from a file.
+/// The caller read the page before it became unreadable, or has its digest from a file.
 #[test]
 fn a_page_that_cannot_be_read_any_more_is_found_by_no_digest() {
     for recalls in [false, true] {
@@ -61,21 +61,21 @@ fn a_page_that_cannot_be_read_any_more_is_found_by_no_digest() {
         assert_eq!(learnt, 39);
         assert!(ftl.known_digests().all(|(ppn, _)| ppn != gone));
 
-        // What is written now must not depend on it.
+        // Data written now must not depend on that page.
         write(&mut ftl, 50, 6);
         assert_eq!(ftl.read(Lpn(50)), Ok(Page::Bytes(Arc::new(bytes(6)))));
     }
 }
 
 /// A page of metadata, or one without an owner, may hold the same bytes, and is moved or erased
-/// without the store.
+/// without notice to the store.
 #[test]
 fn only_live_data_is_learnt_and_listed_and_saved() {
     let (mut ftl, mut random) = (device(), Random(41));
     for step in 0..2000 {
         write(&mut ftl, random.below(600) as u32, step % 900);
     }
-    // Bitmaps of deallocations are metadata that something owns.
+    // Bitmaps of deallocations are metadata pages with owners.
     (0..40).for_each(|lpn| ftl.deallocate(Lpn(lpn), 1).unwrap());
     assert!(ftl.stats().dealloc_flushes > 0);
     let is_live =

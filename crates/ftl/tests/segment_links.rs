@@ -1,5 +1,5 @@
-//! A segment's place in its group after its second word could not be read: what is stored later
-//! must find it right.
+//! A segment's position in its group when its second word is unreadable: later entries must be
+//! found in the right order.
 
 mod kit;
 
@@ -8,7 +8,7 @@ use remap_ssd_ftl::{Config, Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{Media, Page};
 
 const LPNS: u32 = 100;
-/// Words of a segment, and of all of them, which NVRAM ends with.
+/// Words of a segment, and of all segments, which are at the end of NVRAM.
 const SEGMENT_WORDS: usize = 8;
 const LOG_WORDS: usize = 128;
 
@@ -22,7 +22,7 @@ fn flipped(ftl: &Ftl, word: usize) -> Option<Ftl> {
         .map(|(ftl, _)| ftl)
 }
 
-/// Remaps to pages of one superblock, and writes between them, so that its group has several
+/// Remaps to pages of one superblock, with writes in between, so that its group has several
 /// segments and is rewritten.
 fn churn(ftl: &mut Ftl, model: &mut [u64], random: &mut Random, commands: u32) {
     for _ in 0..commands {

@@ -1,4 +1,4 @@
-//! Copyless Copy: what shadows of OOBs in DRAM cost, counted exactly, and what the capacitor does
+//! Copyless Copy: the cost of shadows of OOBs in DRAM, counted exactly, and the capacitor's work
 //! when power fails.
 
 mod kit;
@@ -7,14 +7,14 @@ use kit::{Random, content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryError, Remap, SchemeKind, SchemeValues, Stream};
 use remap_ssd_media::{OpKind, Page, Ppn};
 
-/// Entries of a saved page on these devices: an eighth of 512 slots.
+/// Entries per saved page on these devices: an eighth of 512 slots.
 const PER_PAGE: usize = 64;
 
 fn config() -> Config {
     small_config(SchemeKind::ShadowOob)
 }
 
-/// 40 LPNs written, and as many more remapped onto them as asked.
+/// 40 LPNs written, and `remaps` more remapped onto them.
 fn with_remaps(config: &Config, remaps: u32) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     for lpn in 0..40 {
@@ -62,7 +62,7 @@ fn a_remap_is_a_store_to_dram_and_costs_nothing() {
     assert_eq!(ftl.stats().remaps, 201);
 }
 
-/// The first remap finds flash to be saved to: a superblock of 62 pages has room for 8 pages and
+/// The first remap reserves flash for saving: a superblock of 62 pages has room for 8 pages and
 /// three failing blocks of 16.
 #[test]
 fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
@@ -114,7 +114,7 @@ fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
     );
 }
 
-/// Neither does garbage collection: owners are looked up in DRAM.
+/// Garbage collection programs no flash either: owners are looked up in DRAM.
 #[test]
 fn finding_owners_costs_nothing() {
     let mut ftl = device(small_geometry(), &config());
@@ -162,7 +162,7 @@ fn a_capacitor_that_cannot_save_all_of_dram_is_refused() {
     .unwrap();
 }
 
-/// Three of the reserved blocks fail while they are filled; the energy is for that too.
+/// Three of the reserved blocks fail while they are filled; the energy covers that, too.
 #[test]
 fn blocks_that_fail_when_power_fails_are_left_out() {
     let mut ftl = with_remaps(
@@ -195,7 +195,7 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
     }
 }
 
-/// What a failed program left in a block stays there once the block is bad, and is no page that was
+/// The page left by a failed program stays in its block once that is bad, and does not count as
 /// saved.
 #[test]
 fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
@@ -236,7 +236,7 @@ fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
     );
 }
 
-/// Whether there are others of its save or not.
+/// With and without other pages of the same save.
 #[test]
 fn a_saved_page_that_cannot_be_read_refuses_recovery() {
     refuses_without_its_page(200, 1);
@@ -267,7 +267,7 @@ fn refuses_without_its_page(remaps: u32, at: usize) {
     assert_eq!(error, RecoveryError::SavedDamaged { page: pages[at].0 });
 }
 
-/// Blocks whose program of the head failed come before it. While a mask of blocks cannot be read,
+/// Blocks whose program of the head failed come before it. If a mask of blocks is unreadable,
 /// power-on takes them for bad, so nothing is saved there.
 #[test]
 fn nothing_is_saved_where_power_on_does_not_look_when_a_mask_of_blocks_cannot_be_read() {
@@ -279,7 +279,7 @@ fn nothing_is_saved_where_power_on_does_not_look_when_a_mask_of_blocks_cannot_be
     let reserved = log(&with_remaps(&config(), 1)).expect("reserved flash");
     let first = geometry.block(reserved, reserved.0 % geometry.dies());
 
-    // The mask of bad blocks, or that of failing ones; and whether a program fails as well.
+    // The mask of bad blocks, or that of failing ones; with and without a failing program.
     for (mask, fails) in [(1, false), (2, false), (1, true), (2, true)] {
         let mut ftl = with_remaps(&config(), 0);
         ftl.media_mut().plant(|faults| {
@@ -289,7 +289,7 @@ fn nothing_is_saved_where_power_on_does_not_look_when_a_mask_of_blocks_cannot_be
         assert_eq!(log(&ftl), Some(reserved));
         assert_eq!(ftl.superblock(reserved).failing.count_ones(), 1);
 
-        // The block takes programs again, as a block may that failed once.
+        // The block accepts programs again, as a block may that failed once.
         ftl.media_mut().plant(|faults| {
             faults.program.clear();
             faults.flips.insert(reserved.0 as usize * 3 + mask, 0b11);
@@ -308,7 +308,7 @@ fn nothing_is_saved_where_power_on_does_not_look_when_a_mask_of_blocks_cannot_be
     }
 }
 
-/// Blocks may have failed that nothing tells of any more, and the energy is not for those.
+/// Failed blocks may be unknown in that case, and the energy does not cover them.
 #[test]
 fn energy_that_ends_while_a_mask_of_blocks_cannot_be_read_refuses_recovery() {
     let ftl = with_remaps(&config(), 500);

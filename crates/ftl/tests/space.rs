@@ -1,4 +1,4 @@
-//! A cut leaves room to go on, however many erases it undoes.
+//! A cut leaves enough space to continue, however many erases it undoes.
 
 mod kit;
 
@@ -6,17 +6,17 @@ use kit::{Random, content, device, durable, fullest, small_config, small_geometr
 use remap_ssd_ftl::{Config, Ftl, Guard, Guards, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Media, OpKind, Outcome, Page};
 
-/// Writes and remaps, none of which anybody waits for, and then a cut; again and again.
+/// Writes and remaps, none of them waited for, and then a cut; repeatedly.
 #[derive(Clone, Copy)]
 struct Script {
     cuts: u64,
     /// Most commands before every third cut, and before the others.
     commands: [u64; 2],
-    /// After one cut in so many as much as the device holds is written anew, and waited for.
+    /// After one cut in this many, as much as the device holds is rewritten, and waited for.
     rewritten: u64,
 }
 
-/// As few cuts as wear the device down, and as many.
+/// The smallest number of cuts that wears the device down, and a larger one.
 const SCRIPTS: [Script; 2] = [
     Script {
         cuts: 12,
@@ -30,8 +30,8 @@ const SCRIPTS: [Script; 2] = [
     },
 ];
 
-/// Each cut undoes every store or every erase, and all that comes after one, so that no superblock
-/// counts as dead that did not before. What goes wrong, if anything does.
+/// Each cut undoes every store or every erase, and everything after one, so no superblock becomes
+/// dead through it. Returns the first failure.
 fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
     let mut ftl = device(small_geometry(), config);
     let mut random = Random(seed);

@@ -1,5 +1,5 @@
-//! Entries in NVRAM that are of an earlier life of their superblock: a clearing that a cut tore may
-//! leave some. They speak for no page of the present one.
+//! Entries in NVRAM of an earlier incarnation of their superblock: a clearing torn by a cut may
+//! leave some. They refer to no page of the current one.
 
 mod kit;
 
@@ -15,8 +15,8 @@ fn config() -> Config {
     }
 }
 
-/// LPNs 0 to 49 written, and LPN 200 remapped to the page of LPN 0; first word of the slot after
-/// the entry that says so.
+/// LPNs 0 to 49 written, and LPN 200 remapped to the page of LPN 0. Returns the first word of the
+/// slot after the entry.
 fn with_an_entry() -> (Ftl, usize) {
     let mut ftl = device(small_geometry(), &config());
     (0..50).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -39,7 +39,7 @@ fn with_an_entry() -> (Ftl, usize) {
 }
 
 /// An entry for LPN 300, at this offset of the superblock and with this number. `is_damaged`: its
-/// LPN cannot be read.
+/// LPN is unreadable.
 fn recovered_with(offset: u32, wsn: u64, is_damaged: bool) -> Ftl {
     let (ftl, at) = with_an_entry();
     let words = [

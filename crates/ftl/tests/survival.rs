@@ -1,4 +1,4 @@
-//! How long pages live, against what a host can work out itself.
+//! Lifetimes of pages, compared with those that a host can compute.
 
 mod kit;
 
@@ -6,9 +6,9 @@ use kit::{Random, content, device, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Lpn, SchemeKind};
 use std::collections::BTreeMap;
 
-/// Every page that was programmed for the host died or is alive, and a page without duplicates
-/// lives from one write of its LPN to the next. Garbage collection moves pages meanwhile and
-/// changes none of that.
+/// Every page programmed for the host has died or is alive, and a page without duplicates lives
+/// from one write of its LPN to the next. Garbage collection moves pages in between and does not
+/// change that.
 #[test]
 fn every_page_dies_once_and_single_pages_live_between_two_writes_of_their_lpn() {
     let mut ftl = device(small_geometry(), &small_config(SchemeKind::RemapSsd));
@@ -20,8 +20,8 @@ fn every_page_dies_once_and_single_pages_live_between_two_writes_of_their_lpn() 
         let lpn = random.below(600) as u32;
         ftl.write(Lpn(lpn), &content(1000 + step))
             .expect("there is room");
-        // Garbage collection takes numbers too: the page's own is in its OOB, so the host's clock
-        // is the device's.
+        // Garbage collection takes numbers too. The page's number is in its OOB, so the host's
+        // clock is the device's.
         let now = ftl.wsn();
         if let Some(before) = written.insert(lpn, now) {
             lives += now - before;

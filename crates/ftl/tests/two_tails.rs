@@ -58,8 +58,8 @@ fn recover(
     Ok(found)
 }
 
-/// The last pages of a superblock come from the second tail page, which is read only if both are
-/// there.
+/// The records of a superblock's last pages are in the second tail page. A tail is used only if
+/// both pages are there.
 #[test]
 fn both_pages_of_a_tail_tell_what_they_should_or_the_pages_do_themselves() {
     for scheme in durable() {
@@ -93,7 +93,7 @@ fn both_pages_of_a_tail_tell_what_they_should_or_the_pages_do_themselves() {
             let has_closed = closed(&ftl) > before || ftl.stats().gc_runs > erased;
             if has_closed {
                 closings += 1;
-                // Both tail pages are under way now, and the new superblock's head.
+                // Both tail pages are pending now, and the new superblock's head.
                 let pending = ftl.media().pending();
                 for missing in pending.saturating_sub(12)..=pending {
                     for absent in [missing..missing + 1, missing..pending] {
@@ -129,7 +129,7 @@ fn both_pages_of_a_tail_tell_what_they_should_or_the_pages_do_themselves() {
     }
 }
 
-/// Homes are in the records' extensions: what a remap gave them must come back from a tail.
+/// Homes are in the records' extensions: remaps to homes must be recovered from a tail.
 #[test]
 fn extended_tails_of_two_pages_tell_homes() {
     let config = config(SchemeKind::WalSsd);
@@ -165,7 +165,7 @@ fn extended_tails_of_two_pages_tell_homes() {
     }
 }
 
-/// Where the last blocks are bad, both pages are on one die, or on others.
+/// If the last blocks are bad, both pages are on one die, or on others.
 #[test]
 fn tails_lie_where_the_blocks_are_good() {
     for bad in 1u32..15 {

@@ -1,5 +1,5 @@
-//! Until death: blocks wear out at their limit, the device shrinks, and at its end everything can
-//! still be read.
+//! Until the end of life: blocks wear out at their limit, the device shrinks, and at its end all
+//! data can still be read.
 
 mod kit;
 
@@ -20,7 +20,7 @@ fn config(scheme: SchemeKind, policy: GcPolicy) -> Config {
     }
 }
 
-/// Writes until the device refuses; what each LPN must hold.
+/// Writes until the device refuses; returns the expected contents of each LPN.
 fn wear_out(ftl: &mut Ftl, contents: u64) -> Vec<Page> {
     let mut model = vec![Page::Zeroes; LPNS as usize];
     let mut random = Random(7);
@@ -100,9 +100,8 @@ fn a_worn_out_device_refuses_changes_keeps_its_data_and_outlives_power() {
     }
 }
 
-/// Collecting a superblock in its last cycle would move its pages and give nothing back, so it
-/// never happens. The end comes when every other one is as full as it can be, with the reserve
-/// untouched.
+/// Collecting a superblock in its last cycle would move its pages and gain nothing, so it never
+/// happens. The end comes when every other one is as full as possible, with the reserve untouched.
 #[test]
 fn a_device_lives_about_as_long_as_its_blocks_endure() {
     let mut ftl = device(

@@ -1,4 +1,4 @@
-//! A damaged entry of a remap is corrected, made up for, or its LPN is a media error.
+//! A damaged entry of a remap is corrected or replaced, or its LPN is a media error.
 
 use crate::kit::{self, Random, content, recovered, small};
 use crate::{churn, copy};
@@ -75,7 +75,7 @@ fn an_entry_that_does_not_tell_its_lpn_refuses_recovery() {
     assert_eq!(refused, Err(RecoveryError::NvramDamaged { word: at + 1 }));
 }
 
-/// While the power is on, the L2P table still knows what a damaged entry said.
+/// While power is on, L2P still has the mapping of a damaged entry.
 #[test]
 fn garbage_collection_survives_a_damaged_entry() {
     let (mut ftl, at) = with_a_remap();
@@ -102,8 +102,8 @@ fn garbage_collection_survives_a_damaged_entry() {
     );
 }
 
-/// LPN 2 got the page of LPN 1, was written, and got that page again: two entries say the same, and
-/// the write is between them.
+/// LPN 2 got the page of LPN 1, was written, and got that page again: two equal entries, with a
+/// write in between.
 fn remapped_there_and_back(scheme: SchemeKind) -> (Ftl, Vec<usize>) {
     let mut ftl = small(scheme);
     (0..600).for_each(|lpn| {
@@ -124,8 +124,8 @@ fn remapped_there_and_back(scheme: SchemeKind) -> (Ftl, Vec<usize>) {
     (ftl, changed)
 }
 
-/// The older entry is not to be taken for the damaged one: the write between them would be the
-/// newest.
+/// The older entry must not be used in place of the damaged one: then the write in between would be
+/// the newest.
 #[test]
 fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
     for scheme in kit::durable() {
@@ -139,7 +139,7 @@ fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
                 faults.flips.insert(word, 0b11 << 30);
             });
 
-            // Garbage collection of flash and of NVRAM, or of NVRAM alone.
+            // Garbage collection of flash and of NVRAM, or of NVRAM only.
             if by_writes {
                 churn(&mut ftl, &[1, 2], 10_000);
             }
@@ -165,7 +165,7 @@ fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
     }
 }
 
-/// Whatever was written after it: only once does a damaged entry leave its LPN in doubt.
+/// A damaged entry leaves its LPN in doubt only once, regardless of later writes.
 #[test]
 fn an_lpn_that_was_rewritten_is_not_taken_by_the_damaged_entry_again() {
     let (mut ftl, at) = with_a_remap();
@@ -185,7 +185,7 @@ fn an_lpn_that_was_rewritten_is_not_taken_by_the_damaged_entry_again() {
     }
 }
 
-/// The head of the next segment bounds the number of the entry.
+/// The head of the next segment bounds the entry's number.
 #[test]
 fn a_damaged_entry_that_was_superseded_long_ago_leaves_nothing_in_doubt() {
     let (mut ftl, at) = with_a_remap();
@@ -201,7 +201,7 @@ fn a_damaged_entry_that_was_superseded_long_ago_leaves_nothing_in_doubt() {
     assert_eq!((ftl.read(Lpn(2)), report.lost), (Ok(Page::Identity(44)), 0));
 }
 
-/// Nothing was stored there: neither is LPN 0 in doubt, nor anything else.
+/// Nothing was stored there: no LPN is in doubt, not even LPN 0.
 #[test]
 fn damage_where_nothing_is_stored_is_of_no_consequence() {
     let (mut ftl, at) = with_a_remap();

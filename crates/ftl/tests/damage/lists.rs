@@ -1,4 +1,4 @@
-//! Damaged words of the lists and bitmaps that stand beside the entries.
+//! Damaged words of the lists and bitmaps in addition to the entries.
 
 use crate::kit::{Random, content, device, recovered, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, RecoveryError, Remap, SchemeKind};
@@ -85,8 +85,8 @@ fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     assert_eq!(ftl.read(Lpn(41)), Ok(Page::Identity(42)));
 }
 
-/// A device whose bitmap of deallocations cannot be read any more, and lies where hosts overwrite.
-/// LPN 15 is deallocated, and what it had is on flash.
+/// A device with an unreadable bitmap of deallocations, located where hosts overwrite. LPN 15 is
+/// deallocated, and its old page is on flash.
 fn with_an_unreadable_bitmap() -> Ftl {
     let mut ftl = small(SchemeKind::RemapSsd);
     (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
@@ -107,8 +107,8 @@ fn newest_bitmap(ftl: &Ftl) -> Ppn {
         .expect("a half of the log was full")
 }
 
-/// It says of a page that was written since that it is not deallocated. A cut must not leave it
-/// without that page, or what the page had before would come back.
+/// It does not list a page that was written since as deallocated. If a cut left it without that
+/// page, the page's old content would come back.
 #[test]
 fn a_bitmap_that_is_written_anew_waits_for_the_writes_that_it_knows_of() {
     let overwrite = |ftl: &mut Ftl, random: &mut Random| {
@@ -135,7 +135,7 @@ fn a_bitmap_that_is_written_anew_waits_for_the_writes_that_it_knows_of() {
             overwrite(&mut ftl, &mut random);
         }
 
-        // A cut may leave out any program; that of LPN 15 is one of them.
+        // A cut may undo any program, including that of LPN 15.
         let (mut at, mut programs, mut left_out) = (0, 1, 0);
         while at < programs {
             programs = 0;

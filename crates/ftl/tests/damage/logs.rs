@@ -8,7 +8,7 @@ use remap_ssd_ftl::{
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, Oob, Page, Ppn, SbId};
 
-/// What any page of a closed superblock of a log held the others and their parity tell.
+/// Any page of a closed log superblock can be rebuilt from the others and their parity.
 #[test]
 fn a_log_page_that_cannot_be_read_loses_no_remap() {
     for scheme in [
@@ -86,7 +86,7 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
     }
 }
 
-/// DRAM under a capacitor: the tables know what a word of it said, as long as the power is on.
+/// DRAM under a capacitor: while power is on, the tables can replace an unreadable word.
 #[test]
 fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
     for word in [0, 1] {
@@ -119,8 +119,7 @@ fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
     }
 }
 
-/// The entries of an atomic command have one number, and a page of the log may end in the midst of
-/// them.
+/// The entries of an atomic command share a number, and a page of the log may end between them.
 #[test]
 fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_number() {
     let config = Config {
@@ -173,8 +172,8 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
     }
 }
 
-/// A log that is full of entries in force has one free unit to begin with, and needs no other for
-/// what a damaged word said.
+/// A log full of entries in force has one free unit to begin with, and needs no other one for the
+/// entry of a damaged word.
 #[test]
 fn a_log_in_nvram_is_rewritten_whichever_word_of_it_is_damaged() {
     let geometry = Geometry::new(Shape {

@@ -1,4 +1,4 @@
-//! What cannot be read is a media error or comes from another witness; it is never old data.
+//! Unreadable data is a media error or comes from another witness; it is never old data.
 
 mod entries;
 #[path = "../kit/mod.rs"]
@@ -33,7 +33,7 @@ fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
         .page
 }
 
-/// Overwrites everything but the given LPNs until garbage collection has been everywhere.
+/// Overwrites everything except the given LPNs until garbage collection has been everywhere.
 fn churn(ftl: &mut Ftl, spared: &[u32], from: u64) {
     let mut random = kit::Random(7);
     for step in 0..8000u64 {
@@ -85,8 +85,8 @@ fn an_unreadable_page_is_a_media_error_wherever_gc_takes_it() {
     }
 }
 
-/// The negative control needs no power cut to lose data: a page that moves keeps the owner in its
-/// OOB and no other.
+/// The negative control loses data even without a power cut: a page that moves keeps only the owner
+/// in its OOB.
 #[test]
 fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first() {
     let mut ftl = small(SchemeKind::Unsafe);
@@ -98,7 +98,7 @@ fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first()
         ftl.remap(&copy(target, source)).unwrap();
     }
 
-    ftl.deallocate(Lpn(2), 1).unwrap(); // Nobody the device knows owns that page any more.
+    ftl.deallocate(Lpn(2), 1).unwrap(); // No owner known to the device is left.
     churn(&mut ftl, &[1, 2, 3, 4, 5], 10_000);
     ftl.check().unwrap();
     let reads = [1, 2, 3, 4, 5].map(|lpn| ftl.read(Lpn(lpn)).unwrap());
@@ -169,7 +169,7 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
     );
 }
 
-/// A block that has been left out for long keeps what it held, a dead head among it.
+/// A block excluded long ago keeps its contents, including a dead head.
 #[test]
 fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad() {
     let (config, geometry) = (

@@ -1,13 +1,11 @@
-//! Faults, and what FORMAT.md says that each of them may do: refuse recovery, or leave LPNs in
-//! doubt.
+//! Faults, and their permitted effects according to FORMAT.md: failed recovery, or LPNs in doubt.
 //!
-//! Absent: the firmware's own idea of its layout. The places of words are worked out here once
-//! more.
+//! Absent: the firmware's own layout code. The addresses of words are computed here independently.
 
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::{Geometry, Media, Oob, Ppn};
 
-/// One word of NVRAM with two flipped bits, or one page that cannot be read.
+/// One word of NVRAM with two flipped bits, or one unreadable page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Word(usize),
@@ -25,14 +23,14 @@ impl Fault {
     }
 }
 
-/// What FORMAT.md says of damage.
+/// The effects of damage according to FORMAT.md.
 pub struct ExpectedDamage {
     pub config: Config,
     pub geometry: Geometry,
 }
 
 impl ExpectedDamage {
-    /// Why a fault may refuse recovery, if it may.
+    /// The reason why recovery may fail with a fault, if it may.
     pub fn refuses(&self, ftl_words: usize, fault: Fault, oob: Oob) -> Option<&'static str> {
         let config = &self.config;
         let word = match fault {
@@ -86,13 +84,13 @@ impl ExpectedDamage {
         }
     }
 
-    /// LPNs that one damaged word may leave in doubt.
+    /// Maximum number of LPNs that one damaged word may leave in doubt.
     pub fn doubt_max(&self, word: usize) -> usize {
         let lives = self.geometry.superblocks() as usize * 3;
         let slots = self.config.segment_bytes as usize / 16;
         match word {
             word if word < lives => 0,
-            // Every home that a page waits for may be the one.
+            // Every home with a page written for it is possible.
             _ if self.config.scheme == SchemeKind::WalSsd => self.config.lpns as usize / 2,
             // The pages of an atomic command, or of a deallocation, or of an extent; the entries of
             // a segment or a room.
@@ -103,15 +101,15 @@ impl ExpectedDamage {
     }
 }
 
-/// First word of what the scheme keeps.
+/// First word of the scheme's region.
 pub fn first_of_scheme(config: &Config, geometry: &Geometry) -> usize {
     let dealloc = geometry.superblocks() as usize * 3 + 1 + 64;
     (dealloc + 4 * config.dealloc_slots as usize).next_multiple_of(8)
 }
 
-/// Pages of which nothing but themselves tells what they held: they may have been torn by a cut, as
-/// far as anyone can tell. They are in superblocks that are being filled, or that were closed
-/// without a tail.
+/// Returns true for pages with no other record of their contents: they cannot be distinguished from
+/// pages torn by a cut. They are in superblocks that are being filled, or that were closed without
+/// a tail.
 pub fn is_unvouched(ftl: &Ftl, page: Ppn) -> bool {
     let geometry = ftl.media().geometry();
     let sb_id = geometry.superblock(page);

@@ -1,8 +1,7 @@
-//! The verdict on a device with a fault: all that is read is right, or a media error that may be
-//! one.
+//! The verdict on a device with a fault: every read is correct, or a permitted media error.
 //!
-//! Invariants: nothing older is read, except for want of a page that nothing vouches for; the same
-//! LPNs are media errors after each power cycle, and none that has been written.
+//! Invariants: no older data is read, unless a page without another record is missing; the same
+//! LPNs are media errors after each power cycle, and never one that has been written.
 
 use crate::expected::{ExpectedDamage, Fault};
 use crate::kit::content;
@@ -14,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Stands for a content that was on a page when that page became unreadable.
 pub const GONE: u64 = u64::MAX;
 
-/// What is read of each LPN that is not right: a media error, or something else.
+/// The LPNs that do not read correctly: media errors, and wrong contents.
 struct Readback {
     errors: BTreeSet<u32>,
     wrong: BTreeMap<u32, Option<u64>>,
@@ -45,7 +44,7 @@ fn read_back(ftl: &mut Ftl, contents: &Contents) -> Result<Readback, String> {
     Ok(found)
 }
 
-/// The same, if nothing is wrong.
+/// The media errors, if nothing is wrong.
 pub fn errors_of(ftl: &mut Ftl, contents: &Contents) -> Result<BTreeSet<u32>, String> {
     let found = read_back(ftl, contents)?;
     match found.wrong.first_key_value() {
@@ -57,7 +56,7 @@ pub fn errors_of(ftl: &mut Ftl, contents: &Contents) -> Result<BTreeSet<u32>, St
     }
 }
 
-/// Without being written, LPNs in doubt stay so, and no others become so.
+/// Without writes, LPNs in doubt stay so, and no others become so.
 pub fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ftl, String> {
     let config = ftl.config().clone();
     let (mut ftl, _) = Ftl::recover(ftl.into_media(), config)
@@ -72,7 +71,7 @@ pub fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ft
     }
 }
 
-/// Writes the LPNs that read as media errors: no power cycle brings the errors back, nor older
+/// Writes the LPNs that read as media errors: no power cycle may bring back the errors or older
 /// data.
 pub fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<(), String> {
     let (mut contents, config) = (contents.clone(), ftl.config().clone());
@@ -101,13 +100,13 @@ pub fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result
 pub struct DamageTally {
     pub faults: u64,
     pub errors: u64,
-    /// Pages that nothing vouches for, and LPNs that read older data for want of them.
+    /// Pages without another record, and LPNs that read older data because of them.
     pub unvouched: u64,
     pub older: u64,
     pub refused: BTreeMap<&'static str, u64>,
 }
 
-/// Recovers with a fault, or finds a reason why that may be refused.
+/// Recovers with a fault, or finds a reason why recovery may fail.
 pub fn judge(
     (expected, tally): (&ExpectedDamage, &mut DamageTally),
     media: Media,

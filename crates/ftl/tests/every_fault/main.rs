@@ -1,9 +1,9 @@
 //! Every word of NVRAM and every flash page of a device, damaged one at a time: found at power-on,
-//! or planted while the device goes on. What is read then is right or a media error, what is a
-//! media error is cured by a write, and recovery is refused only where FORMAT.md says so.
+//! or planted while the device runs. Every read is then correct or a media error, a media error is
+//! cured by a write, and recovery fails only where FORMAT.md permits it.
 //!
-//! The devices are tiny and nearly full; superblocks, segments and log pages come and go within a
-//! few commands.
+//! The devices are tiny and nearly full; superblocks, segments and log pages are replaced every few
+//! commands.
 
 mod expected;
 mod judge;
@@ -23,7 +23,7 @@ use remap_ssd_media::{Geometry, Image, Media, Oob, Outcome, Ppn, SbId};
 /// Dies, superblocks, pages per block.
 const SHAPES: [(u32, u32, u32); 4] = [(2, 30, 6), (1, 44, 8), (3, 24, 6), (2, 26, 9)];
 
-/// Pages of a command, at most.
+/// Maximum number of pages of a command.
 const LEN_MAX: u32 = 6;
 
 fn tight(
@@ -49,7 +49,7 @@ fn tight(
 
     let config = with_log(&geometry, &config, 128 * (variant as u64 + 2));
 
-    // Some blocks fail: a superblock fewer is left for what they held.
+    // Some blocks fail: the device has one superblock less for their contents.
     (
         geometry,
         nearly_full(&geometry, &config, 2 * geometry.pages_per_superblock()),
@@ -72,7 +72,7 @@ fn work(
     Ok(())
 }
 
-/// A device that has worked for a while, and what it holds. Two of its blocks fail.
+/// A device that has worked for a while, and its contents. Two of its blocks fail.
 fn aged((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> (Ftl, Contents) {
     let mut ftl = device(*geometry, config);
     ftl.media_mut().plant(|faults| {
@@ -95,7 +95,7 @@ fn aged((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> (F
     (ftl, contents)
 }
 
-/// Contents, with what a page holds marked as gone.
+/// Contents, with unreadable ones marked as gone.
 fn without(ftl: &mut Ftl, contents: &Contents) -> Contents {
     let mut left = contents.clone();
     for (lpn, content) in (0..).zip(&mut left) {
@@ -211,7 +211,7 @@ fn run(
     Ok(())
 }
 
-/// One fault in so many, or in as many as `EVERY_FAULT` says: 1 is all of them.
+/// One fault in this many, or the value of `EVERY_FAULT`: 1 means all of them.
 fn stride() -> usize {
     kit::number_from("EVERY_FAULT").unwrap_or(5)
 }
@@ -237,8 +237,8 @@ fn nothing_old_is_read() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What recovers from damage is cut after each of its operations, and with each of them missing:
-/// the doubt stays, or the pages that say so are there.
+/// Recovery from damage, cut after each of its operations, and with each of them missing: the doubt
+/// stays, or the pages that mark it are there.
 fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, String> {
     let (ftl, contents) = aged(setup, seed, 300);
     let (image, config, mut cuts) = (ftl.media().to_image(), &setup.1, 0);
@@ -272,14 +272,14 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
                 }
             });
             let mut media = copy_of(&left, &ftl);
-            // A word that was stored anew has no flipped bits any more.
+            // A rewritten word has no flipped bits any more.
             if left.word(word) == image.word(word) {
                 Fault::Word(word).plant(&mut media);
             }
 
             let at = |what: String| at(format!("cut without {absent:?} of {pending}: {what}"));
-            // Superblocks that recovery has opened may have the incarnation that an entry of nobody
-            // knows whom names.
+            // Superblocks opened by recovery may have the incarnation named by an entry with an
+            // unknown owner.
             let mut again = match Ftl::recover(media, config.clone()) {
                 Ok((again, _)) => again,
                 Err(_)
@@ -293,7 +293,7 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
             };
 
             let found = errors_of(&mut again, &contents).map_err(at)?;
-            // A page that collection has copied meanwhile is one more that a home may have come to.
+            // A page that collection has copied is another candidate for a home.
             if !found.is_subset(&errors) && !config.scheme.uses_hints() {
                 let new: Vec<u32> = found.difference(&errors).copied().collect();
                 return Err(at(format!("{new:?} are media errors, and were not")));

@@ -1,8 +1,8 @@
-//! Several words of NVRAM damaged at once: pairs of neighbours, lines of 64 bytes, segments, the same word
-//! of two segments, any two. What is read then is right, or a media error, or recovery is refused:
-//! nothing older, whatever is damaged.
+//! Several words of NVRAM damaged at once: adjacent pairs, lines of 64 bytes, segments, the same
+//! word of two segments, any two. Then every read is correct or a media error, or recovery fails:
+//! older data is never read, whatever is damaged.
 //!
-//! Absent: which damage is refused word by word (`expected`).
+//! Absent: which single damaged words make recovery fail (`expected`).
 
 use crate::expected::first_of_scheme;
 use crate::judge::{cure, cycle, errors_of};
@@ -32,7 +32,7 @@ const PATTERNS: [Pattern; 5] = [
 ];
 
 impl Pattern {
-    /// All sets of words of this kind; of any two a sample.
+    /// All sets of words of this kind; a sample for `AnyTwo`.
     fn sets(self, config: &Config, geometry: &Geometry, random: &mut Random) -> Vec<Vec<usize>> {
         let first = first_of_scheme(config, geometry);
         let words = config.nvram_words(geometry);
@@ -101,7 +101,7 @@ struct SetTally {
     errors: u64,
 }
 
-/// Recovers with these words damaged, and once more; then all media errors are written.
+/// Recovers with these words damaged, and once more; then writes all LPNs with media errors.
 fn judge_set(
     (ftl, image): (&Ftl, &Image),
     contents: &Contents,
@@ -124,7 +124,7 @@ fn judge_set(
     cure(found, contents, &errors)
 }
 
-/// The power fails during that recovery, after each of its operations, and with one of them missing.
+/// Cuts that recovery after each of its operations, and with one of them missing.
 fn cut_set(
     (ftl, image): (&Ftl, &Image),
     contents: &Contents,
@@ -150,7 +150,7 @@ fn cut_set(
             }
         });
 
-        // A word that was stored anew has no flipped bits any more.
+        // A rewritten word has no flipped bits any more.
         let mut media = copy_of(&left, ftl);
         let still: Vec<usize> = words
             .iter()
@@ -167,12 +167,12 @@ fn cut_set(
     Ok(2 * pending as u64)
 }
 
-/// One set in so many, or in as many as `EVERY_FAULT` says: 1 is all of them.
+/// One set in this many, or the value of `EVERY_FAULT`: 1 means all of them.
 fn stride() -> usize {
     number_from("EVERY_FAULT").unwrap_or(5)
 }
 
-/// Devices of each scheme and size of entries, or as many as `EVERY_FAULT_DEVICES` says.
+/// Devices of each scheme and size of entries; `EVERY_FAULT_DEVICES` overrides it.
 fn rounds() -> usize {
     number_from("EVERY_FAULT_DEVICES").unwrap_or(2)
 }

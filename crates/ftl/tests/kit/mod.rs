@@ -35,7 +35,7 @@ pub fn small_config(scheme: SchemeKind) -> Config {
     }
 }
 
-/// The same with as many logical pages as the firmware accepts.
+/// The same with the maximum number of logical pages.
 pub fn fullest(geometry: &Geometry, config: &Config) -> Config {
     let with = |lpns| Config {
         lpns,
@@ -57,7 +57,7 @@ pub fn device(geometry: Geometry, config: &Config) -> Ftl {
     .expect("the configuration works")
 }
 
-/// A number from the environment, for how long a test runs; one that is misspelt ends the test.
+/// A number from the environment that sets how long a test runs; an invalid value fails the test.
 #[expect(
     clippy::disallowed_methods,
     reason = "how long a test runs is not what it tests"
@@ -76,14 +76,14 @@ pub fn content(identity: u64) -> Payload<'static> {
     Payload::Identity(identity)
 }
 
-/// Writes a page; apart, since each place where `Ftl::write` is called takes long to compile.
+/// Writes a page; not inlined, since each call of `Ftl::write` takes long to compile.
 #[inline(never)]
 pub fn put(ftl: &mut Ftl, lpn: u32, identity: u64) {
     ftl.write(Lpn(lpn), &content(identity))
         .expect("there is room");
 }
 
-/// A generator good enough for scripts, the same everywhere.
+/// A generator that is good enough for scripts and the same on every machine.
 pub struct Random(pub u64);
 
 impl Random {
@@ -98,14 +98,14 @@ impl Random {
     }
 }
 
-/// Every scheme that keeps its promise in a power cut.
+/// All schemes that survive a power cut.
 pub fn durable() -> impl Iterator<Item = SchemeKind> {
     SchemeKind::ALL
         .into_iter()
         .filter(|scheme| scheme.is_durable())
 }
 
-/// The flash page that an LPN is read from.
+/// The flash page that a read of an LPN reads.
 pub fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
     ftl.media_mut().ops.clear();
     ftl.read(Lpn(lpn)).unwrap();
@@ -129,7 +129,7 @@ pub fn read_all(ftl: &mut Ftl) -> script::Contents {
     contents
 }
 
-/// Powers off and on, with nothing lost; all tables agree afterwards.
+/// Powers off and on without a loss; all tables are consistent afterwards.
 pub fn recovered(ftl: Ftl) -> (Ftl, remap_ssd_ftl::RecoveryReport) {
     let config = ftl.config().clone();
     let (ftl, report) = Ftl::recover(ftl.into_media(), config).expect("recovers");

@@ -1,11 +1,11 @@
-//! Scripts of random commands on tiny devices, and what the commands make of the pages.
+//! Scripts of random commands on tiny devices, and the expected contents.
 
 use super::{Random, content, durable, fullest};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
-/// Identity of the page that each LPN reads, or none where it reads as zeroes.
+/// Identity of each LPN's page, or `None` if it reads as zeroes.
 pub type Contents = Vec<Option<u64>>;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub enum Command {
         home: u32,
         identity: u64,
     },
-    /// One command that writes the same to several pages.
+    /// One command that writes the same content to several pages.
     WriteMore {
         lpn: u32,
         len: u32,
@@ -43,7 +43,7 @@ pub fn geometry((dies, superblocks, pages_per_block): (u32, u32, u32)) -> Geomet
     .expect("valid")
 }
 
-/// The same with as little NVRAM as the scheme works with, and so much more.
+/// The same with the least NVRAM that the scheme works with, plus `more`.
 pub fn with_log(geometry: &Geometry, config: &Config, more: u64) -> Config {
     let sizes = (1..200).map(|step| Config {
         log_bytes: 128 * step,
@@ -59,8 +59,8 @@ pub fn with_log(geometry: &Geometry, config: &Config, more: u64) -> Config {
     }
 }
 
-/// The same with as many logical pages as work, without `spared`. Half of them may be homes of the
-/// other half.
+/// The same with the maximum number of logical pages, minus `spared`. An even number: half of them
+/// may be homes of the other half.
 pub fn nearly_full(geometry: &Geometry, config: &Config, spared: u32) -> Config {
     Config {
         lpns: (fullest(geometry, config).lpns - spared) & !1,
@@ -68,13 +68,13 @@ pub fn nearly_full(geometry: &Geometry, config: &Config, spared: u32) -> Config 
     }
 }
 
-/// Every scheme that keeps its promise in a power cut, with both sizes of entries.
+/// All schemes that survive a power cut, with both sizes of entries.
 pub fn durable_schemes() -> impl Iterator<Item = (SchemeKind, EntrySize)> {
     durable().flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)])
 }
 
-/// A command that the device should accept, over `len_max` pages at most. `identity` is a content
-/// that is new.
+/// Draws a command that the device should accept, of at most `len_max` pages. `identity` is a new
+/// content.
 pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Command {
     let config = ftl.config();
     let lpns = config.lpns;
@@ -83,7 +83,7 @@ pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Comm
     let len = (1 + below(random, len_max)).min(lpns - lpn);
 
     if config.scheme.uses_hints() {
-        // Pages of the upper half are written for homes in the lower, and go there.
+        // Pages of the upper half are written for homes in the lower half, and remapped to them.
         let home = below(random, half);
         let len = len.min(half - home);
         return match below(random, 8) {
@@ -153,7 +153,7 @@ pub fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
     }
 }
 
-/// What a command makes of the pages: the oracle.
+/// Applies a command to the contents: the oracle.
 pub fn apply(command: Command, contents: &mut Contents) {
     match command {
         Command::Write { lpn, identity } | Command::WriteFor { lpn, identity, .. } => {
