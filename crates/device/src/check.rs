@@ -1,8 +1,9 @@
-//! Checks the files of a device in a folder for damage, says what would be lost, and repairs them.
+//! Checks the files of a device in a folder for damage, reports what would be lost, and repairs
+//! them.
 //!
-//! Invariants: a check changes nothing; a repair gives up what the check listed and nothing else,
-//! and keeps a copy of each file that it replaces. It never touches the page contents. Absent: what
-//! counts as damage (`media::folder`).
+//! Invariants: a check changes nothing; a repair gives up only what the check listed, and keeps a
+//! copy of each file that it replaces. It never touches the page contents. Absent: what counts as
+//! damage (`media::folder`).
 
 use crate::config::DeviceConfig;
 use crate::config_file::{CONFIG, ConfigFile, write_config};
@@ -17,42 +18,42 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What checking a folder found.
+/// Result of checking a folder.
 #[derive(Clone, Debug, Default)]
 pub struct FolderCheck {
-    /// What is damaged, in the files' order.
+    /// The damage found, in file order.
     pub damage: Vec<FileDamage>,
     /// Why the device cannot be repaired.
     pub beyond: Option<String>,
-    /// LPNs that have a flash page.
+    /// Number of LPNs with a flash page.
     pub mapped: u64,
-    /// The same as ranges of LPNs, in order.
+    /// The same LPNs as ranges, in order.
     pub mapped_lpns: Vec<Range<u32>>,
     /// Mapped LPNs whose data was given up earlier: they read as media errors, although nothing is
     /// damaged.
     pub given_up: u64,
-    /// Flash pages without a checksum, which an earlier version wrote.
+    /// Flash pages without a checksum, written by an earlier version.
     pub without_checksum: u64,
-    /// LPNs that the damage makes read as media errors.
+    /// LPNs that read as media errors because of the damage.
     unreadable: Vec<Lpn>,
 }
 
 impl FolderCheck {
-    /// Whether no damage was found.
+    /// Returns true if no damage was found.
     pub fn is_clean(&self) -> bool {
         self.damage.is_empty() && self.beyond.is_none()
     }
 }
 
 impl Device {
-    /// Looks for damage in a folder, reads every mapped page, and changes nothing.
+    /// Checks a folder for damage, reads every mapped page, and changes nothing.
     ///
     /// # Errors
     /// There is no device, or it is in use.
     pub fn check_folder(dir: &Path) -> Result<FolderCheck, OpenError> {
         let mut check = FolderCheck::default();
 
-        // Errors about the folder itself are errors here too; all others are what the check found.
+        // Errors of the folder itself are returned; all others are results of the check.
         match Self::check_into(dir, &mut check) {
             Err(
                 error @ OpenError::Image(
@@ -88,15 +89,16 @@ impl Device {
         Ok(())
     }
 
-    /// Repairs the folder: the device returns to the newest moment of which everything is known,
-    /// and damaged pages read as media errors until they are written again. Replaced files are kept
-    /// in a folder, whose name is returned.
+    /// Repairs the folder: the device returns to the newest fully known state, and damaged pages
+    /// read as media errors until they are written again. Replaced files are kept in a folder,
+    /// whose name is returned.
     ///
     /// # Errors
-    /// Nothing is left to recover from, or an I/O error; nothing has changed then.
+    /// Recovery is impossible, or an I/O error occurred; then nothing has changed.
     pub fn repair_folder(dir: &Path) -> Result<(FolderCheck, Option<PathBuf>), OpenError> {
         let check = Self::check_folder(dir)?;
-        // Nothing is touched: giving up what cannot be recovered would leave less to try with.
+        // Nothing is touched: giving up data that cannot be recovered would leave less for other
+        // attempts.
         if let Some(why) = &check.beyond {
             return Err(OpenError::Contradiction(why.clone()));
         }
@@ -112,7 +114,7 @@ impl Device {
         let (media, _) = Media::find_folder(dir, true)?.begin()?;
         let (mut device, _) = Self::recover(media, config)?;
 
-        // The firmware records them as lost: from now on they are media errors whoever reads them,
+        // The firmware records them as lost: from now on they are media errors for every reader,
         // and are moved as such.
         for lpn in &check.unreadable {
             device
@@ -120,7 +122,7 @@ impl Device {
                 .map_err(|error| OpenError::Contradiction(error.to_string()))?;
         }
 
-        // Last: until the device is whole the old file tells what it was made of.
+        // Last: until the device is repaired, the old file has its configuration.
         if file.damage().is_some() {
             write_config(dir, device.config()).map_err(ImageError::from)?;
         }
@@ -136,15 +138,14 @@ pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<FileDama
     let suspects = found.suspects().to_vec();
     let (device, _) = match Device::recover(found.into_copy(), config.clone()) {
         Ok(recovered) => recovered,
-        // Without one of them recovery is impossible.
+        // Recovery is impossible without one of them.
         Err(OpenError::Recovery(_)) => return Ok(suspects.into_iter().map(metadata).collect()),
         Err(error) => return Err(error),
     };
     Ok(live(device.ftl(), &suspects).map(metadata).collect())
 }
 
-/// Suspects that are still torn, in superblocks that are not free: a dead superblock is free after
-/// recovery.
+/// Suspects that are still torn, in superblocks that are not free: recovery frees dead superblocks.
 fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
     let (media, geometry) = (ftl.media(), ftl.media().geometry());
     let needed = |ppn: &&Ppn| {
@@ -192,7 +193,7 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
             continue;
         }
 
-        // Marked as lost already, by an earlier repair or recovery.
+        // Already marked as lost by an earlier repair or recovery.
         if ftl.media().is_meta(ppn) || !ftl.media().is_readable(ppn) {
             check.given_up += 1;
             continue;
@@ -208,7 +209,7 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
     }
 }
 
-/// Copies all files but the contents into a new folder within `dir`.
+/// Copies all files except the contents into a new folder within `dir`.
 fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
     let name = |number: u32| dir.join(format!("before-repair-{number}"));
 
@@ -232,7 +233,7 @@ fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
         match std::fs::copy(dir.join(file), free.join(file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                // Copies of a part would look like copies of all.
+                // A partial copy could be mistaken for a complete one.
                 let _ = std::fs::remove_dir_all(&free);
                 return Err(io::Error::new(
                     error.kind(),

@@ -1,14 +1,14 @@
-//! Commands as numbers: what the host asks of a page, small enough for long queues.
+//! Page commands as numbers, small enough for long queues.
 //!
-//! Workloads are lists of these. A content is an identity, not bytes, and a remap stands for a
+//! Workloads are lists of these. A content is an identity, not bytes, and a remap represents a
 //! whole command.
 //!
-//! Invariants: a page's kind takes 8 bytes and a command 24. Absent: what commands do (`device`,
-//! `halves`), and when.
+//! Invariants: a page's kind takes 8 bytes and a command 24. Absent: the execution of commands
+//! (`device`, `halves`), and its time.
 
 use remap_ssd_ftl::Lpn;
 
-/// What the host asks of one logical page, or of a range if it is a remap.
+/// A host's operation on one logical page, or on a range if it is a remap.
 ///
 /// ```
 /// use remap_ssd_device::{Lpn, PageKind};
@@ -22,29 +22,28 @@ pub enum PageKind {
     Read,
     /// Writes one page of 4 KiB.
     Write,
-    /// Write one page that is meant to be remapped to `home` one day: a journal's.
+    /// Writes one page that will later be remapped to `home`, such as a journal's.
     WriteFor {
         /// The LPN that will get the page.
         home: Lpn,
     },
-    /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
-    /// no other page has.
+    /// A sub-page or unaligned write: the device reads the page, then writes it with a new,
+    /// distinct content.
     ReadModifyWrite,
     /// Deallocates one page, as a trim does.
     Trim,
-    /// A whole remap command, whose targets begin at the page it is submitted for. No data passes
-    /// the link.
+    /// A whole remap command, whose targets begin at the command's page. No data crosses the link.
     Remap {
-        /// First LPN that is read.
+        /// First LPN whose mapping is read.
         source: Lpn,
-        /// How many pages, from the first on.
+        /// Number of pages.
         len: u16,
         /// The sources lose their pages.
         relocate: bool,
-        /// All pages or none survive a power cut.
+        /// After a power cut all pages are remapped, or none.
         atomic: bool,
     },
-    /// Make everything acknowledged durable; the page means nothing.
+    /// Makes everything acknowledged durable; the page is ignored.
     Flush,
 }
 
@@ -52,7 +51,7 @@ pub enum PageKind {
 const _: () = assert!(size_of::<PageKind>() == 8);
 
 impl PageKind {
-    /// Logical pages that it reads, writes, deallocates or maps.
+    /// Number of logical pages that it reads, writes, deallocates or maps.
     #[inline]
     pub fn pages(self) -> u64 {
         match self {
@@ -62,7 +61,7 @@ impl PageKind {
         }
     }
 
-    /// Does it bring a content along?
+    /// Returns true if it carries a content.
     #[inline]
     pub fn writes(self) -> bool {
         matches!(
@@ -72,7 +71,7 @@ impl PageKind {
     }
 }
 
-/// One page of a host request, its content as an identity.
+/// One page of a host request, with its content as an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCommand {
     /// Identity of the content written; meaningless for other kinds.

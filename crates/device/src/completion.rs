@@ -1,20 +1,20 @@
-//! Answers: when a command is complete, and what the firmware said.
+//! Completions: when a command is complete, and the firmware's result.
 //!
-//! Invariant: `done_at` is a time in every answer, in that of a refused command, too. Absent: data
-//! that was read; it comes beside its time.
+//! Invariant: every completion has `done_at`, even that of a refused command. Absent: data that was
+//! read; it is returned separately.
 
 use remap_ssd_ftl::{FileStatus, Refusal};
 
-/// How a command ended, and when.
+/// Result of a command, and its completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When it is complete, in nanoseconds of virtual time.
+    /// Completion time, in nanoseconds of virtual time.
     pub done_at: u64,
-    /// What the firmware answered: a refusal changes nothing.
+    /// Result of the firmware: a refusal changes nothing.
     pub result: Result<(), Refusal>,
 }
 
-/// How a remap ended, when, and which of its pages share what the sources hold.
+/// Result of a remap, its completion time, and how many of its pages are shared with the sources.
 ///
 /// ```
 /// # use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, Remap};
@@ -33,11 +33,11 @@ pub struct Completion {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemapCompletion {
-    /// When it is complete, in nanoseconds of virtual time.
+    /// Completion time, in nanoseconds of virtual time.
     pub done_at: u64,
-    /// What the firmware answered. Of a remap that failed halfway, some pages may be done.
+    /// Result of the firmware. If a remap failed halfway, some pages may have been remapped.
     pub result: Result<(), Refusal>,
-    /// Pages that were remapped: nothing was programmed for them.
+    /// Pages remapped without a program.
     pub remapped: u64,
     /// Pages that were copied instead.
     pub copied: CopiedPages,
@@ -48,7 +48,7 @@ pub struct RemapCompletion {
 pub struct CopiedPages {
     /// The page's reference counter was full.
     pub counter_full: u64,
-    /// The remapping metadata had no room, or was fuller than the watermark.
+    /// The remapping metadata had no room, or was above the watermark.
     pub metadata_full: u64,
     /// The scheme remaps nothing, or not this page.
     pub otherwise: u64,
@@ -70,11 +70,11 @@ impl From<RemapCompletion> for Completion {
     }
 }
 
-/// How an `fs_write` ended, and when.
+/// Result of an `fs_write`, and its completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCompletion {
-    /// When it is complete, in nanoseconds of virtual time.
+    /// Completion time, in nanoseconds of virtual time.
     pub done_at: u64,
-    /// The data is written, and whether it is listed; or why not.
+    /// If the data is written, whether it is listed; otherwise the refusal.
     pub result: Result<FileStatus, Refusal>,
 }

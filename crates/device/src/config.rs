@@ -1,4 +1,4 @@
-//! What a device is made of, as a TOML file says it.
+//! The configuration of a device, as in a TOML file.
 //!
 //! ```toml
 //! preset = "fast21-32g"     # optional: everything not said below is the preset's
@@ -7,10 +7,10 @@
 //! scheme = "nlog"
 //! ```
 //!
-//! Without `preset`, every key must be there but those of `[firmware]`, which have defaults.
-//! Invariants: a key that means nothing is an error; a checked config can be formatted; an error
-//! names all keys that are wrong at once. Absent: the keys' ranges and what they mean (`keys`),
-//! which values a paper gave (`preset`), what a factor changes (`scale`).
+//! Without `preset`, every key is required except those of `[firmware]`, which have defaults.
+//! Invariants: an unknown key is an error; a checked configuration can be formatted; an error lists
+//! all invalid keys at once. Absent: the keys' ranges and descriptions (`keys`), the values given
+//! in papers (`preset`), the effect of a factor (`scale`).
 
 use crate::keys::{self, DeviceKey, KEYS, KeyProblem};
 use crate::preset::preset;
@@ -24,15 +24,15 @@ use std::str::FromStr;
 use toml::Table;
 use toml::de::{DeTable, DeValue};
 
-/// Everything that makes a device.
+/// The complete configuration of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
     /// Name of the device in reports and files.
     pub name: String,
-    /// Share of the logical pages that workloads address.
+    /// Fraction of the logical pages that workloads address.
     pub addressable: f64,
-    /// Requests a host keeps in flight, where a run does not say otherwise.
+    /// Requests that a host keeps in flight, unless a run overrides it.
     pub queue_depth: u32,
     /// How data pages are stored.
     pub content: ContentMode,
@@ -46,7 +46,7 @@ pub struct DeviceConfig {
     pub hash: Hash,
     /// The connection to the host.
     pub link: Link,
-    /// When the firmware works for itself.
+    /// Background work of the firmware.
     pub background: Background,
     /// Parameters of the firmware: the table `[firmware]` of files.
     pub firmware: Config,
@@ -64,8 +64,8 @@ pub struct Flash {
     pub erase_ns: u64,
     /// Moving a page over its channel; 0 if channels are not modelled.
     pub transfer_ns: u64,
-    /// Program/erase cycles a block endures: what it holds in its last one it keeps, and takes no
-    /// more.
+    /// Program/erase cycles that a block endures: after the last one it keeps its contents and is
+    /// not programmed again.
     pub endurance: u64,
 }
 
@@ -85,9 +85,9 @@ pub struct Nvram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hash {
-    /// From a page's arrival to its fingerprint, in nanoseconds.
+    /// Time from a page's arrival to its fingerprint, in nanoseconds.
     pub latency_ns: u64,
-    /// From one page's start to the next one's.
+    /// Time from one page's start to the next one's.
     pub interval_ns: u64,
 }
 
@@ -97,26 +97,26 @@ pub struct Hash {
 pub struct Link {
     /// Bandwidth of each direction; 0 is unlimited.
     pub mib_s: u64,
-    /// Fixed cost of a command, not occupying the link.
+    /// Fixed cost of a command; it does not occupy the link.
     pub command_ns: u64,
 }
 
-/// When the firmware works for itself.
+/// Background work of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Background {
-    /// All dies stand still while the owners of a victim's pages are looked up.
+    /// All dies stall while the owners of a victim's pages are looked up.
     pub lookup_stalls_dies: bool,
-    /// Idle for this long, the device starts collecting garbage ahead of need.
+    /// Idle time after which the device starts collecting garbage ahead of need.
     pub idle_after_ns: u64,
 }
 
-/// Why a configuration cannot work, in one or several sentences.
+/// Why a configuration is invalid, in one or several sentences.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DeviceConfigError(pub String);
 
-/// What the timing model needs of it, ready to add up.
+/// Parameters of the timing model, ready for use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latencies {
     /// Reading a page inside its die.
@@ -131,15 +131,15 @@ pub struct Latencies {
     pub nvram_read_ns: u64,
     /// Writing 64 bytes of NVRAM.
     pub nvram_write_ns: u64,
-    /// From a page's arrival to its fingerprint, in nanoseconds.
+    /// Time from a page's arrival to its fingerprint, in nanoseconds.
     pub hash_ns: u64,
-    /// From one page's start to the next one's.
+    /// Time from one page's start to the next one's.
     pub hash_interval_ns: u64,
     /// Moving a page over the link.
     pub link_page_ns: u64,
     /// Fixed cost of a command.
     pub link_command_ns: u64,
-    /// Do lookups of owners stall the dies?
+    /// True if lookups of owners stall the dies.
     pub lookup_stalls_dies: bool,
 }
 
@@ -147,7 +147,7 @@ impl DeviceConfig {
     /// A preset by its name.
     ///
     /// # Errors
-    /// Lists the names there are.
+    /// Lists the known names.
     ///
     /// ```
     /// use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
@@ -171,17 +171,18 @@ impl DeviceConfig {
     /// Reads a device file and checks it.
     ///
     /// # Errors
-    /// What cannot be read or cannot work: one sentence, or a line for each key that is wrong.
+    /// The file cannot be parsed, or the device cannot work: one sentence, or a line for each
+    /// invalid key.
     pub fn from_toml(text: &str) -> Result<Self, DeviceConfigError> {
         let said: Table = text.parse().map_err(|error| sentence(&error, text))?;
         let said = serde_json::to_value(said).expect("every TOML table has a JSON form");
         Self::from_said(said, &|path| line_of(text, path))
     }
 
-    /// The same device but for some values.
+    /// The same device with some values changed.
     ///
     /// # Errors
-    /// The geometry cannot be. What the rest makes of the device is for `check`.
+    /// The geometry is invalid. The other values are checked by `check`.
     pub fn with(&self, settings: &[Setting]) -> Result<Self, DeviceConfigError> {
         if settings.is_empty() {
             return Ok(self.clone());
@@ -193,7 +194,7 @@ impl DeviceConfig {
                 keys::nested(setting.key.path, setting.value.clone()),
             );
         }
-        // Names of older files first, so that a mode's parts are compared with what was said under
+        // Names of older files first, so that a mode's keys are compared with values given under
         // any name.
         keys::move_renamed(&mut said);
         keys::expand_mode(&mut said);
@@ -206,14 +207,14 @@ impl DeviceConfig {
         mut said: Value,
         line: &dyn Fn(&str) -> Option<usize>,
     ) -> Result<Self, DeviceConfigError> {
-        // All that is wrong in one answer, before any value is used.
+        // All problems are reported at once, before any value is used.
         let mut wrong = keys::problems(&said);
         let mut take = |name| said.as_object_mut().and_then(|said| said.remove(name));
 
-        // These two are the file's own, and no values of a device.
+        // These two belong to the file, not to the device.
         let (preset, scale) = (take("preset"), take("scale"));
 
-        // With a preset, what is not said is the preset's.
+        // With a preset, missing keys have the preset's values.
         if preset.is_none() {
             wrong.extend(missing(&said, &wrong));
         }
@@ -233,8 +234,7 @@ impl DeviceConfig {
         keys::move_renamed(&mut said);
         keys::expand_mode(&mut said);
         merge(&mut merged, said);
-        // Scaled after merging: values of the file are those of the whole device, as a preset's
-        // are.
+        // Scaled after merging: values in the file refer to the whole device, like a preset's.
         read(merged)?.scale(scale)
     }
 
@@ -247,10 +247,10 @@ impl DeviceConfig {
         toml::to_string(self).expect("every value of a device has a TOML form")
     }
 
-    /// Checks each value, and that the parts fit together.
+    /// Checks each value, and that they are consistent.
     ///
     /// # Errors
-    /// What cannot work and what would: one sentence, or a line for each value that is wrong.
+    /// The problem and what would work: one sentence, or a line for each invalid value.
     pub fn check(&self) -> Result<(), DeviceConfigError> {
         let mut wrong = keys::problems(&self.to_value());
 
@@ -263,7 +263,7 @@ impl DeviceConfig {
             });
         }
 
-        // It adds values up, which each must be possible.
+        // It adds values up, so each must be valid.
         if wrong.is_empty()
             && let Err(error) = self.firmware.check(&self.geometry)
         {
@@ -277,7 +277,7 @@ impl DeviceConfig {
         }
     }
 
-    /// The firmware's parameters, with what it knows of the chips: a block is used no more at its
+    /// The firmware's parameters with the endurance of the flash: a block is not used after its
     /// last cycle.
     pub fn firmware_of_chips(&self) -> Config {
         // An erase count has 21 bits.
@@ -293,9 +293,9 @@ impl DeviceConfig {
             .clamp(1, self.firmware.lpns.max(1))
     }
 
-    /// What the timing model needs.
+    /// Parameters of the timing model.
     pub fn latencies(&self) -> Latencies {
-        // Rounded up: the link is never faster than it says.
+        // Rounded up: the link is never faster than specified.
         let link_page_ns = match self.link.mib_s {
             0 => 0,
             mib_s => (PAGE_BYTES as u64 * 1_000_000_000).div_ceil(mib_s << 20),
@@ -317,12 +317,12 @@ impl DeviceConfig {
     }
 }
 
-/// One value of a device as a command line says it: `firmware.gc_free=0.1`.
+/// One value of a device as given on a command line: `firmware.gc_free=0.1`.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Which value of the device is set.
+    /// The key that is set.
     pub key: &'static DeviceKey,
-    /// The value that it gets.
+    /// Its new value.
     pub value: Value,
 }
 
@@ -335,14 +335,14 @@ impl FromStr for Setting {
             .ok_or_else(|| format!("`{text}` is not KEY=VALUE, such as firmware.gc_free=0.1"))?;
 
         let key = match keys::find(path.trim()) {
-            // A setting changes a device that is there; these two choose it.
+            // A setting changes an existing device; these two keys select it.
             Some(key) if ["preset", "scale"].contains(&key.path) => {
                 return Err(format!("use {} instead", key.flag));
             }
             Some(key) => key,
             None => {
-                // The error that a file with this key would get: it names the key that was
-                // probably meant.
+                // The error that a file with this key would get: it names the key that was probably
+                // meant.
                 let said = keys::nested(path.trim(), Value::Null);
                 let wrong = keys::problems(&said);
                 return Err(wrong.first().map_or_else(
@@ -361,8 +361,8 @@ impl FromStr for Setting {
     }
 }
 
-/// What must be said without a preset and is not, as one sentence. A key that was misspelt is not
-/// named twice.
+/// The required keys that are missing in a file without a preset, in one sentence. A misspelt key
+/// is not reported again.
 fn missing(said: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
     let mut names: Vec<&str> = Vec::new();
     for key in KEYS.iter() {
@@ -379,7 +379,7 @@ fn missing(said: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
             ("", _) => continue,
             (table, _) if table.starts_with("firmware.") => continue,
             (table, None) => table,
-            // What the firmware leaves out has its default, in the schemes' tables too.
+            // Keys of the firmware and of the schemes' tables have defaults.
             ("firmware", Some(_)) => continue,
 
             (_, Some(whole)) if whole.get(key.name()).is_none() => key.path,
@@ -420,7 +420,7 @@ fn listed(wrong: &[KeyProblem], line: &dyn Fn(&str) -> Option<usize>) -> DeviceC
             let mut text = format!("{} things are wrong:", several.len());
             let mut several: Vec<&KeyProblem> = several.iter().collect();
 
-            // In the order of the file, and last what has no line in it.
+            // In file order; problems without a line come last.
             several.sort_by_key(|problem| line(&problem.path).unwrap_or(usize::MAX));
             for problem in several {
                 text.push_str(&format!("\n  {}", sentence(problem)));
@@ -434,7 +434,7 @@ fn read(merged: Value) -> Result<DeviceConfig, DeviceConfigError> {
     serde_json::from_value(merged).map_err(|error| DeviceConfigError(error.to_string()))
 }
 
-/// Lays `over` upon `base`, table by table.
+/// Merges `over` into `base`, table by table.
 fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
@@ -448,17 +448,17 @@ fn merge(base: &mut Value, over: Value) {
             }
         }
 
-        // A list is replaced whole, as a value is.
+        // A list is replaced as a whole, like a value.
         (base, over) => *base = over,
     }
 }
 
-/// The line that a key is on.
+/// The line number of a key.
 fn line_of(text: &str, path: &str) -> Option<usize> {
     let parsed = DeTable::parse(text).ok()?;
     let mut table = parsed.get_ref();
     let mut found = None;
-    // As deep as the file goes: a key that is missing is on its table's line.
+    // As deep as the file goes: a missing key is reported at its table's line.
     for name in path.split('.') {
         let (key, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
         found = Some(key.span().start);
@@ -471,7 +471,7 @@ fn line_of(text: &str, path: &str) -> Option<usize> {
     Some(before.matches('\n').count() + 1)
 }
 
-/// What the reader says, on one line, with the number of the line where it is known.
+/// The parser's error on one line, with the line number if it is known.
 fn sentence(error: &toml::de::Error, text: &str) -> DeviceConfigError {
     let message = error.message().trim().replace('\n', ", ");
     DeviceConfigError(match error.span() {

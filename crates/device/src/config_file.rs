@@ -1,7 +1,7 @@
-//! The configuration of a device in a folder, and its checksum, as a file.
+//! The configuration file of a device in a folder, and its checksum.
 //!
-//! Invariant: the file is the old one or the new one, whatever happens while it is written. Absent:
-//! what a configuration may be (`config`).
+//! Invariant: a crash while the file is written leaves either the old or the new one. Absent: the
+//! permitted configurations (`config`).
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::saved::OpenError;
@@ -20,7 +20,7 @@ pub(crate) struct ConfigFile {
     damage: Option<FileDamage>,
 }
 
-/// Begins the last line, a comment in TOML.
+/// Prefix of the last line, a comment in TOML.
 const SUM: &str = "# crc32c: ";
 
 impl ConfigFile {
@@ -28,7 +28,7 @@ impl ConfigFile {
         let text = match std::fs::read_to_string(dir.join(CONFIG)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // The folder itself may be what is missing.
+                // The folder itself may be missing.
                 std::fs::metadata(dir).map_err(ImageError::from)?;
                 return Err(ImageError::NoConfig(CONFIG).into());
             }
@@ -41,7 +41,7 @@ impl ConfigFile {
 
         let body = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
 
-        // Earlier versions wrote none.
+        // Earlier versions wrote no checksum.
         let sum = text[body..].trim_end().strip_prefix(SUM);
         let is_whole = sum.is_none_or(|sum| sum == sum_of(&text[..body]));
 
@@ -76,12 +76,12 @@ fn sum_of(text: &str) -> String {
     format!("{:08x}", checksum(text.as_bytes()))
 }
 
-/// A failed call on the file, with its name.
+/// Adds the file's name to an I/O error.
 pub(crate) fn about(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{CONFIG}: {error}"))
 }
 
-/// Writes it in place of the one that is there.
+/// Replaces the configuration file.
 pub(crate) fn write_config(dir: &Path, config: &DeviceConfig) -> io::Result<()> {
     let mut text = config.to_toml();
     if !text.ends_with('\n') {
@@ -90,8 +90,8 @@ pub(crate) fn write_config(dir: &Path, config: &DeviceConfig) -> io::Result<()> 
     let sum = sum_of(&text);
     text.extend([SUM, &sum, "\n"]);
 
-    // 1. the file aside, synced  2. the name  3. the folder, synced. Cut before 2: the old one, or
-    // none.
+    // 1. the temporary file, synced  2. the rename  3. the folder, synced. Cut before 2: the old
+    // file, or none.
     let aside = dir.join(CONFIG_ASIDE);
     let mut file = File::create(&aside)?;
     file.write_all(text.as_bytes())?;

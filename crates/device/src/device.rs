@@ -1,11 +1,10 @@
-//! A device: firmware, timing, and the host's verbs with a time in front.
+//! A device: firmware, timing, and the host's verbs with a submission time.
 //!
-//! A command takes effect when it is submitted; what it did on the media is then charged, and the
-//! answer says when it is done. Pages of one request are submitted one by one at the same `now`.
+//! A command takes effect when it is submitted; its media operations are then charged, and the
+//! completion has its end time. Pages of one request are submitted one by one with the same `now`.
 //!
-//! Invariants: `now` never decreases; after each command the media's record of operations is empty;
-//! a refused command is done as well, at the time of its answer. Absent: the host's queue, and the
-//! wall clock.
+//! Invariants: `now` never decreases; after each command the media's list of operations is empty; a
+//! refused command also has a completion time. Absent: the host's queue, and the wall clock.
 
 use crate::command::PageCommand;
 use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
@@ -21,8 +20,8 @@ use std::path::PathBuf;
 
 /// A simulated SSD: firmware, media and a timing model.
 ///
-/// Commands take a time and say when they are done. Contents are numbers that stand for them, or
-/// bytes, as the configuration says.
+/// Commands take a submission time and return a completion time. Contents are identities or bytes,
+/// depending on the configuration.
 ///
 /// ```
 /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, Payload};
@@ -45,8 +44,8 @@ use std::path::PathBuf;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What was flushed survives a power cut. A device in memory has bytes, and can be looked at where
-/// they are:
+/// Flushed data survives a power cut. A device in memory stores bytes, which can be viewed in
+/// place:
 ///
 /// ```
 /// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageView, Payload, SchemeKind};
@@ -100,7 +99,7 @@ pub struct Device {
     ftl: Ftl,
     charging: OpCharger,
     config: DeviceConfig,
-    /// The folder that it is in.
+    /// The folder of the device, if it is in one.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) fingerprints: Fingerprints,
 }
@@ -120,16 +119,16 @@ impl Device {
         }
     }
 
-    /// A new, empty device for use: real bytes, in memory that is taken when it is written to.
+    /// A new, empty device for use: real bytes, in memory that is allocated when it is written.
     ///
     /// # Errors
-    /// The configuration cannot work, or there is no such memory.
+    /// The configuration cannot work, or the memory cannot be allocated.
     pub fn in_memory(config: DeviceConfig) -> Result<Self, DeviceConfigError> {
         config.check()?;
         let words = config.firmware.nvram_words(&config.geometry);
 
-        // The media's reason, or the firmware's, as the configuration's: a smaller device may
-        // work.
+        // The media's or the firmware's reason becomes an error of the configuration: a smaller
+        // device may work.
         let error = |error: &dyn std::fmt::Display| DeviceConfigError(error.to_string());
         let media = Media::in_memory(config.geometry, words).map_err(|reason| error(&reason))?;
         let ftl =
@@ -137,7 +136,7 @@ impl Device {
         Ok(Self::assemble(ftl, config))
     }
 
-    /// Powers a device on from what its media hold.
+    /// Powers on a device from its media.
     ///
     /// # Errors
     /// The configuration cannot work, or the media do not belong to it or cannot be recovered.
@@ -147,7 +146,7 @@ impl Device {
     ) -> Result<(Self, RecoveryReport), OpenError> {
         config.check()?;
 
-        // Every address would mean another page.
+        // With another geometry every address would refer to another page.
         if media.geometry() != config.geometry {
             let text = "the media have another geometry than the configuration";
             return Err(DeviceConfigError(text.into()).into());
@@ -157,7 +156,7 @@ impl Device {
     }
 
     pub(crate) fn assemble(mut ftl: Ftl, config: DeviceConfig) -> Self {
-        // Formatting and recovery have taken their time before the device was there.
+        // Formatting and recovery happened before the device's time starts.
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
         let hashes = ftl.deduplicates();
@@ -170,8 +169,8 @@ impl Device {
         }
     }
 
-    /// Whether to say when commands are done, which is the default; if not, no time is modelled,
-    /// and times mean nothing.
+    /// Turns the timing model on or off. It is on by default; when off, completion times are
+    /// meaningless.
     pub fn keep_time(&mut self, keep: bool) {
         self.charging.timed = keep;
         self.ftl.media_mut().keep_time(keep);
@@ -182,24 +181,24 @@ impl Device {
         self.ftl.keep_apart(lpns);
     }
 
-    /// What it was made from.
+    /// The device's configuration.
     pub fn config(&self) -> &DeviceConfig {
         &self.config
     }
-    /// The firmware, to look at.
+    /// The firmware, for inspection.
     pub fn ftl(&self) -> &Ftl {
         &self.ftl
     }
-    /// What happened to the fingerprints saved at the last shutdown, for a device in a folder.
+    /// Outcome of restoring the fingerprints saved at the last shutdown, for a device in a folder.
     pub fn fingerprints(&self) -> &Fingerprints {
         &self.fingerprints
     }
-    /// The timing model, to look at.
+    /// The timing model, for inspection.
     pub fn timing(&self) -> &Timing {
         &self.charging.timing
     }
-    /// Its halves, for whoever has commands done first and asks later when they were done:
-    /// `halves`. `None` if no time is kept.
+    /// Splits firmware from timing: a pipeline executes commands now and computes their times later
+    /// (`halves`). `None` if the timing model is off.
     pub fn halves(&mut self) -> Option<(FirmwareHalf<'_>, TimingHalf<'_>)> {
         let timed = self.charging.timed;
         let firmware = FirmwareHalf {
@@ -207,17 +206,17 @@ impl Device {
             usable: UsablePages::default(),
         };
 
-        // Without time the other half would have nothing to say.
+        // Without time the other half has nothing to compute.
         timed.then_some((firmware, TimingHalf(&mut self.charging)))
     }
-    /// Pulls the media out, as after a clean or unclean power-off.
+    /// Takes the media out, as after a clean or unclean power-off.
     pub fn into_media(self) -> Media {
         self.ftl.into_media()
     }
 
-    /// Cuts the power and restores it: what is not on flash or in NVRAM is gone, and is rebuilt
-    /// from them. Fingerprints are not read again. What was set for this device stays set: pages
-    /// kept apart, whether time is kept, a pause of deduplication.
+    /// Cuts the power and restores it: DRAM is lost, and is rebuilt from flash and NVRAM.
+    /// Fingerprints are not read again. Settings are kept: pages kept apart, the timing model, a
+    /// pause of deduplication.
     ///
     /// # Errors
     /// The media cannot be recovered.
@@ -230,7 +229,7 @@ impl Device {
             ..
         } = self;
 
-        // Settings of whoever uses the device, which no medium holds.
+        // Settings of the caller, which are not persisted.
         let (apart, paused) = (ftl.apart().to_vec(), ftl.is_dedup_paused());
 
         let (mut device, report) = Self::recover(ftl.into_media(), config)?;
@@ -241,15 +240,15 @@ impl Device {
         Ok((device, report))
     }
 
-    /// Lets writes be programmed without looking for their content on flash, or looks for it again.
+    /// Pauses or resumes deduplication of writes.
     pub fn pause_dedup(&mut self, pause: bool) {
         self.ftl.pause_dedup(pause);
 
-        // The hash unit is not passed by what nobody looks for.
+        // Writes pass the hash unit only if their fingerprints are looked up.
         self.charging.hashes = self.ftl.deduplicates() && !pause;
     }
 
-    /// Uses the firmware without any time passing.
+    /// Uses the firmware without charging time.
     #[inline]
     pub fn untimed<R>(&mut self, work: impl FnOnce(&mut Ftl) -> R) -> R {
         let result = work(&mut self.ftl);
@@ -257,8 +256,8 @@ impl Device {
         result
     }
 
-    /// Before the command at `index` of a list is submitted, for each of them in turn: asks for
-    /// what commands further on will need. For two at a time, whose waits for the page table then
+    /// Call it before each command of a list is submitted, with its `index`: prefetches the data of
+    /// later commands. Handles two commands at a time, so that their waits for the page table
     /// overlap.
     #[inline(always)]
     pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
@@ -271,7 +270,7 @@ impl Device {
         self.submit_page(now, command, false)
     }
 
-    /// Submits one page of a request that goes on with the next call.
+    /// Submits one page of a request that continues with the next call.
     #[inline]
     pub fn submit_more(&mut self, now: u64, command: &PageCommand) -> Completion {
         self.submit_page(now, command, true)
@@ -288,7 +287,7 @@ impl Device {
         Completion { done_at, result }
     }
 
-    /// Submits all pages of a request; it is done with the last of them and reports the first
+    /// Submits all pages of a request; it completes with the last of them and reports the first
     /// refusal.
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
         let mut whole = Completion {
@@ -310,14 +309,15 @@ impl Device {
         whole
     }
 
-    /// Reads a page: when it is with the host, and what it holds.
+    /// Reads a page. Returns when it has reached the host, and its content.
     #[inline]
     pub fn read(&mut self, now: u64, lpn: Lpn) -> (u64, Result<Page, Refusal>) {
         let result = self.ftl.read(lpn);
         (self.charge(now, DataPath::ToHost), result)
     }
 
-    /// Reads a page and shows it where it is: when it is with the host, and what was made of it.
+    /// Reads a page and passes a view of it to `show`. Returns when it has reached the host, and
+    /// the result of `show`.
     #[inline]
     pub fn view<R>(
         &mut self,
@@ -325,7 +325,7 @@ impl Device {
         lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> R,
     ) -> (u64, Result<R, Refusal>) {
-        // Found first and shown last: its time is charged in between, and nothing is copied.
+        // Looked up first and shown last: its time is charged in between, and nothing is copied.
         let found = self.ftl.find(lpn);
         let done = self.charge(now, DataPath::ToHost);
         (done, found.map(|found| show(self.ftl.view(found))))
@@ -338,7 +338,7 @@ impl Device {
         self.complete(now, DataPath::FromHost, result)
     }
 
-    /// Writes a page of a request that goes on with the next call, and is not acknowledged before
+    /// Writes a page of a request that continues with the next call, and is not acknowledged before
     /// it ends.
     #[inline]
     pub fn write_more(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
@@ -346,13 +346,13 @@ impl Device {
         self.complete(now, DataPath::FromHost, result)
     }
 
-    /// Ends a request that was to go on, and cannot.
+    /// Ends a request that was to continue but cannot.
     pub fn end_write(&mut self, now: u64) -> u64 {
         self.ftl.end_write();
         self.charge(now, DataPath::Own)
     }
 
-    /// Writes a page that is meant to be remapped to `home` one day.
+    /// Writes a page that will later be remapped to `home`.
     pub fn write_for(
         &mut self,
         now: u64,
@@ -371,9 +371,9 @@ impl Device {
         self.complete(now, DataPath::Absent, result)
     }
 
-    /// Remaps pages: targets read what sources hold.
+    /// Remaps pages: the targets read the sources' contents.
     pub fn remap(&mut self, now: u64, remap: &Remap) -> RemapCompletion {
-        // The firmware counts over its lifetime; the difference is this command's.
+        // The firmware's counters are cumulative; the difference is this command's.
         let before = self.ftl.remap_counts();
         let result = self.ftl.remap(remap);
         let after = self.ftl.remap_counts();
@@ -390,29 +390,28 @@ impl Device {
         }
     }
 
-    /// Makes everything that was acknowledged durable.
+    /// Makes everything acknowledged durable.
     pub fn flush(&mut self, now: u64) -> Completion {
         let result = self.ftl.flush();
         self.complete(now, DataPath::Absent, result)
     }
 
-    /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware
-    /// works for itself, one step after the other; the last one may end after `until`.
+    /// Nothing is submitted from `now` to `until`: after the configured idle time, the firmware
+    /// does background work, one step after the other; the last one may end after `until`.
     pub fn idle(&mut self, now: u64, until: u64) {
-        // Idle is counted from when the device has nothing left to do, not from the last command's
-        // arrival.
+        // Idle time starts when the device has no work left, not at the last command's arrival.
         let mut at = now.max(self.timing().busy_until()) + self.config.background.idle_after_ns;
         while at < until && self.ftl.background() {
             self.charge(at, DataPath::Own);
             let next = self.timing().busy_until();
             if next <= at {
-                return; // A step that took no time must not be repeated for ever.
+                return; // A step without duration must not repeat forever.
             }
             at = next;
         }
     }
 
-    /// Writes a page of a file, and notes in the file map which one it is.
+    /// Writes a page of a file, and records its position in the file map.
     pub fn fs_write(
         &mut self,
         now: u64,
@@ -427,15 +426,15 @@ impl Device {
         }
     }
 
-    /// Pages of a file noted since the last reset, in order, and when they are with the host.
+    /// Pages of a file recorded since the last reset, in order, and when they have reached the
+    /// host.
     pub fn fs_map(&mut self, now: u64, inode: u32) -> (u64, Result<Vec<FileBlock>, Refusal>) {
         let result = self.ftl.fs_map(inode);
         let blocks = result.as_ref().map_or(0, Vec::len);
         (self.send(now, blocks * size_of::<FileBlock>()), result)
     }
 
-    /// Files noted since the last reset, in order of their numbers, and when they are with the
-    /// host.
+    /// Files recorded since the last reset, by inode number, and when they have reached the host.
     pub fn fs_files(&mut self, now: u64) -> (u64, Result<Vec<u32>, Refusal>) {
         let result = self.ftl.fs_files();
         let files = result.as_ref().map_or(0, Vec::len);
@@ -448,7 +447,7 @@ impl Device {
         self.complete(now, DataPath::Absent, result)
     }
 
-    /// Charges what the firmware just did, and the transfer of its answer in whole pages.
+    /// Charges the last firmware operations, and the transfer of the answer in whole pages.
     fn send(&mut self, now: u64, bytes: usize) -> u64 {
         let done = self.charge(now, DataPath::Absent);
         let timing = &mut self.charging.timing;
@@ -463,7 +462,7 @@ impl Device {
         }
     }
 
-    /// Charges what the firmware just did.
+    /// Charges the last firmware operations.
     #[inline]
     fn charge(&mut self, now: u64, data: DataPath) -> u64 {
         let ops = &mut self.ftl.media_mut().ops;
@@ -473,8 +472,8 @@ impl Device {
     }
 }
 
-/// How many commands ahead the first tables are asked for.
+/// Distance in commands at which the first tables are prefetched.
 pub const LOOK_AHEAD_FAR: usize = 16;
 
-/// How many commands ahead the second tables are asked for.
+/// Distance in commands at which the second tables are prefetched.
 pub const LOOK_AHEAD_NEAR: usize = 8;

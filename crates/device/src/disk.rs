@@ -1,11 +1,10 @@
-//! A disk that can remap, as host software sees it: whole pages, and it does not matter where it
-//! is.
+//! A disk with remap, as host software sees it: whole pages, wherever the device is.
 //!
 //! Host software (a database's file layer, a deduplicating store, a log-structured file system) is
 //! written once against [`Disk`] and runs on a device in this process ([`LocalDisk`]), on one in a
-//! folder, or on one behind a network. Invariant: a disk does what is asked before it answers; what
-//! was written is there after the end of the process at any instant, and after a crash of the
-//! machine once `flush` has answered. Absent: time, queues, other hosts.
+//! folder, or on one on the network. Invariant: an operation has taken effect when it returns;
+//! written data survives the end of the process at any instant, and a crash of the machine once
+//! `flush` has returned. Absent: time, queues, other hosts.
 
 use crate::device::Device;
 use remap_ssd_ftl::{FilePage, FileStatus, Lpn, Refusal, Remap};
@@ -14,31 +13,32 @@ use remap_ssd_media::{PageView, Payload};
 use std::error::Error;
 use std::io;
 
-/// A remap of whole pages: `target` gets what `source` holds, as if all of it had been read first.
+/// A remap of whole pages: `target` gets the contents of `source`, as if all sources were read
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRemap {
-    /// First page that gets other contents.
+    /// First page that gets new contents.
     pub target: u64,
-    /// First page that is named.
+    /// First source page.
     pub source: u64,
-    /// How many pages, from the first on.
+    /// Number of pages.
     pub pages: u32,
-    /// The sources lose their pages and read as zeroes, but for those that are targets too.
+    /// The sources lose their pages and read as zeroes, except those that are also targets.
     pub relocate: bool,
-    /// All pages or none, should the power fail.
+    /// After a power failure all pages are remapped, or none.
     pub atomic: bool,
 }
 
-/// Whole pages for one place of a disk.
+/// Whole pages to be written at one place of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskWrite<'a> {
     /// First page of the range.
     pub page: u64,
-    /// What the pages from there on get.
+    /// The data, from that page on.
     pub data: &'a [u8],
 }
 
-/// A page of a file, as the device's file map lists it.
+/// A page of a file, as listed in the device's file map.
 ///
 /// ```
 /// use remap_ssd_device::{Device, DeviceConfig, Disk, FilePage, FileStatus, LocalDisk, SchemeKind};
@@ -64,42 +64,43 @@ pub struct DiskFileBlock {
     pub page: u64,
 }
 
-/// Why a list of remaps failed.
+/// Error of a list of remaps.
 #[derive(Debug, thiserror::Error)]
 #[error("remap {index} of the list: {error}")]
 pub struct RemapAllError<E> {
-    /// Index of the first remap known to have failed. Any of the others may have been done.
+    /// Index of the first remap known to have failed. Any of the others may have been executed.
     pub index: usize,
-    /// Why it was not done.
+    /// The reason.
     pub error: E,
 }
 
-/// Why a file map operation failed.
+/// Error of a file map operation.
 #[derive(Debug, thiserror::Error)]
 pub enum FileMapError<E> {
-    /// The disk has no file map: it does not know the commands, or was created without room for it.
+    /// The disk has no file map: it does not support the commands, or was created without room for
+    /// a map.
     #[error("this disk has no file map")]
     Unsupported,
-    /// An error of the disk itself.
+    /// An error of the disk.
     #[error(transparent)]
     Disk(E),
 }
 
-/// Why a disk is not held.
+/// Error of holding a disk.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldError<E> {
-    /// Another holder has it, or this one has lost it; the sentence says which.
+    /// Another holder has the disk, or this one has lost it; the sentence says which.
     #[error("{0}")]
     Held(String),
-    /// The disk cannot keep others out; the sentence says why.
+    /// The disk cannot exclude others; the sentence says why.
     #[error("{0}")]
     Unsupported(String),
-    /// An error of the disk itself.
+    /// An error of the disk.
     #[error(transparent)]
     Disk(E),
 }
 
-/// The identifier of a holder: random, and used once.
+/// Identifier of a holder: random, and used once.
 pub type HolderId = [u8; 16];
 
 /// Pages of 4,096 bytes that can be read, written, trimmed and remapped.
@@ -121,32 +122,32 @@ pub type HolderId = [u8; 16];
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Disk {
-    /// Why something was not done.
+    /// Error of an operation.
     type Error: Error + Send + Sync + 'static;
 
     /// Size of the disk in pages.
     fn pages(&self) -> u64;
 
-    /// What tells this disk from every other one, a copy of it with a name of its own among them
-    /// (NGUID, NVMe 2.0 §4.5.1.2); `None` if only this process can have it.
+    /// A globally unique identifier of the disk; a copy of the disk has its own (NGUID, NVMe 2.0
+    /// §4.5.1.2). `None` if only this process can use the disk.
     fn identity(&self) -> Option<[u8; 16]> {
         None
     }
 
-    /// The holder that the connection to the disk was made for, if its identifier is still unused.
-    /// Holding the disk as another one takes a new connection. Returned once.
+    /// The holder for which the connection to the disk was made, if its identifier is still unused.
+    /// Holding the disk as a different holder takes a new connection. Returned once.
     fn take_holder(&mut self) -> Option<HolderId> {
         None
     }
 
-    /// Keeps every other holder from the disk, until `let_go`: none of them reads or writes. The
-    /// disk enforces it, over connections that break and starts of the server. Of holders in `ended`
-    /// the caller knows that none of their processes lives; the answer is the one of them that had
-    /// the disk until now, after which nobody else can have changed it. A disk that only this
-    /// process can have has nobody to keep out.
+    /// Excludes all other holders from reading and writing the disk, until `let_go`. The disk
+    /// enforces it across broken connections and restarts of the server. `ended`: holders with no
+    /// living process, as the caller knows. Returns the one of them that had the disk until now, if
+    /// any: then no other holder can have changed it. A disk that only this process can use has no
+    /// others to exclude.
     ///
     /// # Errors
-    /// Another holder has the disk and is connected, or the disk cannot keep others out.
+    /// Another holder has the disk and is connected, or the disk cannot exclude others.
     fn hold(
         &mut self,
         _holder: HolderId,
@@ -155,8 +156,8 @@ pub trait Disk {
         Ok(ended.last().copied())
     }
 
-    /// Uses the disk as one of several connections of the holder that has it. It is never acquired
-    /// anew: a holder that has lost the disk has lost it for good.
+    /// Uses the disk as one of several connections of its holder. It never acquires the disk: a
+    /// holder that has lost it cannot regain it.
     ///
     /// # Errors
     /// This holder does not have the disk.
@@ -164,45 +165,45 @@ pub trait Disk {
         Ok(())
     }
 
-    /// Lets others have the disk. All connections of the holder lose it.
+    /// Releases the disk. All connections of the holder lose it.
     ///
     /// # Errors
-    /// The way to the disk; it is still held then.
+    /// The connection to the disk; the disk is still held then.
     fn let_go(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// Whether this holder may have lost the disk unnoticed, because the way to it broke; if it may,
-    /// the disk is asked. To be called before what was read earlier is relied on.
+    /// Checks that this holder still has the disk: if the connection broke, the disk is queried,
+    /// since it may have been lost unnoticed. To be called before relying on data read earlier.
     ///
     /// # Errors
-    /// The disk is another holder's now, or cannot be reached.
+    /// Another holder has the disk now, or it cannot be reached.
     fn still_held(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// Called in a child of `fork`, which must not use a disk of its parent's: closes the
-    /// descriptors that the child has of it. Changes nothing that the parent sees.
+    /// Called in a child of `fork`, which must not use its parent's disk: closes the child's
+    /// descriptors. The parent is not affected.
     fn close_inherited(&mut self) {}
 
-    /// Reads whole pages from `page` on into a buffer. Pages never written, or trimmed, are zeroes.
+    /// Reads whole pages from `page` on into a buffer. Pages never written, or trimmed, read as
+    /// zeroes.
     ///
     /// # Errors
-    /// The range, the medium, or the way to it.
+    /// The range, the medium, or the connection.
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error>;
 
     /// Writes whole pages from `page` on.
     ///
     /// # Errors
-    /// The range, a device that is worn out, or the way to it.
+    /// The range, a worn-out device, or the connection.
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error>;
 
-    /// Writes in many places, with the same result as one write after the other. A remote disk
-    /// keeps many under way at once, so that a list costs a few round trips instead of one per
-    /// place.
+    /// Writes at many places, with the same result as the writes in order. A remote disk keeps many
+    /// in flight at once, so a list costs a few round trips instead of one per write.
     ///
     /// # Errors
-    /// As `write`. After a failure any of the writes may have been done.
+    /// As `write`. After a failure any of the writes may have been executed.
     fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), Self::Error> {
         writes
             .iter()
@@ -218,20 +219,20 @@ pub trait Disk {
     /// Makes everything done so far survive a crash of the machine that holds the disk.
     ///
     /// # Errors
-    /// It could not be made durable, or the way to the disk.
+    /// The data could not be made durable, or the connection.
     fn flush(&mut self) -> Result<(), Self::Error>;
 
-    /// Lets pages share what other pages hold, without programming it again.
+    /// Maps pages to the contents of other pages, without programming them again.
     ///
     /// # Errors
-    /// As `write`; an atomic remap may also be too large, or not possible on this disk.
+    /// As `write`; an atomic remap may also be too large, or unsupported on this disk.
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error>;
 
-    /// Does many remaps, with the same result as one after the other. A remote disk keeps many
-    /// under way at once, so that a list costs a few round trips instead of one per remap.
+    /// Executes many remaps, with the same result as in order. A remote disk keeps many in flight
+    /// at once, so a list costs a few round trips instead of one per remap.
     ///
     /// # Errors
-    /// As `remap`, and which one. After a failure any of the others may have been done.
+    /// As `remap`, with the index. After a failure any of the others may have been executed.
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<Self::Error>> {
         let mut remaps = remaps.iter().enumerate();
         remaps.try_for_each(|(index, remap)| {
@@ -241,7 +242,7 @@ pub trait Disk {
     }
 
     /// Writes one page and lists it as page `offset` of the file `inode` in the device's file map.
-    /// The page is written even if the map is full; the answer says whether it is listed.
+    /// The page is written even if the map is full; the status shows whether it is listed.
     ///
     /// # Errors
     /// As `write`, or there is no file map.
@@ -254,7 +255,7 @@ pub trait Disk {
         Err(FileMapError::Unsupported)
     }
 
-    /// The pages that the file map lists for a file, in the order in which they were written.
+    /// The pages that the file map lists for a file, in the order of their writes.
     ///
     /// # Errors
     /// As `read`, or there is no file map.
@@ -262,7 +263,7 @@ pub trait Disk {
         Err(FileMapError::Unsupported)
     }
 
-    /// The files of which the file map lists pages, in the order of their numbers.
+    /// The files with pages in the file map, by inode number.
     ///
     /// # Errors
     /// As `read`, or there is no file map.
@@ -270,7 +271,7 @@ pub trait Disk {
         Err(FileMapError::Unsupported)
     }
 
-    /// Empties the file map. Pages keep what was written.
+    /// Empties the file map. The pages keep their contents.
     ///
     /// # Errors
     /// As `write`, or there is no file map.
@@ -279,7 +280,7 @@ pub trait Disk {
     }
 }
 
-/// A device in this process as a disk. No time passes on it.
+/// A device in this process as a disk. No time is modelled.
 ///
 /// ```
 /// use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, DiskWrite, LocalDisk, SchemeKind};
@@ -313,42 +314,42 @@ pub trait Disk {
 /// ```
 pub struct LocalDisk(Device);
 
-/// Why a disk in this process did not do something.
+/// Error of a disk in this process.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalDiskError {
     /// The firmware refused the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The system could not write the folder out.
+    /// The system could not sync the folder.
     #[error("the folder could not be written out: {0}")]
     Sync(#[from] io::Error),
-    /// A buffer that is not whole pages.
+    /// The buffer is not a multiple of the page size.
     #[error("{0} bytes are not whole pages of {PAGE_BYTES}")]
     NotWholePages(usize),
-    /// A device that stores no bytes, for simulation only.
+    /// The device stores no bytes: it is for simulation only.
     #[error("this device keeps no contents")]
     NoContents,
 }
 
 impl LocalDisk {
-    /// Takes a device that stores real bytes: `Device::in_memory`, or one in a folder.
+    /// Wraps a device that stores real bytes: `Device::in_memory`, or one in a folder.
     pub fn new(mut device: Device) -> Self {
-        // No time passes on such a disk, so that nothing is charged for it.
+        // Such a disk has no time, so nothing is charged.
         device.keep_time(false);
         Self(device)
     }
 
-    /// The device: its statistics, say.
+    /// The device, for instance for its statistics.
     pub fn device(&self) -> &Device {
         &self.0
     }
 
-    /// Gives the device back, for instance to close it.
+    /// Returns the device, for instance to close it.
     pub fn into_device(self) -> Device {
         self.0
     }
 
-    /// A range of pages in the firmware's numbers.
+    /// A range of pages as LPNs.
     fn range(&self, page: u64, pages: u64) -> Result<(Lpn, u32), Refusal> {
         match page.checked_add(pages) {
             Some(end) if end <= self.pages() => Ok((Lpn(page as u32), pages as u32)),
@@ -411,8 +412,8 @@ impl Disk for LocalDisk {
     }
 
     fn flush(&mut self) -> Result<(), LocalDiskError> {
-        // First the device's own commands, then the files: a sync before would not have what the
-        // flush stores.
+        // First the device's own commands, then the files: an earlier sync would miss the stores of
+        // the flush.
         self.0.flush(0).result?;
         Ok(self.0.sync()?)
     }

@@ -1,13 +1,12 @@
-//! When recent programs and clearings end: what `After` asks about.
+//! End times of recent programs and clearings, for `After` constraints.
 //!
-//! A program is asked about by its page. Nearly every one asked about has long ended, and one time
-//! per superblock tells so; the rest is in a direct-mapped table of the newest programs. A clearing
-//! of NVRAM, or the erases of a superblock together, are asked about by their name; names only
-//! grow.
+//! Programs are looked up by page. Nearly all of those looked up have long ended, which one time
+//! per superblock shows; the others are in a direct-mapped table of the newest programs. A clearing
+//! of NVRAM, or the erases of a superblock together, are looked up by name; names only grow.
 //!
-//! Invariant: an answer is never earlier than the end; it is exact unless a program that has not
-//! ended was displaced by one whose page shares its slot, and then it is the latest end of any
-//! such. Absent: operations that were never charged: they ended before time began.
+//! Invariant: a reported time is never earlier than the end. It is exact unless a program that has
+//! not ended was displaced by one whose page shares its slot; then it is the latest end of any
+//! displaced program. Absent: operations that were never charged: they count as ended at time 0.
 
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{ClearId, Geometry, Ppn};
@@ -16,7 +15,7 @@ use std::collections::VecDeque;
 /// Superblocks of each group of dies whose programs fit in the table without sharing slots.
 const SUPERBLOCKS_KEPT: usize = 8;
 
-/// Programs ahead of which the table's lines are asked for, and slots of a line.
+/// Prefetch distance of the table in programs, and slots per cache line.
 const PAGES_AHEAD: u32 = 16;
 const SLOTS_PER_LINE: usize = 64 / size_of::<EndSlot>();
 
@@ -32,14 +31,14 @@ pub(crate) struct ProgramEnds {
     last: Vec<u64>,
     slots: Vec<EndSlot>,
     mask: usize,
-    /// Latest end that was displaced while still to come.
+    /// Latest end that was displaced before it had passed.
     displaced: u64,
 }
 
 impl ProgramEnds {
     pub(crate) fn new(geometry: Geometry) -> Self {
-        // Some superblocks' worth of slots, since recent programs are in the few that are open. A
-        // power of two, so that a slot is a mask.
+        // Slots for several superblocks, since recent programs are in the few that are open. A
+        // power of two, so that an index is a mask.
         let row = geometry.pages_per_superblock() as usize * geometry.groups() as usize;
         let len = (row * SUPERBLOCKS_KEPT).next_power_of_two();
         Self {
@@ -57,14 +56,14 @@ impl ProgramEnds {
         }
     }
 
-    /// Notes a program. Ends up to `now` need not be kept.
+    /// Records a program. Ends up to `now` need not be kept.
     #[inline]
     pub(crate) fn note(&mut self, ppn: Ppn, end: u64, now: u64) {
         self.note_row(ppn, 1, now, |_| end);
     }
 
-    /// Notes programs of consecutive pages of one superblock, which `end_of` says one by one; the
-    /// latest end.
+    /// Records programs of consecutive pages of one superblock, whose ends `end_of` returns;
+    /// returns the latest end.
     #[inline(always)]
     pub(crate) fn note_row(
         &mut self,
@@ -78,7 +77,7 @@ impl ProgramEnds {
             let (ppn, end) = (Ppn(first.0 + index), end_of(index));
             latest = latest.max(end);
 
-            // An end still to come that is displaced is kept as a bound for all.
+            // A displaced end that has not passed is kept as a bound for all.
             let slot = &mut self.slots[ppn.0 as usize & self.mask];
             if slot.end > now && slot.ppn != ppn {
                 self.displaced = self.displaced.max(slot.end);
@@ -86,7 +85,7 @@ impl ProgramEnds {
             *slot = EndSlot { end, ppn };
         }
 
-        // Pages are programmed in order: what comes next is known.
+        // Pages are programmed in order, so the next slots are known.
         let next = (first.0 + len + PAGES_AHEAD) as usize;
         (next..next + len as usize)
             .step_by(SLOTS_PER_LINE)
@@ -97,13 +96,13 @@ impl ProgramEnds {
         latest
     }
 
-    /// May the last program of a page of this one's superblock be still to end?
+    /// Returns true if a program of this page's superblock may not have ended yet.
     #[inline(always)]
     pub(crate) fn is_pending(&self, ppn: Ppn, now: u64) -> bool {
         self.last[self.geometry.superblock(ppn).0 as usize] > now
     }
 
-    /// When the last program of a page ends; any time up to `now` if it has.
+    /// End of the last program of a page; any time up to `now` if it has passed.
     #[inline]
     pub(crate) fn of(&self, ppn: Ppn, now: u64) -> u64 {
         if !self.is_pending(ppn, now) {
@@ -111,8 +110,8 @@ impl ProgramEnds {
         }
         let last = self.last[self.geometry.superblock(ppn).0 as usize];
         let slot = &self.slots[ppn.0 as usize & self.mask];
-        // Displaced: no later than the superblock's last program, nor than the latest that was
-        // displaced.
+        // Displaced: no later than the superblock's last program, nor than the latest displaced
+        // end.
         if slot.ppn == ppn {
             slot.end
         } else {
@@ -120,8 +119,8 @@ impl ProgramEnds {
         }
     }
 
-    /// When the last programs of `count` pages of one superblock have ended; any time up to `now`
-    /// if they have.
+    /// End of the last programs of `count` pages of one superblock; any time up to `now` if it has
+    /// passed.
     #[inline]
     pub(crate) fn of_all(&self, first: Ppn, count: u16, now: u64) -> u64 {
         let end = self.of(first, now);
@@ -132,19 +131,19 @@ impl ProgramEnds {
     }
 }
 
-/// Ends of clearings and erases.
+/// End times of clearings and erases.
 #[derive(Default)]
 pub(crate) struct ClearEnds {
-    /// Ends of the names from `first` on, 0 where none was noted; names are nearly consecutive.
+    /// Ends by name, starting with `first`; 0 if none was recorded. Names are nearly consecutive.
     ends: VecDeque<u64>,
     first: u64,
     last: u64,
 }
 
 impl ClearEnds {
-    /// Notes a clearing or one of the erases of this name. Ends up to `now` need not be kept.
+    /// Records a clearing, or one of the erases with this name. Ends up to `now` need not be kept.
     pub(crate) fn note(&mut self, ClearId(id): ClearId, end: u64, now: u64) {
-        // Names are asked about as long as they are pending; what is over goes from the front.
+        // Names are looked up as long as they are pending; past ends are removed from the front.
         while self.ends.front().is_some_and(|front| *front <= now) {
             self.ends.pop_front();
             self.first += 1;
@@ -154,7 +153,7 @@ impl ClearEnds {
             self.first = id;
         }
 
-        // Only one that is over can be older than those that are kept.
+        // Only a past end can be older than those that are kept.
         if id < self.first {
             assert!(end <= now, "names of clearings and erases only grow");
             return;
@@ -162,7 +161,7 @@ impl ClearEnds {
 
         let index = (id - self.first) as usize;
 
-        // Names between that nobody noted have ended at 0.
+        // Names without a record ended at 0.
         while self.ends.len() <= index {
             self.ends.push_back(0);
         }
@@ -170,16 +169,16 @@ impl ClearEnds {
         self.last = self.last.max(end);
     }
 
-    /// May the one of this name be still to end?
+    /// Returns true if an operation with this name may not have ended yet.
     #[inline(always)]
     pub(crate) fn is_pending(&self, ClearId(id): ClearId, now: u64) -> bool {
         self.last > now && id >= self.first
     }
 
-    /// When all of this name have ended; any time up to `now` if they have.
+    /// End of all operations with this name; any time up to `now` if it has passed.
     #[inline]
     pub(crate) fn of(&self, id: ClearId, now: u64) -> u64 {
-        // Nearly every name asked about is older than whatever is still to come.
+        // Nearly every name looked up is older than all pending ones.
         if !self.is_pending(id, now) {
             return now;
         }

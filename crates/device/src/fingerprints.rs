@@ -1,25 +1,26 @@
-//! Keeps the fingerprint store across shutdowns, and rebuilds from the pages what is missing.
+//! Keeps the fingerprint store across shutdowns, and rebuilds missing fingerprints from the pages.
 //!
 //! ```text
 //! header   32 bytes
-//! records  36 bytes each: flash page (4), digest of what it holds (32)
+//! records  36 bytes each: flash page (4), digest of its contents (32)
 //! hash     32 bytes: BLAKE3 of all before
 //! ```
 //! The file `fingerprints` is written at a clean shutdown, after the state it belongs to, and names
 //! that state's generation. Opening a folder begins a new generation before anything changes, and
 //! removes the file.
 //!
-//! Order: 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is
-//! opened: a state of the next generation, durable  5. anything changes. Cut before 3: there is no
-//! file of this generation, and any other is ignored. Between 3 and 4: state and file match. After
-//! 4: no state has the file's generation any more, so a file that was not removed is ignored.
+//! Order: 1. the last state, durable  2. the file under a temporary name, durable  3. its rename
+//! 4. the device is opened: a state of the next generation, durable  5. anything changes. Cut
+//! before 3: there is no file of this generation, and any other is ignored. Between 3 and 4: state
+//! and file match. After 4: no state has the file's generation any more, so a file that was not
+//! removed is ignored.
 //!
 //! A file with the right generation may still not match the contents (a folder assembled from two
 //! copies). So the firmware compares a page with its saved digest at the first hit, before it maps
 //! anything to the page.
 //!
-//! Invariant: the file changes nothing but how many duplicates are found. Absent: when pages are
-//! read, and by which thread (the service decides).
+//! Invariant: the file affects only how many duplicates are found. Absent: when pages are read, and
+//! by which thread (the service).
 
 use crate::device::Device;
 use remap_ssd_ftl::{FingerprintKind, UnknownPage};
@@ -35,10 +36,10 @@ const NAME: &str = "fingerprints";
 const MAGIC: [u8; 8] = *b"RMPFPRNT";
 const VERSION: u32 = 1;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Pages that are listed, read and entered at a time: the device waits for tens of microseconds.
+/// Pages listed, read and entered at a time: the device waits for tens of microseconds.
 const SLICE: usize = 256;
-/// Maximum number of passes over the device: garbage collection may move pages behind a pass, and
-/// the next pass finds them.
+/// Maximum number of passes over the device: garbage collection may move pages to places that a
+/// pass has already covered; the next pass finds them.
 const PASSES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -47,7 +48,7 @@ struct FingerprintsHeader {
     magic: [u8; 8],
     version: le::U32,
     kind: le::U32,
-    /// Of the state that the contents belong to.
+    /// Generation of the state that the file belongs to.
     generation: le::U64,
     records: le::U64,
 }
@@ -64,14 +65,14 @@ struct FingerprintRecord {
 const _: () = assert!(size_of::<FingerprintRecord>() == 36);
 
 fn number(kind: FingerprintKind) -> u32 {
-    // These numbers are in files, so they do not change.
+    // These numbers are persisted, so they must not change.
     match kind {
         FingerprintKind::Blake3 => 0,
         FingerprintKind::Murmur3 => 1,
     }
 }
 
-/// What happened to the saved fingerprints.
+/// Outcome of restoring saved fingerprints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fingerprints {
     /// The device does not deduplicate, is new, or is not in a folder.
@@ -82,7 +83,7 @@ pub enum Fingerprints {
     Ignored(String),
 }
 
-/// Whether a shutdown saved the fingerprints.
+/// Outcome of saving the fingerprints at a shutdown.
 #[derive(Debug)]
 pub enum SavedFingerprints {
     /// The device does not deduplicate, or is not in a folder.
@@ -94,8 +95,8 @@ pub enum SavedFingerprints {
 }
 
 impl Device {
-    /// Reads the fingerprints that were saved with the state of this generation. The file is
-    /// removed in any case.
+    /// Reads the fingerprints saved with the state of this generation. Removes the file in any
+    /// case.
     pub(crate) fn recall_fingerprints(&mut self, dir: &Path, generation: Option<u64>) {
         if self.ftl().deduplicates() {
             self.fingerprints = match self.recall_from(&dir.join(NAME), generation) {
@@ -128,7 +129,7 @@ impl Device {
             return Err("the file holds digests of another kind".into());
         }
 
-        // Read twice, so that nothing of a damaged file is used.
+        // Read twice, so that nothing from a damaged file is used.
         if !is_whole(&mut source, &header).map_err(|error| error.to_string())? {
             return Err("the file does not have its hash".into());
         }
@@ -157,7 +158,7 @@ impl Device {
         match self.write_fingerprints(dir, &aside, generation) {
             Ok(pages) => SavedFingerprints::Saved(pages),
             Err(error) => {
-                // Half a file is of no use, and takes room.
+                // An incomplete file is useless, and takes space.
                 let _ = std::fs::remove_file(aside);
                 SavedFingerprints::Failed(error)
             }
@@ -165,7 +166,7 @@ impl Device {
     }
 
     fn write_fingerprints(&self, dir: &Path, aside: &Path, generation: u64) -> io::Result<u64> {
-        // Counted before, since the header precedes the records.
+        // Counted first, since the header precedes the records.
         let records = self.ftl().known_digests().count() as u64;
         let kind = number(self.config().firmware.fingerprint).into();
         let header = FingerprintsHeader {
@@ -200,10 +201,10 @@ impl Device {
             .map_err(io::IntoInnerError::into_error)?
             .sync_all()?;
 
-        // The rename comes last, so that a file of this name is whole.
+        // The rename comes last, so a file of this name is complete.
         std::fs::rename(aside, dir.join(NAME))?;
 
-        // A name is durable only with its folder.
+        // A name is durable only once its folder is synced.
         File::open(dir)?.sync_all()?;
         Ok(records)
     }
@@ -219,7 +220,7 @@ fn read<T: FromBytes + IntoBytes>(source: &mut impl Read) -> io::Result<T> {
     Ok(value)
 }
 
-/// Does the file end with the hash of everything before?
+/// Returns true if the file ends with the hash of everything before it.
 fn is_whole(source: &mut impl Read, header: &FingerprintsHeader) -> io::Result<bool> {
     let mut hash = blake3::Hasher::new();
     hash.update(header.as_bytes());
@@ -251,7 +252,7 @@ pub struct Relearner {
 }
 
 impl Relearner {
-    /// Begins, for the device in this folder.
+    /// Starts relearning the device in this folder.
     ///
     /// # Errors
     /// The system's reason.
@@ -275,7 +276,7 @@ impl Relearner {
         self.entered
     }
 
-    /// The pages of the next slice, possibly none; `None` when the job is done.
+    /// The pages of the next slice, possibly none; `None` when all are done.
     pub fn list(&mut self, device: &Device) -> Option<Vec<UnknownPage>> {
         if self.passes == PASSES {
             return None;
@@ -283,8 +284,7 @@ impl Relearner {
         let (pages, next) = device.ftl().unknown_pages(self.from, SLICE);
         self.from = next.unwrap_or(Ppn(0));
         if next.is_none() {
-            // A whole pass that lists nothing and has entered nothing ends the job: no page is
-            // unknown any more.
+            // A whole pass that lists and enters nothing ends the job: no page is unknown any more.
             self.passes = if self.entered_in_pass == 0 && pages.is_empty() {
                 PASSES
             } else {
@@ -295,8 +295,8 @@ impl Relearner {
         Some(pages)
     }
 
-    /// Reads and hashes pages. Their content does not change until their superblock is erased,
-    /// which `enter` detects.
+    /// Reads and hashes pages. Their contents do not change until their superblock is erased, which
+    /// `enter` detects.
     ///
     /// # Errors
     /// The system's reason.

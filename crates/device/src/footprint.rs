@@ -1,21 +1,21 @@
-//! Memory that the machine which simulates a device must have for it.
+//! Memory that simulating a device takes on the host machine.
 
 use crate::config::DeviceConfig;
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// For each flash page: L2P, OOBs, reference counts, and what aging keeps of the logical pages it
-/// has written.
+/// Per flash page: L2P, OOBs, reference counts, and the state that aging keeps of the logical pages
+/// it has written.
 const BYTES_PER_PAGE: u64 = 16;
 
 impl DeviceConfig {
-    /// Bytes that a device of this kind takes when it is in use, about: an estimate from
-    /// measurements, mostly within a sixth.
+    /// Approximate memory in bytes of such a device in use: an estimate from measurements, mostly
+    /// within a sixth.
     pub fn memory_bytes(&self) -> u64 {
         let content = match self.content {
             ContentMode::None => 0,
             ContentMode::Identity => 4,
-            // What is written is stored as it is, with a digest.
+            // Contents are stored as bytes, with a digest.
             ContentMode::Bytes => PAGE_BYTES as u64 + 48,
         };
         self.table_bytes() + u64::from(self.geometry.pages()) * content

@@ -2,16 +2,16 @@
 //! tables.
 //!
 //! ```text
-//! one thread:   firmware does a command -> its operations -> timing says when it is done -> next command
-//! two threads:  firmware does many commands -> Record -> timing says when each was done, meanwhile the firmware goes on
+//! one thread:   firmware executes a command -> its operations -> timing computes its completion time -> next command
+//! two threads:  firmware executes many commands -> Record -> timing computes their times while the firmware continues
 //! ```
 //!
-//! The operations and the way that a command's data takes ([`DataPath`]) are all that passes from
-//! one to the other. So both ways give the same times, as long as the order of commands does not
-//! depend on when earlier ones were done.
+//! Only the operations and the path of a command's data ([`DataPath`]) pass from one half to the
+//! other. So both ways give the same times, as long as the order of commands does not depend on
+//! completion times.
 //!
 //! Invariants: a record's operations are those of its steps, in order; nothing is allocated per
-//! command once the lists of a record have grown. Absent: requests and who waits for them (the
+//! command once the lists of a record have grown. Absent: requests and their waiting (the
 //! caller's), and threads (the caller's as well).
 
 use crate::command::{PageCommand, PageKind};
@@ -20,25 +20,25 @@ use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};
 
-/// Which way the data of a command takes.
+/// Path of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataPath {
-    /// The firmware works for itself.
+    /// Internal work of the firmware.
     Own,
-    /// No data passes the link.
+    /// No data crosses the link.
     Absent,
-    /// A page comes from the host.
+    /// A page from the host.
     FromHost,
-    /// A page goes to the host.
+    /// A page to the host.
     ToHost,
-    /// A page comes from the host, and is merged with what is read.
+    /// A page from the host, to be merged with the data read.
     ToMerge,
-    /// What was merged in the step before is written.
+    /// The page merged in the previous step is written.
     Merged,
 }
 
-/// Does a command of one page. `step` is called at each step: that its operations are in the
-/// media's list, and whose data it has.
+/// Executes a command of one page. Calls `step` after each of its steps, with the path of its data;
+/// the step's operations are then in the media's list.
 #[inline(always)]
 pub(crate) fn perform(
     ftl: &mut Ftl,
@@ -55,7 +55,7 @@ pub(crate) fn perform(
         PageKind::WriteFor { home } => (DataPath::FromHost, ftl.write_for(lpn, &payload, home)),
         PageKind::Read => (DataPath::ToHost, ftl.read(lpn).map(drop)),
         PageKind::ReadModifyWrite => {
-            // Two steps, since the write's data is there only when the read has ended.
+            // Two steps, since the write's data is ready only when the read has ended.
             let read = ftl.read(lpn);
             step(ftl, DataPath::ToMerge);
             read?;
@@ -84,8 +84,8 @@ pub(crate) fn perform(
     result
 }
 
-/// Before the command at `index` of a list is submitted, for each of them in turn: asks for what
-/// commands further on will need. For two at a time, whose waits for the page table then overlap.
+/// Called before each command of a list is submitted, with its `index`: prefetches the data of
+/// later commands. Handles two commands at a time, so that their waits for the page table overlap.
 #[inline(always)]
 pub(crate) fn look_ahead<T>(
     ftl: &Ftl,
@@ -121,12 +121,12 @@ pub(crate) fn look_ahead<T>(
     }
 }
 
-/// What charges the firmware's operations.
+/// Charges the firmware's operations to the timing model.
 pub(crate) struct OpCharger {
     pub timing: Timing,
-    /// Does written data pass the hash unit?
+    /// True if written data passes the hash unit.
     pub hashes: bool,
-    /// Is any time modelled? If not, all is done at once.
+    /// True if time is modelled; otherwise everything completes at once.
     pub timed: bool,
     /// When the page of the latest `DataPath::ToMerge` was read.
     merged: u64,
@@ -142,13 +142,13 @@ impl OpCharger {
         }
     }
 
-    /// Charges what was done for a command submitted at `now`; when it is done.
+    /// Charges the operations of a command submitted at `now`; returns its completion time.
     #[inline(always)]
     pub fn charge(&mut self, now: u64, data: DataPath, ops: &[Op]) -> u64 {
         let timing = &mut self.timing;
 
-        // In this order for one thread or two: each call takes a turn on a lane, and turns decide
-        // the times.
+        // In the same order with one thread or two: each call takes a turn on a lane, and turns
+        // determine the times.
         let received = match data {
             DataPath::Own => now,
             DataPath::Absent | DataPath::ToHost => timing.arrive(now),
@@ -167,7 +167,7 @@ impl OpCharger {
             now
         };
 
-        // A page that was read leaves; one to be merged stays for the next step.
+        // A page that was read is sent; one to be merged stays for the next step.
         match data {
             DataPath::ToHost => timing.send_page(now, done),
             DataPath::ToMerge => {
@@ -179,7 +179,7 @@ impl OpCharger {
     }
 }
 
-/// A part of a command whose end is known by itself.
+/// A part of a command with its own end time.
 #[derive(Clone, Copy)]
 struct ChargedStep {
     ops: u32,
@@ -188,7 +188,7 @@ struct ChargedStep {
 
 const _: () = assert!(size_of::<ChargedStep>() == 8);
 
-/// What commands did that the timing has not been told yet.
+/// Executed commands that the timing has not processed yet.
 #[derive(Default)]
 pub struct CommandRecord {
     ops: Vec<Op>,
@@ -198,14 +198,14 @@ pub struct CommandRecord {
 }
 
 impl CommandRecord {
-    /// Forgets everything, and keeps its room.
+    /// Forgets everything, and keeps its allocations.
     pub fn clear(&mut self) {
         self.ops.clear();
         self.steps.clear();
         (self.ops_charged, self.steps_charged) = (0, 0);
     }
 
-    /// Steps that were noted so far.
+    /// Number of steps recorded so far.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
@@ -222,7 +222,7 @@ impl CommandRecord {
     }
 }
 
-/// The half that does commands.
+/// The half that executes commands.
 ///
 /// ```
 /// use remap_ssd_device::{CommandRecord, Device, DeviceConfig, Lpn, PageCommand, PageKind};
@@ -248,17 +248,17 @@ pub struct FirmwareHalf<'a> {
 }
 
 impl FirmwareHalf<'_> {
-    /// As `Device::look_ahead`, which says for whom.
+    /// Like `Device::look_ahead`.
     #[inline(always)]
     pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
         look_ahead(self.ftl, list, index, command);
     }
 
-    /// Does one page of a request, which goes on with the next call or does not, and notes what
-    /// that was.
+    /// Executes one page of a request, and records its operations. `goes_on`: the request continues
+    /// with the next call.
     ///
     /// # Errors
-    /// Why the device refuses it.
+    /// The reason for the refusal.
     #[inline(always)]
     pub fn submit(
         &mut self,
@@ -271,10 +271,10 @@ impl FirmwareHalf<'_> {
         })
     }
 
-    /// Deallocates `len` pages from `lpn` on, and notes what that was.
+    /// Deallocates `len` pages from `lpn` on, and records the operations.
     ///
     /// # Errors
-    /// Why the device refuses it.
+    /// The reason for the refusal.
     pub fn deallocate(
         &mut self,
         lpn: Lpn,
@@ -286,18 +286,19 @@ impl FirmwareHalf<'_> {
         result
     }
 
-    /// The counters that a time series shows, now.
+    /// The current counters of a time series.
     #[inline(always)]
     pub fn glimpse(&mut self) -> Glimpse {
         self.ftl.glimpse(&mut self.usable)
     }
 }
 
-/// The half that says when they were done.
+/// The half that computes completion times.
 pub struct TimingHalf<'a>(pub(crate) &'a mut OpCharger);
 
 impl TimingHalf<'_> {
-    /// Charges the next step of a record, of a command submitted at `now`; when it is done.
+    /// Charges the next step of a record, of a command submitted at `now`; returns its completion
+    /// time.
     ///
     /// # Panics
     /// The record has no further step.

@@ -1,14 +1,14 @@
-//! Every key of a device file, once: its unit, its range and what it says.
+//! Every key of a device file: its unit, its range and its description, in one place.
 //!
-//! From this table come the reference page, files with comments, the JSON schema (`reference`),
-//! single values (`--set firmware.gc_free=0.1`) and the errors that name all that is wrong at once
-//! (`problems`).
+//! This table is the source of the reference page, files with comments, the JSON schema
+//! (`reference`), single values (`--set firmware.gc_free=0.1`) and the errors that list all
+//! problems at once (`problems`).
 //!
-//! A scheme's own keys are declared in its folder (`SchemeFacts::keys`) and taken up from there.
+//! A scheme's own keys are declared in its folder (`SchemeFacts::keys`) and added from there.
 //!
-//! Invariant: each field of a `DeviceConfig` has a row here, and each row but those of the file
+//! Invariant: each field of a `DeviceConfig` has a row here, and each row except those of the file
 //! itself (`preset`, `scale`, `firmware.gc_mode`) is such a field; a test compares them. Absent:
-//! what several keys must be together (`DeviceConfig::check`, the firmware's `Config::check`).
+//! constraints on several keys (`DeviceConfig::check`, the firmware's `Config::check`).
 
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind, SchemeValues};
 use serde_json::Value;
@@ -17,45 +17,45 @@ use std::sync::LazyLock;
 /// A key of device files.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceKey {
-    /// Its name, with that of its table: `firmware.gc_free`.
+    /// Its name with the name of its table: `firmware.gc_free`.
     pub path: &'static str,
-    /// Its unit; empty where there is none.
+    /// Its unit; empty if there is none.
     pub unit: &'static str,
     /// Kind and range of its values.
     pub kind: KeyKind,
-    /// The option in the help of the command line that sets it, if there is one besides `--set`.
+    /// The command-line option in the help text that sets it, if there is one besides `--set`.
     pub flag: &'static str,
-    /// What it says, in one sentence or two.
+    /// Description in one or two sentences.
     pub about: &'static str,
 }
 
-/// What a key can be.
+/// Type and range of a key's values.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyKind {
-    /// A whole number, from one to another.
+    /// An integer, with lower and upper bound.
     Integer(u64, u64),
     /// A number in a range.
     Number(NumberRange),
     /// A switch: `true` or `false`.
     Flag,
-    /// One of the names that the function lists.
+    /// One of the names returned by the function.
     Choice(fn() -> Vec<&'static str>),
-    /// Any text, which is only shown.
+    /// Any text, only displayed.
     Text,
     /// A factor: a number, or a fraction as text.
     Factor,
 }
 
-/// A range of numbers, with or without its ends.
+/// A range of numbers, with or without its bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct NumberRange {
-    /// Lower end; a value of it is inside unless `above`.
+    /// Lower bound; included unless `above`.
     pub least: f64,
-    /// Upper end; a value of it is inside unless `below`.
+    /// Upper bound; included unless `below`.
     pub most: f64,
-    /// Is the least itself outside?
+    /// True if the lower bound is excluded.
     pub above: bool,
-    /// Is the most itself outside?
+    /// True if the upper bound is excluded.
     pub below: bool,
 }
 
@@ -79,7 +79,7 @@ impl DeviceKey {
         Self { flag, ..self }
     }
 
-    /// The name of its table; empty at the top of a file.
+    /// The name of its table; empty for top-level keys.
     pub fn table(&self) -> &'static str {
         self.path.rsplit_once('.').map_or("", |(table, _)| table)
     }
@@ -113,7 +113,7 @@ const fn below(most: f64) -> KeyKind {
     })
 }
 
-/// The keys that every device has, in the order of a file.
+/// The keys of every device, in file order.
 static COMMON: &[DeviceKey] = &[
     key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
         outside `[firmware]` must be there.").flag("--preset"),
@@ -180,12 +180,12 @@ static COMMON: &[DeviceKey] = &[
         each hit verified by a read."),
 ];
 
-/// All keys, in the order of a file: those of single schemes are last, in tables of their own.
+/// All keys, in file order: those of single schemes come last, in their own tables.
 pub static KEYS: LazyLock<Vec<DeviceKey>> = LazyLock::new(|| {
     let of_schemes = SchemeKind::ALL.into_iter().flat_map(|scheme| {
         let keys = scheme.facts().keys.iter();
         keys.map(move |own| DeviceKey {
-            // Made once and kept for as long as the program runs.
+            // Built once and kept for the program's lifetime.
             path: format!("firmware.{scheme}.{}", own.name).leak(),
             unit: own.unit,
             kind: KeyKind::Integer(own.least, own.most),
@@ -196,7 +196,7 @@ pub static KEYS: LazyLock<Vec<DeviceKey>> = LazyLock::new(|| {
     COMMON.iter().copied().chain(of_schemes).collect()
 });
 
-/// What older files say in `[firmware]` and is a key of one scheme's own: its path now.
+/// The current path of a scheme's own key that older files have in `[firmware]`.
 fn renamed(path: &str) -> Option<String> {
     let name = path.strip_prefix("firmware.")?;
     let owner = SchemeValues::owner_of(name)?;
@@ -207,22 +207,22 @@ fn preset_names() -> Vec<&'static str> {
     crate::PRESETS.iter().map(|preset| preset.name).collect()
 }
 
-/// One way in which garbage collection works: the choice behind `firmware.gc_mode`.
+/// A mode of garbage collection: a value of `firmware.gc_mode`.
 #[derive(Clone, Copy, Debug)]
 pub struct GcMode {
-    /// Name as it is typed in files and options.
+    /// Name in files and options.
     pub name: &'static str,
-    /// What the mode does, for help texts.
+    /// Description, for help texts.
     pub about: &'static str,
-    /// Value that the mode gives `firmware.gc_at_once`.
+    /// Value of `firmware.gc_at_once`.
     pub at_once: bool,
-    /// Value that the mode gives `firmware.gc_joins_host`.
+    /// Value of `firmware.gc_joins_host`.
     pub joins_host: bool,
-    /// Value that the mode gives `firmware.gc_garbage`.
+    /// Value of `firmware.gc_garbage`.
     pub garbage: f64,
 }
 
-/// Modes of garbage collection, each short for three keys.
+/// Modes of garbage collection, each a shorthand for three keys.
 pub static GC_MODES: &[GcMode] = &[
     GcMode {
         name: "background",
@@ -254,16 +254,16 @@ pub static GC_MODES: &[GcMode] = &[
     },
 ];
 
-/// The key of this path, or of what the path was in older files.
+/// The key with this path, or with this path in older files.
 pub fn find(path: &str) -> Option<&'static DeviceKey> {
     let renamed = renamed(path);
     let path = renamed.as_deref().unwrap_or(path);
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// Of the names, the one that is most like this one in any case, if one is like it.
+/// The name that is most similar to this one, ignoring case, if one is similar enough.
 pub fn suggest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Of Jaro-Winkler, which is 1 for equal names.
+    // Threshold of the Jaro-Winkler similarity, which is 1 for equal names.
     const ALIKE: f64 = 0.8;
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let given = plain(name);
@@ -275,24 +275,23 @@ pub fn suggest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// `: did you mean x?`, or nothing.
+/// `: did you mean x?`, or an empty text.
 pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     suggest(name, names).map_or_else(String::new, |name| format!(": did you mean `{name}`?"))
 }
 
-/// Something wrong with one key.
+/// A problem with one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyProblem {
-    /// The key, or what stands for one.
+    /// The key's path, or the text in its place.
     pub path: String,
-    /// What is wrong, as a sentence.
+    /// The problem, as a sentence.
     pub text: String,
-    /// Of a key that does not exist, the one that was probably meant.
+    /// For an unknown key, the one that was probably meant.
     pub meant: Option<&'static str>,
 }
 
-/// Everything that is wrong with single keys: names, types, ranges. In the order of the keys'
-/// names.
+/// All problems with single keys: names, types, ranges. Sorted by key name.
 pub fn problems(said: &Value) -> Vec<KeyProblem> {
     let mut found = Vec::new();
     walk("", said, &mut found);
@@ -307,7 +306,7 @@ fn walk(table: &str, said: &Value, found: &mut Vec<KeyProblem>) {
         };
         let is_table = KEYS.iter().any(|key| key.table() == path);
 
-        // `firmware.nlog` is a table within a table: neither a key nor unknown.
+        // `firmware.nlog` is a nested table: neither a key nor unknown.
         match (find(&path), value) {
             (Some(key), value) => found.extend(key.problem(value)),
             (None, Value::Object(_)) if is_table => walk(&path, value, found),
@@ -321,13 +320,13 @@ fn walk(table: &str, said: &Value, found: &mut Vec<KeyProblem>) {
     }
 }
 
-/// A key that does not exist; it may be of another table.
+/// An unknown key; it may belong to another table.
 fn unknown(path: String) -> KeyProblem {
     let name = path
         .rsplit_once('.')
         .map_or(path.as_str(), |(_, name)| name);
 
-    // The same name in another table is the likelier mistake; only then what is spelt alike.
+    // The same name in another table is the likelier mistake; only then similar spellings.
     let same_name = KEYS.iter().find(|key| key.name() == name);
     let meant = same_name
         .map(|key| key.path)
@@ -349,7 +348,7 @@ fn unknown(path: String) -> KeyProblem {
 }
 
 impl DeviceKey {
-    /// What it must be, to follow "must be".
+    /// Its permitted values, to follow "must be".
     pub fn range(&self) -> String {
         let unit = |text: String| match self.unit {
             "" => text,
@@ -428,14 +427,13 @@ impl DeviceKey {
         }
     }
 
-    /// What is wrong with a value of this key.
+    /// The problem with a value of this key, if any.
     pub fn problem(&self, value: &Value) -> Option<KeyProblem> {
         if self.fits(value) {
             return None;
         }
 
-        // The most helpful sentence that there is: the presets, the name that was meant, or the
-        // range.
+        // The most helpful sentence: the presets, the name that was meant, or the range.
         let text = match (self.path, self.kind, value) {
             ("preset", _, Value::String(name)) => match crate::preset::preset(name) {
                 Err(error) => error.to_string(),
@@ -461,7 +459,7 @@ impl DeviceKey {
         })
     }
 
-    /// A value as it is typed after `=` on a command line.
+    /// Parses a value as typed after `=` on a command line.
     pub fn value(&self, text: &str) -> Value {
         // As in TOML, `_` may separate digits.
         let digits = text.replace('_', "");
@@ -471,7 +469,7 @@ impl DeviceKey {
                 return Some(Value::from(whole));
             }
 
-            // Shares may be typed in per cent.
+            // Fractions may be typed as percentages.
             let share = text
                 .strip_suffix('%')
                 .and_then(|text| text.trim().parse::<f64>().ok());
@@ -496,7 +494,7 @@ impl DeviceKey {
             KeyKind::Choice(_) | KeyKind::Text | KeyKind::Factor => None,
         };
 
-        // What is not of its kind stays text: `problem` then shows it with the range.
+        // A value of the wrong type stays text: `problem` then shows it with the range.
         known.unwrap_or_else(|| Value::String(quoted.unwrap_or(text).to_owned()))
     }
 }
@@ -518,15 +516,14 @@ fn size(text: &str) -> Option<u64> {
     (0.0..1e18).contains(&value).then_some(value as u64)
 }
 
-/// A value in the tables that its path names.
+/// A value nested in the tables of its path.
 pub(crate) fn nested(path: &str, value: Value) -> Value {
     path.rsplit('.').fold(value, |inner, name| {
         Value::Object(serde_json::Map::from_iter([(name.to_owned(), inner)]))
     })
 }
 
-/// Puts keys of single schemes that stand in `[firmware]` into the schemes' tables, as far as these
-/// do not say them.
+/// Moves keys of single schemes from `[firmware]` to the schemes' tables, unless these have them.
 pub(crate) fn move_renamed(said: &mut Value) {
     let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
         return;
@@ -547,7 +544,7 @@ pub(crate) fn move_renamed(said: &mut Value) {
     }
 }
 
-/// Replaces `gc_mode` by the keys that it stands for, as far as they are not said themselves.
+/// Replaces `gc_mode` by its keys, unless these are given.
 pub(crate) fn expand_mode(said: &mut Value) {
     let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
         return;
@@ -561,7 +558,7 @@ pub(crate) fn expand_mode(said: &mut Value) {
         .iter()
         .find(|mode| Some(mode.name) == name.as_str())
     else {
-        return; // `problems` has said so.
+        return; // `problems` has reported it.
     };
 
     let parts = [

@@ -1,13 +1,13 @@
-//! The firmware and the time it takes: a device that is told when a command arrives and says when
-//! it is done.
+//! Firmware plus timing: a device takes a command with its submission time and returns its
+//! completion time.
 //!
 //! ```text
 //! submit(now, command) -> ftl (takes effect at once, records media operations) -> timing -> done_at
 //! ```
 //!
-//! Invariants: time is an argument and an answer, in nanoseconds of `u64`; completion times follow
-//! from the order of submission alone. Absent: a clock, threads, queues of outstanding commands
-//! (the caller's), and any knowledge of how a remap is persisted.
+//! Invariants: time is passed as an argument and returned, in nanoseconds as `u64`; completion
+//! times depend only on the order of submission. Absent: a clock, threads, queues of outstanding
+//! commands (the caller's), and any knowledge of how a remap is persisted.
 //!
 //! ```
 //! use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, Remap};
@@ -60,7 +60,7 @@ pub use folder::RestingDevice;
 pub use halves::{CommandRecord, FirmwareHalf, TimingHalf};
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;
-// What a program needs besides, so that this crate is enough.
+// Re-exported so that a program needs only this crate.
 pub use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap, SchemeKind, Stats};
 pub use remap_ssd_media::{Lpn, Page, PageView, Payload};
 pub use saved::OpenError;
@@ -68,7 +68,7 @@ pub use scale::parse_scale;
 pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
 pub use timing::{CommandStart, Timing};
 
-// The Rust in the front page and in the tutorial compiles and runs.
+// The Rust code in the README and in the tutorial compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,6 +1,6 @@
 //! The devices of the publications.
 //!
-//! Invariant: whatever a publication does not say is named in the preset's list of assumptions.
+//! Invariant: the preset's list of assumptions names every value that is not in the publication.
 //! Absent: workloads and aging, which belong to an experiment.
 
 use crate::config::{Background, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram};
@@ -11,17 +11,17 @@ use remap_ssd_media::{ContentMode, Geometry};
 /// A device of a publication.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// Name as it is typed in files and options.
+    /// Name in files and options.
     pub name: &'static str,
-    /// Which published device it is.
+    /// The published device that it models.
     pub about: &'static str,
-    /// What the publication does not say.
+    /// Values that are not in the publication.
     pub assumed: &'static [&'static str],
     build: fn() -> DeviceConfig,
 }
 
 impl Preset {
-    /// The whole configuration of the device.
+    /// The complete configuration of the device.
     pub fn config(&self) -> DeviceConfig {
         DeviceConfig {
             name: self.name.into(),
@@ -91,7 +91,7 @@ pub const PRESETS: &[Preset] = &[
 /// A preset by its name.
 ///
 /// # Errors
-/// Lists the names there are.
+/// Lists the known names.
 pub fn preset(name: &str) -> Result<&'static Preset, DeviceConfigError> {
     PRESETS
         .iter()
@@ -138,7 +138,7 @@ fn geometry(channels: u32, dies: u32, superblocks: u32, pages_per_block: u32) ->
 }
 
 fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
-    // Channels among what the paper does not say: `FAST21_ASSUMED`.
+    // The paper does not give the channels: see `FAST21_ASSUMED`.
     let geometry = geometry(dies / 4, dies, superblocks, 1024);
 
     DeviceConfig {

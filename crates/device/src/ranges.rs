@@ -1,10 +1,10 @@
-//! Sets of pages as ranges, to find out whether commands overlap.
+//! Sets of pages as ranges, for detecting overlapping commands.
 //!
 //! Invariant: ranges are disjoint and not empty. Absent: removing pages.
 
 use std::collections::BTreeMap;
 
-/// A set of pages, kept as ranges that do not touch.
+/// A set of pages, stored as ranges that do not touch.
 ///
 /// ```
 /// let mut pages = remap_ssd_device::PageRanges::default();
@@ -19,9 +19,9 @@ pub struct PageRanges {
 }
 
 impl PageRanges {
-    /// Whether a page of `first..end` is in the set.
+    /// Returns true if a page of `first..end` is in the set.
     pub fn meets(&self, first: u64, end: u64) -> bool {
-        // Ranges are disjoint: only the last that begins before `end` can meet it.
+        // Ranges are disjoint, so only the last one that begins before `end` can overlap.
         first < end
             && self
                 .ends
@@ -30,13 +30,13 @@ impl PageRanges {
                 .is_some_and(|(_, known_end)| *known_end > first)
     }
 
-    /// Adds the pages `first..end`, joining ranges that touch.
+    /// Adds the pages `first..end`, joining adjacent ranges.
     pub fn add(&mut self, mut first: u64, mut end: u64) {
         if first >= end {
             return;
         }
 
-        // Up to and with `end`: a range that begins there touches this one.
+        // Including `end`: a range that begins there is adjacent.
         while let Some((known, known_end)) = self
             .ends
             .range(..=end)

@@ -1,8 +1,8 @@
-//! What the table of keys is made into: a reference page, device files with comments, a JSON
+//! Documents generated from the table of keys: a reference page, device files with comments, a JSON
 //! schema.
 //!
-//! Invariants: nothing here says what a key means, `keys` does; a file with comments reads back as
-//! the same device. Absent: reading device files (`config`).
+//! Invariants: the descriptions are in `keys`, not here; a file with comments reads back as the
+//! same device. Absent: reading device files (`config`).
 
 use crate::config::DeviceConfig;
 use crate::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, NumberRange};
@@ -10,15 +10,15 @@ use crate::preset::PRESETS;
 use remap_ssd_ftl::SchemeKind;
 use serde_json::{Map, Value, json};
 
-/// The widest line of a comment.
+/// Maximum width of a comment line.
 const WIDTH: usize = 100;
 
-/// The schema of device files, for editors that complete and check them (JSON Schema 2020-12).
+/// The schema of device files, for editors with completion and validation (JSON Schema 2020-12).
 pub fn schema() -> Value {
     let mut top = Map::new();
 
     for key in KEYS.iter() {
-        // A table may be inside another one.
+        // Tables may be nested.
         let mut place = &mut top;
         for name in key.table().split('.').filter(|name| !name.is_empty()) {
             let table = place.entry(name).or_insert_with(
@@ -44,7 +44,7 @@ pub fn schema() -> Value {
 impl DeviceKey {
     fn schema(&self) -> Value {
         let mut schema = match self.kind {
-            // A bound that no number can pass is none.
+            // The largest integer is not a bound.
             KeyKind::Integer(least, u64::MAX) => json!({ "type": "integer", "minimum": least }),
             KeyKind::Integer(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
@@ -77,7 +77,7 @@ impl DeviceKey {
         schema
     }
 
-    /// What it says, with its unit.
+    /// Its description, with its unit.
     fn sentence(&self) -> String {
         match self.unit {
             "" => self.about.into(),
@@ -85,13 +85,13 @@ impl DeviceKey {
         }
     }
 
-    /// Its value in the first preset, which is what a comparison takes unless told otherwise.
+    /// Its value in the first preset, which is the default of a comparison.
     pub fn default(&self) -> Option<Value> {
         let config = PRESETS[0].config();
         match self.path {
             "preset" => Some(PRESETS[0].name.into()),
             "scale" => Some(1.into()),
-            // 0 stands for all dies, however many there are.
+            // 0 stands for all dies.
             "geometry.superblock_dies" => Some(0.into()),
             path => value_of(&config, path),
         }
@@ -104,7 +104,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
 
     match path {
         "firmware.gc_mode" => {
-            // The mode whose three keys all agree; none if they are set apart.
+            // The mode whose three keys all match; `None` if there is none.
             let is_so = |mode: &&crate::keys::GcMode| {
                 (mode.at_once, mode.joins_host, mode.garbage)
                     == (
@@ -115,7 +115,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
             };
             GC_MODES.iter().find(is_so).map(|mode| mode.name.into())
         }
-        // What has its default is not written into files.
+        // Keys with default values are not written to files.
         "firmware.mapping" => Some(firmware.mapping.name().into()),
         "firmware.block_pages" => Some(firmware.block_pages.into()),
         "firmware.extension" => Some(firmware.extension.into()),
@@ -147,7 +147,7 @@ pub fn commented(config: &DeviceConfig) -> String {
     let mut table = "";
 
     for key in KEYS.iter() {
-        // Either the mode or its three keys: both would say the same twice.
+        // Either the mode or its three keys, which are redundant.
         let is_part = ["gc_garbage", "gc_at_once", "gc_joins_host"].contains(&key.name());
         let Some(value) = value_of(config, key.path).filter(|_| !(is_part && has_mode)) else {
             continue;
@@ -169,7 +169,7 @@ pub fn commented(config: &DeviceConfig) -> String {
     text
 }
 
-/// A value as TOML writes it.
+/// A value in TOML syntax.
 fn literal(key: &DeviceKey, value: &Value) -> String {
     match (key.kind, value) {
         (_, Value::String(text)) => toml::Value::String(text.clone()).to_string(),
@@ -185,7 +185,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is always a line");
 
-        // A word longer than a line has one to itself.
+        // A word longer than a line gets its own line.
         if !line.is_empty() && line.len() + 1 + word.len() > width {
             lines.push(word.to_owned());
         } else {
@@ -222,7 +222,7 @@ pub fn page() -> String {
             flag => format!(" Option `{flag}`."),
         };
 
-        // A bar would end the table's cell.
+        // An unescaped bar would end the table's cell.
         text.push_str(&format!(
             "| `{}` | {default} | {} | {}{flag} |\n",
             key.name(),

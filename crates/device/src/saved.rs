@@ -1,8 +1,8 @@
-//! A device in a file: what outlives power, and the configuration it was made from.
+//! A device in a file: its persistent state, and its configuration.
 //!
-//! Loading is powering on: recovery rebuilds the tables from the media, and time begins anew.
-//! Invariant: what was saved reads back, whatever the scheme; one that could not keep that promise
-//! is refused. Absent: the file's format (the media's), and counters, which start at zero.
+//! Loading is a power-on: recovery rebuilds the tables from the media, and time restarts.
+//! Invariant: a saved device reads back under every scheme; schemes that cannot guarantee this are
+//! refused. Absent: the file's format (the media's), and counters, which start at zero.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::device::Device;
@@ -11,16 +11,16 @@ use remap_ssd_media::Media;
 use remap_ssd_media::image_file::{self, ImageError};
 use std::path::Path;
 
-/// Why a device cannot be powered on, or saved.
+/// Why a device cannot be powered on or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The image's tables contradict each other.
+    /// The image's tables are inconsistent.
     #[error("the image is inconsistent: {0}")]
     Contradiction(String),
     /// The file cannot be read or written.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The saved configuration cannot work.
+    /// The saved configuration is invalid.
     #[error(transparent)]
     Config(#[from] DeviceConfigError),
     /// The media cannot be recovered.
@@ -29,24 +29,24 @@ pub enum OpenError {
     /// The configuration in the image is not text.
     #[error("the image holds no readable configuration")]
     NotText,
-    /// The files of a folder hold OOBs without the extension.
+    /// A folder's files store OOBs without the extension.
     #[error(
         "scheme `{0}` names second owners in OOBs, for which a device's folder has no room: use an image"
     )]
     NoSecondOwners(&'static str),
-    /// The scheme's remaps do not outlive power.
+    /// The scheme's remaps do not survive power loss.
     #[error("scheme `{0}` keeps its remaps in DRAM: an image would lose them")]
     NotDurable(&'static str),
-    /// A device in a folder is for use: it holds bytes.
+    /// A device in a folder is for use: it must store real bytes.
     #[error("a device in a folder holds real bytes: content must be \"bytes\"")]
     NotBytes,
-    /// The folder is not empty, and nothing is ever overwritten.
+    /// The folder is not empty, and existing files are never overwritten.
     #[error("the folder is not empty")]
     NotEmpty,
 }
 
 impl Device {
-    /// Writes the device to a file, replacing it whole or not at all.
+    /// Writes the device to a file, replacing it atomically.
     ///
     /// ```
     /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, Payload};
@@ -64,7 +64,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// The system's reason, or the scheme's remaps do not outlive power.
+    /// The system's reason, or the scheme's remaps do not survive power loss.
     pub fn save(&self, path: &Path) -> Result<(), OpenError> {
         let scheme = self.config().firmware.scheme;
         if !scheme.is_durable() {
@@ -88,10 +88,10 @@ impl Device {
         let config = DeviceConfig::from_toml(&text)?;
         let (mut device, report) = Self::recover(Media::from_image(&image), config)?;
 
-        // No image holds fingerprints: they are made from the pages again.
+        // Images hold no fingerprints: they are recomputed from the pages.
         device.untimed(Ftl::relearn_bytes);
 
-        // An image may come from anywhere: its tables are compared before it is used.
+        // An image may come from anywhere: its tables are checked before use.
         device.ftl().check().map_err(OpenError::Contradiction)?;
         Ok((device, report))
     }

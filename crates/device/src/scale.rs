@@ -1,23 +1,23 @@
 //! A smaller device that behaves like a given one.
 //!
-//! What a run costs grows with the flash pages; what it shows depends on the number of superblocks,
-//! the share of over-provisioning and the share of remapping metadata. So a factor shrinks the
-//! blocks, not their number:
+//! The cost of a run grows with the number of flash pages; its results depend on the number of
+//! superblocks, the fraction of over-provisioning and the fraction of remapping metadata. So a
+//! factor shrinks the blocks, not their number:
 //!
-//! - pages per block: rounded, at least 1; the factor that this gives is the one used for the rest;
+//! - pages per block: rounded, at least 1; the resulting factor is used for the rest;
 //! - logical pages: in proportion to the *data* pages of a superblock, rounded down, since head and
 //!   tail take a larger share of a small one;
 //! - files and pages of the file map: in proportion, rounded down, at least 64;
 //! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at
 //!   least 64;
-//! - segments: as they are while a superblock's share of the NVRAM is 16 of them or more, then the
-//!   power of two that it is, at least 256 bytes (or the given size, if smaller); the metadata is a
-//!   multiple of it.
+//! - segments: unchanged as long as a superblock's share of the NVRAM is at least 16 of them; below
+//!   that the corresponding power of two, at least 256 bytes (or the given size, if smaller); the
+//!   metadata is a multiple of it;
 //!
 //! - tables that fit into the NVRAM still do: they shrink a little less.
 //!
-//! Latencies, counters, watermarks and the number of dies stay. Invariant: what is returned has
-//! been checked.
+//! Latencies, counters, watermarks and the number of dies stay. Invariant: the result has been
+//! checked.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use remap_ssd_ftl::Config;
@@ -27,7 +27,7 @@ const FS_PLACES_MIN: u32 = 64;
 const SEGMENT_BYTES_MIN: u32 = 256;
 const SEGMENTS_PER_SUPERBLOCK: u64 = 16;
 
-/// Reads a factor: `1/16`, `0.25` or `1`.
+/// Parses a factor: `1/16`, `0.25` or `1`.
 ///
 /// # Errors
 /// It is not a number above 0 and at most 1.
@@ -58,7 +58,7 @@ impl DeviceConfig {
     /// The device at `factor` of its size. 1 changes nothing.
     ///
     /// # Errors
-    /// The factor is not above 0 and at most 1, or what it leaves cannot work.
+    /// The factor is not above 0 and at most 1, or the scaled device cannot work.
     pub fn scale(mut self, factor: f64) -> Result<Self, DeviceConfigError> {
         if !valid(factor) {
             return Err(refuse(factor));
@@ -74,7 +74,7 @@ impl DeviceConfig {
         let large = self.geometry;
 
         if self.firmware.log_bytes < self.firmware.tables_bytes(&large) {
-            self.check()?; // Says what would fit the whole device.
+            self.check()?; // The error says what would fit the whole device.
         }
 
         let pages_per_block = ((f64::from(large.pages_per_block()) * factor).round() as u32).max(1);
@@ -82,7 +82,7 @@ impl DeviceConfig {
             .with_pages_per_block(pages_per_block)
             .map_err(|error| DeviceConfigError(error.to_string()))?;
 
-        // With fewer data pages beside head and tail, a superblock is nearly all metadata.
+        // With fewer data pages in addition to head and tail, a superblock is nearly all metadata.
         if small.pages_per_superblock() < self.firmware.tail_pages(&small) + 4 {
             return Err(DeviceConfigError(format!(
                 "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",
@@ -90,13 +90,13 @@ impl DeviceConfig {
             )));
         }
 
-        // Whole pages round the factor; all the rest shrinks by what it has become.
+        // Whole pages round the factor; everything else shrinks by the rounded one.
         let used = ScaleRatio {
             part: pages_per_block.into(),
             whole: large.pages_per_block().into(),
         };
 
-        // The same whatever the scheme, so that schemes are compared on devices of one size.
+        // Independent of the scheme, so that schemes are compared on devices of the same size.
         let any = Config::default();
         let data = ScaleRatio {
             part: any.data_pages(&small).into(),
@@ -122,7 +122,7 @@ impl DeviceConfig {
         firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN.min(firmware.segment_bytes));
 
         let tables_fit = firmware.log_bytes >= firmware.tables_bytes(&large);
-        // Segments of 0 bytes are refused by the check of the whole, where the scheme has segments.
+        // Segments of 0 bytes are refused by the final check, if the scheme has segments.
         let rest = log_bytes.checked_rem(firmware.segment_bytes.into());
         firmware.log_bytes = log_bytes - rest.unwrap_or(0);
 

@@ -1,23 +1,23 @@
-//! A device of a given size to be used rather than simulated: real bytes, all logical pages
+//! A device of a given size for use rather than simulation: real bytes, all logical pages
 //! addressable.
 //!
-//! Latencies are those of `fast21-32g`. Everything here is our choice, none of it a paper's.
+//! Latencies are those of `fast21-32g`. All other choices are ours, not a paper's.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use remap_ssd_ftl::{Config, EntrySize, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{ContentMode, Geometry};
 
-/// Smallest device that can be asked for.
+/// Size of the smallest supported device.
 pub const SERVICE_BYTES_MIN: u64 = 16 << 20;
-/// Largest: contents are mapped, but the tables are in memory.
+/// Size of the largest: contents are memory-mapped, but the tables are in memory.
 pub const SERVICE_BYTES_MAX: u64 = 4 << 40;
-/// Superblocks to aim at: enough for victims to differ, few enough to look through.
+/// Target number of superblocks: enough for victims to differ, few enough to scan.
 const SUPERBLOCKS: u64 = 256;
 /// A ninth of the flash is over-provisioned, as in FAST'21.
 const LOGICAL_PER_SPARE: u64 = 8;
-/// NVRAM is this share of the size: 1 GiB copied is 6 MiB of 24-byte entries, and 2 GiB have 10
-/// MiB.
+/// NVRAM is the device's size divided by this: copying 1 GiB takes 6 MiB of 24-byte entries, and 2
+/// GiB have 10 MiB.
 const NVRAM_SHARE: u64 = 200;
 
 impl DeviceConfig {
@@ -33,7 +33,7 @@ impl DeviceConfig {
         Self::for_service_with_log(bytes, scheme, dedup, None)
     }
 
-    /// The same with so many bytes for remapping metadata, if given.
+    /// The same with `log_bytes` for remapping metadata, if given.
     ///
     /// ```
     /// use remap_ssd_device::{DeviceConfig, SchemeKind};
@@ -45,7 +45,7 @@ impl DeviceConfig {
     /// ```
     ///
     /// # Errors
-    /// As above, or they are not enough.
+    /// As above, or `log_bytes` is too small.
     pub fn for_service_with_log(
         bytes: u64,
         scheme: SchemeKind,
@@ -105,8 +105,8 @@ impl DeviceConfig {
         let pages_per_superblock = u64::from(dies * pages_per_block);
         let least = (lpns + lpns / LOGICAL_PER_SPARE).div_ceil(pages_per_superblock) as u32;
 
-        // Heads, tails, the reserve and a scheme's own superblocks come on top: a few more, or a
-        // reason why not.
+        // Heads, tails, the reserve and a scheme's own superblocks are extra: tries a few more, or
+        // returns the error.
         (least..least + least / 4 + 64)
             .step_by(1 + least as usize / 64)
             .map(fits)

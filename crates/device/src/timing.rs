@@ -1,23 +1,23 @@
-//! How long media operations take: every die, channel and port as a timeline.
+//! Durations of media operations: every die, channel and port is a timeline.
 //!
-//! Operations are charged in the order of submission, each once, and their ends are known at once.
-//! Two kinds of resource:
+//! Operations are charged once each, in the order of submission, and their end times are known at
+//! once. There are two kinds of resource:
 //!
-//! - A *die* is held: an operation begins when the die is free and what it waits for has ended, and
-//!   whatever is charged later comes after it (first come, first served: garbage collection has no
-//!   lower priority). Only one thing may overtake. Where an operation that is not the host's waits
-//!   (an erase for all copies, a tail for its data), the time the die would stand idle is kept as
-//!   its *gap*, and host operations charged later use it as far as they fit.
-//! - A *lane* (channel, NVRAM port, hash unit, each direction of the host link) is passed in turn.
-//!   The turn is taken at submission; an operation whose data is not there yet ends later without
+//! - A *die* is held: an operation begins when the die is free and its dependencies have ended, and
+//!   operations charged later follow it (first come, first served: garbage collection has no lower
+//!   priority). There is one exception. If an operation that is not the host's waits (an erase for
+//!   all copies, a tail for its data), the die's idle time is kept as its *gap*, and host
+//!   operations charged later may use it if they fit.
+//! - A *lane* (channel, NVRAM port, hash unit, each direction of the host link) is used in turn.
+//!   The turn is taken at submission; an operation whose data is not ready yet ends later without
 //!   blocking the lane.
 //!
-//! Lookups of owners and clearings of NVRAM run beside the stores, on lanes of their own at the
-//! port's speed. A copy's program is not held for its read when GC does it, since reads run ahead
-//! into the controller's buffers (as in the published evaluations); when a command does it, it is.
+//! Lookups of owners and clearings of NVRAM run in parallel with the stores, on separate lanes at
+//! the port's speed. A copy by GC does not delay its program for its read, since reads run ahead
+//! into the controller's buffers (as in the published evaluations); a copy by a command does.
 //!
-//! Invariants: no operation ends before what its `after` names; ends follow from the sequence of
-//! charges alone; nothing is allocated per operation. Absent: the host's queue, and retries
+//! Invariants: no operation ends before the operations in its `after`; end times depend only on the
+//! sequence of charges; nothing is allocated per operation. Absent: the host's queue, and retries
 //! (recorded as operations).
 
 use crate::config::Latencies;
@@ -28,24 +28,23 @@ use remap_ssd_media::{ClearId, Geometry, Op, OpKind, Ppn, Purpose};
 
 const DIES: usize = DIES_MAX as usize;
 
-/// A resource that is passed in turn.
+/// A resource that is used in turn.
 #[derive(Clone, Copy, Default)]
 struct SerialResource {
     free: u64,
 }
 
 impl SerialResource {
-    /// Takes the next turn after `asked`; returns when it begins.
+    /// Takes the next turn after `asked`; returns its beginning.
     #[inline(always)]
     fn turn(&mut self, asked: u64, length: u64) -> u64 {
-        // The turn is taken when it is asked for, not when data is there: a lane is never held by
-        // what is late.
+        // The turn is taken at the request, not when data is ready: late data never blocks a lane.
         let begin = self.free.max(asked);
         self.free = begin + length;
         begin
     }
 
-    /// Takes the next turn for what is not there before `ready`; returns when it is through.
+    /// Takes the next turn for data that is ready at `ready`; returns the end of the transfer.
     #[inline(always)]
     fn pass(&mut self, asked: u64, length: u64, ready: u64) -> u64 {
         self.turn(asked, length).max(ready) + length
@@ -56,22 +55,22 @@ impl SerialResource {
 #[derive(Clone, Copy, Default)]
 struct DieTiming {
     free: u64,
-    /// An idle stretch before `free`; over once `gap_end` has passed.
+    /// An idle period before `free`; over once `gap_end` has passed.
     gap_begin: u64,
     gap_end: u64,
     channel: usize,
 }
 
-/// When a command arrived, and when its data was in the controller.
+/// Submission time of a command, and the time at which its data was in the controller.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandStart {
-    /// When the command was submitted, in nanoseconds.
+    /// Submission time, in nanoseconds.
     pub now: u64,
-    /// Its own operations start no earlier.
+    /// Earliest start of its own operations.
     pub ready: u64,
 }
 
-/// A lookup of owners under way: its beginning, and the end of its reads so far.
+/// A lookup of owners in progress: its beginning, and the end of its reads so far.
 #[derive(Clone, Copy)]
 struct PendingLookup {
     begin: u64,
@@ -94,20 +93,19 @@ pub struct Timing {
     programs: ProgramEnds,
     clears: ClearEnds,
     lookup: Option<PendingLookup>,
-    /// GC operations start no earlier: the end of the latest lookup.
+    /// Earliest start of GC operations: the end of the latest lookup.
     looked_up: u64,
     lookup_total: u64,
     /// End of the latest NVRAM store, and of the latest operation of any kind.
     stores_end: u64,
     all_end: u64,
-    /// `all_end` before the flash operations that are being recorded in a row and wait for
-    /// everything: the erases or tail pages of a superblock wait for what came before them, not for
-    /// each other.
+    /// `all_end` before the current row of flash operations that wait for everything: the erases or
+    /// tail pages of a superblock wait for the operations before them, not for each other.
     row: Option<u64>,
 }
 
 impl Timing {
-    /// A device at rest, at time 0.
+    /// An idle device at time 0.
     pub fn new(geometry: Geometry, latencies: Latencies) -> Self {
         let mut dies = [DieTiming::default(); DIES];
         for (index, die) in dies.iter_mut().enumerate() {
@@ -137,55 +135,55 @@ impl Timing {
         }
     }
 
-    /// When everything charged so far has ended.
+    /// End of everything charged so far.
     pub fn busy_until(&self) -> u64 {
         self.all_end
     }
 
-    /// Time spent on lookups of owners, in all.
+    /// Total time spent on lookups of owners.
     pub fn lookup_total_ns(&self) -> u64 {
         self.lookup_total
     }
 
-    /// A command without data, submitted at `now`, is in the controller.
+    /// Arrival in the controller of a command without data, submitted at `now`.
     #[inline]
     pub fn arrive(&self, now: u64) -> u64 {
         now + self.latencies.link_command_ns
     }
 
-    /// A page sent along with a command is in the controller.
+    /// Arrival in the controller of a page sent with a command.
     #[inline]
     pub fn receive_page(&mut self, now: u64) -> u64 {
         self.link_in.pass(now, self.latencies.link_page_ns, now) + self.latencies.link_command_ns
     }
 
-    /// A page that is there at `ready` has been sent to the host.
+    /// End of sending a page to the host that is ready at `ready`.
     #[inline]
     pub fn send_page(&mut self, now: u64, ready: u64) -> u64 {
         self.link_out.pass(now, self.latencies.link_page_ns, ready)
     }
 
-    /// A page that is there at `ready` has its fingerprint.
+    /// Time at which the fingerprint of a page that is ready at `ready` is available.
     #[inline]
     pub fn hash_page(&mut self, now: u64, ready: u64) -> u64 {
-        // A pipeline: it takes a page each interval, however long one page takes to come out.
+        // A pipeline: it accepts a page per interval, independent of its latency.
         self.hash
             .turn(now, self.latencies.hash_interval_ns)
             .max(ready)
             + self.latencies.hash_ns
     }
 
-    /// Charges what one command did; returns when the command is done.
-    // Never inlined: its callers have several places of calling it, and must stay small enough to
-    // be inlined themselves.
+    /// Charges the operations of one command; returns its completion time.
+    // Never inlined: its callers call it at several places, and must stay small enough to be
+    // inlined themselves.
     #[inline(never)]
     pub fn charge(&mut self, ops: &[Op], command: CommandStart) -> u64 {
         let mut done = command.ready;
         let mut copied = 0;
         for op in ops {
             let end = self.charge_one(op, command, &mut copied);
-            // Collection and metadata are charged with the command that caused them, and delay it
-            // only where they are in its way.
+            // Operations of collection and metadata are charged with the command that caused them,
+            // and delay it only if they are in its way.
             if op.purpose == Purpose::Host {
                 done = done.max(end);
             }
@@ -203,7 +201,7 @@ impl Timing {
             Purpose::Meta => now,
         };
 
-        // What most operations wait for has ended long ago.
+        // The dependencies of most operations ended long ago.
         let waits = op.after_all
             || op.after_fence
             || op.after_page != NO_PAGE && self.programs.is_pending(op.after_page, now)
@@ -217,7 +215,7 @@ impl Timing {
         let end = match op.kind {
             OpKind::CopyRow => self.copy_row(op, asked, ready, now),
             OpKind::Program => {
-                // A command's copy programs what it has read; collection reads ahead.
+                // A command's copy programs the data it has read; collection reads ahead.
                 let ready = if op.purpose == Purpose::Host {
                     ready.max(*copied)
                 } else {
@@ -249,7 +247,7 @@ impl Timing {
 
         self.all_end = self.all_end.max(end);
 
-        // A row of operations that wait for everything ends with the first that does not.
+        // A row of operations that wait for everything ends with the first one that does not.
         if !op.after_all {
             self.row = None;
         }
@@ -257,15 +255,15 @@ impl Timing {
         end
     }
 
-    /// When everything that `op.after` names has ended.
+    /// End of everything in `op.after`.
     #[inline(never)]
     fn waited_for(&mut self, op: &Op, now: u64) -> u64 {
         let mut until = now;
 
         if op.after_all {
             until = match op.kind {
-                // The erases of a superblock, or its tail pages, are recorded one by one and all
-                // wait for what was before the first of them.
+                // The erases of a superblock, or its tail pages, are recorded one by one, and all
+                // wait for the operations before the first of them.
                 OpKind::Erase | OpKind::Program => *self.row.get_or_insert(self.all_end),
                 _ => self.all_end,
             };
@@ -278,7 +276,7 @@ impl Timing {
             until = until.max(self.programs.of_all(op.after_page, op.after_pages, now));
         }
 
-        // Of a clearing or an erase it is the operation's own name.
+        // For a clearing or an erase it is the operation's own name.
         if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             until = until.max(self.clears.of(op.clear_id, now));
         }
@@ -293,8 +291,8 @@ impl Timing {
             ..
         } = self.latencies;
 
-        // A lookup is one after the other, and has the dies to itself or beside the others
-        // (`end_lookup`).
+        // The reads of a lookup are sequential; the lookup either stalls the dies or runs in
+        // parallel with them (`end_lookup`).
         if let Some(lookup) = &mut self.lookup {
             lookup.cursor = lookup.cursor.max(ready) + flash_read_ns + transfer_ns;
             return lookup.cursor;
@@ -321,7 +319,7 @@ impl Timing {
         } = self.latencies;
         let die = &mut self.dies[op.die as usize % DIES];
 
-        // The data passes the channel before the die programs it.
+        // The data crosses the channel before the die programs it.
         let turn = self.channels[die.channel].turn(now, transfer_ns);
         die.hold(
             op.purpose,
@@ -331,7 +329,7 @@ impl Timing {
         )
     }
 
-    /// Reads and programs in turn. What the row waits for holds up its programs alone.
+    /// Reads and programs alternately. The row's dependencies delay only its programs.
     #[inline]
     fn copy_row(&mut self, op: &Op, asked: u64, ready: u64, now: u64) -> u64 {
         let Latencies {
@@ -348,7 +346,7 @@ impl Timing {
         let (mut sources, mut read_end) = (op.sources, 0);
         let (dies, channels) = (&mut self.dies, &mut self.channels);
 
-        // As `read` and `program` do it, for a whole row at once.
+        // Like `read` and `program`, for a whole row at once.
         let programmed = self
             .programs
             .note_row(op.page, op.sources.count_ones(), now, |index| {
@@ -396,8 +394,8 @@ impl Timing {
                 self.advance_lookup(end)
             }
             OpKind::NvClear => {
-                // On a lane of its own: zeroing goes on beside stores, and delays only what names
-                // it.
+                // On a separate lane: zeroing runs in parallel with stores, and delays only
+                // operations that name it.
                 let end = self.clearing.pass(
                     ready,
                     per_64_bytes(op.amount, self.latencies.nvram_write_ns),
@@ -452,8 +450,8 @@ impl Timing {
             op.amount as usize % self.dies_len,
         );
 
-        // The dies are stalled for all of the lookup when it ends; holding them here would count it
-        // twice.
+        // The end of the lookup stalls the dies for its whole duration; holding them here would
+        // count it twice.
         if self.lookup.is_some() && lookup_stalls_dies {
             return ready + (share + usize::from(rest > 0)) as u64 * each;
         }
@@ -474,7 +472,7 @@ impl Timing {
             self.lookup.take().expect("a lookup begins before it ends");
         let length = cursor - begin;
         self.lookup_total += length;
-        // The collection that asked may move pages only when it knows their owners.
+        // The collection may move pages only once it knows their owners.
         self.looked_up = cursor;
         if self.latencies.lookup_stalls_dies && length > 0 {
             for die in &mut self.dies[..self.dies_len] {
@@ -500,7 +498,8 @@ impl DieTiming {
         }
         let begin = self.free.max(ready);
 
-        // The die stands idle until what this one waits for: the host may come in between.
+        // The die is idle until this operation's dependencies have ended: the host may use that
+        // time.
         if purpose != Purpose::Host && begin > self.free.max(now) {
             self.keep_gap(begin, now);
         }
@@ -508,7 +507,7 @@ impl DieTiming {
         self.free
     }
 
-    /// Keeps the longer one of the present gap's rest and the new gap from `free` to `end`.
+    /// Keeps the longer of the current gap's rest and the new gap from `free` to `end`.
     #[cold]
     fn keep_gap(&mut self, end: u64, now: u64) {
         let begin = self.free.max(now);
@@ -517,10 +516,10 @@ impl DieTiming {
         }
     }
 
-    /// Keeps it busy for `length` more nanoseconds.
+    /// Keeps the die busy for `length` more nanoseconds.
     fn stall(&mut self, begin: u64, length: u64) {
         self.free = self.free.max(begin) + length;
-        // Nothing can overtake in a stretch in which the die stands still.
+        // Nothing can overtake while the die is stalled.
         self.gap_end = 0;
     }
 }
