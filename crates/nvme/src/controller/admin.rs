@@ -1,4 +1,4 @@
-//! Admin commands, fabrics ones among them.
+//! Admin commands, including fabrics commands.
 
 use super::association::{Association, AssociationState, EVENTS_MAX};
 use super::bus::Transport;
@@ -13,12 +13,12 @@ use crate::spec::log::{event, lid, warning};
 use crate::spec::opcode::admin;
 use crate::spec::status::Status;
 
-/// How an admin command ended.
+/// Result of an admin command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminOutcome {
-    /// With a status and the completion's dwords 0 and 1.
+    /// Completed, with a status and the completion's dwords 0 and 1.
     Done(Status, u64),
-    /// Not yet: it is an asynchronous event request.
+    /// Pending: it is an asynchronous event request.
     Waits,
 }
 
@@ -27,13 +27,13 @@ pub fn fabrics_kind(sqe: &Sqe) -> Option<u8> {
     (sqe.head().opcode() == admin::FABRICS).then_some(sqe.nsid as u8)
 }
 
-/// The data that an admin command moves.
+/// Data transfer of an admin command.
 ///
 /// # Errors
 /// The status to answer.
 pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
     if let Some(kind) = fabrics_kind(sqe) {
-        // Only Connect comes with data: properties are in the command itself and in its completion.
+        // Only Connect has data: properties are in the command and in its completion.
         let connect = kind == kind::CONNECT;
         return Ok(if connect {
             Transfer::FromHost(size_of::<ConnectData>() as u32)
@@ -48,7 +48,7 @@ pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
 
     Ok(match sqe.head().opcode() {
         admin::IDENTIFY => Transfer::ToHost(IDENTIFY_BYTES as u32),
-        // The host chooses the length of a page; more than one transfer can move is its mistake.
+        // The host chooses the length of a page; more than one transfer can move is an error.
         admin::GET_LOG_PAGE => match logs::bytes_wanted(sqe) {
             bytes if bytes > u64::from(TRANSFER_BYTES_MAX) => return Err(Status::INVALID_FIELD),
             bytes => Transfer::ToHost(bytes as u32),
@@ -65,7 +65,7 @@ pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
 }
 
 impl Association {
-    /// Executes an admin command other than Connect. What goes to the host is appended to `out`.
+    /// Executes an admin command other than Connect. Data for the host is appended to `out`.
     pub fn admin(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) -> AdminOutcome {
         let before = out.len();
         let result = self.admin_parts(sqe, data, out);
@@ -73,7 +73,7 @@ impl Association {
             Ok(Some(result)) => AdminOutcome::Done(Status::SUCCESS, result),
             Ok(None) => AdminOutcome::Waits,
             Err(status) => {
-                // Data that the command had put out before it failed must not reach the host.
+                // Data appended by a failed command must not reach the host.
                 out.truncate(before);
                 self.log_error(0, sqe, status, None);
                 AdminOutcome::Done(status, 0)
@@ -87,8 +87,8 @@ impl Association {
         data: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>, Status> {
-        // Fabrics commands go first: by a property the host enables the controller, so they cannot
-        // wait until it has.
+        // Fabrics commands first: the host enables the controller by a property, so they must work
+        // before.
         match fabrics_kind(sqe) {
             Some(kind::PROPERTY_GET) => return self.property_get(sqe).map(Some),
             Some(kind::PROPERTY_SET) => return self.property_set(sqe).map(|()| Some(0)),
@@ -96,11 +96,10 @@ impl Association {
             None => {}
         }
 
-        // Who ends the controller waits for it: the connection is told nothing afterwards.
+        // Ending the controller waits for this command: the connection gets no later notice.
         let _under_way = self.commands.begin(&self.standing(None))?;
 
-        // No pair of commands is executed as one, and before it is enabled a controller only has
-        // properties.
+        // Fused operations are not supported, and a disabled controller has only properties.
         if sqe.head().fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
@@ -112,7 +111,7 @@ impl Association {
         match sqe.head().opcode() {
             admin::IDENTIFY => self.identify(sqe, out).map(|()| Some(0)),
             admin::GET_LOG_PAGE => self.log_page(sqe, out).map(|()| Some(0)),
-            // On a bus there is no connection that could be lost unnoticed.
+            // A bus has no connection that could be lost unnoticed.
             admin::KEEP_ALIVE if self.transport == Transport::Fabrics => Ok(Some(0)),
             admin::GET_FEATURES => {
                 if let Some(result) = self.reservation_feature(sqe, out) {
@@ -130,8 +129,8 @@ impl Association {
             admin::SET_FEATURES => {
                 let had_cache = self.cache_enabled();
                 let result = self.set_feature(sqe, data)?;
-                // What was written while the cache was on must not be lost when the host relies on
-                // its being off.
+                // Data written while the cache was on must not be lost once the host relies on its
+                // being off.
                 if had_cache && !self.cache_enabled() {
                     self.subsystem.flush_all()?;
                 }
@@ -148,7 +147,7 @@ impl Association {
             admin::NAMESPACE_MANAGEMENT => self.manage_namespaces(sqe, data).map(Some),
             admin::NAMESPACE_ATTACHMENT => self.attach_namespaces(sqe, data).map(|()| Some(0)),
             admin::FORMAT => self.format(sqe).map(|()| Some(0)),
-            // Commands are executed when they arrive, so there is nothing left to abort.
+            // Commands are executed when they arrive, so nothing is left to abort.
             admin::ABORT => Ok(Some(1)),
             _ => Err(Status::INVALID_OPCODE),
         }
@@ -175,10 +174,10 @@ impl Association {
         features.set(sqe, with, data)
     }
 
-    /// An asynchronous event that is due: the request it answers, and its result.
+    /// An asynchronous event that is due: the request that it answers, and its result.
     pub fn event(&self) -> Option<(u16, u64)> {
-        // An event answers a request. Without one its cause stays, and is reported when a request
-        // comes.
+        // An event answers a request. Without one its cause stays, and is reported at the next
+        // request.
         if self.discovery || self.state().event_requests.is_empty() {
             return None;
         }
@@ -191,19 +190,19 @@ impl Association {
             return Some((cid, result));
         }
 
-        // Before the lock: SMART waits for its turn at the device.
+        // Before taking the lock: SMART waits for a turn at the device.
         let warning = self.smart().critical_warning;
         let mut state = self.state();
         // A warning that has ended may be reported again.
         state.reported &= warning;
 
         let new = warning & !state.reported & state.features.smart_events();
-        // Until the host has read SMART there is no second event of its type (Base 2.0 §5.2).
+        // Until the host has read SMART, no second event of its type is sent (Base 2.0 §5.2).
         if new == 0 || state.unread {
             return None;
         }
 
-        // One bit an event. The other warnings follow, each once the host has read SMART.
+        // One bit per event. The other warnings follow, each after the host has read SMART.
         let bit = 1 << new.trailing_zeros();
         let information = match bit {
             warning::SPARE => event::SPARE_BELOW_THRESHOLD,

@@ -1,8 +1,8 @@
-//! One host's controller: made by Connect on an admin queue, joined by Connects of I/O queues.
+//! One host's controller: created by Connect on an admin queue, joined by Connects of I/O queues.
 //!
-//! Invariants: commands other than fabrics ones are refused until the host has enabled the
-//! controller; an association from which nothing was heard for its keep-alive time is closed by its
-//! admin queue, and so ends on all its queues. Absent: connections (`tcp`).
+//! Invariants: commands other than fabrics commands are refused until the host has enabled the
+//! controller; an association that has been silent for its keep-alive time is closed by its admin
+//! queue, which ends all its queues. Absent: connections (`tcp`).
 
 use super::bus::Transport;
 use super::changed::ChangedNamespaces;
@@ -27,13 +27,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Errors kept for the error log.
+/// Maximum entries of the error log.
 pub(super) const ERRORS: usize = 64;
-/// Asynchronous event requests that a host may have outstanding.
+/// Maximum outstanding asynchronous event requests of a host.
 pub(super) const EVENTS_MAX: usize = 4;
-/// Time to become ready. It is ready at once.
+/// Maximum time to become ready, in half seconds. It is ready at once.
 const READY_HALF_SECONDS: u8 = 20;
-/// NVMe 2.0, as the register VS has it.
+/// NVMe 2.0, in the format of the register VS.
 pub(super) const VERSION: u32 = 0x0002_0000;
 
 pub(super) struct AssociationState {
@@ -42,11 +42,11 @@ pub(super) struct AssociationState {
     pub(super) keep_alive_ms: u32,
     pub(super) heard_ns: u64,
     pub(super) features: Features,
-    /// Identifiers of asynchronous event requests that wait.
+    /// Command identifiers of waiting asynchronous event requests.
     pub(super) event_requests: VecDeque<u16>,
     /// Warnings that have been reported and still apply.
     pub(super) reported: u8,
-    /// Has the host not read SMART since the last event? Until it does, there is no other.
+    /// True if the host has not read SMART since the last event. Until it does, no other is sent.
     pub(super) unread: bool,
     /// Namespaces that have changed for the host.
     pub(super) changed: ChangedNamespaces,
@@ -54,18 +54,18 @@ pub(super) struct AssociationState {
     pub(super) error_count: u64,
     /// I/O queues that are connected, by bits.
     pub(super) queues: u64,
-    /// Whether there has been an I/O queue since the last reset.
+    /// True if there has been an I/O queue since the last reset.
     pub(super) queues_made: bool,
-    /// Its host reached us by TLS, and discovery tells it to do so again.
+    /// True if its host connected by TLS; discovery then tells it to use TLS.
     pub(super) by_tls: bool,
-    /// What it is told of reservations.
+    /// Its notifications about reservations.
     pub(super) notifications: NotificationQueue,
-    /// What it is told of its portal.
+    /// What it has reported of its portal.
     pub(super) ana_reported: AnaReported,
 }
 
 impl AssociationState {
-    /// Of a controller that has not been enabled yet, for a host heard of at `now`.
+    /// State of a controller not enabled yet, for a host last heard of at `now`.
     pub(super) fn new(
         subsystem: &Subsystem,
         transport: Transport,
@@ -92,8 +92,8 @@ impl AssociationState {
         }
     }
 
-    /// Whether commands are executed: after a shutdown has begun that takes a reset (CSTS.SHST,
-    /// Base 2.0 §3.1.3.6).
+    /// Returns true if commands are executed. After a shutdown has begun that takes a reset
+    /// (CSTS.SHST, Base 2.0 §3.1.3.6).
     fn takes_commands(&self) -> bool {
         self.cc.en() && self.csts.shst() == 0
     }
@@ -105,17 +105,18 @@ pub struct Association {
     pub(super) cntlid: u16,
     pub(super) discovery: bool,
     pub(super) transport: Transport,
-    /// Where the host reached us: what discovery tells it.
+    /// The address by which the host connected; discovery reports it.
     pub(super) address: SocketAddr,
     pub(super) portal: Arc<Portal>,
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
     pub(super) rights: HostRights,
-    /// The namespace whose blocks the host uses only while it holds the reservation; 0: none.
+    /// The namespace that the host uses only while it holds the reservation; 0 if none.
     pub(super) holds_or_stops: AtomicU32,
     pub(super) state: Mutex<AssociationState>,
-    /// Whether its queues may go on. A reset changes it while `state` is locked. Every command of
-    /// every queue looks at it, and a lock would go back and forth between their processors.
+    /// Decides whether its queues may go on. A reset changes it while `state` is locked. Atomic,
+    /// because every command of every queue reads it, and a lock would bounce between their
+    /// processors.
     pub(super) epoch: Arc<Epoch>,
     pub(super) commands: CommandsUnderWay,
 }
@@ -126,16 +127,16 @@ impl Drop for Association {
     }
 }
 
-/// Text of a fixed field; `None` if it does not end or is no text.
+/// Text of a fixed-size field; `None` if it is unterminated or no NQN.
 fn name(field: &[u8; 256]) -> Option<&str> {
     let len = field.iter().position(|byte| *byte == 0)?;
-    // A qualified name has at most 223 bytes, though its field is longer.
+    // A qualified name has at most 223 bytes, though the field is longer.
     std::str::from_utf8(&field[..len])
         .ok()
         .filter(|text| text.len() <= 223 && text.starts_with("nqn."))
 }
 
-/// Checks what every Connect must say; its queue and data.
+/// Checks the fields common to all Connects; returns the queue and its number of entries.
 fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> {
     // Record format 0 in bits 15:0 of dword 10, the queue in 31:16.
     let (format, qid) = (sqe.cdw10 as u16, (sqe.cdw10 >> 16) as u16);
@@ -144,7 +145,7 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
         return Err(ConnectRefusal::FORMAT);
     }
 
-    // In a queue of one entry "full" could not be told from "empty", so one is too few.
+    // A queue of one entry could not tell "full" from "empty", so it is too small.
     if !(1..QUEUE_ENTRIES_MAX).contains(&sqsize_z) {
         return Err(ConnectRefusal::QUEUE_SIZE);
     }
@@ -159,20 +160,20 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
 pub struct JoinedQueue {
     /// Its number, as the host chose it.
     pub qid: u16,
-    /// How many entries its submission queue has.
+    /// Number of entries of its submission queue.
     pub entries: u16,
     /// The controller's epoch at Connect.
     epoch: u64,
-    /// Whether its number is taken for it.
+    /// True if it has taken its number.
     has_number: bool,
 }
 
 impl Association {
-    /// Connect on an admin queue: a new controller and the entries of the queue. Its host has no
-    /// rights until it is given some (`grant`).
+    /// Connect on an admin queue: returns a new controller and the queue's number of entries. Its
+    /// host has no rights until they are granted (`grant`).
     ///
     /// # Errors
-    /// What to answer.
+    /// The refusal to answer.
     pub fn connect(
         subsystem: &Arc<Subsystem>,
         sqe: &Sqe,
@@ -188,7 +189,7 @@ impl Association {
             return Err(ConnectRefusal::QUEUE);
         }
 
-        // Controllers are made at Connect: a host asks for any, never for one by its number.
+        // Controllers are created at Connect: a host asks for any, never for a specific one.
         if data.cntlid != 0xffff {
             return Err(ConnectRefusal::CONTROLLER);
         }
@@ -199,7 +200,7 @@ impl Association {
         let Reached { address, portal } = reached.into();
         let mut state = AssociationState::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
 
-        // The host finds things as they are now: only changes from here on are news.
+        // The host reads the current state; only later changes are reported.
         state.ana_reported = AnaReported::all(&portal);
         let hostnqn = name(&data.hostnqn).expect("checked").to_owned();
         let association = Arc::new(Self {
@@ -224,10 +225,10 @@ impl Association {
     /// Checks a Connect on an I/O queue. The queue's number is not taken yet (`take_queue`).
     ///
     /// # Errors
-    /// What to answer.
+    /// The refusal to answer.
     pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<JoinedQueue, ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
-        // An I/O queue belongs to the host that made the controller, which is known by its number
+        // An I/O queue belongs to the host that created the controller, identified by its number
         // and both names.
         if data.cntlid != self.cntlid {
             return Err(ConnectRefusal::CONTROLLER);
@@ -247,7 +248,7 @@ impl Association {
             return Err(ConnectRefusal::QUEUE);
         }
 
-        // The number is looked at and not taken: a host that never authenticates must not hold it.
+        // Checked, but not taken: a host that never authenticates must not hold the number.
         if state.queues >> (qid - 1) & 1 == 1 {
             return Err(ConnectRefusal::QUEUE_IN_USE);
         }
@@ -260,15 +261,15 @@ impl Association {
         })
     }
 
-    /// Takes the number of an I/O queue whose connection may use it: at once, or when its host has
-    /// authenticated it. Of several that wait for that the first one gets it.
+    /// Takes the number of an I/O queue whose connection may use it: at once, or after its host has
+    /// authenticated. If several connections wait for that, the first one gets it.
     ///
     /// # Errors
-    /// Another connection has the number by now, or the controller has been reset.
+    /// Another connection has taken the number, or the controller has been reset.
     pub fn take_queue(&self, queue: &mut JoinedQueue) -> Result<(), ConnectRefusal> {
         let mut state = self.state();
-        // Since `join` the host may have taken seconds to authenticate: another queue may have been
-        // faster.
+        // Since `join` the host may have spent seconds on authentication: another queue may have
+        // been faster.
         if !self.has(queue) || self.is_closed() {
             return Err(ConnectRefusal::NOT_ENABLED);
         }
@@ -283,12 +284,12 @@ impl Association {
         Ok(())
     }
 
-    /// Is an I/O queue still there? A reset takes them all.
+    /// Returns true if an I/O queue still exists. A reset removes all.
     pub fn has(&self, queue: &JoinedQueue) -> bool {
         self.epoch.now() == queue.epoch
     }
 
-    /// Whether a queue may go on: an I/O queue, or the admin queue.
+    /// The standing of a queue: an I/O queue, or the admin queue.
     pub fn standing(&self, queue: Option<&JoinedQueue>) -> Standing {
         match queue {
             Some(queue) => Standing::of_io_queue(&self.epoch, queue.epoch),
@@ -296,16 +297,16 @@ impl Association {
         }
     }
 
-    /// An I/O queue's connection has ended.
+    /// Handles the end of an I/O queue's connection.
     pub fn leave(&self, queue: &JoinedQueue) {
         let mut state = self.state();
-        // After a reset the same bit may be a newer queue's.
+        // After a reset the same bit may belong to a newer queue.
         if queue.has_number && self.has(queue) {
             state.queues &= !(1 << (queue.qid - 1));
         }
     }
 
-    /// The number by which I/O queues ask for it.
+    /// The controller ID, by which I/O queues join it.
     pub fn cntlid(&self) -> u16 {
         self.cntlid
     }
@@ -313,11 +314,11 @@ impl Association {
     pub fn hostnqn(&self) -> &str {
         &self.hostnqn
     }
-    /// Its host reached us by TLS.
+    /// Notes that its host connected by TLS.
     pub fn note_tls(&self) {
         self.state().by_tls = true;
     }
-    /// Whether the host connected to the discovery service only.
+    /// Returns true if the host connected to the discovery service.
     pub fn is_discovery(&self) -> bool {
         self.discovery
     }
@@ -328,36 +329,36 @@ impl Association {
     pub(super) fn state(&self) -> MutexGuard<'_, AssociationState> {
         self.state.lock().expect("nothing under this lock can fail")
     }
-    /// Whether the host has enabled it, and not shut it down since.
+    /// Returns true if the host has enabled it, and not shut it down since.
     pub fn is_enabled(&self) -> bool {
         self.state().takes_commands()
     }
-    /// Whether writes may stay in a volatile cache.
+    /// Returns true if writes may stay in a volatile cache.
     pub fn cache_enabled(&self) -> bool {
         self.subsystem.volatile_cache() && self.state().features.cache_enabled()
     }
 
-    /// Whether an asynchronous event request with this identifier is outstanding.
+    /// Returns true if an asynchronous event request with this identifier is outstanding.
     pub fn has_event_request(&self, cid: u16) -> bool {
         self.state().event_requests.contains(&cid)
     }
 
-    /// Something was heard from the host, at `now`. A queue that waited for the device reports what
-    /// it read before: that makes nothing older that another queue has heard since.
+    /// Notes that the host was heard of at `now`. A queue that waited for the device reports
+    /// earlier receptions, which must not undo a later one of another queue.
     pub fn heard(&self, now: u64) {
         let mut state = self.state();
         state.heard_ns = state.heard_ns.max(now);
     }
 
-    /// Has the host been silent for too long? Received data that was not processed yet counts as
-    /// heard, so only the thread of the admin queue can tell.
+    /// Returns true if the host has been silent for too long. Received but unprocessed data count
+    /// as a sign of life, so only the thread of the admin queue can tell.
     pub fn is_silent(&self, now: u64) -> bool {
         let state = self.state();
         let silence_max = u64::from(state.keep_alive_ms) * 1_000_000;
-        // 0 is no keep-alive time: the host may be silent for as long as it likes.
+        // 0 means no keep-alive time: the host may be silent without limit.
         silence_max > 0 && now.saturating_sub(state.heard_ns) > silence_max
     }
-    /// Whether its admin queue has ended.
+    /// Returns true if its admin queue has ended.
     pub fn is_closed(&self) -> bool {
         self.epoch.is_ended()
     }
@@ -365,7 +366,7 @@ impl Association {
     pub fn event_requests(&self) -> usize {
         self.state().event_requests.len()
     }
-    /// No queue may go on from now on. What is under way may last a little longer (`end`).
+    /// No queue may go on from now on. Steps in progress may last a little longer (`end`).
     pub fn close(&self) {
         self.epoch.end();
     }
@@ -401,7 +402,7 @@ impl Association {
         }
     }
 
-    /// Writes a register (Property Set): only CC can be, to enable or to shut down.
+    /// Writes a register (Property Set): only CC is writable, to enable, reset or shut down.
     ///
     /// # Errors
     /// The status to answer.
@@ -425,10 +426,10 @@ impl Association {
             begins && !self.discovery
         };
 
-        // 1. no command begins any more  2. those that had begun have ended  3. all that was
-        // executed is flushed  4. the host reads that the shutdown is complete. A command that is
-        // acknowledged later was executed before 3, so that nothing acknowledged may be lost.
-        // The lock is not held meanwhile: every queue takes it when it has heard from its host.
+        // 1. no command begins any more 2. commands in progress have ended 3. everything executed
+        //    is flushed 4. the host reads that the shutdown is complete. A command acknowledged
+        //    later was executed before 3, so no acknowledged data may be lost. The lock is not held
+        //    during this: every queue takes it when it hears from its host.
         let kept = if shuts_down {
             self.settle();
             self.subsystem.flush_all()
@@ -443,15 +444,15 @@ impl Association {
             return Err(status);
         }
 
-        // Settings count when the controller is enabled. A wrong one shows as a fatal status, which
-        // a host looks for while it waits to become ready.
+        // Settings are checked when the controller is enabled. A wrong one shows as a fatal status,
+        // which a host looks for while it waits for readiness.
         if cc.en() && !state.cc.en() && !(possible && sized) {
             state.csts.set_cfs(true);
             return Err(Status::INVALID_FIELD);
         }
 
         if resets {
-            // A reset: outstanding requests, settings and I/O queues are gone.
+            // A reset: outstanding requests, settings and I/O queues are dropped.
             (state.queues, state.queues_made) = (0, false);
             self.epoch.advance();
             self.holds_or_stops.store(0, Ordering::Release);
@@ -463,8 +464,8 @@ impl Association {
             state.ana_reported = AnaReported::all(&self.portal);
         }
 
-        // All was flushed above: a shutdown is complete as soon as it is announced. Only a reset
-        // takes it back.
+        // Everything was flushed above, so a shutdown is complete as soon as it is announced. Only
+        // a reset undoes it.
         let stays = state.cc.en() && cc.en() && state.csts.shst() != 0;
         state
             .csts
@@ -474,15 +475,15 @@ impl Association {
         drop(state);
 
         // The host reads CSTS.RDY after this answer: by then no command of the I/O queues may have
-        // an effect any more (Base 2.0 §3.7.2).
+        // an effect (Base 2.0 §3.7.2).
         if resets {
             self.settle();
         }
         Ok(())
     }
 
-    /// Remembers an error for the log. A command whose failed block is not known is logged with its
-    /// first one.
+    /// Adds an error to the log. If the failed block is unknown, the command's first block is
+    /// logged.
     pub fn log_error(
         &self,
         qid: u16,
@@ -498,10 +499,10 @@ impl Association {
         (entry.sqid, entry.cid) = (qid, sqe.head().cid());
         entry.status = status.into_bits() << 1;
 
-        // No parameter is named: the status says enough.
+        // No parameter is named: the status is enough.
         entry.parameter_location = 0xffff;
 
-        // The first block that met the error; transport 3 is TCP (Base 2.0 §5.16.1.1).
+        // The first block with an error; transport 3 is TCP (Base 2.0 §5.16.1.1).
         (entry.nsid, entry.lba) = match failed_block {
             Some(FailedBlock { nsid, lba }) => (nsid, lba),
             None if qid == 0 => (sqe.nsid, 0),

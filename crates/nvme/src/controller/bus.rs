@@ -1,8 +1,8 @@
 //! A controller on a bus: registers instead of properties, queues in the host's memory instead of
 //! connections.
 //!
-//! Registers are the fabrics' properties, at the same offsets. Absent: queues and their doorbells
-//! (the transport's), and registers that only they need.
+//! Registers are the fabrics properties, at the same offsets. Absent: queues and doorbells (in the
+//! transport), and registers used only there.
 
 use super::association::{Association, AssociationState};
 use super::portals::Portal;
@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-/// How a host reaches its controller.
+/// How a host is connected to its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Fabrics,
@@ -24,7 +24,7 @@ pub(super) enum Transport {
 }
 
 impl Association {
-    /// A new controller for the host on whose bus it is.
+    /// A new controller for the host on its bus.
     pub fn on_bus(subsystem: &Arc<Subsystem>) -> Arc<Self> {
         let state = AssociationState::new(subsystem, Transport::Bus, 0, 0);
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -40,7 +40,7 @@ impl Association {
             hostnqn: String::new(),
             hostid: [0; 16],
             holds_or_stops: AtomicU32::new(0),
-            // A function of the bus has no name.
+            // A function of the bus has no host name.
             rights: HostRights::all(""),
             state: Mutex::new(state),
             epoch: Arc::default(),
@@ -50,18 +50,17 @@ impl Association {
         association
     }
 
-    /// Configuration, as it was written last.
+    /// The configuration written last.
     pub fn configuration(&self) -> Cc {
         self.state().cc
     }
 
-    /// The register Controller Status, as it is now.
+    /// The current value of the register Controller Status.
     pub fn status(&self) -> Csts {
         self.state().csts
     }
 
-    /// Capabilities, or another register of those that networks have too; 0 if there is none at
-    /// that offset.
+    /// Capabilities, or another register that networks have too; 0 if there is none at that offset.
     pub fn register(&self, offset: u32) -> u64 {
         let get = |wide: u32| {
             self.property_get(&Sqe {
@@ -70,18 +69,18 @@ impl Association {
                 ..Sqe::default()
             })
         };
-        // Which size a register has is known to `property_get` alone: it refuses the other one.
+        // Only `property_get` knows the size of a register: it refuses the other one.
         get(1).or_else(|_| get(0)).unwrap_or(0)
     }
 
-    /// Writes the configuration; what cannot be is a fatal status.
+    /// Writes the configuration; an invalid one sets the fatal status.
     pub fn configure(&self, cc: u32) {
         let sqe = Sqe {
             cdw11: crate::spec::fabrics::property::CC,
             cdw12: cc,
             ..Sqe::default()
         };
-        // A configuration that cannot be shows in the status.
+        // An invalid configuration shows in the status.
         let _ = self.property_set(&sqe);
         // Only a reset ends a fatal status, and this is one.
         if !Cc::from_bits(cc).en() {
@@ -89,7 +88,7 @@ impl Association {
         }
     }
 
-    /// The host's memory cannot be reached, or its queues make no sense: only a reset helps.
+    /// The host's memory is unreachable, or its queues are invalid: only a reset helps.
     pub fn set_fatal(&self) {
         self.state().csts.set_cfs(true);
     }
@@ -99,7 +98,7 @@ impl Association {
         self.state().queues_made = true;
     }
 
-    /// I/O queues that the host may have.
+    /// Maximum I/O queues of the host.
     pub fn io_queues(&self) -> u16 {
         self.state().features.queues().min(super::IO_QUEUES_MAX)
     }

@@ -1,29 +1,29 @@
-//! Namespaces that have changed for a host: the event, and the log page that says which.
+//! Namespaces that have changed for a host: the event, and the log page that lists them.
 //!
-//! Invariants: every change is in the page until the host reads it, and there is one event at most
-//! until then (Base 2.0 §5.2, §5.16.1.5). Absent: what has changed: the host looks for itself.
+//! Invariants: every change is in the page until the host reads it, and there is at most one event
+//! until then (Base 2.0 §5.2, §5.16.1.5). Absent: the kind of change, which the host finds out.
 
 use super::association::{Association, AssociationState};
 use crate::spec::log::{event, lid};
 use std::collections::BTreeSet;
 
-/// Entries of the page; if more have changed it has one, for all.
+/// Maximum entries of the page; if more have changed, a single entry stands for all.
 const ENTRIES_MAX: usize = 1024;
 pub(super) const CHANGED_BYTES: usize = ENTRIES_MAX * 4;
-/// The one entry of a page that has no room for all.
+/// The single entry of a page without room for all.
 const TOO_MANY: u32 = 0xffff_ffff;
 
-/// What a host has not read yet.
+/// Changes that a host has not read yet.
 #[derive(Default)]
 pub(super) struct ChangedNamespaces {
     numbers: BTreeSet<u32>,
-    /// The host has got the event.
+    /// True if the event has been sent.
     is_reported: bool,
 }
 
 impl ChangedNamespaces {
     fn page(&self) -> Vec<u8> {
-        // A list that does not fit would hide changes, so it is replaced by a word for all of them.
+        // A truncated list would hide changes, so one entry for all replaces it.
         let numbers: Vec<u32> = if self.numbers.len() > ENTRIES_MAX {
             vec![TOO_MANY]
         } else {
@@ -36,7 +36,7 @@ impl ChangedNamespaces {
 }
 
 impl Association {
-    /// Namespaces have changed for a host that knows them already.
+    /// Notes changed namespaces for a host that may know them.
     pub(super) fn note_changed(&self, numbers: Vec<u32>) {
         let mut state = self.state();
         // A host that has not enabled the controller reads all namespaces afterwards anyway.
@@ -45,7 +45,7 @@ impl Association {
         }
     }
 
-    /// The log page. Unless the host wants to keep the event, there may be another one from now on.
+    /// The log page. Unless the host retains the event, another one may follow.
     pub(super) fn changed_page(&self, keep_event: bool) -> Vec<u8> {
         let changed = &mut self.state().changed;
         let page = changed.page();
@@ -57,7 +57,7 @@ impl Association {
 }
 
 impl AssociationState {
-    /// The event, if it is due and there is a request that it can answer.
+    /// The event, if it is due and a request is waiting.
     pub(super) fn changed_event(&mut self) -> Option<(u16, u64)> {
         let changed = &mut self.changed;
         let is_new = !changed.numbers.is_empty() && !changed.is_reported;
@@ -65,8 +65,7 @@ impl AssociationState {
             return None;
         }
 
-        // Taken only when the event goes out: a request must not be used up by a change that is
-        // known.
+        // Taken only when the event is sent: a known change must not consume a request.
         let cid = self.event_requests.pop_front()?;
         changed.is_reported = true;
         let result = event::NOTICE

@@ -1,16 +1,16 @@
-//! Why a Connect is refused: the status, and the position of the offending parameter in dword 0.
+//! Refusals of Connect: the status, and the position of the offending parameter in dword 0.
 //!
-//! (Base 2.0 §6.3: IPO is the offset of the first byte in error, IATTR tells in what.) Linux logs
-//! the field's name.
+//! (Base 2.0 §6.3: IPO is the offset of the first invalid byte, IATTR says in which structure.)
+//! Linux logs the field's name.
 
 use crate::spec::fabrics::ConnectData;
 use crate::spec::status::Status;
 use std::mem::offset_of;
 
-/// A Connect that is refused.
+/// A refusal of Connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectRefusal {
-    /// The status that the host is told.
+    /// The status to answer.
     pub status: Status,
     /// Dword 0 of the completion.
     pub result: u64,
@@ -62,22 +62,22 @@ impl ConnectRefusal {
         result: offset_of!(ConnectData, hostnqn) as u64 | IN_DATA,
         why: "this host is not allowed",
     };
-    /// The host's admin queue came from an address with other rights.
+    /// The host's admin queue connected from an address with other rights.
     pub const OTHER_RIGHTS: Self = Self {
         why: "its address has other rights than that of its admin queue",
         ..Self::NOT_ALLOWED
     };
-    /// The host is not among the keys, or no longer.
+    /// The host has no key, or none that is still valid.
     pub const NO_KEY: Self = Self {
         why: "this host has no key, or its key has expired",
         ..Self::NOT_ALLOWED
     };
-    /// The host has a TLS key, and has connected without TLS.
+    /// The host has a TLS key, but connected without TLS.
     pub const NO_TLS: Self = Self {
         why: "this host has a TLS key, and has connected without TLS",
         ..Self::NOT_ALLOWED
     };
-    /// The TLS key that was used is another host's, or is for another subsystem.
+    /// The TLS key used belongs to another host or another subsystem.
     pub const OTHER_TLS: Self = Self {
         why: "its TLS key is another host's, or is for another subsystem",
         ..Self::NOT_ALLOWED
@@ -88,7 +88,7 @@ impl ConnectRefusal {
         result: 0,
         why: "there are as many controllers as there can be",
     };
-    /// No room for another connection, of this host or at all.
+    /// No room for another connection, of this host or in total.
     pub(crate) const fn full(why: &'static str) -> Self {
         Self {
             status: Status::CONNECT_BUSY,
@@ -111,6 +111,6 @@ impl ConnectRefusal {
         result: 0,
         why: "a second Connect on one connection",
     };
-    /// The data are shorter than Connect's.
+    /// The data are too short for Connect.
     pub(crate) const NO_DATA: Self = in_data(0, "data that are no Connect's");
 }

@@ -1,28 +1,27 @@
-//! The data of one command on their way between host and device.
+//! The data of one command, in transit between host and device.
 //!
-//! The device takes and puts them front to back, a page or less at a time, each byte once. Where
-//! they are is the transport's business: in a PDU that was received, in a buffer that will be sent,
-//! in the memory of a guest. Invariant: what `take` shows does not change while it is looked at;
-//! memory that the host may write to meanwhile has to be copied first. Absent: how much a command
-//! moves (`Transfer` says that beforehand).
+//! The device takes and puts them front to back, at most a page at a time, each byte once. Their
+//! location is up to the transport: in a received PDU, in a buffer to send, in the memory of a
+//! guest. Invariant: the slice returned by `take` does not change while it is used; memory that the
+//! host may write concurrently has to be copied first. Absent: the amount of data (`Transfer` tells
+//! it beforehand).
 
-/// Where the data of one command lie: memory of a transport.
+/// Access to the data of one command in the memory of a transport.
 pub trait HostData {
-    /// The next bytes that the host sends, at most a page of them; fewer than `len` if there are no
-    /// more.
+    /// The next bytes from the host, at most a page; fewer than `len` if there are no more.
     fn take(&mut self, len: usize) -> &[u8];
-    /// The next bytes for the host. After a command that failed they are to be forgotten.
+    /// Appends bytes for the host. They are discarded if the command fails.
     fn put(&mut self, bytes: &[u8]);
-    /// So many zeroes for the host.
+    /// Appends `len` zero bytes for the host.
     fn put_zeroes(&mut self, len: usize);
 }
 
-/// Data that are in memory in one piece.
+/// Data contiguous in memory.
 #[derive(Debug)]
 pub struct InMemory<'a> {
-    /// What the host sent and the device has not taken.
+    /// Bytes from the host that the device has not taken yet.
     pub from_host: &'a [u8],
-    /// What the device puts is appended here.
+    /// Buffer to which bytes for the host are appended.
     pub to_host: &'a mut Vec<u8>,
 }
 
@@ -40,11 +39,11 @@ impl HostData for InMemory<'_> {
     }
 }
 
-/// All that the host sends, for commands whose data are a list.
+/// Takes all data of the host, for commands whose data are a list.
 pub(super) fn take_all(data: &mut dyn HostData, bytes: usize) -> Vec<u8> {
     let mut all = Vec::with_capacity(bytes);
     while all.len() < bytes {
-        // Not more at once: a transport need not have more than a page in one piece.
+        // No more at a time: a transport need not have more than a page contiguous.
         let piece = data.take((bytes - all.len()).min(remap_ssd_media::geometry::PAGE_BYTES));
         if piece.is_empty() {
             break;

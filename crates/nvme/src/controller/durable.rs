@@ -1,9 +1,9 @@
 //! Group commit: commands that wait for durability share one commit.
 //!
-//! A command that asks for durability is executed like any other; its position in the device's
-//! history must be durable before the command is acknowledged (`Outcome::sync_to`). One of the
-//! waiting threads commits everything executed so far, for all that wait for no later position. The
-//! device is not held meanwhile.
+//! A command that needs durability is executed like any other; its position in the device's history
+//! must be durable before the command is acknowledged (`Outcome::sync_to`). One of the waiting
+//! threads commits everything executed so far, for all threads that wait for no later position. The
+//! device is not held during the commit.
 //!
 //! Invariants: one commit at a time; a durable position is never committed again, so a flush after
 //! which nothing was written costs nothing. Absent: how a commit works
@@ -20,31 +20,31 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 struct CommitState {
-    /// Everything before it is durable.
+    /// Everything before this position is durable.
     until: Option<HistoryPosition>,
     under_way: bool,
-    /// The disk has failed: nothing can become durable any more.
+    /// True if the disk has failed: nothing more can become durable.
     failed: bool,
     commits: u64,
-    /// Positions that commands were waiting for when the power of the volatile cache was cut: after
-    /// the first, up to the second.
+    /// Positions lost while commands waited for them, when the power of the volatile cache was cut:
+    /// after the first, up to the second.
     lost: Vec<(Option<HistoryPosition>, HistoryPosition)>,
 }
 
 impl CommitState {
-    /// Has a power cut taken back something that a command with this position did?
+    /// Returns true if a power cut has taken back changes of a command with this position.
     fn has_lost(&self, wanted: HistoryPosition) -> bool {
         let mut lost = self.lost.iter();
         lost.any(|(after, until)| Some(wanted) > *after && wanted <= *until)
     }
 }
 
-/// What is durable, and whether a commit is under way.
+/// The durable position, and whether a commit is in progress.
 #[derive(Default)]
 pub(super) struct Durable {
     state: Mutex<CommitState>,
     changed: Condvar,
-    /// Pages that were programmed when the last commit began.
+    /// Pages programmed before the last commit began.
     programs: AtomicU64,
 }
 
@@ -53,21 +53,21 @@ impl Durable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power of the volatile cache was cut, when everything before `durable_until` was durable
-    /// and the device's history ended at `position`. Commands that wait for a position between the
-    /// two have lost something, although the disk will have all of it.
+    /// Handles a cut of the volatile cache's power, when everything before `durable_until` was
+    /// durable and the device's history ended at `position`. Commands that wait for a position
+    /// between the two have lost data, although the disk will have all of it.
     pub(super) fn lose(
         &self,
         durable_until: Option<HistoryPosition>,
         position: Option<HistoryPosition>,
     ) {
-        // A device in memory lets no command wait.
+        // With a device in memory no command waits.
         let lost = position.map(|position| (durable_until, position));
         self.state().lost.extend(lost);
     }
 }
 
-/// Ends a commit, also when it panics, so that others do not wait for ever.
+/// Ends a commit, even on panic, so that no thread waits forever.
 struct UnderWay<'a> {
     durable: &'a Durable,
     until: io::Result<Option<HistoryPosition>>,
@@ -89,8 +89,9 @@ impl Subsystem {
     /// Waits until everything before a position is durable. The caller must not have the device.
     ///
     /// # Errors
-    /// Write Fault: the disk has failed, and nothing may be acknowledged any more. Commands Aborted
-    /// due to Power Loss Notification: the power of the volatile cache was cut meanwhile.
+    /// Write Fault: the disk has failed, and no command may be acknowledged any more. Commands
+    /// Aborted due to Power Loss Notification: the power of the volatile cache was cut in the
+    /// meantime.
     pub fn make_durable(&self, wanted: HistoryPosition) -> Result<(), Status> {
         let mut state = self.durable.state();
 
@@ -106,8 +107,8 @@ impl Subsystem {
                 return Ok(());
             }
 
-            // The first to come commits, and for all that have been executed by then. It looks
-            // again afterwards, because a commit may fail.
+            // The first thread commits for all commands executed by then. It checks again
+            // afterwards, because a commit may fail.
             if !state.under_way {
                 state.under_way = true;
                 state.commits += 1;
@@ -117,8 +118,8 @@ impl Subsystem {
                 continue;
             }
 
-            // Somebody else's commit may have begun too early for this position; then the next turn
-            // of the loop begins another.
+            // Another thread's commit may have begun too early for this position; then the next
+            // iteration begins another.
             state = self
                 .durable
                 .changed
@@ -127,8 +128,8 @@ impl Subsystem {
         }
     }
 
-    /// Waits until what a command names is durable; the outcome to acknowledge then. The caller
-    /// must not hold the device.
+    /// Waits until a command's position is durable, and returns the outcome to acknowledge. The
+    /// caller must not hold the device.
     pub fn wait_until_durable(&self, outcome: Outcome) -> Outcome {
         let Some(wanted) = outcome.sync_to else {
             return outcome;
@@ -151,15 +152,15 @@ impl Subsystem {
 
     fn commit(&self) {
         let failed = || Err(io::Error::other("the commit did not end"));
-        // Pessimistic until it has ended: if this panics, the drop says that the commit failed, and
-        // nobody waits for ever.
+        // Pessimistic until the end: if this panics, dropping it reports a failed commit, and no
+        // thread waits forever.
         let mut under_way = UnderWay {
             durable: &self.durable,
             until: failed(),
         };
 
-        // The device is held only to take the changes out of it. Other commands go on while they
-        // are written.
+        // The device is held only to take the changes out of it. Other commands run while they are
+        // written.
         let begun = {
             let mut device = self.device();
             let begun = device.begin_commit();
@@ -175,7 +176,8 @@ impl Subsystem {
             Err(error) => Err(error),
         };
 
-        // Nothing may be acknowledged from now on: what the device holds may never become durable.
+        // No command may be acknowledged from now on: the device's content may never become
+        // durable.
         if let Err(error) = &under_way.until {
             self.device().commit_failed(error);
         }
@@ -183,7 +185,7 @@ impl Subsystem {
 
     fn write_commit(&self, mut commit: FolderCommit) -> io::Result<HistoryPosition> {
         // The device is held between the writes, never during them. A commit that ends before the
-        // journal is written has not happened.
+        // journal is written has no effect.
         commit.write_contents()?;
         self.device().vouch(&mut commit)?;
         let until = commit.write_journal()?;
@@ -191,9 +193,9 @@ impl Subsystem {
         Ok(until)
     }
 
-    /// Everything before a position is durable. The device and the volatile cache learn it in one
-    /// turn, before any command that waits for it is acknowledged: so a power cut in another turn
-    /// finds such a command either not acknowledged or with nothing left to lose.
+    /// Everything before a position is durable. The device and the volatile cache are updated in
+    /// one turn, before any command that waits for it is acknowledged: so a power cut in another
+    /// turn finds such a command either not acknowledged or with nothing left to lose.
     fn note_durable(&self, until: HistoryPosition) {
         let mut turn = self.device();
         turn.finish_commit(until);
@@ -212,7 +214,7 @@ impl Subsystem {
             .saturating_sub(self.durable.programs.load(Ordering::Relaxed))
     }
 
-    /// How often everything was made durable so far.
+    /// Number of commits so far.
     pub fn commits(&self) -> u64 {
         self.durable.state().commits
     }
@@ -223,7 +225,7 @@ impl Subsystem {
     /// As `make_durable`.
     pub(super) fn flush_all(&self) -> Result<(), Status> {
         self.witness_flush();
-        // With a cache of its own the process writes that back first; it ends with the same wait.
+        // A cache in this process is written back first, which ends with the same wait.
         if self.has_cache() {
             return self.drain();
         }

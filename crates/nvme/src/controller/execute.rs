@@ -1,8 +1,8 @@
-//! What each I/O command does, and what it counts: one function a command.
+//! Execution and accounting of I/O commands: one function per command.
 //!
-//! Invariant: a command that must not stay in the volatile cache ends with a sync. Absent: what a
-//! command may name (`request`), pages (`io`, `remap`, `file_map`), and waiting until the sync is
-//! durable (`durable`).
+//! Invariant: a command that must not stay in the volatile cache ends with a sync. Absent:
+//! validation of commands (`request`), pages (`io`, `remap`, `file_map`), and waiting until the
+//! sync is durable (`durable`).
 
 use super::data::{HostData, InMemory, take_all};
 use super::faults::BlockAccess;
@@ -23,41 +23,42 @@ use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A checked command with all it comes with.
+/// A checked command with its context.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// Number of the namespace that it is for.
+    /// Number of its namespace.
     pub nsid: u32,
     /// Version of the namespace that it was checked against.
     pub version: u32,
-    /// The command, checked and taken apart.
+    /// The command, validated and decoded.
     pub request: &'a IoRequest,
-    /// When it is executed; completions are due after that.
+    /// Time of execution; completions are due later.
     pub now: u64,
-    /// Whether writes may stay in a volatile cache.
+    /// True if writes may stay in a volatile cache.
     pub cache_enabled: bool,
-    /// What its host may do.
+    /// Rights of its host.
     pub rights: &'a HostRights,
-    /// Who wants it: a host, or the service itself.
+    /// Its origin: a host, or the service itself.
     pub actor: Actor<'a>,
 }
 
-/// How a command ended, and when that may be told.
+/// The result of a command, and when it may be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The status that its completion has.
+    /// Status of its completion.
     pub status: Status,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
-    /// When the timing model completes it, in the clock of `now`.
+    /// Completion time by the timing model, in the clock of `now`.
     pub done_at: u64,
-    /// What must be durable before it is acknowledged (`Subsystem::wait_until_durable`).
+    /// The position that must be durable before it is acknowledged
+    /// (`Subsystem::wait_until_durable`).
     pub sync_to: Option<HistoryPosition>,
-    /// The first block that met an error, if the command failed by one.
+    /// The first block with an error, if the command failed by one.
     pub failed_block: Option<FailedBlock>,
 }
 
-/// A block that met an error, as the error log names it.
+/// A block with an error, as the error log names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedBlock {
     /// Its namespace. A copy may read from another one than the command's.
@@ -79,14 +80,14 @@ impl From<Status> for Failure {
 }
 
 impl Subsystem {
-    /// How many commands have begun so far: after a power cut it tells which of them had.
+    /// Number of commands begun so far; tells after a power cut which of them had begun.
     pub fn commands_begun(&self) -> u64 {
         self.commands.load(Relaxed)
     }
 
-    /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those
-    /// before it. `began`: how many commands had begun before the first part. A power cut since then
-    /// may have taken what that part wrote, so that the write fails.
+    /// Executes a later part of a write (`IoRequest::part`), counted as one command with the parts
+    /// before. `began`: number of commands begun before the first part. A power cut since then may
+    /// have lost that part's data, so the write fails.
     pub fn execute_next_part(
         &self,
         device: &mut DeviceTurn<'_>,
@@ -94,7 +95,7 @@ impl Subsystem {
         began: u64,
         data: &mut dyn HostData,
     ) -> Outcome {
-        // Asked in the turn: a cut has one of its own.
+        // Checked in the turn: a cut takes a turn of its own.
         let is_cut = device
             .cache()
             .is_some_and(|cache| cache.is_cut_since(began));
@@ -109,30 +110,29 @@ impl Subsystem {
             };
         }
 
-        // `execute` counts each part as a command. One is taken back here, so that the whole write
-        // is one. A part that is not begun is not counted.
+        // `execute` counts each part as a command. Take one back, so that the whole write counts as
+        // one. A part that is not begun is not counted.
         if device.queue_must_stand().is_ok() {
             self.counters.write_commands.add(device, -1);
         }
         self.execute(device, job, data)
     }
 
-    /// Executes a checked command. The data it has put are valid only if it was successful.
+    /// Executes a checked command. The data it has put are valid only if it succeeds.
     ///
     /// `device` is this subsystem's, for one command or a batch; a long command lets others use it
-    /// in between. The caller waits until what the outcome names is durable before the command is
-    /// acknowledged, after it has released the device.
+    /// in between. Before acknowledging, the caller must release the device and wait until
+    /// `sync_to` is durable.
     pub fn execute(
         &self,
         device: &mut DeviceTurn<'_>,
         job: &Job<'_>,
         data: &mut dyn HostData,
     ) -> Outcome {
-        // A flush writes back what others have left in the cache, so nothing of it passes the cache
-        // by.
+        // A flush writes back versions of other commands, so it never bypasses the cache.
         let write_through = self.volatile_cache() && !job.cache_enabled;
         let is_flush = *job.request == IoRequest::Flush;
-        // Only the versions in a volatile cache are numbered by their commands.
+        // Only versions in a volatile cache need command numbers.
         let number = if device.has_cache() {
             self.commands.fetch_add(1, Relaxed)
         } else {
@@ -158,8 +158,8 @@ impl Subsystem {
             }),
         };
 
-        // The order counts: reservations before anything is touched, and the sync last, so that it
-        // covers all that the command did.
+        // The order counts: check reservations before any change, and sync last, so that it covers
+        // everything the command did.
         let must_sync = job.request.must_sync(write_through);
         let executed = command
             .device
@@ -173,13 +173,13 @@ impl Subsystem {
             Err(Failure { status, result }) => (status, result),
         };
 
-        // Nothing may be acknowledged once the disk under the device has failed.
+        // Once the disk under the device has failed, no command may be acknowledged.
         let status = match command.device.ftl().media().broken() {
             Some(_) => Status::WRITE_FAULT,
             None => status,
         };
 
-        // What a command did is recorded although it failed: the device has done it.
+        // A failed command is recorded too: the device has executed its steps.
         if let Some(record) = command
             .record
             .take()
@@ -188,14 +188,14 @@ impl Subsystem {
             record.recorder.command(job.now, &record.ops);
         }
 
-        // Before others get the device: what it holds now is this command's.
+        // Before others get the device: its content is still this command's.
         let told = match self.witness() {
             Some(witness) => command.tell(witness),
             None => Ok(()),
         };
         let status = told.err().unwrap_or(status);
 
-        // All ways out of a command that was begun pass this place, so none that failed is missed.
+        // All paths of a begun command pass here, so every failure is counted.
         if !status.is_success() {
             self.telemetry().failed(CommandKind::of(job.request));
         }
@@ -214,8 +214,8 @@ impl Subsystem {
         }
     }
 
-    /// Executes a command without data in a turn of its own; what it has to keep is durable when this
-    /// returns. The caller must not have the device.
+    /// Executes a command without data in a turn of its own; on return its effect is as durable as
+    /// it must be. The caller must not have the device.
     ///
     /// # Errors
     /// The command's status.
@@ -223,14 +223,14 @@ impl Subsystem {
         self.execute_in(self.device(), job)
     }
 
-    /// The same in a turn that has just begun.
+    /// Like `execute_alone`, in a turn that has just begun.
     pub(super) fn execute_in(&self, mut turn: DeviceTurn<'_>, job: &Job<'_>) -> Result<(), Status> {
         let mut data = InMemory {
             from_host: &[],
             to_host: &mut Vec::new(),
         };
 
-        // The turn ends before the wait: a commit needs the device.
+        // The turn ends before the wait, since a commit needs the device.
         let outcome = self.execute(&mut turn, job, &mut data);
         drop(turn);
         match self.wait_until_durable(outcome).status {
@@ -239,7 +239,7 @@ impl Subsystem {
         }
     }
 
-    /// The block of a namespace that a byte of the device is in.
+    /// The block of a namespace that contains a byte of the device.
     #[cold]
     fn block_at(&self, byte: u64) -> Option<FailedBlock> {
         let page = u32::try_from(byte >> PAGE_SHIFT).ok()?;
@@ -253,7 +253,7 @@ impl Subsystem {
         })
     }
 
-    /// Does what a command asks for, but for its sync.
+    /// Executes a command, except for its sync.
     fn dispatch(
         &self,
         command: &mut ActiveCommand<'_, '_>,
@@ -266,8 +266,8 @@ impl Subsystem {
             _ => &self.namespace_of(job)?,
         };
 
-        // Checked when the command was parsed, and again: rights may have been taken away while its
-        // data were on their way.
+        // Checked when the command was parsed, and again: rights may have been revoked while its
+        // data were in transit.
         job.rights.check_request(job.nsid, job.request)?;
 
         match *job.request {
@@ -280,8 +280,8 @@ impl Subsystem {
         }
     }
 
-    /// Commands that are not reads or writes. Apart, so that what they need of the stack is not
-    /// touched by those.
+    /// All commands but reads and writes. Separate, so that reads and writes do not touch its
+    /// larger stack frame.
     #[inline(never)]
     fn dispatch_rare(
         &self,
@@ -310,7 +310,7 @@ impl Subsystem {
                 with_namespaces,
                 ..
             } => {
-                // The whole list is taken first. Every range is checked before the first is copied.
+                // Take the whole list first. All ranges are checked before the first is copied.
                 let list = take_all(data, ranges as usize * size_of::<CopyRange>());
                 let parts =
                     self.copy_parts(namespace, target, with_namespaces, &list, job.rights)?;
@@ -356,7 +356,7 @@ impl Subsystem {
         sectors_read.add(command.device, sectors(namespace, blocks));
         command.access(BlockAccess::Read, namespace, blocks)?;
 
-        // FUA reads what is on the device (NVM 1.0 §3.2.4).
+        // FUA reads from the medium (NVM 1.0 §3.2.4).
         if fua {
             command.touch(namespace, blocks);
             command.write_back_blocks(namespace, blocks)?;
@@ -385,7 +385,7 @@ impl Subsystem {
     ) -> Result<(), Failure> {
         self.counters.read_commands.add(command.device, 1);
         command.access(BlockAccess::Read, namespace, blocks)?;
-        // A page at a time, with pauses between: others need not wait for the whole range.
+        // One page at a time, with pauses between: others need not wait for the whole range.
         for piece in pieces(namespace, blocks) {
             command.pause()?;
             if !command.is_same(&piece, data)? {
@@ -411,15 +411,15 @@ impl Subsystem {
             return Ok(());
         }
 
-        // The page was written, and the map does not list it: durable all the same, if that was
-        // asked for.
+        // The page was written, but the map does not list it. It must still be durable if
+        // requested.
         if job
             .request
             .must_sync(self.volatile_cache() && !job.cache_enabled)
         {
             command.sync()?;
         }
-        // 1 the table of files is full, 2 the lists are, 3 the map is damaged.
+        // 1: the table of files is full, 2: the lists are full, 3: the map is damaged.
         Err(Failure {
             status: Status::NOT_LISTED,
             result: status as u64,
@@ -442,13 +442,13 @@ fn sectors(namespace: &Namespace, blocks: Blocks) -> i64 {
     i64::from(blocks.count) << (namespace.lba_shift - 9)
 }
 
-/// Copies the ranges one after the other. If one fails, the result is how many were copied.
+/// Copies the ranges in sequence. If one fails, the result is the number of ranges copied.
 fn copy(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
     parts: &[CopyPart],
 ) -> Result<(), Failure> {
-    // All sources may be read before the first block is copied, and each when it is its turn.
+    // Check all sources before the first block is copied, and each again before its copy.
     for part in parts {
         command.read_from(&part.source)?;
     }
@@ -468,7 +468,7 @@ fn copy(
     Ok(())
 }
 
-/// The blocks of a part of a copy are about to be read, and those that it goes to written.
+/// Announces the reads and writes of a part of a copy to the fault injector.
 fn access_copied(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
@@ -490,8 +490,8 @@ fn verify(
     command.access(BlockAccess::Read, namespace, blocks)?;
     for piece in pieces(namespace, blocks) {
         command.pause()?;
-        // Nothing is moved to the host, so a look is all it costs; `view_piece` fails where
-        // the page cannot be read.
+        // No data moves to the host, so it costs only a look; `view_piece` fails if the page cannot
+        // be read.
         command.device.spend(Step::Look);
         command.view_piece(&piece, |_| Ok(()))?;
     }
@@ -518,8 +518,8 @@ fn dataset_management(
     Ok(())
 }
 
-/// How long the whole list is, and its entries from `first` on, as far as `bytes` reach. Zeroes
-/// follow.
+/// Puts the length of the whole list and its entries from `first` on, cut or padded with zeroes to
+/// `bytes`.
 fn put_list(list: &[[u32; 2]], first: usize, bytes: usize, data: &mut dyn HostData) {
     let head = u64::from(list.len() as u32).to_le_bytes().into_iter();
     let entries = list

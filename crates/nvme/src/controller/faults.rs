@@ -1,10 +1,10 @@
 //! Injected faults: commands that fail, or whose answers come late, so that a host can be tested.
 //!
-//! An injector is asked once a command for its delay, and once for each range of blocks before the
-//! command reads or changes it. It is asked in the command's turn at the device, so that all hosts
-//! see one order. Invariants: a range that is refused is left as it was; a delay is one answer's,
-//! and the device is free meanwhile. Absent: which commands fail (the injector decides), and damage
-//! below the firmware (`operate`).
+//! An injector is called once per command for its delay, and once per range of blocks before the
+//! command reads or changes it. The call is in the command's turn at the device, so that all hosts
+//! see one order. Invariants: a refused range is unchanged; a delay affects one answer, and the
+//! device is free in the meantime. Absent: the choice of faults (the injector's), and damage below
+//! the firmware (`operate`).
 
 use super::io::ActiveCommand;
 use super::namespaces::Namespace;
@@ -18,35 +18,35 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What a command does to blocks.
+/// How a command accesses blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockAccess {
-    /// Their data are needed: Read, Compare, Verify, sources of Copy and of remaps.
+    /// It needs their data: Read, Compare, Verify, sources of Copy and of remaps.
     Read,
-    /// They get data: Write, FS Write, targets of Copy and of remaps.
+    /// It stores data: Write, FS Write, targets of Copy and of remaps.
     Write,
-    /// They lose their data: Write Zeroes, Deallocate, Format, sources that a remap gives up.
+    /// It drops their data: Write Zeroes, Deallocate, Format, sources of relocating remaps.
     Deallocate,
 }
 
-/// Decides which commands fail, and which answers are late.
+/// Chooses commands that fail and answers that are late.
 pub trait FaultInjector: Send + Sync {
-    /// How much later than otherwise a command is answered.
+    /// Additional delay of a command's answer.
     fn delay(&self) -> Duration;
     /// A command is about to access these bytes of the device.
     ///
-    /// A read changes nothing here: when one is refused, its blocks are asked for one by one, to
-    /// find the first that is bad.
+    /// Reads have no side effect here: after a refused read, its blocks are tried one by one, to
+    /// find the first bad one.
     ///
     /// # Errors
     /// The status that ends the command.
     fn access(&self, access: BlockAccess, bytes: Range<u64>) -> Result<(), Status>;
-    /// Whether the device takes no more writes: SMART says so.
+    /// Returns true if the device takes no more writes; SMART reports it.
     fn is_read_only(&self) -> bool;
 }
 
 impl Subsystem {
-    /// How much later a command is answered, in nanoseconds.
+    /// Additional delay of a command's answer, in nanoseconds.
     #[inline]
     pub(super) fn injected_delay_ns(&self) -> u64 {
         let Some(injector) = self.fault_injector() else {
@@ -58,10 +58,10 @@ impl Subsystem {
 }
 
 impl ActiveCommand<'_, '_> {
-    /// Blocks are about to be accessed.
+    /// Announces an access to blocks.
     ///
     /// # Errors
-    /// The fault that was injected.
+    /// The injected fault.
     #[inline]
     pub fn access(
         &mut self,
@@ -76,7 +76,7 @@ impl ActiveCommand<'_, '_> {
         )
     }
 
-    /// A range of bytes is about to be accessed. If it is refused, its first bad block is noted.
+    /// Announces an access to a range of bytes. If it is refused, notes the first bad block.
     #[inline]
     fn access_bytes(
         &mut self,
@@ -96,10 +96,10 @@ impl ActiveCommand<'_, '_> {
         refused
     }
 
-    /// The pages of a remap are about to be accessed.
+    /// Announces the accesses of a remap.
     ///
     /// # Errors
-    /// The fault that was injected.
+    /// The injected fault.
     pub fn access_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
         let bytes = |Lpn(first): Lpn| {
             let start = u64::from(first) << PAGE_SHIFT;
@@ -113,10 +113,10 @@ impl ActiveCommand<'_, '_> {
         self.access_bytes(BlockAccess::Write, bytes(remap.target), PAGE_BYTES)
     }
 
-    /// What the device keeps beside its blocks is about to be dropped.
+    /// Announces that data of the device outside its blocks will be dropped.
     ///
     /// # Errors
-    /// The fault that was injected.
+    /// The injected fault.
     pub fn access_lists(&self) -> Result<(), Status> {
         match self.device.fault_injector() {
             Some(injector) => injector.access(BlockAccess::Deallocate, 0..0),
@@ -125,7 +125,7 @@ impl ActiveCommand<'_, '_> {
     }
 }
 
-/// Where the first block of a refused range begins that is bad by itself.
+/// Start of the first block of a refused range that is bad on its own.
 #[cold]
 fn first_bad_byte(
     injector: &dyn FaultInjector,
@@ -133,7 +133,7 @@ fn first_bad_byte(
     bytes: Range<u64>,
     block_bytes: usize,
 ) -> u64 {
-    // Only a read may be asked for again. A write is refused as a whole, from its first block on.
+    // Only a read may be tried again. A write is refused as a whole, from its first block on.
     let is_bad = |start: &u64| {
         let block = *start..*start + block_bytes as u64;
         injector.access(BlockAccess::Read, block).is_err()

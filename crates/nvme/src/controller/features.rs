@@ -1,6 +1,6 @@
 //! Features (Base 2.0 §5.27): settings of a host, which last until its controller is reset.
 //!
-//! Invariant: nothing is saved; Error Recovery is per namespace, all others are per controller.
+//! Invariant: no value is saved; Error Recovery is per namespace, all others are per controller.
 //! Absent: their effects, except temperature warnings.
 
 use super::association::Association;
@@ -29,11 +29,11 @@ pub(crate) mod fid {
     pub const HOST_BEHAVIOR: u8 = 0x16;
 }
 
-/// Bytes that Host Behavior Support moves.
+/// Data size of Host Behavior Support.
 pub(crate) const HOST_BEHAVIOR_BYTES: u32 = 512;
 /// Offset of CDFE, 2 bytes: the Copy descriptor formats that the host has enabled.
 pub(crate) const COPY_FORMATS_AT: usize = 4;
-/// Keep-alive times are multiples of this: KAS, in milliseconds.
+/// Granularity of keep-alive times: KAS, in milliseconds.
 pub(super) const KEEP_ALIVE_STEP_MS: u32 = 1000;
 /// Error Recovery (DULBE): errors for reads of deallocated blocks, which are not supported.
 const DEALLOCATED_BLOCK_ERROR: u32 = 1 << 16;
@@ -51,7 +51,7 @@ pub(super) fn keep_alive_granted(ms: u32) -> u32 {
 pub(super) struct Setting<'a> {
     pub association: &'a Association,
     pub keep_alive_ms: &'a mut u32,
-    /// Whether there has been an I/O queue since the last reset.
+    /// True if there has been an I/O queue since the last reset.
     pub queues_made: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Features {
     /// Over and under thresholds of the composite temperature, in kelvin.
     over: u16,
     under: u16,
-    /// Error Recovery of namespaces for which it was set.
+    /// Error Recovery, for namespaces where it was set.
     error_recovery: BTreeMap<u32, u32>,
     host_behavior: [u8; HOST_BEHAVIOR_BYTES as usize],
 }
@@ -71,12 +71,12 @@ impl Features {
         let queues = u32::from(IO_QUEUES_MAX - 1);
 
         let mut defaults = BTreeMap::from([
-            // No limit of a burst.
+            // No burst limit.
             (fid::ARBITRATION, 7),
             (fid::POWER, 0),
             (fid::TEMPERATURE, WARNING_TEMPERATURE_K.into()),
             (fid::ERROR_RECOVERY, 0),
-            // Submission queues in the lower half, completion queues in the upper, less one each.
+            // Submission queues in the lower half, completion queues in the upper, both 0's based.
             (fid::QUEUES, queues | queues << 16),
             (fid::WRITE_ATOMICITY, 0),
             (fid::EVENTS, 0),
@@ -90,8 +90,8 @@ impl Features {
             defaults.insert(fid::KEEP_ALIVE, 0);
         }
 
-        // What a reset goes back to is kept beside what the host has set: Get Features may ask for
-        // either.
+        // Defaults, to which a reset returns, are kept beside the current values: Get Features may
+        // request either.
         let values = defaults.clone();
         let (over, under) = (WARNING_TEMPERATURE_K, 0);
         Self {
@@ -104,31 +104,31 @@ impl Features {
         }
     }
 
-    /// A feature that is not there counts as off: without a volatile cache there is none to switch,
-    /// for one.
+    /// A missing feature counts as off: for example, without a volatile cache there is none to
+    /// switch.
     fn value(&self, fid: u8) -> u32 {
         self.values.get(&fid).copied().unwrap_or(0)
     }
     pub fn cache_enabled(&self) -> bool {
         self.value(fid::WRITE_CACHE) & 1 == 1
     }
-    /// Warnings about which the host wants to hear.
+    /// SMART warnings for which the host has enabled events.
     pub fn smart_events(&self) -> u8 {
         self.value(fid::EVENTS) as u8
     }
-    /// Whether the host wants to hear of changed namespaces.
+    /// Returns true if the host has enabled events for changed namespaces.
     pub fn namespace_events(&self) -> bool {
         self.value(fid::EVENTS) & OAES_NAMESPACES != 0
     }
-    /// Whether the host wants to hear that a portal has changed.
+    /// Returns true if the host has enabled events for changes of a portal.
     pub fn wants_ana_events(&self) -> bool {
         self.value(fid::EVENTS) & oaes::ANA_CHANGE != 0
     }
-    /// I/O queues the host may have.
+    /// Maximum I/O queues of the host.
     pub fn queues(&self) -> u16 {
         (self.value(fid::QUEUES) as u16).saturating_add(1)
     }
-    /// Whether this temperature, in kelvin, crosses a threshold.
+    /// Returns true if this temperature, in kelvin, crosses a threshold.
     pub fn warns_at(&self, temperature: u16) -> bool {
         temperature >= self.over || temperature <= self.under
     }
@@ -140,11 +140,11 @@ impl Features {
         ])
     }
 
-    /// Bytes that Get or Set of a feature moves.
+    /// Data size of Get or Set of a feature.
     pub fn data_bytes(sqe: &Sqe) -> u32 {
         match FeatureCdw10::from_bits(sqe.cdw10).fid() {
             fid::HOST_BEHAVIOR => HOST_BEHAVIOR_BYTES,
-            // Read alone, and by its 16 bytes alone: EXHID.
+            // Read-only, and only in its 16-byte form: EXHID.
             reservations::HOST_ID
                 if sqe.head().opcode() == admin::GET_FEATURES && sqe.cdw11 & 1 == 1 =>
             {
@@ -159,7 +159,7 @@ impl Features {
         let mut page = vec![0; 1024];
         let mut known = vec![fid::HOST_BEHAVIOR];
         known.extend(self.values.keys());
-        // Reservations are for hosts of networks.
+        // Reservations are for network hosts.
         if self.values.contains_key(&fid::KEEP_ALIVE) {
             let of_reservations = [
                 reservations::HOST_ID,
@@ -184,7 +184,7 @@ impl Features {
         page
     }
 
-    /// The value of a feature, of the kind that the host selects (SEL).
+    /// The value of a feature, of the kind selected (SEL).
     pub fn get(
         &self,
         sqe: &Sqe,
@@ -203,7 +203,7 @@ impl Features {
             .get(&cdw10.fid())
             .ok_or(Status::INVALID_FIELD)?;
 
-        // Three features are not one value for the controller: they are looked up where they live.
+        // Three features are not a single value of the controller, and are stored elsewhere.
         let (now, default) = match cdw10.fid() {
             fid::TEMPERATURE => self.threshold(sqe)?,
             fid::ERROR_RECOVERY => {
@@ -224,16 +224,16 @@ impl Features {
 
         match cdw10.sel() {
             0 => Ok(now.into()),
-            // Nothing is saved, so "saved" is the default.
+            // No values are saved, so "saved" is the default.
             1 | 2 => Ok(default.into()),
-            // Changeable, not saveable; by namespace, in bit 1.
+            // Changeable, not saveable; namespace specific, in bit 1.
             3 => Ok(1 << 2 | u64::from(cdw10.fid() == fid::ERROR_RECOVERY) << 1),
             _ => Err(Status::INVALID_FIELD),
         }
     }
 
-    /// The current and the default value of the threshold that a command names. There is only the
-    /// composite temperature.
+    /// The current and the default value of the threshold that a command selects. Only the
+    /// composite temperature exists.
     fn threshold(&self, sqe: &Sqe) -> Result<(u32, u32), Status> {
         let cdw11 = TemperatureCdw11::from_bits(sqe.cdw11);
         match (cdw11.tmpsel(), cdw11.thsel()) {
@@ -254,7 +254,7 @@ impl Features {
         Ok(())
     }
 
-    /// Changes a feature, if there is such a one and the value is possible.
+    /// Changes a feature, if it exists and the value is valid.
     pub fn set(&mut self, sqe: &Sqe, with: Setting<'_>, data: &[u8]) -> Result<u64, Status> {
         let cdw10 = FeatureCdw10::from_bits(sqe.cdw10);
         if cdw10.sv() {
@@ -264,7 +264,7 @@ impl Features {
             return Err(Status::INVALID_FIELD);
         }
 
-        // A feature that is the controller's cannot be set for one of its namespaces.
+        // A controller-wide feature cannot be set for one namespace.
         if sqe.nsid != 0 && sqe.nsid != NSID_ALL {
             with.association
                 .namespace(sqe.nsid)
@@ -287,7 +287,7 @@ impl Features {
                 self.host_behavior = data;
             }
             fid::QUEUES => {
-                // The number of queues is fixed once the first has been made.
+                // The number of queues is fixed once the first has been created.
                 if with.queues_made {
                     return Err(Status::SEQUENCE);
                 }
@@ -297,7 +297,7 @@ impl Features {
                     return Err(Status::INVALID_FIELD);
                 }
 
-                // A host that asks for more than there are gets what there is, and reads how many.
+                // A host that requests too many gets the maximum, and reads the number granted.
                 let granted = |asked: u32| asked.min(u32::from(IO_QUEUES_MAX - 1));
                 let granted = granted(value & 0xffff) | granted(value >> 16) << 16;
                 self.values.insert(fid::QUEUES, granted);
@@ -314,7 +314,7 @@ impl Features {
                 nsid => drop(self.error_recovery.insert(nsid, value)),
             },
             fid::KEEP_ALIVE => *with.keep_alive_ms = keep_alive_granted(value),
-            // There is one power state.
+            // There is only one power state.
             fid::POWER if value & 0x1f != 0 => return Err(Status::INVALID_FIELD),
             fid => drop(self.values.insert(fid, value)),
         }

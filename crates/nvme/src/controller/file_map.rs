@@ -1,6 +1,6 @@
-//! The map of files: pages that are written as a file's, and lists of them.
+//! The map of files: pages written as part of a file, and lists of them.
 //!
-//! Absent: how the device keeps the map.
+//! Absent: storage of the map in the device.
 
 use super::data::HostData;
 use super::io::{ActiveCommand, status_of};
@@ -26,7 +26,7 @@ impl ActiveCommand<'_, '_> {
         self.touch(namespace, blocks);
         self.device.spend(Step::Write);
 
-        // Too few bytes are the transport's mistake, and nothing may be written then.
+        // Too few bytes are a transport error, and then nothing may be written.
         let bytes = data
             .take(PAGE_BYTES)
             .first_chunk::<PAGE_BYTES>()
@@ -36,7 +36,7 @@ impl ActiveCommand<'_, '_> {
             .device
             .fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
 
-        // Time has passed also if the page is refused below.
+        // Time has passed even if the page is refused below.
         self.done(Completion {
             done_at: completion.done_at,
             result: Ok(()),
@@ -44,14 +44,14 @@ impl ActiveCommand<'_, '_> {
 
         let status = completion.result.map_err(status_of)?;
 
-        // An older version in the cache would come back over this page.
+        // An older cached version would otherwise replace this page.
         self.forget_pages(lpn, 1);
         self.note_write(lpn, bytes);
 
         Ok(status)
     }
 
-    /// A file's pages with their first LBAs, or the files. Pages of other namespaces are left out.
+    /// Lists a file's pages with their first LBAs, or the files. Skips pages of other namespaces.
     pub fn fs_list(
         &mut self,
         namespace: &Namespace,
@@ -82,7 +82,7 @@ impl ActiveCommand<'_, '_> {
             result: Ok(()),
         })?;
 
-        // The map is the device's. A host must not learn where other namespaces have files.
+        // The map covers the whole device. A host must not learn about files in other namespaces.
         let own = namespace.first_lpn..namespace.first_lpn.offset(namespace.pages);
         let blocks = blocks
             .map_err(status_of)?

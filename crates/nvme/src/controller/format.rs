@@ -1,12 +1,13 @@
-//! Format NVM: all blocks of a namespace are deallocated, and read as zeroes (Base 2.0 §5.14).
+//! Format NVM: deallocates all blocks of a namespace, which then read as zeroes (Base 2.0 §5.14).
 //!
-//! Blocks of the same size: it is a sequence of trims, with what they have: slices between which others go first, and pages
-//! that are old or zero if the power is cut meanwhile. It is acknowledged once all of them are
-//! durable. Commands of other hosts go on beside it, and what they write meanwhile stays.
-//! Invariants: a host that a reservation keeps from writing formats nothing, also if the
-//! reservation comes halfway; other namespaces keep all they have. Blocks of another size: nobody uses
-//! the namespace meanwhile (`namespaces::change`), since commands under way count in the old ones.
-//! Absent: physical erasure, which is garbage collection's, and keys to forget.
+//! With the same block size it is a sequence of trims, and behaves like them: others go first
+//! between slices, and pages are old or zero if the power is cut in between. It is acknowledged
+//! once all of them are durable. Commands of other hosts continue, and data written by them in the
+//! meantime stay. Invariants: a host that a reservation excludes from writing formats nothing, even
+//! if the reservation comes halfway; other namespaces are unaffected. With another block size the
+//! namespace is not usable in the meantime (`namespaces::change`), since commands in progress count
+//! in old blocks. Absent: physical erasure, which is left to garbage collection, and cryptographic
+//! erase.
 
 use super::association::Association;
 use super::execute::Job;
@@ -19,12 +20,13 @@ use super::turn::Weight;
 use crate::spec::command::{FormatCdw10, Sqe};
 use crate::spec::status::Status;
 
-/// Pages of one of its trims: 1 GiB.
+/// Pages per trim: 1 GiB.
 const STEP_PAGES: u32 = 256 << 10;
-/// Secure erase: none, and user data.
+/// Supported secure erase settings: none, and user data.
 const ERASES: [u8; 2] = [0, 1];
 
-/// What deallocates every block of a namespace: in steps, so that commands of others go between them.
+/// Requests that deallocate every block of a namespace: in steps, so that others' commands go
+/// between.
 pub(super) fn deallocations(namespace: &Namespace) -> impl Iterator<Item = IoRequest> + use<> {
     let (end, lba_shift) = (namespace.size_blocks(), namespace.lba_shift);
     let step = u64::from(STEP_PAGES << (PAGE_SHIFT - lba_shift));
@@ -36,17 +38,17 @@ pub(super) fn deallocations(namespace: &Namespace) -> impl Iterator<Item = IoReq
 }
 
 impl Association {
-    /// Formats a namespace: every one of its blocks is deallocated.
+    /// Formats a namespace: deallocates all its blocks.
     ///
     /// # Errors
-    /// The status to answer. Unless the command itself is wrong, a part may have been formatted.
+    /// The status to answer. Unless the command is invalid, a part may have been formatted.
     pub(super) fn format(&self, sqe: &Sqe) -> Result<(), Status> {
         if self.discovery {
             return Err(Status::INVALID_OPCODE);
         }
 
         let cdw10 = FormatCdw10::from_bits(sqe.cdw10);
-        // All namespaces at once (FNA bit 3 says so), and a key to forget, are not.
+        // Not supported: all namespaces at once (see FNA bit 3), and cryptographic erase.
         if sqe.nsid == u32::MAX || !ERASES.contains(&cdw10.ses()) {
             return Err(Status::INVALID_FIELD);
         }
@@ -59,24 +61,24 @@ impl Association {
             return Err(Status::INVALID_FORMAT);
         }
 
-        // Also if that was begun, and could not be finished.
+        // Also if a previous change of the block size could not be finished.
         if lba_shift != namespace.lba_shift || self.subsystem.is_being_emptied(sqe.nsid) {
             self.rights().check(sqe.nsid, Need::Write)?;
             self.must_not_be_reserved(sqe.nsid)?;
             return self.subsystem.reformat_namespace(sqe.nsid, lba_shift);
         }
 
-        // Each step checks the reservations anew.
+        // Each step checks the reservations again.
         for request in deallocations(&namespace) {
             self.format_step(&namespace, &request)?;
         }
 
-        // What was trimmed is durable before the host is told so.
+        // The trims must be durable before the acknowledgement.
         self.subsystem.witness_flush();
         self.format_step(&namespace, &IoRequest::Flush)
     }
 
-    /// Whether no other host's reservation keeps its own from writing to a namespace.
+    /// Checks that no other host's reservation excludes its host from writing to a namespace.
     ///
     /// # Errors
     /// Reservation Conflict.

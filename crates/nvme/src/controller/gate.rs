@@ -1,22 +1,22 @@
-//! The way to a subsystem for those who may be left behind: threads that wait in a kernel or on a
+//! Revocable access to a subsystem, for threads that may outlive it in a kernel call or on a
 //! socket.
 //!
-//! Invariant: once closed, nobody is inside and nobody gets in, so that the device can be given
-//! back whatever becomes of such threads. Absent: the lock of the device, which is the subsystem's.
+//! Invariant: once closed, no thread is inside and none gets in, so that the device can be given
+//! back even if such threads never end. Absent: the lock of the device, which is the subsystem's.
 
 use super::subsystem::Subsystem;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A way to a subsystem that can be closed.
+/// Access to a subsystem that can be closed.
 pub struct Gate(RwLock<Option<Arc<Subsystem>>>);
 
 impl Gate {
-    /// A gate that lets everything pass.
+    /// An open gate.
     pub fn new(subsystem: Arc<Subsystem>) -> Self {
         Self(RwLock::new(Some(subsystem)))
     }
 
-    /// Does something with the subsystem; `None` if it is closed.
+    /// Calls `work` with the subsystem; `None` if the gate is closed.
     pub fn with<R>(&self, work: impl FnOnce(&Arc<Subsystem>) -> R) -> Option<R> {
         self.0
             .read()
@@ -25,9 +25,10 @@ impl Gate {
             .map(work)
     }
 
-    /// Closes it, after whoever is inside.
+    /// Closes it, after every thread inside has left.
     pub fn close(&self) {
-        // The write lock comes when the last reader has left, so from here on nobody is inside.
+        // The write lock is granted when the last reader has left; from here on no thread is
+        // inside.
         drop(
             self.0
                 .write()

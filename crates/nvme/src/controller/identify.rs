@@ -1,4 +1,4 @@
-//! Identify: what the device says of itself. Everything here is true of the firmware below it.
+//! Identify: the properties of the device. All values hold for the firmware below.
 
 use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
 use super::bus::Transport;
@@ -43,7 +43,7 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
-        // One that its host does not see is as one that is not there.
+        // A namespace that its host does not see does not exist for it.
         let namespace = || self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE);
         let command_set = || {
             if csi == 0 {
@@ -54,13 +54,13 @@ impl Association {
         };
         let (rescap, group) = match self.transport {
             Transport::Fabrics => (rescap::ALL, GROUP),
-            // There hosts have no identifiers, and one way to the device.
+            // On a bus hosts have no identifiers, and there is one path to the device.
             Transport::Bus => (0, 0),
         };
         let start = out.len();
 
         match wanted {
-            // What a namespace will have that is created.
+            // Properties of a namespace to be created.
             cns::NAMESPACE if sqe.nsid == NSID_ALL => {
                 out.extend_from_slice(common_namespace().as_bytes());
             }
@@ -71,12 +71,12 @@ impl Association {
             cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, &namespace()?, out),
             cns::COMMAND_SET_NAMESPACE => {
                 command_set()?;
-                // Nothing beyond the base structure: no protection, no storage tags.
+                // Only the base structure: no protection, no storage tags.
                 namespace()?;
             }
             cns::COMMAND_SET_CONTROLLER => {
                 command_set()?;
-                // Write Zeroes and the number of Dataset Management ranges are not limited.
+                // Write Zeroes and the number of Dataset Management ranges are unlimited.
                 let mut limits: NvmController = blank();
                 limits.vsl = VSL;
                 // The limit is in blocks of any namespace: assume the larger ones.
@@ -110,7 +110,7 @@ impl Association {
                 out.extend(self.controllers_listed(sqe)?);
             }
 
-            // The NVM command set alone.
+            // Only the NVM command set.
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
             _ => return Err(Status::INVALID_FIELD),
         }
@@ -119,13 +119,13 @@ impl Association {
         Ok(())
     }
 
-    /// A namespace as its host finds it.
+    /// A namespace as its host sees it.
     fn about(&self, namespace: &Namespace, rescap: u8, group: u32) -> IdentifyNamespace {
         let mut id = identify_namespace(&self.subsystem, namespace);
         id.nsattr = self.attributes(namespace.nsid);
 
-        // An inaccessible portal reports no space in use or allocated (Base 2.2 §8.1.1.6), but the
-        // size: otherwise hosts would think that the disk has shrunk.
+        // An inaccessible portal reports no space in use or allocated (Base 2.2 §8.1.1.6), but
+        // keeps the size: otherwise hosts would think that the disk has shrunk.
         if self.must_be_accessible().is_err() {
             (id.nuse, id.nvmcap) = (0, [0; 16]);
         }
@@ -133,19 +133,19 @@ impl Association {
         id
     }
 
-    /// The namespaces that its host sees, behind a number.
+    /// The namespaces that its host sees, after a number.
     fn active(&self, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
         put_numbers(&self.namespaces().collect::<Vec<_>>(), after, out)
     }
 
-    /// The namespaces that its host has a right to, whether they are attached to it or not.
+    /// The namespaces that its host has a right to, attached or not.
     fn allocated(&self) -> Vec<Namespace> {
         let all = self.subsystem.namespaces().into_iter();
         all.filter(|namespace| self.rights().access(namespace.nsid) > Access::None)
             .collect()
     }
 
-    /// The list of controllers, from the number in the command on: all, or those that see a
+    /// The controller list, from the command's controller ID on: all, or those that see a
     /// namespace.
     fn controllers_listed(&self, sqe: &Sqe) -> Result<Vec<u8>, Status> {
         let cdw10 = IdentifyCdw10::from_bits(sqe.cdw10);
@@ -154,7 +154,7 @@ impl Association {
             return Err(Status::INVALID_NAMESPACE);
         }
 
-        // Which hosts others are is theirs to know: a host without all rights sees its own
+        // The names of other hosts are private: a host without all rights sees only its own
         // controllers.
         let sees_all = self.rights().get().is_all();
         let controllers = self.subsystem.controllers();
@@ -179,7 +179,7 @@ impl Association {
         id.cntrltype = if self.discovery { 2 } else { 1 };
 
         id.oaes = OAES_NAMESPACES;
-        // More than one controller may have the subsystem.
+        // The subsystem may have more than one controller.
         id.cmic = cmic::CONTROLLERS;
         id.acl_z = 3;
         id.aerl_z = EVENTS_MAX as u8 - 1;
@@ -192,7 +192,7 @@ impl Association {
         id.tnvmcap = u128::from(subsystem.capacity_bytes()).to_le_bytes();
         id.maxcmd = QUEUE_ENTRIES_MAX;
 
-        // The name that the host has connected to, so that it finds what it asked for.
+        // The name that the host has connected to, as it expects.
         let nqn = if self.discovery {
             DISCOVERY_NQN
         } else {
@@ -216,7 +216,7 @@ impl Association {
             return id;
         }
 
-        // Required and largest entry sizes as powers of two: 64 bytes in, 16 bytes out.
+        // Required and maximum entry sizes as powers of two: 64 bytes in, 16 bytes out.
         (id.sqes, id.cqes) = (0x66, 0x44);
         (id.oacs, id.fna) = (oacs::FORMAT | oacs::NAMESPACES, fna::NO_BROADCAST);
         (id.nn, id.mnan) = (NSID_MAX, NSID_MAX);
@@ -228,8 +228,8 @@ impl Association {
             | oncs::VERIFY
             | oncs::COPY;
 
-        // On a network there are several hosts and several ways. A bus has one of each, so it
-        // promises neither.
+        // A network has several hosts and several paths. A bus has one of each, so it promises
+        // neither.
         if self.transport == Transport::Fabrics {
             id.oncs |= oncs::RESERVATIONS;
             id.cmic |= cmic::PORTS | cmic::ANA;
@@ -243,30 +243,30 @@ impl Association {
         }
 
         // Flush of all namespaces is supported; present only if a crash of the machine can lose
-        // what was acknowledged.
+        // acknowledged writes.
         id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
-        // A page is old or new, whatever fails: one block, 0's based. More are not promised.
+        // A page is old or new after any failure: one block, 0's based. No more is promised.
         (id.awun_z, id.awupf_z) = (0, 0);
         id.ocfs = 1 | 1 << COPY_FORMAT_NAMESPACES;
         id
     }
 }
 
-/// The numbers behind one of them, as many as there is room for.
+/// Appends the numbers after `after`, as many as there is room for.
 fn put_numbers(all: &[Namespace], after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
-    // The two largest numbers mean all namespaces, so nothing can follow them.
+    // The two largest numbers mean all namespaces, so none can follow them.
     if after >= NSID_ALL - 1 {
         return Err(Status::INVALID_NAMESPACE);
     }
     let larger = all.iter().filter(|one| one.nsid > after);
-    // 4,096 bytes hold 1,024 numbers; a host with more asks again, behind the last one.
+    // 4,096 bytes hold 1,024 numbers; a host with more asks again, after the last one.
     larger
         .take(IDENTIFY_BYTES / 4)
         .for_each(|one| out.extend(one.nsid.to_le_bytes()));
     Ok(())
 }
 
-/// What is true of every namespace.
+/// Properties of every namespace.
 fn common_namespace() -> IdentifyNamespace {
     let mut id: IdentifyNamespace = blank();
     id.nlbaf_z = LBA_SHIFTS.len() as u8 - 1;
@@ -274,7 +274,7 @@ fn common_namespace() -> IdentifyNamespace {
         id.lbaf[at] = LbaFormat {
             ms: 0,
             lbads: lba_shift,
-            // Parts of pages are read, changed and written.
+            // Partial pages need read-modify-write.
             rp: if lba_shift == PAGE_SHIFT { 0 } else { 2 },
         };
     }
@@ -293,9 +293,9 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     // Thin provisioning is not reported: every block counts as in use.
     (id.nsze, id.ncap, id.nuse) = (blocks, blocks, blocks);
 
-    // What is written in whole pages spares the device a read.
+    // Writes of whole pages save the device a read.
     let page_blocks = 1u16 << (PAGE_SHIFT - namespace.lba_shift);
-    // Preferred sizes are given: a page.
+    // Preferred sizes are reported: a page.
     id.nsfeat = 1 << 4;
     (id.npwg_z, id.npwa_z, id.npdg_z, id.npda_z) = (
         page_blocks - 1,
@@ -318,18 +318,18 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     id
 }
 
-/// What besides the subsystem's name and the namespace's number its identifiers depend on: nothing,
-/// if it was made with an image.
+/// Inputs of a namespace's identifiers besides the subsystem's name and its number; empty if it was
+/// created with an image.
 fn birth(subsystem: &Subsystem, namespace: &Namespace) -> Vec<u8> {
-    // A host that comes back must not take it for one that had its number before.
+    // A returning host must not take it for a previous namespace with its number.
     let serial = Some(namespace.serial.to_be_bytes()).filter(|_| namespace.serial > 0);
     let mut birth = subsystem.incarnation().to_vec();
     birth.extend(serial.into_iter().flatten());
     birth
 }
 
-/// Identifiers that depend on the subsystem's name and incarnation and on the namespace's number
-/// and serial number alone.
+/// Identifiers that depend only on the subsystem's name and incarnation and on the namespace's
+/// number and serial number.
 fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
     let digest = |salt: u8| {
         let crc = crc32c::crc32c(subsystem.nqn().as_bytes());
@@ -345,7 +345,7 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
         .to_be_bytes()
     };
 
-    // Each part has a salt of its own: the four checksums of one text would all be the same.
+    // Each part has its own salt: otherwise the four checksums would be equal.
     let mut nguid = [0; 16];
     nguid
         .as_chunks_mut::<4>()
@@ -361,12 +361,12 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
     (nguid, eui64)
 }
 
-/// A UUID of the same (RFC 9562, version 8): their FNV-1a hash, in 128 bits.
+/// A UUID from the same inputs (RFC 9562, version 8): their 128-bit FNV-1a hash.
 fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
-    // A zero separates name from number: without it two pairs could be one text.
+    // A zero separates name and number: without it two pairs could give the same text.
     let bytes = subsystem
         .nqn()
         .bytes()
@@ -379,7 +379,7 @@ fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
         })
         .to_be_bytes();
 
-    // Version 8 and the variant: a UUID of the maker's own kind.
+    // Version 8 and the variant: a vendor-specific UUID.
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid

@@ -3,7 +3,7 @@
 //! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it
 //! and writes it whole, so each page is old or new. Between two pages a long command lets others go
 //! first (`turn`): no command except an atomic remap is atomic beyond a page. Invariant: ranges
-//! have been checked. Absent: where the host's data are (`data`), remaps (`remap`), and waiting for
+//! have been checked. Absent: the location of host data (`data`), remaps (`remap`), and waiting for
 //! durability (`durable`).
 
 use super::data::HostData;
@@ -24,34 +24,33 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Lpn, PageView, Payload};
 use std::ops::Range;
 
-/// Pages that one deallocation records as one extent, at multiples of it: 32 MiB.
+/// Pages of a deallocation recorded as one extent, aligned to this size: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
 /// Slices after which a command counts as long: the largest write takes fewer.
 const SLICES_SHORT: u32 = 8;
 
-/// A command under way: when its parts are done, and what must be durable before it is
-/// acknowledged.
+/// A command in progress, with the completion time so far and the position to make durable.
 pub(super) struct ActiveCommand<'a, 't> {
     pub device: &'a mut DeviceTurn<'t>,
     pub now: u64,
     pub done_at: u64,
-    /// What must be durable before it is acknowledged.
+    /// Position that must be durable before it is acknowledged.
     pub sync_to: Option<HistoryPosition>,
     /// Slices that it has used up.
     pub slices: u32,
-    /// What was asked for, and by whom.
+    /// The command and its origin.
     pub job: &'a Job<'a>,
-    /// The namespace that it reads from, if it copies.
+    /// The namespace that it reads from, for a copy.
     pub source: Option<Namespace>,
     /// Its number, for the volatile cache.
     pub number: u64,
-    /// Its changes must not stay in the volatile cache.
+    /// True if its changes must not stay in the volatile cache.
     pub through: bool,
-    /// Bytes of the device that it may have changed, if a witness is to be told.
+    /// Bytes of the device that it may have changed, if there is a witness.
     pub touched: Option<Vec<Range<u64>>>,
-    /// First byte of the device at which it met an error.
+    /// First byte of the device with an error.
     pub failed_byte: Option<u64>,
-    /// Pages that it copied, though it was to remap them.
+    /// Pages copied instead of remapped.
     pub copied: RemapResult,
     pub record: Option<CommandRecord<'a>>,
 }
@@ -71,7 +70,7 @@ pub(super) fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Ite
     pieces_of(namespace.first_lpn, start..end)
 }
 
-/// The same of a range of bytes, which are counted from the page `first_lpn`.
+/// Like `pieces`, for a range of bytes relative to the page `first_lpn`.
 pub(super) fn pieces_of(
     first_lpn: Lpn,
     Range { start, end }: Range<u64>,
@@ -103,19 +102,19 @@ pub(super) fn status_of(refusal: Refusal) -> Status {
     }
 }
 
-/// The whole pages of a range (the first, and how many), and the partial pages at its ends.
+/// The whole pages of a range (first page and count), and the partial pages at its ends.
 fn whole_pages(
     namespace: &Namespace,
     blocks: Blocks,
 ) -> ((Lpn, u32), impl Iterator<Item = Piece> + use<>) {
     let page = PAGE_BYTES as u64;
 
-    // Pages that lie within the range entirely. If there is none, `behind` may be below `first`.
+    // Pages entirely within the range. If there is none, `behind` may be below `first`.
     let start = blocks.slba << namespace.lba_shift;
     let end = start + (u64::from(blocks.count) << namespace.lba_shift);
     let (first, behind) = (start.div_ceil(page), end / page);
 
-    // A range within one page is its head alone: the tail begins where the head has ended.
+    // A range within one page is only a head: the tail begins where the head ends.
     let head = start..end.min(first * page);
     let tail = head.end.max(behind * page)..end;
 
@@ -151,23 +150,23 @@ impl ActiveCommand<'_, '_> {
 
     #[cold]
     fn let_others(&mut self) -> Result<(), Status> {
-        // A run of writes is one command's: it ends before others get the device.
+        // A run of writes belongs to one command: end it before others get the device.
         self.end_write();
         self.slices += 1;
         self.device.let_others(self.slices > SLICES_SHORT)?;
-        // Others may have reserved the namespace meanwhile, or deleted it, or its host may use it no
-        // longer.
+        // In the meantime others may have reserved or deleted the namespace, or its host may have
+        // lost the right to use it.
         self.check_namespaces()?;
         self.check_reservations()?;
         // An operator may have cut the power.
         self.check_power()
     }
 
-    /// Whether its namespace, and the one that it copies from, are still those it was checked
-    /// against, and its host may still use them.
+    /// Checks that its namespace, and the one that it copies from, are unchanged and that its host
+    /// may still use them.
     fn check_namespaces(&self) -> Result<(), Status> {
         let job = self.job;
-        // A flush is for whatever there is.
+        // A flush covers any namespaces.
         if *job.request != IoRequest::Flush {
             self.device.namespace_must_be(job)?;
             job.rights.check_request(job.nsid, job.request)?;
@@ -183,7 +182,7 @@ impl ActiveCommand<'_, '_> {
         job.rights.check(nsid, Need::Read)
     }
 
-    /// Whether reservations let it go on: asked when it begins, and after each pause.
+    /// Checks reservations: at the beginning, and after each pause.
     #[inline]
     pub fn check_reservations(&self) -> Result<(), Status> {
         let stops = matches!(self.job.actor, Actor::Host(host) if host.holds_or_stops != 0);
@@ -202,16 +201,16 @@ impl ActiveCommand<'_, '_> {
         let reservations = self.device.reservations();
 
         reservations.check(&Claim::of(host, self.job.nsid, self.job.request))?;
-        // A copy also reads a namespace, whose reservation may keep this host out.
+        // A copy also reads a namespace, whose reservation may exclude this host.
         self.source.map_or(Ok(()), |source| {
             reservations.check(&Claim::to_read(host, source.nsid))
         })
     }
 
-    /// From now on it copies from this namespace.
+    /// Sets the namespace to copy from.
     ///
     /// # Errors
-    /// It is not what it was, or reserved by another host.
+    /// It has changed, or is reserved by another host.
     pub fn read_from(&mut self, source: &Namespace) -> Result<(), Status> {
         self.source = Some(*source);
         self.check_namespaces()?;
@@ -246,8 +245,7 @@ impl ActiveCommand<'_, '_> {
         lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
     ) -> Result<R, Status> {
-        // The cache is asked first, because it has the newer version. It hands `show` back if it
-        // has none.
+        // The cache first, because it has the newer version. It returns `show` if it has none.
         let show = match self.view_cached(lpn, show) {
             Ok(shown) => {
                 self.note(RecordedOp::Read(lpn));
@@ -257,7 +255,7 @@ impl ActiveCommand<'_, '_> {
         };
 
         let (done_at, shown) = self.device.view(self.now, lpn, show);
-        // Time passes whether the page could be read or not.
+        // Time passes whether or not the page could be read.
         self.done(Completion {
             done_at,
             result: Ok(()),
@@ -268,13 +266,13 @@ impl ActiveCommand<'_, '_> {
         shown
     }
 
-    /// Notes where the command met its first error: the error log names that block.
+    /// Notes the first error of the command; the error log names its block.
     #[inline]
     pub fn note_failed_byte(&mut self, byte: u64) {
         self.failed_byte.get_or_insert(byte);
     }
 
-    /// Reads the page of a piece like `view`. If it cannot be read, the piece has failed.
+    /// Reads the page of a piece like `view`. If it cannot be read, notes the failed byte.
     pub fn view_piece<R>(
         &mut self,
         piece: &Piece,
@@ -288,7 +286,7 @@ impl ActiveCommand<'_, '_> {
         shown
     }
 
-    /// A part of a page for the host.
+    /// Reads a part of a page for the host.
     fn read(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<(), Status> {
         self.device.spend(Step::Read);
         self.view_piece(piece, |page| {
@@ -301,7 +299,7 @@ impl ActiveCommand<'_, '_> {
         })
     }
 
-    /// Whether a part of a page equals what the host sent.
+    /// Returns true if a part of a page equals the host's data.
     pub fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
         self.device.spend(Step::Read);
         let wanted = data.take(piece.len);
@@ -314,10 +312,10 @@ impl ActiveCommand<'_, '_> {
         })
     }
 
-    /// Writes a part of a page, or all of it; too few bytes are an error of the transport.
+    /// Writes all or a part of a page; too few bytes are a transport error.
     fn write(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
-        // With a cache in front a page must not be written unseen by it: an older version there
-        // would be read instead.
+        // With a cache, no page may be written without updating it: reads would return an older
+        // version from there.
         if self.device.has_cache() {
             return if self.is_cached() {
                 self.write_cached(piece, bytes)
@@ -332,13 +330,13 @@ impl ActiveCommand<'_, '_> {
         }
     }
 
-    /// Writes a page of which the host changes a part. Not inlined: its page on the stack would be
-    /// touched by writes of whole pages too.
+    /// Read-modify-write of a partly changed page. Not inlined: writes of whole pages would touch
+    /// its page on the stack too.
     #[inline(never)]
     fn write_merged(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
 
-        // The rest of the page is what the device has now, so it must be read first.
+        // The rest of the page keeps its content, so it must be read first.
         self.device.spend(Step::Read);
         let mut page = self.view_piece(piece, |page| match page {
             PageView::Zeroes => Ok([0; PAGE_BYTES]),
@@ -350,7 +348,7 @@ impl ActiveCommand<'_, '_> {
         self.write_page(piece.lpn, &page)
     }
 
-    /// The pages written so far are to be durable when the command is acknowledged.
+    /// Ends a run of writes: its pages must be durable when the command is acknowledged.
     fn end_write(&mut self) {
         self.done_at = self.done_at.max(self.device.end_write(self.now));
     }
@@ -378,8 +376,7 @@ impl ActiveCommand<'_, '_> {
             self.write(&piece, bytes)
         });
 
-        // Also if a piece has failed: the pages before it are written, and `end_write` must follow
-        // them.
+        // Even if a piece has failed: the pages before it are written, and need `end_write`.
         self.end_write();
         written
     }
@@ -396,8 +393,7 @@ impl ActiveCommand<'_, '_> {
         })
     }
 
-    /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must
-    /// read so.
+    /// Deallocates whole pages; partial pages at the ends are written as zeroes if `must_be_zero`.
     pub fn deallocate(
         &mut self,
         namespace: &Namespace,
@@ -407,8 +403,8 @@ impl ActiveCommand<'_, '_> {
         self.touch(namespace, blocks);
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
 
-        // A short range is deallocated in the cache, where a flush finds it. A long one goes to the
-        // device at once.
+        // A short range is deallocated in the cache, where a flush finds it. A long one goes
+        // directly to the device.
         let behind = lpn.offset(pages);
 
         if self.caches_deallocation(pages) {
@@ -421,7 +417,7 @@ impl ActiveCommand<'_, '_> {
 
         while lpn < behind {
             self.pause()?;
-            // Up to the next multiple: extents that begin and end there are recorded as one.
+            // Up to the next multiple: extents aligned to it are recorded as one.
             let len = (DEALLOCATE_PAGES - lpn.0 % DEALLOCATE_PAGES).min(behind.offset_from(lpn));
 
             self.device.spend(Step::Deallocate(len));
@@ -444,16 +440,16 @@ impl ActiveCommand<'_, '_> {
         written
     }
 
-    /// Everything executed so far must be durable before the command is acknowledged.
+    /// Requires that everything executed so far is durable before the command is acknowledged.
     pub fn sync(&mut self) -> Result<(), Status> {
-        // A command that passed the cache by has left nothing in it; what others have there may
+        // A command that bypassed the cache has no versions in it; those of other commands may
         // stay.
         if !self.through {
             self.write_back_all()?;
         }
         let completion = self.device.flush(self.now);
         self.done(completion)?;
-        // The position is taken after the flush, so that it covers everything before it.
+        // Take the position after the flush, so that it covers everything before.
         self.sync_to = self.device.ftl().media().position();
         self.sync_cache_to(self.sync_to);
         self.note(RecordedOp::Flush);

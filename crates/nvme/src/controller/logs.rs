@@ -1,4 +1,4 @@
-//! Get Log Page: every page is built whole, then the part asked for is sent.
+//! Get Log Page: builds the whole page, then returns the part requested.
 
 use super::association::{Association, ERRORS};
 use super::bus::Transport;
@@ -17,12 +17,12 @@ use crate::spec::reservation::Notification;
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
-/// Spare blocks below this share, in percent, are worth a warning.
+/// Share of spare blocks, in percent, below which a warning is set.
 const SPARE_THRESHOLD: u8 = 10;
-/// A flash array in software is as warm as we say: 300 K.
+/// A simulated flash array has a constant temperature: 300 K.
 const TEMPERATURE_K: u16 = 300;
 
-/// Bytes that a Get Log Page asks for.
+/// Number of bytes that a Get Log Page requests.
 pub(super) fn bytes_wanted(sqe: &Sqe) -> u64 {
     let low = LogCdw10::from_bits(sqe.cdw10).numdl();
     let dwords = u64::from(low) | u64::from(sqe.cdw11 as u16) << 16;
@@ -38,7 +38,7 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
-        // A page that there is not is no question of rights: it is refused as such below.
+        // Rights are checked for existing pages only: others are refused as such below.
         if lids(self.discovery).contains(&wanted) {
             self.rights.check_all(Need::of_log(wanted))?;
         }
@@ -55,7 +55,7 @@ impl Association {
             (lid::MANAGEMENT, false) => vec![0; 4096],
             (lid::FIRMWARE, false) => firmware(),
             (lid::CHANGED_NAMESPACES, false) => {
-                // A read that is refused is none.
+                // A refused read does not count.
                 self.changed_page(cdw10.rae() || offset > CHANGED_BYTES as u64)
             }
             (lid::ANA, false) if self.transport == Transport::Fabrics => {
@@ -72,17 +72,17 @@ impl Association {
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
 
-        // To read from the end on is no mistake, and gives zeroes.
+        // Reading from the end on is allowed, and returns zeroes.
         if offset > page.len() as u64 {
             return Err(Status::INVALID_FIELD);
         }
         let rest = &page[offset as usize..];
         let start = out.len();
         out.extend_from_slice(&rest[..rest.len().min(bytes)]);
-        // Behind the end of a page there are zeroes.
+        // Zeroes follow the end of a page.
         out.resize(start + bytes, 0);
 
-        // By reading SMART the host has seen the warning: the next one may be reported.
+        // After reading SMART the host has seen the warning: the next one may be reported.
         if wanted == lid::SMART && !cdw10.rae() {
             self.state().unread = false;
         }
@@ -100,7 +100,7 @@ impl Association {
 
     /// SMART, with the warnings for this host's temperature thresholds.
     pub(super) fn smart(&self) -> Smart {
-        // The lock is released before the device is asked: waiting for its turn takes long.
+        // Release the lock before using the device: waiting for a turn takes long.
         let (errors, too_warm) = {
             let state = self.state();
             (state.error_count, state.features.warns_at(TEMPERATURE_K))
@@ -142,9 +142,9 @@ impl Association {
     }
 }
 
-/// The log pages that there are.
+/// The supported log pages.
 fn lids(discovery: bool) -> &'static [u8] {
-    // A host looks here before it asks. Whatever is listed must be answered by `log_page`.
+    // Hosts read this list first. `log_page` must answer every page listed.
     if discovery {
         &[lid::SUPPORTED, lid::ERROR, lid::FEATURES, lid::DISCOVERY]
     } else {
@@ -198,7 +198,7 @@ fn command_effects(transport: Transport) -> Vec<u8> {
         put(usize::from(opcode), effects::SUPPORTED);
     }
 
-    // A namespace may have blocks of another size after it.
+    // It may change the block size of a namespace.
     put(
         usize::from(admin::FORMAT),
         effects::SUPPORTED | effects::CHANGES_BLOCKS | effects::CHANGES_NAMESPACE,
@@ -210,7 +210,7 @@ fn command_effects(transport: Transport) -> Vec<u8> {
         );
     }
 
-    // The queues of a bus are made by commands; those of a network by connections.
+    // Queues of a bus are created by commands, those of a network by connections.
     let of_transport: &[u8] = match transport {
         Transport::Fabrics => &[admin::KEEP_ALIVE],
         Transport::Bus => &[
@@ -261,7 +261,7 @@ fn command_effects(transport: Transport) -> Vec<u8> {
     page
 }
 
-/// SMART, from the wear of the flash and what was counted.
+/// SMART, from the wear of the flash and the counters.
 fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let health = subsystem.health();
     let device = subsystem.device();
@@ -271,18 +271,18 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let counts = ftl.media().erase_counts();
     let mean =
         counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
-    // Whichever wears out first: the flash, or the sequence numbers.
+    // The one that wears out first: the flash, or the sequence numbers.
     let used = (mean / config.flash.endurance as f64).max(ftl.numbers_used());
     let used = (used * 100.0).min(255.0) as u8;
 
     let bad: u32 = ftl.superblocks().map(|(_, sb)| sb.bad.count_ones()).sum();
-    // Pages beyond the logical ones are what bad blocks can be replaced with.
+    // Pages in excess of the logical ones can replace bad blocks.
     let spare_pages = config.geometry.pages() - config.firmware.lpns;
     let spare_blocks = (spare_pages / config.geometry.pages_per_block()).max(1);
     let spare = 100u32.saturating_sub(bad * 100 / spare_blocks) as u8;
 
     let mut smart: Smart = blank();
-    // Warnings come from the state, never from a history: they end when their cause does.
+    // Warnings follow the current state, not history: they end when their cause does.
     let low_spare = if spare < SPARE_THRESHOLD {
         warning::SPARE
     } else {

@@ -1,37 +1,37 @@
-//! What an NVM subsystem does with commands: statuses and data out, no I/O, no clock.
+//! Command execution of an NVM subsystem: statuses and data out, no I/O, no clock.
 //!
 //! ```text
-//! subsystem   the device, everything that connections share
-//! namespaces  which there are, where they lie, who sees them; created, deleted, attached
-//! request     a submission queue entry, checked once, as what it asks for
-//! execute     what each I/O command does
+//! subsystem   the device and other state that connections share
+//! namespaces  their set, location and visibility; creation, deletion, attachment
+//! request     decodes and validates a submission queue entry
+//! execute     execution of I/O commands
 //! io          reads, writes and deallocations of blocks, page by page
 //! remap       remaps and copies, in steps
 //! file_map    pages of files
-//! turn        who holds the device when: fair turns, and slices of long commands
-//! volatile    a volatile write cache between commands and the device, and what a power cut leaves of it
+//! turn        scheduling of the device: fair turns, and slices of long commands
+//! volatile    a volatile write cache between commands and the device, and its content after a power cut
 //! durable     group commit for commands that wait for durability
-//! data        their data, wherever the transport has them
+//! data        command data, wherever the transport has it
 //! bus         what a controller on a bus has instead of connections
-//! format      all blocks of a namespace at once
-//! gate        the way in for services that may have to let go of the device
-//! telemetry   how many commands, how long they took: for an operator
-//! spans       one sampled command from its arrival to its answer: for an operator
+//! format      formats all blocks of a namespace
+//! gate        access for services that may have to release the device
+//! telemetry   counts and latencies of commands, for an operator
+//! spans       one sampled command from its arrival to its answer, for an operator
 //! operate     power cuts, damage and switches, for an operator
-//! record      what the device was asked, for traces
-//! witness     what commands change, and when that is completed
+//! record      operations on the device, for traces
+//! witness     changes of commands, and their completion
 //! faults      commands that fail or are late, to test hosts
-//! reservations which hosts may use a namespace while others must not
-//! portals     the ways to the subsystem, and how good each is
+//! reservations exclusive access of hosts to a namespace
+//! portals     the paths to the subsystem, and their ANA states
 //! association one host's controller: registers, features, events; admin commands in `admin`
-//! connect     why a host is refused one
-//! rights      what a host may do, and what each command needs
-//! changed     which namespaces have changed for a host
+//! connect     reasons to refuse a host a controller
+//! rights      what a host may do, and the rights that each command needs
+//! changed     the namespaces that have changed for a host
 //! standing    whether a queue may go on: its controller was neither reset nor has it ended
 //! ```
-//! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can
-//! reach past its namespace or make anything here panic. Absent: sockets, queues in memory, and
-//! time, which is an argument.
+//! Invariants: input from a host is checked in `request` or refused there; no input can reach past
+//! its namespace or cause a panic here. Absent: sockets, queues in memory, and time, which is an
+//! argument.
 
 mod admin;
 mod association;
@@ -93,35 +93,35 @@ pub use witness::{NewContent, Ticket, Witness};
 
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// log2 of it in units of the smallest page.
+/// log2 of it, in units of the minimum page size.
 pub const MDTS: u8 = 8;
-/// The most entries of a submission queue.
+/// Maximum entries of a submission queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 /// I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 64;
-/// Data that may come in a command capsule.
+/// Maximum data in a command capsule.
 pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
 /// The Copy descriptor format that names the source namespace.
 pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
-/// The most ranges of one Copy command.
+/// Maximum ranges of one Copy command.
 pub const COPY_RANGES_MAX: u32 = 256;
-/// Limit of one Copy: 16 MiB. Pages may have too many owners to be remapped, or be unaligned; then
-/// each is read and programmed, and the command still takes less than 100 ms
+/// Maximum bytes of one Copy: 16 MiB. Pages that have too many owners to be remapped, or are
+/// unaligned, are each read and programmed; even so the command takes less than 100 ms
 /// (`docs/nvme-vendor.md`).
 pub const COPY_BYTES_MAX: u64 = 16 << 20;
-/// Limit of one Verify: 16 MiB, which may have to come from a disk.
+/// Maximum bytes of one Verify: 16 MiB, which may have to come from a disk.
 pub const VERIFY_BYTES_MAX: u64 = 16 << 20;
-/// log2 of it in units of the smallest page.
+/// log2 of it, in units of the minimum page size.
 pub const VSL: u8 = 12;
 
 const _: () = assert!(VERIFY_BYTES_MAX == 4096 << VSL);
 
-/// The most blocks that one Copy command may copy.
+/// Maximum blocks that one Copy command may copy.
 pub const fn copy_blocks_max(lba_shift: u8) -> u32 {
     (COPY_BYTES_MAX >> lba_shift) as u32
 }
 
-/// Blocks of one range of Copy.
+/// Maximum blocks of one range of Copy.
 pub const fn copy_range_blocks_max(lba_shift: u8) -> u16 {
     let blocks = copy_blocks_max(lba_shift);
     if blocks < u16::MAX as u32 {
@@ -132,5 +132,5 @@ pub const fn copy_range_blocks_max(lba_shift: u8) -> u16 {
 }
 
 /// Limits of one range of Dataset Management and of all its ranges: 4 and 16 GiB, which take less
-/// than 100 ms. Commands beyond these advisory limits are executed too.
+/// than 100 ms. These limits are advisory: commands beyond them are executed too.
 pub const DEALLOCATE_BYTES_MAX: [u64; 2] = [4 << 30, 16 << 30];

@@ -1,10 +1,10 @@
-//! What an operator does to a device in service: cut its power, damage its medium, switch timing
-//! and deduplication.
+//! Operations on a device in service, for an operator: power cuts, damage to its medium, switching
+//! of timing and deduplication.
 //!
-//! Each verb takes one turn at the device. Invariants: a power cut loses what power loses and
-//! nothing else, since the device is recovered from its media alone; a device that does not recover
-//! is broken for everybody. Absent: who may do this (`remap-ssd-http`), and the connections that a
-//! power cut ends (`tcp::roster`).
+//! Each operation takes one turn at the device. Invariants: a power cut loses only volatile state,
+//! since the device is recovered from its media alone; a device that does not recover is broken for
+//! all users. Absent: authorization (`remap-ssd-http`), and the connections that a power cut ends
+//! (`tcp::roster`).
 
 use super::association::Association;
 use super::bus::Transport;
@@ -15,21 +15,21 @@ use remap_ssd_ftl::{RecoveryReport, SchemeKind};
 use remap_ssd_media::Ppn;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A verb that cannot be done: one sentence.
+/// An operation failed: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OperateError(pub String);
 
-/// What an operator can damage, to see what hosts make of it.
+/// Damage that an operator can cause, to test hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// Pages of a namespace cannot be read until their block is erased or they are rewritten.
+    /// Pages of a namespace are unreadable until they are rewritten or their block is erased.
     Unreadable {
-        /// Number of the namespace that they are in.
+        /// Number of their namespace.
         nsid: u32,
         /// First logical block, in blocks of the namespace.
         slba: u64,
-        /// How many blocks cannot be read.
+        /// Number of unreadable blocks.
         count: u32,
     },
     /// A bit of NVRAM flips, until its word is stored again. One flipped bit of a word is
@@ -40,26 +40,26 @@ pub enum Damage {
         /// The bit, 0 to 63.
         bit: u32,
     },
-    /// All planted faults are taken back.
+    /// All planted faults are removed.
     None,
 }
 
-/// The smallest device there is: it stands in while another one has no power.
+/// The smallest possible device, a placeholder while another one has no power.
 const STAND_IN_BYTES: u64 = 16 << 20;
 
 impl Subsystem {
-    /// Cuts the power and restores it: tables in DRAM are gone, and rebuilt from flash and NVRAM,
-    /// and a volatile cache loses what `seed` draws. Hosts wait meanwhile.
+    /// Cuts the power and restores it. Tables in DRAM are lost and rebuilt from flash and NVRAM; a
+    /// volatile cache loses the versions drawn from `seed`. Hosts wait until it is over.
     ///
     /// # Errors
-    /// The device does not recover, or does not take what the cache keeps; in the first case it has
-    /// failed for everybody.
+    /// The device does not recover, or does not take the cache's survivors. In the first case it
+    /// has failed for all users.
     pub fn power_cut(&self, seed: u64) -> Result<RecoveryReport, OperateError> {
         self.power_cut_with(seed, || ())
     }
 
-    /// The same, and the controllers of networks end with the power, in the same instant: none of
-    /// their commands has an effect on the recovered device, and their hosts connect again.
+    /// Like `power_cut`, but all network controllers end at the same instant: none of their
+    /// commands has an effect on the recovered device, and their hosts connect again.
     ///
     /// # Errors
     /// As `power_cut`.
@@ -81,19 +81,19 @@ impl Subsystem {
     ) -> Result<RecoveryReport, OperateError> {
         let error = |error: &dyn std::fmt::Display| OperateError(error.to_string());
 
-        // Something has to be in the device's place while it has no power. Made before the turn,
-        // it keeps no host waiting.
+        // A placeholder for the device while it has no power. Created before the turn, it keeps no
+        // host waiting.
         let config = DeviceConfig::for_service(STAND_IN_BYTES, SchemeKind::BASELINE, false)
             .map_err(|reason| error(&reason))?;
         let stand_in = Device::in_memory(config).map_err(|reason| error(&reason))?;
 
-        // The cut, the recovery and what the cache keeps are one turn: no command sees a device in
-        // between.
+        // The cut, the recovery and writing the cache's survivors are one turn: no command sees an
+        // intermediate state.
         let recovered = self.cut_power(seed, |present, _| {
             let device = std::mem::replace(present, stand_in);
             self.counters.power_cuts.fetch_add(1, Relaxed);
 
-            // In the same turn, so that no command finds the device recovered and the old
+            // In the same turn, so that no command finds the device recovered but the old
             // reservations in force.
             self.reservations.lose_power();
             in_the_cut();
@@ -114,11 +114,11 @@ impl Subsystem {
         })
     }
 
-    /// Takes away all registrations and the reservation of a namespace, whose hosts may be gone for
-    /// good; how many were registered.
+    /// Removes all registrations and the reservation of a namespace, whose hosts may never come
+    /// back. Returns the number of registrants.
     ///
     /// # Errors
-    /// There is no such namespace, or the change could not be kept.
+    /// There is no such namespace, or the change could not be saved.
     pub fn release_reservations(&self, nsid: u32) -> Result<usize, OperateError> {
         let namespace = self
             .namespace(nsid)
@@ -127,17 +127,17 @@ impl Subsystem {
             .map_err(|_| OperateError("the change could not be kept".into()))
     }
 
-    /// How often the power was cut so far.
+    /// Number of power cuts so far.
     pub fn power_cuts(&self) -> u64 {
         self.counters.power_cuts.load(Relaxed)
     }
 
-    /// Damages the medium; how many pages or words.
+    /// Damages the medium. Returns the number of pages or words.
     ///
     /// # Errors
     /// There is no such place.
     pub fn damage(&self, damage: Damage) -> Result<u32, OperateError> {
-        // Checked before the turn begins: a mistake of the operator's must not make hosts wait.
+        // Check before the turn begins: an operator's mistake must not make hosts wait.
         let pages = match damage {
             Damage::Unreadable { nsid, slba, count } => Some(self.pages(nsid, slba, count)?),
             _ => None,
@@ -147,7 +147,7 @@ impl Subsystem {
 
         match damage {
             Damage::Unreadable { .. } => {
-                // A page that is not mapped has no place on the flash that could be damaged.
+                // An unmapped page has no flash page to damage.
                 let placed: Vec<Ppn> = pages
                     .into_iter()
                     .flat_map(Lpn::between)
@@ -166,7 +166,7 @@ impl Subsystem {
                 }
 
                 plant(&mut turn, |faults| {
-                    // A second flip of the same bit takes the first one back.
+                    // A second flip of the same bit undoes the first.
                     *faults.flips.entry(word).or_default() ^= 1 << bit;
                 });
                 Ok(1)
@@ -184,7 +184,7 @@ impl Subsystem {
         }
     }
 
-    /// The device's logical pages that blocks of a namespace lie on.
+    /// The device's logical pages that contain blocks of a namespace.
     fn pages(
         &self,
         nsid: u32,
@@ -204,19 +204,19 @@ impl Subsystem {
         Ok(namespace.page_of(slba)..last.offset(1))
     }
 
-    /// From now on completions are due at once, or when the timing model says.
+    /// Makes completions due at once, or when the timing model says.
     pub fn set_latency(&self, latency: Latency) {
-        // In a turn, so that no command is timed in part.
+        // In a turn, so that no command is only partly timed.
         let mut turn = self.device();
         turn.keep_time(latency == Latency::Emulated);
         self.emulated.store(latency == Latency::Emulated, Relaxed);
     }
 
-    /// Switches deduplication of writes off and on again. What is written meanwhile is not found
-    /// later as a duplicate.
+    /// Switches deduplication of writes off and on again. Data written while it is off are not
+    /// found as duplicates later.
     ///
     /// # Errors
-    /// The device was made without.
+    /// The device was created without deduplication.
     pub fn set_dedup(&self, on: bool) -> Result<(), OperateError> {
         let mut turn = self.device();
         if !turn.ftl().deduplicates() {

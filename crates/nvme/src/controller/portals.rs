@@ -1,11 +1,11 @@
-//! The ways by which hosts reach a subsystem, and how good each of them is (asymmetric namespace
+//! The paths by which hosts reach a subsystem, and the ANA state of each (asymmetric namespace
 //! access, Base 2.0 §8.1).
 //!
-//! All namespaces are in one group, whose state is a portal's: a host with two portals uses the
-//! better one, and goes on by the other when an operator declares one inaccessible. Invariants: a
-//! state is for those that come by this portal, whatever others see; while a portal is
-//! inaccessible no command that is checked there is executed, and hosts are told to try elsewhere;
-//! what was checked before is finished. Absent: sockets (`tcp::server`).
+//! All namespaces are in one group, whose state is the portal's: a host with two portals uses the
+//! better one, and fails over when an operator declares one inaccessible. Invariants: a portal's
+//! state applies only to hosts connected by it; while a portal is inaccessible, no command that is
+//! checked there is executed, and hosts are directed to other paths; commands checked before are
+//! finished. Absent: sockets (`tcp::server`).
 
 use super::association::Association;
 use super::features::fid;
@@ -24,16 +24,16 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use zerocopy::IntoBytes;
 
-/// The group that all namespaces are in.
+/// The ANA group of all namespaces.
 pub(super) const GROUP: u32 = 1;
-/// How long a change of state may take at most, in seconds: ANATT.
+/// Maximum duration of a change of state, in seconds: ANATT.
 pub(super) const TRANSITION_SECONDS: u8 = 10;
 
-/// How good a portal is.
+/// ANA state of a portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AnaState {
-    /// As good a way to the namespaces as any.
+    /// A path as good as any.
     Optimized = 1,
     /// It works; hosts prefer others.
     NonOptimized = 2,
@@ -42,14 +42,14 @@ pub enum AnaState {
 }
 
 impl AnaState {
-    /// All states, with the names that operators give them.
+    /// All states, with their names for operators.
     pub const NAMES: [(&str, Self); 3] = [
         ("optimized", Self::Optimized),
         ("non-optimized", Self::NonOptimized),
         ("inaccessible", Self::Inaccessible),
     ];
 
-    /// Its name, as operators give it.
+    /// Its name for operators.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize - 1].0
     }
@@ -64,7 +64,7 @@ pub struct Portal {
 }
 
 impl Portal {
-    /// A portal that is as good as any.
+    /// A portal in the optimized state.
     pub(super) fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -78,31 +78,31 @@ impl Portal {
         self.address
     }
 
-    /// How good it is now.
+    /// Its current state.
     pub fn state(&self) -> AnaState {
         AnaState::NAMES[usize::from(self.state.load(Relaxed)) - 1].1
     }
 
     fn set(&self, state: AnaState) {
-        // To set the state that there is already is no change, and no news for hosts.
+        // Setting the same state again is no change, and hosts are not notified.
         if self.state.swap(state as u8, Relaxed) != state as u8 {
             self.changes.fetch_add(1, Relaxed);
         }
     }
 
-    /// Whether a connection whose local end this is came by this portal.
+    /// Returns true if a connection with this local address came by this portal.
     fn has(&self, local: SocketAddr) -> bool {
         let is_any = self.address.ip().is_unspecified();
         self.address == local || is_any && self.address.port() == local.port()
     }
 }
 
-/// Where a host has reached the subsystem.
+/// The address and portal by which a host has connected.
 #[derive(Clone, Debug)]
 pub struct Reached {
-    /// The address that discovery tells it.
+    /// The address reported by discovery.
     pub address: SocketAddr,
-    /// The portal that it has come to.
+    /// The portal of the connection.
     pub portal: Arc<Portal>,
 }
 
@@ -117,17 +117,17 @@ impl From<SocketAddr> for Reached {
 #[derive(Default)]
 pub(super) struct Portals(Mutex<Vec<Arc<Portal>>>);
 
-/// What a controller has told its host of its portal.
+/// What a controller has reported to its host about its portal.
 #[derive(Clone, Copy, Default)]
 pub(super) struct AnaReported {
-    /// Changes that the host has read of.
+    /// Number of changes that the host has read.
     changes: u64,
-    /// An event has been reported, and the log page has not been read since.
+    /// True if an event was reported, and the log page has not been read since.
     is_event_out: bool,
 }
 
 impl AnaReported {
-    /// Of a controller whose host knows how things stand.
+    /// The initial value: the host knows the current state.
     pub fn all(portal: &Portal) -> Self {
         Self {
             changes: portal.changes.load(Relaxed),
@@ -137,7 +137,7 @@ impl AnaReported {
 }
 
 impl Subsystem {
-    /// Hosts reach it at one more address.
+    /// Adds a portal.
     pub fn add_portal(&self, address: SocketAddr) {
         self.all_portals().push(Arc::new(Portal::new(address)));
     }
@@ -154,17 +154,17 @@ impl Subsystem {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The portal of a connection whose local end this is.
+    /// The portal of a connection with this local address.
     pub(crate) fn portal_of(&self, local: SocketAddr) -> Arc<Portal> {
         let portals = self.all_portals();
-        // A connection by an address that is no portal gets one of its own, which nobody can set.
+        // A connection by any other address gets a portal of its own, whose state cannot be set.
         let found = portals.iter().find(|portal| portal.has(local));
         found
             .cloned()
             .unwrap_or_else(|| Arc::new(Portal::new(local)))
     }
 
-    /// From now on a portal is this good; all of them without an address. How many there are.
+    /// Sets the state of a portal, or of all without an address. Returns the number of portals set.
     pub fn set_ana_state(&self, address: Option<SocketAddr>, state: AnaState) -> usize {
         let portals = self.all_portals();
         let meant = portals
@@ -174,8 +174,8 @@ impl Subsystem {
     }
 }
 
-/// Whether a feature is not available where namespaces are inaccessible (Base 2.2 figure 589, NVM
-/// Command Set 1.2 figure 133).
+/// Returns true for features that are unavailable while namespaces are inaccessible (Base 2.2
+/// figure 589, NVM Command Set 1.2 figure 133).
 fn is_of_namespace(sqe: &Sqe) -> bool {
     matches!(
         FeatureCdw10::from_bits(sqe.cdw10).fid(),
@@ -184,7 +184,7 @@ fn is_of_namespace(sqe: &Sqe) -> bool {
 }
 
 impl Association {
-    /// Whether its host's commands are executed by this portal now.
+    /// Checks that this portal executes its host's commands now.
     ///
     /// # Errors
     /// Asymmetric Access Inaccessible: the host may try another portal.
@@ -197,21 +197,21 @@ impl Association {
         }
     }
 
-    /// Whether an admin command is executed by this portal now. While it is inaccessible those that
-    /// name a namespace are not (Base 2.2 §8.1.1.6), except for what §8.1.1.10 lists: Identify, log
-    /// pages, and features that are not a namespace's.
+    /// Checks that this portal executes an admin command now. While it is inaccessible, commands
+    /// that name a namespace are refused (Base 2.2 §8.1.1.6), except for those listed in §8.1.1.10:
+    /// Identify, log pages, and features not specific to a namespace.
     ///
     /// # Errors
     /// Asymmetric Access Inaccessible: the host may try another portal.
     pub(super) fn must_be_accessible_for(&self, sqe: &Sqe) -> Result<(), Status> {
-        // Discovery has no namespaces, and is reached by every portal.
+        // Discovery has no namespaces, and works by every portal.
         if self.discovery {
             return Ok(());
         }
 
         let is_concerned = match sqe.head().opcode() {
             admin::FORMAT | admin::NAMESPACE_ATTACHMENT => true,
-            // One that is created has no number yet.
+            // A new namespace has no number yet.
             admin::NAMESPACE_MANAGEMENT => sqe.cdw10 as u8 & 0xf != sel::CREATE,
             admin::GET_FEATURES => is_of_namespace(sqe),
             admin::SET_FEATURES => is_of_namespace(sqe) || sqe.nsid == NSID_ALL,
@@ -227,7 +227,7 @@ impl Association {
     /// The log page of asymmetric access, as this controller's host sees it.
     pub(super) fn ana_page(&self, specific: u8, retained: bool) -> Vec<u8> {
         let portal = &self.portal;
-        // The count first: a change behind it makes one event too many rather than too few.
+        // The count first: a later change then causes one event too many rather than too few.
         let reported = AnaReported::all(portal);
         if !retained {
             self.state().ana_reported = reported;
@@ -236,7 +236,7 @@ impl Association {
         let mut head: AnaHead = blank();
         (head.chgcnt, head.ngrps) = (reported.changes, 1);
 
-        // A host that only wants to know the states need not read all numbers.
+        // A host that needs only the states need not read all numbers.
         let with_namespaces = specific & RETURN_GROUPS_ONLY == 0;
         let listed: Vec<u32> = self
             .namespaces()
@@ -254,10 +254,9 @@ impl Association {
         page
     }
 
-    /// An event that is due since the portal has changed: its result.
+    /// The result of an event that is due after a change of the portal, if there is one.
     pub(super) fn ana_event(&self) -> Option<u64> {
-        // A portal that changes several times before the host reads is one event: the host reads
-        // how it is now.
+        // Several changes before the host reads are one event: the host reads the current state.
         let mut state = self.state();
         let has_changed = self.portal.changes.load(Relaxed) != state.ana_reported.changes;
         if !has_changed || state.ana_reported.is_event_out || !state.features.wants_ana_events() {
@@ -267,18 +266,17 @@ impl Association {
         Some(event::NOTICE | event::ANA_CHANGE << 8 | u64::from(lid::ANA) << 16)
     }
 
-    /// Addresses that discovery names: the one that the host has reached, and those of the other
-    /// portals that it can be expected to reach.
+    /// Addresses listed by discovery: the one that the host has reached, and those of other portals
+    /// that it can probably reach.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let mut all = vec![self.address];
-        // Behind address translation only what is advertised can be reached.
+        // Behind address translation, only the advertised address can be reached.
         if !self.portal.has(self.address) {
             return all;
         }
         let others = self.subsystem.portals();
 
-        // An address of this machine alone is named only to hosts that are on it, and "any address"
-        // to nobody.
+        // A loopback address is listed only for hosts that use loopback, and "any address" never.
         let can_be = |address: SocketAddr| {
             !address.ip().is_unspecified()
                 && (self.address.ip().is_loopback() || !address.ip().is_loopback())

@@ -1,8 +1,8 @@
-//! Remaps and copies: what one range of blocks takes over from another.
+//! Remaps and copies from one range of blocks to another.
 //!
-//! Copies between pages are remaps; copies that are not aligned to pages move bytes. Invariant:
-//! between two steps of a remap each page is old or new, so that others may go first there. Absent:
-//! how a device remaps.
+//! Page-aligned copies are remaps; unaligned copies move bytes. Invariant: between two steps of a
+//! remap each page is old or new, so that others may go first there. Absent: remaps inside the
+//! device.
 
 use super::data::InMemory;
 use super::io::ActiveCommand;
@@ -17,13 +17,13 @@ use remap_ssd_device::CopiedPages;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Pages of one step of a remap: between two of them others may go first.
+/// Maximum pages of one step of a remap; others may go first between steps.
 const REMAP_PAGES: u32 = 64;
 /// Bytes that an unaligned copy moves at a time.
 const MOVE_BYTES: u32 = 64 << 10;
 
-/// The steps of a remap that is not atomic, in an order in which no source is overwritten before it
-/// is read.
+/// Splits a remap that is not atomic into steps, in an order in which no source is overwritten
+/// before it is read.
 ///
 /// Sources that are also targets keep their old pages until they are remapped, so that each page is
 /// old or new between any two steps.
@@ -35,9 +35,9 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
         ..
     } = remap;
 
-    // Begins at the end where no target is the source of a later step.
+    // Begin at the end where no target is the source of a later step.
     let ascending = target < source;
-    // Pages at this end whose sources are also targets.
+    // Number of pages at this end whose sources are also targets.
     let shared = len.saturating_sub(target.abs_diff(source));
 
     let mut done = 0;
@@ -84,14 +84,14 @@ impl ActiveCommand<'_, '_> {
         if self.is_cached() && !remap.atomic {
             return self.remap_cached(remap);
         }
-        // What the sources hold must be on the device before it shares them.
+        // The newest content of the sources must be on the device before it is shared.
         self.write_back_pages(remap.source, remap.len)?;
         self.device.spend(Step::Remap(remap.len));
         let completion = self.device.remap(self.now, remap);
         self.count_copied(completion.copied);
         self.done(completion.into())?;
 
-        // What the cache has of the targets is older than the remap.
+        // Cached versions of the targets are older than the remap.
         self.forget_pages(remap.target, remap.len);
         if remap.relocate {
             self.forget_pages(remap.source, remap.len);
@@ -109,23 +109,23 @@ impl ActiveCommand<'_, '_> {
             .with_otherwise(so_far.otherwise() || copied.otherwise > 0);
     }
 
-    /// Dwords 0 and 1 of its completion, if it succeeds.
+    /// Dwords 0 and 1 of its completion, on success.
     pub fn result(&self) -> u64 {
         match self.job.request {
             IoRequest::Remap { .. } => self.copied.into_bits(),
-            // Of a Copy, dword 0 is for ranges.
+            // In a Copy, dword 0 is for ranges.
             _ => 0,
         }
     }
 
-    /// Copies blocks; a remap where pages match pages.
+    /// Copies blocks, by a remap if both sides are aligned to pages.
     pub fn copy(
         &mut self,
         to: (&Namespace, u64),
         from: (&Namespace, u64),
         count: u32,
     ) -> Result<(), Status> {
-        // A page is shared as a whole or not at all, so both ends must begin on a page.
+        // A page is shared as a whole or not at all, so both sides must be aligned to pages.
         let page_of = |(namespace, slba): (&Namespace, u64)| {
             let at = slba << namespace.lba_shift;
             let whole = at.is_multiple_of(PAGE_BYTES as u64);
@@ -150,7 +150,7 @@ impl ActiveCommand<'_, '_> {
 
         let mut copied = Vec::new();
         let mut done = 0;
-        // Piece by piece, in an order in which no source is overwritten before it is read.
+        // In pieces, in an order in which no source is overwritten before it is read.
         let step = MOVE_BYTES >> from.0.lba_shift;
         let backwards = from.0.nsid == to.0.nsid && from.1 < to.1;
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use remap_ssd_ftl::Lpn;
 
-    /// What a step does: all its sources are read first, and those that are not its targets are
+    /// Model of a step: all its sources are read first, and those that are not its targets are
     /// deallocated.
     fn does(step: &Remap, pages: &mut [u32]) {
         let (from, to, len) = (step.source.index(), step.target.index(), step.len as usize);

@@ -1,8 +1,9 @@
-//! I/O commands, parsed once: what they ask for, in bounds, or the status that says why not.
+//! Parsing of I/O commands: each is decoded once into a request within bounds, or a status to
+//! answer.
 //!
 //! Invariant: blocks and pages of a parsed request are within its namespace, and so are those of
-//! the lists that come in a command's data (`dsm_ranges`, `Subsystem::copy_parts`). Absent: what is
-//! done then (`execute`).
+//! the lists that come in a command's data (`dsm_ranges`, `Subsystem::copy_parts`). Absent:
+//! execution (`execute`).
 
 use super::association::Association;
 use super::namespaces::Namespace;
@@ -27,18 +28,18 @@ use zerocopy::FromBytes;
 pub struct Blocks {
     /// The first of the blocks, in blocks of the namespace.
     pub slba: u64,
-    /// How many, at least one.
+    /// Number of blocks, at least one.
     pub count: u32,
 }
 
-/// What data a command moves.
+/// Data transfer of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// The command moves no data.
+    /// No data.
     None,
-    /// So many bytes from the host.
+    /// This many bytes from the host.
     FromHost(u32),
-    /// So many bytes to the host.
+    /// This many bytes to the host.
     ToHost(u32),
 }
 
@@ -85,7 +86,7 @@ pub enum IoRequest {
         pages: Remap,
         fua: bool,
     },
-    /// Blocks that are one whole page.
+    /// The blocks are one whole page.
     FsWrite {
         blocks: Blocks,
         page: FilePage,
@@ -99,35 +100,35 @@ pub enum IoRequest {
     FsReset,
 }
 
-/// A request, with what its namespace was like when it was checked.
+/// A request, with the state of its namespace when it was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedRequest {
-    /// What is asked for.
+    /// The request.
     pub request: IoRequest,
-    /// Version of the namespace: if it has another one by now, the command is refused.
+    /// Version of the namespace: if it has changed since, the command is refused.
     pub version: u32,
-    /// log2 of the namespace's blocks, in which the request counts.
+    /// log2 of the block size in which the request counts.
     pub lba_shift: u8,
 }
 
-/// What a remap says of blocks.
+/// A remap in terms of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RemapBlocks {
-    /// The blocks that get the contents of others.
+    /// The blocks that get the content of others.
     pub target: Blocks,
-    /// First block of as many sources.
+    /// First source block; there are as many sources as targets.
     pub source: u64,
-    /// Whether the sources lose their mappings.
+    /// True if the sources lose their mappings.
     pub relocate: bool,
-    /// Whether a power cut leaves all of it or nothing.
+    /// True if it must be all or nothing after a power cut.
     pub atomic: bool,
 }
 
-/// One range of a Copy, with where it goes.
+/// One range of a Copy, with its target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyPart {
     pub source: Namespace,
-    /// The first of the blocks that are copied.
+    /// First source block.
     pub slba: u64,
     /// First target block, in the command's namespace.
     pub target: u64,
@@ -148,7 +149,7 @@ impl IoRequest {
     #[inline(always)]
     pub fn parse(sqe: &Sqe, namespace: &Namespace, copy_formats: u16) -> Result<Self, Status> {
         let head = sqe.head();
-        // No pair of commands is executed as one.
+        // Fused operations are not supported.
         if head.fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
@@ -162,8 +163,7 @@ impl IoRequest {
             return Err(Status::INVALID_FIELD);
         }
 
-        // Every range is checked against the namespace here, so that nothing behind this point can
-        // leave it.
+        // Every range is checked against the namespace here, so no later code can leave it.
         let blocks = || namespace.blocks(first_block(sqe), u32::from(rw.nlb_z()) + 1);
         let at_most = |bytes_max: u64| match blocks()? {
             blocks if u64::from(blocks.count) << namespace.lba_shift > bytes_max => {
@@ -206,8 +206,8 @@ impl IoRequest {
         })
     }
 
-    /// Checks the command only: its source ranges are in its data, and are checked when the data
-    /// have come.
+    /// Checks only the command: its source ranges are in its data, and are checked when the data
+    /// arrive.
     fn copy(sqe: &Sqe, namespace: &Namespace, formats: u16) -> Result<Self, Status> {
         let copy = CopyCdw12::from_bits(sqe.cdw12);
         let format = copy.format();
@@ -217,8 +217,8 @@ impl IoRequest {
         }
 
         let target = first_block(sqe);
-        // How far the target reaches depends on the ranges. Its first block can be checked before
-        // they come.
+        // The length of the target depends on the ranges. Its first block can be checked before
+        // they arrive.
         namespace.blocks(target, 1)?;
         let (ranges, with_namespaces) =
             (u32::from(copy.nr_z()) + 1, format == COPY_FORMAT_NAMESPACES);
@@ -254,7 +254,7 @@ impl IoRequest {
         } = *blocks;
 
         // Blocks first, then pages: a range outside the namespace is out of range even if it is
-        // unaligned too.
+        // also unaligned.
         namespace.blocks(source, target.count)?;
 
         let bytes = |blocks: u64| blocks << namespace.lba_shift;
@@ -292,12 +292,12 @@ impl IoRequest {
     }
 
     fn fs_map(sqe: &Sqe) -> Result<Self, Status> {
-        // Dwords, less one: their bytes may not fit into 32 bits.
+        // Number of dwords, 0's based: the number of bytes may not fit into 32 bits.
         let bytes = (u64::from(sqe.cdw10) + 1) * 4;
         let bytes = u32::try_from(bytes)
             .ok()
             .filter(|bytes| *bytes <= TRANSFER_BYTES_MAX);
-        // Bit 0 asks for the files there are, instead of one file's pages.
+        // Bit 0 selects the list of files instead of one file's pages.
         let inode = (sqe.cdw12 & 1 == 0).then_some(sqe.cdw13);
         Ok(Self::FsMap {
             bytes: bytes.ok_or(Status::INVALID_FIELD)?,
@@ -306,8 +306,8 @@ impl IoRequest {
         })
     }
 
-    /// Whether all that was executed so far must be durable before it is acknowledged. With
-    /// `write_through` every change must, since the host has switched the volatile cache off.
+    /// Returns true if everything executed so far must be durable before the acknowledgement. With
+    /// `write_through` (the host has switched the volatile cache off) that holds for every change.
     pub(super) fn must_sync(&self, write_through: bool) -> bool {
         match self {
             Self::Flush => true,
@@ -324,8 +324,8 @@ impl IoRequest {
         }
     }
 
-    /// Must what it changes be durable when it completes (FUA)? Then it must not stay in the
-    /// volatile cache.
+    /// Returns true if its changes must be durable when it completes (FUA), and so must not stay in
+    /// the volatile cache.
     pub(super) fn is_forced(&self) -> bool {
         match self {
             Self::Write { fua, .. }
@@ -338,7 +338,7 @@ impl IoRequest {
         }
     }
 
-    /// Whether data come from the host, go to it or do neither.
+    /// The direction and amount of data.
     #[inline(always)]
     pub fn transfer(&self, lba_shift: u8) -> Transfer {
         let bytes = |blocks: &Blocks| blocks.count << lba_shift;
@@ -363,9 +363,9 @@ impl IoRequest {
 }
 
 impl CheckedRequest {
-    /// The part of a write that `len` bytes of its data from `at` on are: whole pages, unless they
-    /// are its `last` bytes. Parts may be executed as their data arrive, since no write is atomic
-    /// beyond a page.
+    /// The part of a write that consists of `len` bytes of its data from `at` on: whole pages,
+    /// unless they are its `last` bytes. Parts may be executed as their data arrive, since no write
+    /// is atomic beyond a page.
     pub fn part(&self, at: u32, len: u32, last: bool) -> Option<Self> {
         let IoRequest::Write { blocks, fua } = self.request else {
             return None;
@@ -406,7 +406,7 @@ impl CheckedRequest {
 }
 
 impl Association {
-    /// Checks an I/O command: what it asks for, and the data it moves.
+    /// Checks an I/O command; returns the request and its data transfer.
     ///
     /// # Errors
     /// The status to answer.
@@ -416,7 +416,7 @@ impl Association {
         let head = sqe.head();
         // A flush may name all namespaces at once (NVM 1.0 §7.2).
         if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {
-            // It names no blocks, and needs no namespace that is still there.
+            // It names no blocks, and needs no existing namespace.
             let flush = CheckedRequest {
                 request: IoRequest::Flush,
                 version: 0,
@@ -426,7 +426,7 @@ impl Association {
         }
 
         let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        // The state's lock is taken only for the one command that depends on it.
+        // Take the lock only for the one command that depends on the state.
         let copy_formats = if head.opcode() == io::COPY {
             self.state().features.copy_formats()
         } else {
@@ -434,8 +434,8 @@ impl Association {
         };
 
         let request = IoRequest::parse(sqe, &namespace, copy_formats)?;
-        // Rights come last: a command that cannot be is refused the same way to every host that
-        // sees the namespace.
+        // Check rights last: an invalid command gets the same answer for every host that sees the
+        // namespace.
         self.rights.check_request(sqe.nsid, &request)?;
         let transfer = request.transfer(namespace.lba_shift);
         let checked = CheckedRequest {
@@ -447,7 +447,7 @@ impl Association {
     }
 }
 
-/// The ranges that a Dataset Management names, all of them checked before the first is deallocated.
+/// The ranges of a Dataset Management, all checked before the first is deallocated.
 ///
 /// # Errors
 /// The status to answer.
@@ -460,7 +460,7 @@ pub(super) fn dsm_ranges(namespace: &Namespace, data: &[u8]) -> Result<Vec<Block
         .collect()
 }
 
-/// Source ranges of Copy, within the limits that Identify states.
+/// Source ranges of Copy, within the limits reported by Identify.
 fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
     let ranges: Vec<CopyRange> = data
         .chunks_exact(size_of::<CopyRange>())
@@ -482,8 +482,8 @@ fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
 }
 
 impl Subsystem {
-    /// The ranges that a Copy to `target` in `namespace` names in its data, all of them checked
-    /// before the first is copied, against its host's rights too.
+    /// The ranges in the data of a Copy to `target` in `namespace`. All are checked, including its
+    /// host's rights, before the first is copied.
     ///
     /// # Errors
     /// The status to answer.
@@ -501,7 +501,7 @@ impl Subsystem {
         let mut parts = Vec::with_capacity(ranges.len());
         for range in &ranges {
             let source = if with_namespaces {
-                // A source that the host may not see is refused as one that is not there.
+                // A source that the host does not see is refused as one that does not exist.
                 rights.check(range.snsid, Need::Read)?;
                 if self.is_being_emptied(range.snsid) {
                     return Err(Status::FORMAT_IN_PROGRESS);
@@ -512,13 +512,13 @@ impl Subsystem {
                 *namespace
             };
 
-            // A copy moves no bytes between blocks of different sizes.
+            // Blocks of different sizes cannot be copied.
             if source.lba_shift != namespace.lba_shift {
                 return Err(Status::INVALID_NAMESPACE);
             }
 
             let count = u32::from(range.nlb_z) + 1;
-            // Both ends of every range are checked before the first block is copied.
+            // Check source and target of every range before the first block is copied.
             source.blocks(range.slba, count)?;
             namespace.blocks(to, count)?;
             parts.push(CopyPart {

@@ -1,16 +1,17 @@
-//! What a host may do: the namespaces it sees, those it may change, and what each command needs.
+//! Rights of hosts: the namespaces that each sees and may change, and the rights that commands
+//! need.
 //!
 //! ```text
-//! need                  a host that may not                                  is answered
+//! need                  a host without the right                             gets
 //! read   a namespace    does not see it                                      Invalid Namespace or Format
-//! write  a namespace    only reads it                                        Namespace is Write Protected
-//! read or write all     has less, and asks for what namespaces share         Operation Denied
+//! write  a namespace    may only read it                                     Namespace is Write Protected
+//! read or write all     has less, for a command on state shared by all       Operation Denied
 //! ```
-//! A namespace that a host does not see is to it as one that is not there. Every I/O command is
-//! checked twice, when it is parsed and when it is executed: rights may be taken away while its data
-//! are on their way. Invariants: a controller on a network has no rights until it is given some; a
-//! host with all rights pays one load a check; what a command needs is an exhaustive match.
-//! Absent: who has which rights (`auth::keys`, `tcp::target::port`).
+//! To a host, a namespace that it does not see does not exist. Every I/O command is checked twice,
+//! when it is parsed and when it is executed: rights may be revoked while its data are in transit.
+//! Invariants: a network controller has no rights until they are granted; a host with all rights
+//! pays one load per check; the mapping of commands to rights is an exhaustive match. Absent: which
+//! host has which rights (`auth::keys`, `tcp::target::port`).
 
 use super::association::Association;
 use super::namespaces::Namespace;
@@ -23,14 +24,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-/// What a host may do with a namespace; each includes those before.
+/// Access to a namespace; each level includes those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// It does not see it.
+    /// The host does not see it.
     None,
-    /// To read, compare, verify and flush.
+    /// Read, compare, verify and flush.
     ReadOnly,
-    /// To send every command there is.
+    /// All commands.
     ReadWrite,
 }
 
@@ -52,23 +53,23 @@ impl Access {
     }
 }
 
-/// What a host may do with all namespaces.
+/// A host's access to all namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// What is allowed for namespaces that are named.
+    /// Access to namespaces listed by number.
     listed: BTreeMap<u32, Access>,
-    /// With all others, those that are made later too.
+    /// Access to all others, including those created later.
     others: Access,
 }
 
 const SYNTAX: &str = "namespaces: a list like 1:rw,2:ro, or all:ro and what differs";
-/// The largest number of a namespace; beyond it are those that mean all.
+/// Largest namespace number; the values above stand for all namespaces.
 const NSID_MAX: u32 = 0xffff_fffd;
 
 impl Rights {
-    /// The right to do everything everywhere.
+    /// Full access to every namespace.
     pub const ALL: Self = Self::same(Access::ReadWrite);
-    /// The right to do nothing anywhere.
+    /// No access to any namespace.
     pub const NONE: Self = Self::same(Access::None);
 
     const fn same(others: Access) -> Self {
@@ -78,10 +79,10 @@ impl Rights {
         }
     }
 
-    /// Rights from their text: `1:rw,2:ro`, `all:ro,3:rw`.
+    /// Parses rights such as `1:rw,2:ro` or `all:ro,3:rw`.
     ///
     /// # Errors
-    /// What it should look like.
+    /// A description of the syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rights = Self::NONE;
         let mut has_others = false;
@@ -89,7 +90,7 @@ impl Rights {
             let (namespace, access) = part.split_once(':').ok_or(SYNTAX)?;
             let access = Access::parse(access).ok_or(SYNTAX)?;
 
-            // Each part once: of two that contradict each other one would win unseen.
+            // Each part once: of two that contradict each other, one would win silently.
             let is_second = if namespace == "all" {
                 rights.others = access;
                 std::mem::replace(&mut has_others, true)
@@ -103,40 +104,40 @@ impl Rights {
         Ok(rights)
     }
 
-    /// What may be done with a namespace.
+    /// Access to a namespace.
     pub fn access(&self, nsid: u32) -> Access {
         self.listed.get(&nsid).copied().unwrap_or(self.others)
     }
 
-    /// Whether nothing is withheld in any namespace.
+    /// Returns true if every namespace is fully accessible.
     pub fn is_all(&self) -> bool {
         self.least() == Access::ReadWrite
     }
 
-    /// The numbers of namespaces that are listed, whether they exist or not.
+    /// Numbers of the namespaces listed, whether they exist or not.
     pub fn listed(&self) -> impl Iterator<Item = u32> {
         self.listed.keys().copied()
     }
 
-    /// What may be done with every namespace.
+    /// The access that holds for every namespace.
     fn least(&self) -> Access {
         let listed = self.listed.values().copied().min();
         listed.map_or(self.others, |listed| listed.min(self.others))
     }
 
-    /// What both of them allow.
+    /// The rights that both allow.
     pub fn and(&self, other: &Self) -> Self {
         self.with(other, Access::min)
     }
 
-    /// What one of them or the other allows.
+    /// The rights that either allows.
     pub fn or(&self, other: &Self) -> Self {
         self.with(other, Access::max)
     }
 
     fn with(&self, other: &Self, of: fn(Access, Access) -> Access) -> Self {
-        // A namespace that one side lists may differ from the others there, so the result lists
-        // both sides' numbers.
+        // A namespace listed by one side may differ from the other side's default, so the result
+        // lists the numbers of both.
         let numbers = self.listed.keys().chain(other.listed.keys());
         Self {
             listed: numbers
@@ -150,8 +151,8 @@ impl Rights {
         let own = self.access(nsid);
         match need {
             Need::Nothing => Ok(()),
-            // First of all: a namespace that the host does not see is answered like one that is not
-            // there, whatever was asked for.
+            // First of all: for any command, an invisible namespace is answered like one that does
+            // not exist.
             _ if own == Access::None => Err(Status::INVALID_NAMESPACE),
             Need::Write | Need::WriteAll if own < Access::ReadWrite => Err(Status::WRITE_PROTECTED),
             Need::Read | Need::Write => Ok(()),
@@ -159,7 +160,7 @@ impl Rights {
         }
     }
 
-    /// Of what no single namespace has.
+    /// Checks a command on state that belongs to no single namespace.
     fn check_all(&self, need: Need) -> Result<(), Status> {
         let needed = match need {
             Need::Nothing => Access::None,
@@ -179,15 +180,15 @@ fn nsid(text: &str) -> Result<u32, String> {
         .parse()
         .ok()
         .filter(|number| (1..=NSID_MAX).contains(number));
-    // Only the digits: no sign, which `parse` takes.
+    // Digits only: `parse` also accepts a sign.
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     number.filter(|_| is_plain).ok_or_else(|| SYNTAX.into())
 }
 
-/// As `Rights::parse` reads it, and `none` for nothing at all.
+/// The syntax that `Rights::parse` reads, or `none` for no rights.
 impl fmt::Display for Rights {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A namespace with the rights of all others needs no mention.
+        // A namespace with the default access is not listed.
         let differing = self
             .listed
             .iter()
@@ -196,7 +197,7 @@ impl fmt::Display for Rights {
             .map(|(nsid, access)| format!("{nsid}:{}", access.name()))
             .collect();
 
-        // The others come first, because the list says where they do not apply.
+        // The default comes first; the list says where it does not apply.
         if self.others != Access::None {
             parts.insert(0, format!("all:{}", self.others.name()));
         }
@@ -210,23 +211,23 @@ impl fmt::Display for Rights {
 /// The right that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// No namespace's data or state.
+    /// Neither data nor state of a namespace.
     Nothing,
-    /// To see what its namespace holds.
+    /// Read access to its namespace.
     Read,
-    /// To change what its namespace holds.
+    /// Write access to its namespace.
     Write,
-    /// To see what all namespaces share.
+    /// Read access to state that all namespaces share.
     ReadAll,
-    /// To change its namespace, and what all share.
+    /// Write access to its namespace, and to state that all share.
     WriteAll,
 }
 
 impl Need {
-    /// Of an I/O command, but for the sources of a Copy (`Subsystem::copy_parts`).
+    /// The need of an I/O command, except for the sources of a Copy (`Subsystem::copy_parts`).
     pub fn of(request: &IoRequest) -> Self {
         match request {
-            // It may name no namespace, and changes none.
+            // It may name no namespace, and changes no data.
             IoRequest::Flush => Self::Nothing,
             IoRequest::Read { .. } | IoRequest::Compare { .. } | IoRequest::Verify { .. } => {
                 Self::Read
@@ -239,13 +240,13 @@ impl Need {
             | IoRequest::DatasetManagement { .. }
             | IoRequest::Copy { .. }
             | IoRequest::Remap { .. } => Self::Write,
-            // There is one map of files for the whole device.
+            // The whole device has one map of files.
             IoRequest::FsMap { .. } => Self::ReadAll,
             IoRequest::FsWrite { .. } | IoRequest::FsReset => Self::WriteAll,
         }
     }
 
-    /// Of a log page. Whatever is not known to be harmless is for hosts that see everything.
+    /// The need of a log page. Pages not known to be harmless need read access to all namespaces.
     pub fn of_log(lid: u8) -> Self {
         match lid {
             lid::SUPPORTED
@@ -256,34 +257,34 @@ impl Need {
             | lid::EFFECTS
             | lid::FEATURES
             | lid::MANAGEMENT
-            // What the host itself has registered.
+            // The host's own registrations.
             | lid::ANA
             | lid::RESERVATION
             | lid::REGISTRANTS
             | lid::DISCOVERY => Self::Nothing,
-            // STATISTICS among them: whether a write was found to be a duplicate says what others
-            // have written.
+            // STATISTICS among them: whether a write was found to be a duplicate reveals data of
+            // other hosts.
             _ => Self::ReadAll,
         }
     }
 }
 
-/// The rights of a host whose controller is there; they may change at any time.
+/// The rights of a connected host; they may change at any time.
 #[derive(Debug)]
 pub struct HostRights {
-    /// Whether the host has not all rights.
+    /// True if the host does not have all rights.
     is_limited: AtomicBool,
     rights: RwLock<Rights>,
     denied: AtomicU64,
-    /// The same count for all hosts together.
+    /// The count of all hosts together.
     denied_in_all: Option<Arc<AtomicU64>>,
-    /// Its name, on which it depends what is attached to it; `None` for whoever is on this machine.
+    /// Its name, which decides the namespaces attached to it; `None` for local use.
     host: Option<String>,
 }
 
-/// Those of whoever is on this machine.
+/// The rights of local users, on this machine.
 pub static LOCAL: HostRights = HostRights::new(Rights::ALL, false);
-/// Those of a queue that is not connected.
+/// The rights of a queue that is not connected.
 pub static NOBODY: HostRights = HostRights::new(Rights::NONE, true);
 
 impl HostRights {
@@ -297,7 +298,7 @@ impl HostRights {
         }
     }
 
-    /// The rights of a host from which nothing is withheld.
+    /// The rights of a host with full access.
     pub(super) fn all(host: &str) -> Self {
         Self {
             host: Some(host.to_owned()),
@@ -305,7 +306,7 @@ impl HostRights {
         }
     }
 
-    /// None yet. What is denied is counted there as well.
+    /// No rights yet. Denied commands are also counted in `denied_in_all`.
     pub(super) fn none(host: &str, denied_in_all: &Arc<AtomicU64>) -> Self {
         Self {
             host: Some(host.to_owned()),
@@ -314,7 +315,7 @@ impl HostRights {
         }
     }
 
-    /// Name of the host; `None` for whoever is on this machine.
+    /// Name of the host; `None` for local use.
     #[inline]
     pub(super) fn host(&self) -> Option<&str> {
         self.host.as_deref()
@@ -324,24 +325,24 @@ impl HostRights {
         self.rights.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rights as they are now: they may change in service.
+    /// The current rights; they may change in service.
     pub fn get(&self) -> Rights {
         self.locked().clone()
     }
 
-    /// How many commands were denied so far.
+    /// Number of commands denied so far.
     pub fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }
 
     fn set(&self, rights: Rights) {
         let mut locked = self.rights.write().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: whoever sees that the host is limited waits here for what it may.
+        // Under the lock: a reader that sees the host limited waits here for the new rights.
         self.is_limited.store(!rights.is_all(), Ordering::Release);
         *locked = rights;
     }
 
-    /// Whether an I/O command may be executed, as far as its own namespace goes.
+    /// Checks the rights that an I/O command needs in its own namespace.
     ///
     /// # Errors
     /// The status to answer.
@@ -354,7 +355,7 @@ impl HostRights {
         }
     }
 
-    /// Whether a namespace may be used for this.
+    /// Checks a need in a namespace.
     ///
     /// # Errors
     /// The status to answer.
@@ -372,7 +373,7 @@ impl HostRights {
         self.counted(self.locked().check(nsid, need))
     }
 
-    /// Whether what all namespaces share may be seen or changed.
+    /// Checks a need for state that all namespaces share.
     ///
     /// # Errors
     /// The status to answer.
@@ -381,7 +382,7 @@ impl HostRights {
     }
 
     fn counted(&self, checked: Result<(), Status>) -> Result<(), Status> {
-        // Counted where they are made, so that an operator sees a host that tries.
+        // Every denial is counted, so that an operator sees a host that tries.
         if checked.is_err() {
             self.denied.fetch_add(1, Ordering::Relaxed);
             if let Some(all) = &self.denied_in_all {
@@ -391,7 +392,7 @@ impl HostRights {
         checked
     }
 
-    /// What may be done with a namespace.
+    /// Access to a namespace.
     pub(super) fn access(&self, nsid: u32) -> Access {
         if self.is_limited.load(Ordering::Acquire) {
             self.locked().access(nsid)
@@ -402,13 +403,14 @@ impl HostRights {
 }
 
 impl Association {
-    /// What its host may do.
+    /// The rights of its host.
     pub fn rights(&self) -> &HostRights {
         &self.rights
     }
 
-    /// Gives its host other rights, from the next command on: those under way are checked again
-    /// before they are executed. A host that wants to hear of changed namespaces does.
+    /// Gives its host other rights, from the next command on: commands in progress are checked
+    /// again before they are executed. A host that has enabled the event is notified of changed
+    /// namespaces.
     pub fn grant(&self, rights: Rights) {
         // Only namespaces whose access differs have changed for this host.
         let before = self.rights.get();
@@ -418,19 +420,19 @@ impl Association {
             .filter(|nsid| before.access(*nsid) != rights.access(*nsid))
             .collect();
 
-        // 1. the rights  2. the event: a host that reads at once finds what is new.
+        // 1. the rights 2. the event: a host that reads at once sees the new state.
         self.rights.set(rights);
         self.note_changed(changed);
     }
 
-    /// A namespace that its host sees.
+    /// A namespace, if its host sees it.
     #[inline]
     pub(super) fn namespace(&self, nsid: u32) -> Option<Namespace> {
         let found = self.subsystem.attached(nsid, &self.rights)?;
         (self.rights.check(nsid, Need::Read).is_ok()).then_some(found)
     }
 
-    /// Whether its host sees a namespace. Nothing is counted: the host has not asked.
+    /// Returns true if its host sees a namespace. Counts no denial: the host sent no command.
     pub(super) fn sees(&self, nsid: u32) -> bool {
         let is_attached = self.subsystem.attached(nsid, &self.rights).is_some();
         is_attached && self.rights.access(nsid) > Access::None
@@ -442,9 +444,9 @@ impl Association {
         all.filter(|namespace| self.rights.access(namespace.nsid) > Access::None)
     }
 
-    /// Attributes of a namespace, for Identify: whether it is write protected for its host.
+    /// Attributes of a namespace, for Identify: write protected or not for its host.
     pub(super) fn attributes(&self, nsid: u32) -> u8 {
-        // A host that may only read sees the namespace write protected, and can mount it so.
+        // A read-only host sees the namespace as write protected, and can mount it read-only.
         match self.rights.access(nsid) {
             Access::ReadWrite => 0,
             Access::None | Access::ReadOnly => NSATTR_WRITE_PROTECTED,

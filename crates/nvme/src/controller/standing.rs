@@ -1,19 +1,19 @@
-//! Whether a queue may go on: since it was connected, its controller has not been reset, has not
-//! ended, and has not been shut down.
+//! Standing of a queue. It may go on as long as its controller, since the connection of the queue,
+//! has not been reset, ended, or shut down.
 //!
-//! A controller has an epoch. A reset begins the next one; the end of the controller is a bit of it.
-//! A shutdown is another bit, which only a reset clears: commands fail, and the queues stay (Base
-//! 2.0 §3.6.2, CSTS.SHST in §3.1.3.6). A queue remembers the epoch in which it was connected.
+//! A controller has an epoch. A reset begins the next one; the end of the controller is a bit of
+//! it. A shutdown is another bit, which only a reset clears: commands fail, and the queues stay
+//! (Base 2.0 §3.6.2, CSTS.SHST in §3.1.3.6). A queue remembers the epoch in which it was connected.
 //!
 //! A command may wait many times: for its data, its turn at the device, the next slice, memory, the
-//! disk. So the epoch is not checked where a command waits but where it goes on: by
-//! `DeviceTurn::enter` each time a turn gets the device, by `commands` for what needs no turn, and
-//! by a connection before each PDU and each answer.
+//! disk. So the epoch is checked not where a command waits but where it resumes: by
+//! `DeviceTurn::enter` each time a turn gets the device, by `commands` for operations without a
+//! turn, and by a connection before each PDU and each answer.
 //!
-//! Order in which queues end: 1. the epoch changes  2. `settle`: every slice and every command that
-//! began before 1 has ended  3. the reset, drop or revocation is acknowledged. A slice that begins
-//! after 2 finds the new epoch, so nothing of these queues is executed after 3.
-//! Absent: who ends them.
+//! Order in which queues end: 1. the epoch changes 2. `settle`: every slice and every command that
+//! began before 1 has ended 3. the reset, drop or revocation is acknowledged. A slice that begins
+//! after 2 finds the new epoch, so no command of these queues is executed after 3. Absent: who ends
+//! queues.
 
 use super::association::Association;
 use super::subsystem::Subsystem;
@@ -21,22 +21,22 @@ use crate::spec::status::Status;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-/// The bit of a controller that has ended.
+/// Set if the controller has ended.
 const ENDED: u64 = 1 << 63;
-/// The bit of a controller that is shut down.
+/// Set if the controller is shut down.
 const SHUT_DOWN: u64 = 1 << 62;
 
-/// How often a controller was reset, and whether it has ended.
+/// Number of resets of a controller, and whether it has ended or is shut down.
 #[derive(Debug, Default)]
 pub(super) struct Epoch(AtomicU64);
 
 impl Epoch {
-    /// The epoch by which queues that are connected now are known. A shutdown does not change it.
+    /// The epoch to remember for queues connected now. A shutdown does not change it.
     pub fn now(&self) -> u64 {
         self.0.load(Ordering::Acquire) & !SHUT_DOWN
     }
 
-    /// A reset: queues of before may not go on. It ends a shutdown.
+    /// Handles a reset: older queues may not go on. It ends a shutdown.
     pub fn advance(&self) {
         let next = |now: u64| Some((now & !SHUT_DOWN) + 1);
         let _ = self
@@ -53,7 +53,7 @@ impl Epoch {
         self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
     }
 
-    /// No queue may go on any more, whenever it was connected.
+    /// No queue may go on any more, old or new.
     pub fn end(&self) {
         self.0.fetch_or(ENDED, Ordering::AcqRel);
     }
@@ -63,11 +63,11 @@ impl Epoch {
     }
 }
 
-/// A queue's right to go on, as of when it was connected.
+/// A queue's permission to go on, as of its connection.
 #[derive(Clone, Debug)]
 pub struct Standing {
     epoch: Arc<Epoch>,
-    /// The epoch of an I/O queue. An admin queue outlives resets: only the end counts for it.
+    /// The epoch of an I/O queue. An admin queue outlives resets: only the end stops it.
     since: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Standing {
         Self { epoch, since }
     }
 
-    /// Whether its controller was reset or has ended since.
+    /// Returns true if its controller was reset or has ended since.
     #[inline]
     pub fn is_over(&self) -> bool {
         match self.since {
@@ -91,7 +91,7 @@ impl Standing {
         }
     }
 
-    /// Whether its commands are executed.
+    /// Checks that its commands are executed.
     ///
     /// # Errors
     /// Command Aborted due to SQ Deletion; Command Sequence Error after a shutdown.
@@ -106,7 +106,7 @@ impl Standing {
     }
 }
 
-/// Commands that go on without a turn at the device: those that change namespaces, reservations and
+/// Commands that work without a turn at the device: those that change namespaces, reservations and
 /// features.
 #[derive(Debug, Default)]
 pub(super) struct CommandsUnderWay(RwLock<()>);
@@ -118,7 +118,7 @@ impl CommandsUnderWay {
     /// The queue may not go on.
     pub fn begin(&self, standing: &Standing) -> Result<RwLockReadGuard<'_, ()>, Status> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // Asked under the guard: who ends the queue has asked for the lock before, or waits for it.
+        // Under the guard: a thread that ends the queue changes the epoch before it takes the lock.
         standing.must_be()?;
         Ok(guard)
     }
@@ -129,20 +129,20 @@ impl CommandsUnderWay {
 }
 
 impl Association {
-    /// Ends the controller: none of its queues goes on from now on, and what was under way has ended
-    /// when this returns. The caller must not have the device.
+    /// Ends the controller: none of its queues goes on from now on, and commands in progress have
+    /// ended when this returns. The caller must not have the device.
     pub fn end(&self) {
         self.close();
         self.settle();
     }
 
-    /// Ends several controllers, of which it then waits for the device once.
+    /// Ends several controllers, waiting for the device only once.
     pub fn end_all(all: &[Arc<Self>]) {
         all.iter().for_each(|one| one.close());
         Self::settle_all(all);
     }
 
-    /// Waits until every step that was begun under what these controllers might do before has ended.
+    /// Waits for the end of every step begun before these controllers ended or changed.
     pub fn settle_all(all: &[Arc<Self>]) {
         if let Some(one) = all.first() {
             one.subsystem.settle_turns();
@@ -151,7 +151,7 @@ impl Association {
     }
 
     pub(super) fn settle(&self) {
-        // The discovery service has no namespaces that it could change.
+        // The discovery service has no namespaces to change.
         if !self.discovery {
             self.subsystem.settle_turns();
             self.commands.settle();
@@ -160,7 +160,7 @@ impl Association {
 }
 
 impl Subsystem {
-    /// Waits until the slice that is under way has ended. The caller must not have the device.
+    /// Waits until the current slice has ended. The caller must not have the device.
     fn settle_turns(&self) {
         self.turnstile.pass();
     }

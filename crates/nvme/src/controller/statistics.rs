@@ -1,5 +1,4 @@
-//! Statistics of the translation layer, by name: the vendor log page, and what a client makes of
-//! it.
+//! Statistics of the translation layer, by name: the vendor log page, and its decoding by a client.
 //!
 //! ```text
 //! 0-7    "RMPSTATS"
@@ -13,7 +12,7 @@ use remap_ssd_device::Device;
 const MAGIC: [u8; 8] = *b"RMPSTATS";
 const VERSION: u32 = 1;
 
-/// Names in the order of the page, as `compare --json` has them where it has them.
+/// Names in the order of the page, the same as in `compare --json` where that has them.
 pub const NAMES: [&str; 27] = [
     "host_pages",
     "flash_pages",
@@ -84,8 +83,8 @@ pub fn read(device: &Device) -> [u64; NAMES.len()] {
 pub fn page(device: &Device) -> Vec<u8> {
     let mut page = MAGIC.to_vec();
     page.extend(VERSION.to_le_bytes());
-    // How many there are is part of the page: a client of an older or a newer device reads what
-    // both know.
+    // The number of counters is part of the page: clients of older or newer devices read the
+    // counters that both know.
     page.extend((NAMES.len() as u32).to_le_bytes());
     read(device)
         .iter()
@@ -96,10 +95,10 @@ pub fn page(device: &Device) -> Vec<u8> {
 /// Bytes of the log page.
 pub const PAGE_BYTES: usize = 16 + NAMES.len() * 8;
 
-/// What a log page says; `None` if it is not one.
+/// Decodes a log page; `None` if it is not one.
 pub fn parse(page: &[u8]) -> Option<Vec<(&'static str, u64)>> {
     let (head, values) = page.split_at_checked(16)?;
-    // The version is not looked at: later ones only append.
+    // The version is ignored: later ones only append.
     if head[..8] != MAGIC {
         return None;
     }

@@ -1,7 +1,7 @@
-//! What all connections share: the device, its namespaces, its health.
+//! State shared by all connections: the device, its namespaces, its health.
 //!
 //! Invariants: namespaces do not overlap and lie within the device; the holder of a `DeviceTurn`
-//! has the device exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
+//! has exclusive access to the device. Absent: hosts (`association`), the order of turns (`turn`).
 
 use super::association::Association;
 use super::durable::Durable;
@@ -21,19 +21,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
-/// log2 of a flash page.
+/// log2 of the size of a flash page.
 pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
 
-/// When completions are due: at once, or as on real flash.
+/// When completions are due: at once, or with the timing of real flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// As soon as the machine has done it.
+    /// As soon as the command has been executed.
     None,
-    /// When the timing model says.
+    /// At the time given by the timing model.
     Emulated,
 }
 
-/// What SMART counts, over all power cycles if the caller keeps it.
+/// SMART counters, over all power cycles if the caller keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Health {
@@ -41,13 +41,13 @@ pub struct Health {
     pub sectors_read: u64,
     /// Blocks of 512 bytes written by hosts.
     pub sectors_written: u64,
-    /// How many Read and Compare commands were served.
+    /// Read and Compare commands served.
     pub read_commands: u64,
-    /// How many Write commands were served.
+    /// Write commands served.
     pub write_commands: u64,
-    /// How often the device was switched on.
+    /// Number of power-ons.
     pub power_cycles: u64,
-    /// Power cycles that did not end in good order.
+    /// Power cycles that did not end in a clean shutdown.
     pub unsafe_shutdowns: u64,
     /// Commands answered with a media error.
     pub media_errors: u64,
@@ -55,16 +55,16 @@ pub struct Health {
     pub power_on_seconds: u64,
 }
 
-/// A counter that only the holder of the device's turn changes, so that adding needs no locked
-/// instruction; anybody may read it.
+/// A counter that only the holder of the device's turn changes, so adding needs no locked
+/// instruction. Any thread may read it.
 #[derive(Default)]
 pub(super) struct TurnCounter(AtomicU64);
 
 impl TurnCounter {
-    /// `by` may be negative: what was counted is taken back.
+    /// Adds `by`, which may be negative to take back a count.
     #[inline]
     pub fn add(&self, _turn: &DeviceTurn<'_>, by: i64) {
-        // No other thread adds, as the turn proves. A load and a store are enough.
+        // The turn proves that no other thread adds. A load and a store are enough.
         let before = self.0.load(Ordering::Relaxed);
         self.0
             .store(before.wrapping_add_signed(by), Ordering::Relaxed);
@@ -82,13 +82,13 @@ pub(super) struct Counters {
     pub read_commands: TurnCounter,
     pub write_commands: TurnCounter,
     pub media_errors: TurnCounter,
-    /// Power cuts that an operator asked for.
+    /// Power cuts requested by an operator.
     pub power_cuts: AtomicU64,
-    /// Commands of hosts that lack the rights.
+    /// Commands denied to hosts that lack the rights.
     pub denied: Arc<AtomicU64>,
 }
 
-/// Why there can be no such subsystem.
+/// Why the subsystem cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SubsystemError(String);
@@ -105,32 +105,32 @@ const CNTLID_END: u16 = 0xfff0;
 
 struct Cntlids {
     next: u16,
-    /// Those in use, and by which controller, as soon as it is there.
+    /// IDs in use, with their controllers once those exist.
     taken: BTreeMap<u16, Weak<Association>>,
 }
 
 /// An NVM subsystem: a device, its namespaces and its controllers.
 pub struct Subsystem {
-    /// Locked only by the holder of the turn, and so without waiting.
+    /// Locked only by the holder of the turn, hence never contended.
     pub(super) device: Mutex<Device>,
     pub(super) cache: Option<Mutex<VolatileCache>>,
     pub(super) turnstile: Turnstile,
     pub(super) durable: Durable,
-    /// What is known of the device without waiting for a turn.
+    /// Readable without a turn: the device has failed.
     broken: AtomicBool,
-    /// What the system said when the disk failed.
+    /// The system's error message when the disk failed.
     disk_failure: OnceLock<String>,
     programs: AtomicU64,
     pub(super) namespaces: Namespaces,
     nqn: String,
     serial: String,
-    /// Bytes that the namespaces' identifiers depend on besides their names; none if the bytes
-    /// outlive the process.
+    /// Bytes that namespace identifiers depend on besides their names; empty if the data outlives
+    /// the process.
     incarnation: Vec<u8>,
-    /// Are completions due when the timing model says?
+    /// True if completions are due when the timing model says.
     pub(super) emulated: AtomicBool,
     volatile_cache: bool,
-    /// Commands executed, which number them.
+    /// Number of commands executed; gives each its number.
     pub(super) commands: AtomicU64,
     before: Health,
     telemetry: Telemetry,
@@ -140,18 +140,18 @@ pub struct Subsystem {
     recorder: Option<Box<dyn Recorder>>,
     tracer: Option<Box<dyn Tracer>>,
     witness: Option<Box<dyn Witness>>,
-    /// Others arm it, and ask it what has failed.
+    /// Armed by others, who also ask it which commands failed.
     faults: Option<Arc<dyn FaultInjector>>,
     pub(super) reservations: Reservations,
     pub(super) portals: Portals,
 }
 
 impl Subsystem {
-    /// A subsystem over a device. `volatile_cache`: what is acknowledged may be lost if this
-    /// machine crashes before a flush. No namespaces given: one of 4 KiB blocks over all pages.
+    /// A subsystem over a device. `volatile_cache`: acknowledged writes may be lost if this machine
+    /// crashes before a flush. Without specs: one namespace of 4 KiB blocks over all pages.
     ///
     /// # Errors
-    /// Namespaces that do not fit, or a device without bytes.
+    /// Namespaces that do not fit, or a device that does not store bytes.
     pub fn new(
         mut device: Device,
         nqn: &str,
@@ -161,7 +161,7 @@ impl Subsystem {
         health: Health,
     ) -> Result<Self, SubsystemError> {
         let lpns = device.config().firmware.lpns;
-        // A device that keeps identities of contents instead of bytes has nothing that a host could
+        // A device that keeps identities of contents instead of bytes has no data that a host could
         // read.
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
             return Err(SubsystemError(
@@ -177,9 +177,9 @@ impl Subsystem {
         }
         let namespaces = Namespaces::new(specs, lpns)?;
 
-        // Without emulation nobody asks when a command is done, and modelling it costs time.
+        // Without emulation completion times are not used, and modelling them costs time.
         device.keep_time(latency == Latency::Emulated);
-        // The same name, the same serial number.
+        // The same name gives the same serial number.
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
 
         Ok(Self {
@@ -214,9 +214,9 @@ impl Subsystem {
         })
     }
 
-    /// With namespaces whose identifiers are those of this incarnation alone. A device in memory
-    /// that starts again under the same name is empty: a host that comes back must see another
-    /// namespace, not its own with all data gone.
+    /// Makes the namespaces' identifiers unique to this incarnation. A device in memory that starts
+    /// again under the same name is empty: a host that reconnects must see another namespace, not
+    /// its own with all data gone.
     pub fn of_incarnation(self, number: u64) -> Self {
         Self {
             incarnation: number.to_be_bytes().to_vec(),
@@ -224,7 +224,7 @@ impl Subsystem {
         }
     }
 
-    /// With a volatile write cache of so many bytes: writes that are neither flushed nor FUA are
+    /// Adds a volatile write cache of `bytes` bytes: writes that are neither flushed nor FUA are
     /// lost when the power is cut (`cut_power`) or the process ends, unless `drain` comes first.
     pub fn with_cache(self, bytes: u64) -> Self {
         Self {
@@ -234,7 +234,7 @@ impl Subsystem {
         }
     }
 
-    /// With somebody who writes down what the device is asked.
+    /// Records the operations on the device.
     pub fn recorded(self, recorder: Box<dyn Recorder>) -> Self {
         Self {
             recorder: Some(recorder),
@@ -245,20 +245,20 @@ impl Subsystem {
         self.recorder.as_deref()
     }
 
-    /// With somebody who traces commands that come over NVMe/TCP.
+    /// Traces commands that come over NVMe/TCP.
     pub fn traced(self, tracer: Box<dyn Tracer>) -> Self {
         Self {
             tracer: Some(tracer),
             ..self
         }
     }
-    /// Who traces commands, if anybody does.
+    /// The tracer of commands, if there is one.
     #[inline]
     pub fn tracer(&self) -> Option<&dyn Tracer> {
         self.tracer.as_deref()
     }
 
-    /// With somebody who is told what commands change. No command is paused then, so that those
+    /// Reports the changes of commands to a witness. Commands are then never paused, so that those
     /// with the same blocks have one order.
     pub fn witnessed(self, witness: Box<dyn Witness>) -> Self {
         Self {
@@ -267,13 +267,13 @@ impl Subsystem {
         }
     }
 
-    /// Who is told what commands change, if anybody is.
+    /// The witness of changes, if there is one.
     #[inline]
     pub fn witness(&self) -> Option<&dyn Witness> {
         self.witness.as_deref()
     }
 
-    /// With commands that fail, or whose answers come late, as an injector decides.
+    /// Lets an injector make commands fail or delay their answers.
     pub fn with_faults(self, injector: Arc<dyn FaultInjector>) -> Self {
         Self {
             faults: Some(injector),
@@ -281,7 +281,7 @@ impl Subsystem {
         }
     }
 
-    /// Who decides which commands fail, if anybody does.
+    /// The injector of faults, if there is one.
     #[inline]
     pub fn fault_injector(&self) -> Option<&dyn FaultInjector> {
         self.faults.as_deref()
@@ -300,14 +300,14 @@ impl Subsystem {
     pub(super) fn volatile_cache(&self) -> bool {
         self.volatile_cache
     }
-    /// Is there a cache in this process, rather than in the machine's memory alone?
+    /// Returns true if there is a cache in this process, not only in the machine's memory.
     pub(super) fn has_cache(&self) -> bool {
         self.cache.is_some()
     }
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }
-    /// When completions are due: at once, or as on real flash.
+    /// When completions are due: at once, or with the timing of real flash.
     #[inline]
     pub fn latency(&self) -> Latency {
         if self.emulated.load(Ordering::Relaxed) {
@@ -316,8 +316,8 @@ impl Subsystem {
             Latency::None
         }
     }
-    /// Whether answers may have to wait until they are due: as on real flash, or since faults delay
-    /// them.
+    /// Returns true if answers may have to wait until they are due: with the timing of real flash,
+    /// or if faults delay them.
     #[inline]
     pub fn delays_answers(&self) -> bool {
         self.latency() == Latency::Emulated || self.faults.is_some()
@@ -330,7 +330,7 @@ impl Subsystem {
     pub(super) fn take_cntlid(&self) -> Option<u16> {
         let mut cntlids = self.cntlids();
         let Cntlids { next, taken } = &mut *cntlids;
-        // Round robin, so that an ID is not reused right after its controller is gone.
+        // Round robin, so that an ID is not reused soon after its controller is gone.
         let free = (*next..CNTLID_END)
             .chain(CNTLID_FIRST..*next)
             .find(|cntlid| !taken.contains_key(cntlid))?;
@@ -345,17 +345,17 @@ impl Subsystem {
     pub(super) fn release_cntlid(&self, cntlid: u16) {
         self.cntlids().taken.remove(&cntlid);
     }
-    /// A controller has been made, under a number that it has taken.
+    /// Notes a new controller, under the ID that it has taken.
     pub(super) fn note_controller(&self, controller: &Arc<Association>) {
         let mut cntlids = self.cntlids();
         cntlids
             .taken
             .insert(controller.cntlid(), Arc::downgrade(controller));
     }
-    /// The controllers of hosts, in the order of their numbers; not those of discovery.
+    /// The controllers of hosts, in the order of their IDs; not discovery controllers.
     pub(super) fn controllers(&self) -> Vec<Arc<Association>> {
         let taken: Vec<_> = self.cntlids().taken.values().cloned().collect();
-        // Not under the lock, which a controller takes when it ends: that may be here.
+        // Not under the lock: dropping the last reference ends a controller, which takes the lock.
         let there = taken.iter().filter_map(Weak::upgrade);
         there.filter(|one| !one.is_discovery()).collect()
     }
@@ -365,7 +365,7 @@ impl Subsystem {
             .expect("nothing under this lock can fail")
     }
 
-    /// Publishes at the end of a turn what others read without waiting for one.
+    /// At the end of a turn, publishes values that are read without a turn.
     pub(super) fn publish(&self, device: &Device) {
         let media = device.ftl().media();
         self.programs
@@ -376,17 +376,17 @@ impl Subsystem {
         }
     }
 
-    /// What the system said when the disk under the device failed, if it did.
+    /// The system's error message when the disk under the device failed, if it did.
     pub fn disk_failure(&self) -> Option<&str> {
         self.disk_failure.get().map(String::as_str)
     }
 
-    /// Whether the firmware has failed, or the disk under it.
+    /// Returns true if the firmware or the disk under it has failed.
     pub fn is_broken(&self) -> bool {
         self.device.is_poisoned() || self.broken.load(Ordering::Relaxed)
     }
 
-    /// Nobody gets anything from the device any more.
+    /// Marks the device as failed: every later use is refused.
     pub(super) fn fail(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
@@ -396,7 +396,7 @@ impl Subsystem {
         self.programs.load(Ordering::Relaxed)
     }
 
-    /// Gives the device back; `None` if a thread panicked while it held it.
+    /// Gives the device back; `None` if a thread panicked while holding it.
     pub fn into_device(self) -> Option<Device> {
         self.device.into_inner().ok()
     }
@@ -406,7 +406,7 @@ impl Subsystem {
         self.counters.denied.load(Ordering::Relaxed)
     }
 
-    /// What SMART counts, with what was counted before.
+    /// The SMART counters, including previous power cycles.
     pub fn health(&self) -> Health {
         let (before, now) = (&self.before, &self.counters);
         let power_cuts = now.power_cuts.load(Ordering::Relaxed);

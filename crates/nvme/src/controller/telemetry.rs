@@ -1,11 +1,10 @@
-//! What is counted of I/O commands for an operator: how many of each kind, how long they took, how
-//! many failed.
+//! Counters of I/O commands for an operator, by kind: number, latency, failures.
 //!
-//! A transport knows the time and says how long its commands took (`observe`); one call may stand
-//! for a batch of them, so that the clock is read once a batch. Buckets are powers of two of a
+//! The transport knows the time and reports how long its commands took (`observe`); one call may
+//! cover a batch of them, so that the clock is read once per batch. Buckets are powers of two of a
 //! microsecond: the index is a count of leading zeros, and an observation is two relaxed additions.
-//! Invariants: counters never go back; a reading may miss what is being added while it is taken,
-//! and nothing else. Absent: clocks, names for the outside (`remap-ssd-http`), and what SMART
+//! Invariants: counters never decrease; a reading may miss concurrent additions, but nothing else.
+//! Absent: clocks, external names (`remap-ssd-http`), and SMART counters (`subsystem`).
 //! counts (`subsystem`).
 
 use super::request::IoRequest;
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Buckets with an upper bound: 1 µs, 2 µs, and so on to 8.4 s.
 pub const BUCKETS: usize = 24;
 
-/// The kinds of I/O commands, as they are counted.
+/// Kinds of I/O commands that are counted separately.
 #[allow(missing_docs, reason = "the commands' names")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -47,7 +46,7 @@ impl CommandKind {
         "verify",
         "file_map",
     ];
-    /// How many kinds of commands are counted.
+    /// Number of kinds.
     pub const COUNT: usize = Self::NAMES.len();
 
     /// The kind of a command.
@@ -70,16 +69,16 @@ impl CommandKind {
     }
 }
 
-/// Commands of each kind that took equally long, of one connection.
+/// Commands by kind, of one connection, that took equally long.
 #[derive(Default)]
 pub struct Batch {
-    /// The kinds that are there, one bit each: the loop over them is mostly one step.
+    /// The kinds present, one bit each: the loop over them usually takes one step.
     kinds: Cell<u16>,
     counts: [Cell<u32>; CommandKind::COUNT],
 }
 
 impl Batch {
-    /// Counts one more command of this kind.
+    /// Counts one more command.
     #[inline]
     pub fn add(&self, kind: CommandKind) {
         let count = &self.counts[kind as usize];
@@ -87,16 +86,16 @@ impl Batch {
         self.kinds.set(self.kinds.get() | 1 << kind as usize);
     }
 
-    /// Whether none was counted at all.
+    /// Returns true if no command was counted.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.kinds.get() == 0
     }
 
-    /// Counts all commands, each of which took this long, and forgets them; how many those were.
+    /// Reports all commands, each with this duration, and empties the batch. Returns their number.
     #[inline]
     pub fn observe(&self, telemetry: &Telemetry, ns: u64) -> u64 {
-        // Only the kinds that were counted are looked at, lowest bit first.
+        // Visits only the kinds that were counted, lowest bit first.
         let (mut kinds, mut total) = (self.kinds.take(), 0);
         while kinds != 0 {
             let kind = kinds.trailing_zeros() as usize;
@@ -111,7 +110,7 @@ impl Batch {
 
 #[derive(Default)]
 struct OfKind {
-    /// The last one is for what took longer than the last bound.
+    /// The last one is for durations above the last bound.
     buckets: [AtomicU64; BUCKETS + 1],
     sum_ns: AtomicU64,
     failed: AtomicU64,
@@ -121,20 +120,19 @@ struct OfKind {
 #[derive(Default)]
 pub struct Telemetry([OfKind; CommandKind::COUNT]);
 
-/// The commands of one kind, as they were when read.
+/// The counters of one kind, as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindReading {
-    /// Commands by bucket, not cumulative; the last one is for what took longer than the last
-    /// bound.
+    /// Commands by bucket, not cumulative; the last one is for durations above the last bound.
     pub buckets: [u64; BUCKETS + 1],
-    /// Sum of the times that they took.
+    /// Sum of their durations.
     pub sum_ns: u64,
     /// Commands that ended with an error.
     pub failed: u64,
 }
 
 impl KindReading {
-    /// How many commands there were, however long they took.
+    /// Number of commands, over all buckets.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -147,13 +145,13 @@ pub const fn bound_ns(bucket: usize) -> u64 {
 
 #[inline]
 fn bucket_of(ns: u64) -> usize {
-    // One less, so that a bound belongs to the bucket below it.
+    // Minus one, so that a bound belongs to the bucket below it.
     let microseconds_z = ns.saturating_sub(1) / 1000;
     (u64::BITS - microseconds_z.leading_zeros()).min(BUCKETS as u32) as usize
 }
 
 impl Telemetry {
-    /// Some commands of one kind took this long, each.
+    /// Counts `count` commands of one kind, each of which took `ns`.
     #[inline]
     pub fn observe(&self, kind: CommandKind, count: u32, ns: u64) {
         self.count(kind as usize, count, ns);
@@ -167,7 +165,7 @@ impl Telemetry {
             .fetch_add(ns.saturating_mul(count.into()), Relaxed);
     }
 
-    /// A command ended with an error.
+    /// Counts a command that ended with an error.
     #[cold]
     pub(super) fn failed(&self, kind: CommandKind) {
         self.0[kind as usize].failed.fetch_add(1, Relaxed);

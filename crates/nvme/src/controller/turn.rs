@@ -1,8 +1,8 @@
-//! Who holds the device when: one thread at a time, in turns, which long commands divide into
+//! Scheduling of the device: one thread at a time, in turns, which long commands divide into
 //! slices.
 //!
 //! A turn begins with the first use of the device and ends when it is dropped. Its work is counted
-//! in units of about a microsecond. A command asks between pages whether the slice is used up
+//! in units of about a microsecond. Between pages a command checks whether the slice is used up
 //! (`DeviceTurn::must_pause`); then the others go first. There are two queues of waiting threads,
 //! each first come, first served: light threads, whose last turn was short, and heavy ones. Light
 //! ones go first, but after `LIGHT_IN_A_ROW` of them a heavy one does. A thread that arrives while
@@ -11,8 +11,8 @@
 //!
 //! Invariants: a waiting thread gets the device after at most `PASSES` turns and those ahead of it
 //! in its queue; no thread keeps it for more than a slice and one step of a few pages, except for
-//! internal work of the firmware: moving a stretch of pages, or waiting for the disk before an
-//! erase. Absent: clocks, and what is done in a turn.
+//! internal work of the firmware: moving a block's pages, or waiting for the disk before an erase.
+//! Absent: clocks, and the work done in a turn.
 
 use super::execute::Job;
 use super::faults::FaultInjector;
@@ -30,22 +30,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
-/// Units of one slice: less than a millisecond, unless the firmware collects garbage or the disk is
-/// waited for.
+/// Units of one slice: less than a millisecond, unless the firmware collects garbage or waits for
+/// the disk.
 pub const SLICE_UNITS: u32 = 1000;
-/// Turns up to this are light: a dozen pages written, or fifty read.
+/// Maximum units of a light turn: a dozen pages written, or fifty read.
 const LIGHT_UNITS: u32 = 150;
 /// Light turns after which a heavy one is due.
 const LIGHT_IN_A_ROW: u32 = 8;
 /// Pages programmed but not durable after which a long command waits for the disk: 4 MiB.
 const UNWRITTEN_MAX: u64 = 1 << 10;
 /// Only slices that program at least this many pages wait: a slice of remaps programs hardly any,
-/// and need not wait for what others have written.
+/// and need not wait for pages of other commands.
 const PROGRAMMED_MIN: u64 = 32;
-/// Turns that may pass a thread that has been woken.
+/// Maximum turns that may pass a woken thread.
 const PASSES: u32 = 8;
 
-/// Cost of one page in units; on the high side, as if its mapping were not cached.
+/// Cost of one page in units; a high estimate, as if its mapping were not cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// Read a page, and move its bytes.
@@ -94,7 +94,7 @@ struct Waiter {
 struct WaitQueues {
     taken: bool,
     waiting: [VecDeque<Arc<Waiter>>; 2],
-    /// Turns taken without waiting since the last one that was waited for.
+    /// Turns taken without waiting since the last one that waited.
     passed: u32,
     light_in_a_row: u32,
     slices: u64,
@@ -107,7 +107,7 @@ impl WaitQueues {
 
     /// The queue to serve next.
     fn next_queue(&self) -> usize {
-        // Heavy threads wait behind light ones, yet never for ever.
+        // Heavy threads wait after light ones, but never starve.
         let heavy_is_due = self.light_in_a_row >= LIGHT_IN_A_ROW && !self.waiting[1].is_empty();
         usize::from(heavy_is_due || self.waiting[0].is_empty())
     }
@@ -121,7 +121,7 @@ impl WaitQueues {
         } else {
             0
         };
-        // Those that wait next have not been passed yet.
+        // The next waiters have not been passed yet.
         self.passed = 0;
         Some(next)
     }
@@ -140,25 +140,25 @@ pub(super) struct Turnstile(Mutex<WaitQueues>);
 
 impl Turnstile {
     fn queues(&self) -> MutexGuard<'_, WaitQueues> {
-        // Nothing under this lock can fail half-way.
+        // No operation under this lock can fail halfway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a thread is waiting.
+    /// Returns true if a thread is waiting.
     fn is_waited_for(&self) -> bool {
         self.queues().is_anybody_waiting()
     }
 
     fn enter(&self, weight: Weight) {
         let mut queues = self.queues();
-        // A free device is taken at once, unless those who wait have been passed too often.
+        // A free device is taken at once, unless the waiters have been passed too often.
         if !queues.taken && (!queues.is_anybody_waiting() || queues.passed < PASSES) {
             queues.taken = true;
             queues.passed += 1;
             return;
         }
 
-        // The count begins with the first thread that can be passed.
+        // Count from the first thread that can be passed.
         if !queues.is_anybody_waiting() {
             queues.passed = 0;
         }
@@ -176,7 +176,7 @@ impl Turnstile {
         drop(queues);
         loop {
             std::thread::park();
-            // Asked twice, without and with the lock: the turn may be granted between the two.
+            // Checked twice, without and with the lock: the turn may be granted between the two.
             if waiter.granted.load(Ordering::Acquire) {
                 return;
             }
@@ -185,7 +185,7 @@ impl Turnstile {
                 return;
             }
 
-            // It looks for itself now, so the next end of a turn has to wake it again.
+            // It checks for itself now, so the next end of a turn has to wake it again.
             waiter.woken.store(false, Ordering::Relaxed);
             if !queues.taken {
                 queues.taken = true;
@@ -195,14 +195,14 @@ impl Turnstile {
         }
     }
 
-    /// Waits until the slice that is under way has ended.
+    /// Waits until the current slice has ended.
     pub fn pass(&self) {
         self.enter(Weight::Light);
         self.leave(false);
     }
 
-    /// Ends a turn. If it was long, or waiting threads have been passed often enough, the device is
-    /// handed to the next one directly.
+    /// Ends a turn. If it was long, or the waiting threads have been passed often enough, the
+    /// device is handed directly to the next one.
     fn leave(&self, slice_used_up: bool) {
         let mut queues = self.queues();
         queues.slices += u64::from(slice_used_up);
@@ -212,7 +212,7 @@ impl Turnstile {
             return;
         }
 
-        // Handed over while `taken` stays: no thread that comes by can take it in between.
+        // Handed over with `taken` still set, so no other thread can take it in between.
         if slice_used_up || queues.passed >= PASSES {
             if let Some(next) = queues.dequeue() {
                 drop(queues);
@@ -222,7 +222,7 @@ impl Turnstile {
             return;
         }
 
-        // Nobody has a right to it: the first in queue is woken, and takes it if it comes in time.
+        // No direct handover: the first in the queue is woken, and competes for the device.
         queues.taken = false;
         let queue = queues.next_queue();
         let first = queues.waiting[queue]
@@ -237,24 +237,24 @@ impl Turnstile {
     }
 }
 
-/// The device, for one thread, until this is dropped.
+/// Exclusive use of the device by one thread, until this is dropped.
 pub struct DeviceTurn<'a> {
     subsystem: &'a Subsystem,
     device: Option<MutexGuard<'a, Device>>,
-    /// Whether the queue whose commands it executes may go on; `None` if it is for no queue.
+    /// Standing of the queue whose commands it executes; `None` if it is for no queue.
     standing: Option<Standing>,
-    /// Why commands of the queue might not be executed when the device was entered last, if so.
+    /// Why commands of the queue may not be executed, as of the last entry to the device.
     standing_lost: Option<Status>,
-    /// Units since the turn began or was last paused, and in all.
+    /// Units since the turn began or was last paused, and in total.
     slice: u32,
     units: u32,
-    /// Pages that the device had programmed when the slice began.
+    /// Pages programmed by the device before the slice began.
     programs: u64,
-    /// The turn may be paused when the slice is used up.
+    /// True if the turn may be paused when the slice is used up.
     divisible: bool,
-    /// Time for which it waited for the device, where a tracer has a clock.
+    /// Time spent waiting for the device, if a tracer has a clock.
     waited_ns: u64,
-    /// What the witness was told in this turn, and is not completed.
+    /// Changes reported to the witness in this turn, and not completed.
     pub(super) tickets: Vec<Ticket>,
 }
 
@@ -272,7 +272,7 @@ impl<'a> DeviceTurn<'a> {
             slice: 0,
             units: 0,
             programs: 0,
-            // A witness sees commands with the same blocks one after the other.
+            // A witness must see commands with the same blocks one after the other.
             divisible: subsystem.witness().is_none(),
             waited_ns: 0,
             tickets: Vec::new(),
@@ -283,19 +283,19 @@ impl<'a> DeviceTurn<'a> {
         turn
     }
 
-    /// A turn that is never paused, for commands that belong together.
+    /// Makes the turn indivisible, for commands that belong together.
     pub fn undivided(mut self) -> Self {
         self.divisible = false;
         self
     }
 
-    /// The time, if there is a tracer: nobody else asks how long a turn was waited for.
+    /// The time, if there is a tracer: only tracers use the waiting time.
     #[inline]
     fn clock(&self) -> Option<u64> {
         self.subsystem.tracer().map(Tracer::now_ns)
     }
 
-    /// The device was waited for since `began`.
+    /// Adds a wait for the device since `began`.
     #[inline]
     fn note_wait(&mut self, began: Option<u64>) {
         if let (Some(began), Some(now)) = (began, self.clock()) {
@@ -303,7 +303,7 @@ impl<'a> DeviceTurn<'a> {
         }
     }
 
-    /// Time for which the device was waited for since the turn began, if there is a tracer.
+    /// Time spent waiting for the device since the turn began, if there is a tracer.
     pub(crate) fn waited_ns(&self) -> u64 {
         self.waited_ns
     }
@@ -315,14 +315,14 @@ impl<'a> DeviceTurn<'a> {
         turnstile.enter(weight);
         match device.lock() {
             Ok(device) => {
-                // While the device is held this stays true enough: who ends queues waits for the
+                // This holds while the device is held: a thread that ends queues waits for the
                 // slice (`standing`).
                 self.standing_lost = self.why_not();
                 self.programs = device.ftl().media().counts.programs;
                 self.device = Some(device);
             }
             Err(_) => {
-                // If the firmware has failed, the next thread must be woken too.
+                // If the firmware has failed, the next thread must still be woken.
                 turnstile.leave(true);
                 panic!("the firmware has not failed");
             }
@@ -333,24 +333,24 @@ impl<'a> DeviceTurn<'a> {
         let Some(device) = self.device.take() else {
             return;
         };
-        // Others read these without a turn, so they are published while the device is still held.
+        // Read by others without a turn, so published while the device is still held.
         self.subsystem.publish(&device);
         drop(device);
         self.subsystem.turnstile.leave(self.slice >= SLICE_UNITS);
     }
 
-    /// The volatile write cache, which the holder of the turn has for itself.
+    /// The volatile write cache, exclusive to the holder of the turn.
     pub(super) fn cache(&self) -> Option<MutexGuard<'a, VolatileCache>> {
         let cache = self.subsystem.cache.as_ref()?;
         Some(cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who may do what; it changes in turns only.
+    /// The reservations; they change in turns only.
     pub(super) fn reservations(&self) -> &Reservations {
         &self.subsystem.reservations
     }
 
-    /// Whether a command's namespace is still what it was, and its host still sees it; that changes
+    /// Checks that a command's namespace is unchanged and still visible to its host; that changes
     /// in turns only.
     ///
     /// # Errors
@@ -359,7 +359,7 @@ impl<'a> DeviceTurn<'a> {
         self.subsystem.namespace_of(job).map(drop)
     }
 
-    /// Whether the queue of the commands might go on when the slice began.
+    /// Checks the standing of the commands' queue, as of the beginning of the slice.
     ///
     /// # Errors
     /// Command Aborted due to SQ Deletion; Command Sequence Error after a shutdown.
@@ -368,7 +368,7 @@ impl<'a> DeviceTurn<'a> {
         self.standing_lost.map_or(Ok(()), Err)
     }
 
-    /// Why commands of the queue may not be executed now, if so.
+    /// Why commands of the queue may not be executed now, if that is so.
     #[inline]
     fn why_not(&self) -> Option<Status> {
         self.standing.as_ref()?.must_be().err()
@@ -390,22 +390,22 @@ impl<'a> DeviceTurn<'a> {
         self.units = self.units.saturating_add(units);
     }
 
-    /// Whether the slice is used up.
+    /// Returns true if the slice is used up.
     #[inline]
     pub fn is_used_up(&self) -> bool {
         self.slice >= SLICE_UNITS
     }
 
-    /// Is it time to let others go first? Then `let_others` follows, when nothing is left half
-    /// done.
+    /// Returns true if others should go first. The caller then calls `let_others` at a point where
+    /// nothing is half done.
     #[inline]
     pub(super) fn must_pause(&self) -> bool {
         self.divisible && self.is_used_up()
     }
 
     /// Goes to the end of the queue. A `long` command that programs also waits for the disk if the
-    /// disk has much to write. The reason: before an erase the device itself waits for the disk,
-    /// with every host behind it, and that wait must be short. So the command that programs much
+    /// disk has much to write. Reason: before an erase the device itself waits for the disk, and so
+    /// does every host queued for it; that wait must be short. So the command that programs much
     /// waits alone, earlier.
     ///
     /// # Errors
@@ -415,21 +415,20 @@ impl<'a> DeviceTurn<'a> {
         let programs = self.ftl().media().counts.programs;
         let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
 
-        // A short command never waits, nor one that programs little, nor any while the disk keeps
-        // up.
+        // No wait for short commands, those that program little, or while the disk keeps up.
         let behind = long && programs_much && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
         if self.subsystem.turnstile.is_waited_for() || behind {
             let position = self.ftl().media().position();
             let began = self.clock();
             self.leave();
             if let Some(position) = position.filter(|_| behind) {
-                // If the disk has failed, the command finds out by itself.
+                // If the disk has failed, the command's next access fails.
                 let _ = self.subsystem.make_durable(position);
             }
             self.enter(Weight::Heavy);
             self.note_wait(began);
         } else {
-            // Nobody waits: the slice is over, and the turn goes on.
+            // No thread waits: the slice is over, and the turn goes on.
             self.subsystem.turnstile.queues().slices += 1;
             self.programs = programs;
             self.standing_lost = self.why_not();
@@ -438,15 +437,15 @@ impl<'a> DeviceTurn<'a> {
         self.queue_must_stand()
     }
 
-    /// What the witness was told since this was asked last; the caller says when it is completed.
+    /// The changes reported to the witness since the last call; the caller reports their
+    /// completion.
     pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = Ticket> + use<> {
         std::mem::take(&mut self.tickets).into_iter()
     }
 
     /// The queue to wait in after this turn.
     pub fn weight(&self) -> Weight {
-        // The whole turn counts, not the last slice: a command that was paused is heavy all the
-        // same.
+        // The whole turn counts, not the last slice: a command that was paused is still heavy.
         if self.units <= LIGHT_UNITS {
             Weight::Light
         } else {
@@ -474,7 +473,7 @@ impl DerefMut for DeviceTurn<'_> {
 
 impl Drop for DeviceTurn<'_> {
     fn drop(&mut self) {
-        // Nobody has asked for them: what was done is completed with the turn.
+        // Not taken by a caller: the changes are completed with the turn.
         if let Some(witness) = self.subsystem.witness() {
             let tickets = self.take_tickets();
             tickets.for_each(|ticket| witness.completed(ticket));
@@ -484,22 +483,22 @@ impl Drop for DeviceTurn<'_> {
 }
 
 impl Subsystem {
-    /// Waits for the device. After a failed assertion in the firmware nobody gets it any more.
+    /// Waits for the device. Panics if an assertion in the firmware has failed before.
     pub fn device(&self) -> DeviceTurn<'_> {
         self.turn(Weight::Light)
     }
 
-    /// The same, for a thread whose last turn had this weight.
+    /// Like `device`, for a thread whose last turn had this weight.
     pub fn turn(&self, weight: Weight) -> DeviceTurn<'_> {
         DeviceTurn::begin(self, weight, None)
     }
 
-    /// The same for commands of a queue, none of which has an effect once the queue may not go on.
+    /// Like `turn`, for commands of a queue. None has an effect once the queue may not go on.
     pub fn turn_of(&self, weight: Weight, standing: Standing) -> DeviceTurn<'_> {
         DeviceTurn::begin(self, weight, Some(standing))
     }
 
-    /// How many threads wait for the device now.
+    /// Number of threads that wait for the device now.
     pub fn waiting(&self) -> usize {
         self.turnstile
             .queues()
@@ -509,7 +508,7 @@ impl Subsystem {
             .sum()
     }
 
-    /// Slices that were used up: after each of them others could go first.
+    /// Number of slices used up: after each of them others could go first.
     pub fn slices(&self) -> u64 {
         self.turnstile.queues().slices
     }

@@ -1,11 +1,12 @@
-//! What commands change, and when they are submitted and completed: all that must be known to say
-//! what a volatile write cache could lose.
+//! Reports of changes, with submission and completion: everything needed to know what a volatile
+//! write cache could lose.
 //!
-//! The device is asked what a command has left in its blocks, in the command's own turn, so that a
-//! witness sees every command alike: writes, Write Zeroes, Dataset Management, Copy and remaps. A
-//! change is completed right before its answer is sent: a host that acts on the answer comes later.
-//! Invariants: changes are told in the order in which the device has them; a change whose answer
-//! was never sent is never completed. Absent: what is made of it; registers, reads, and reservations.
+//! After each command its blocks are read back from the device, in the command's own turn, so that
+//! a witness sees every command alike: writes, Write Zeroes, Dataset Management, Copy and remaps. A
+//! change is completed right before its answer is sent, hence before any reaction of the host.
+//! Invariants: changes are reported in the order in which the device has them; a change whose
+//! answer was never sent is never completed. Absent: use of the reports; registers, reads, and
+//! reservations.
 
 use super::io::{ActiveCommand, pieces_of};
 use super::namespaces::Namespace;
@@ -16,37 +17,37 @@ use remap_ssd_ftl::Remap;
 use remap_ssd_media::{Lpn, PageView};
 use std::ops::Range;
 
-/// Bytes of one change: a longer one is told in parts.
+/// Maximum bytes of one reported change; a longer one is split.
 const CHANGE_BYTES_MAX: usize = 1 << 20;
 
-/// Names a flush or a change until it is completed.
+/// Identifies a flush or a change until it is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u32);
 
-/// What a range of the device reads as from now on.
+/// New content of a range of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewContent<'a> {
-    /// Zeroes, and how many bytes of them.
+    /// This many zero bytes.
     Zeroes(u64),
-    /// The bytes that were written or copied there.
+    /// The bytes written or copied there.
     Bytes(&'a [u8]),
 }
 
-/// Is told what commands do. Called with the device held, but for `flush` and `completed`. Remaps
-/// that are to be atomic are refused where there is one.
+/// Receives the effects of commands. Called with the device held, except for `flush` and
+/// `completed`. With a witness, atomic remaps are refused.
 pub trait Witness: Send + Sync {
-    /// A flush was submitted. It covers what was completed before, so that it is told before it
-    /// waits for the device.
+    /// A flush was submitted. It covers changes completed before, so it is reported before it waits
+    /// for the device.
     fn flush(&self) -> Ticket;
-    /// A command has changed blocks, from this byte of the device on. `through`: durable when it is
-    /// completed (FUA, or its host has switched the cache off).
+    /// A command has changed blocks, starting at byte `offset` of the device. `through`: durable
+    /// when it is completed (FUA, or its host has switched the cache off).
     fn changed(&self, offset: u64, content: NewContent<'_>, through: bool) -> Ticket;
     /// The answer to a flush or a change is about to be sent.
     fn completed(&self, ticket: Ticket);
 }
 
 impl Subsystem {
-    /// Everything that was completed before becomes durable now, without a host's flush.
+    /// Makes everything completed so far durable, without a host's flush.
     pub(super) fn witness_flush(&self) {
         if let Some(witness) = self.witness() {
             witness.completed(witness.flush());
@@ -54,7 +55,7 @@ impl Subsystem {
     }
 }
 
-/// Bytes of the device that blocks of a namespace are.
+/// The bytes of the device that hold blocks of a namespace.
 pub(super) fn bytes_of(namespace: &Namespace, blocks: Blocks) -> Range<u64> {
     let first = u64::from(namespace.first_lpn.0) << PAGE_SHIFT;
     let start = first + (blocks.slba << namespace.lba_shift);
@@ -62,7 +63,7 @@ pub(super) fn bytes_of(namespace: &Namespace, blocks: Blocks) -> Range<u64> {
 }
 
 impl ActiveCommand<'_, '_> {
-    /// These blocks may be changed from now on.
+    /// Notes that blocks may change from now on.
     #[inline]
     pub fn touch(&mut self, namespace: &Namespace, blocks: Blocks) {
         if let Some(touched) = &mut self.touched {
@@ -70,10 +71,11 @@ impl ActiveCommand<'_, '_> {
         }
     }
 
-    /// The pages of a remap may be changed from now on.
+    /// Notes that the pages of a remap may change from now on.
     ///
     /// # Errors
-    /// Not Atomic: a witness is told of blocks, each of which may survive a power cut on its own.
+    /// Not Atomic: changes are reported by block, and each block may survive a power cut
+    /// separately.
     pub fn touch_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
         if let Some(touched) = &mut self.touched {
             if remap.atomic {
@@ -84,7 +86,7 @@ impl ActiveCommand<'_, '_> {
                 start..start + (u64::from(remap.len) << PAGE_SHIFT)
             };
             touched.push(bytes(remap.target.0));
-            // A source that is given up reads as zeroes.
+            // A relocated source reads as zeroes afterwards.
             if remap.relocate {
                 touched.push(bytes(remap.source.0));
             }
@@ -92,7 +94,7 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    /// Tells the witness what the command has left in its blocks, whether it has failed or not.
+    /// Reports the content of the command's blocks to the witness, even if the command has failed.
     pub fn tell(&mut self, witness: &dyn Witness) -> Result<(), Status> {
         for range in self.touched.take().unwrap_or_default() {
             self.tell_range(witness, range)?;
@@ -100,7 +102,7 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    /// A read with FUA changes nothing, but what it returns is durable.
+    /// A read with FUA changes nothing, but the data that it returns are durable.
     fn reads_from_medium(&self) -> bool {
         matches!(self.job.request, IoRequest::Read { fua: true, .. })
     }
@@ -111,12 +113,12 @@ impl ActiveCommand<'_, '_> {
         let mut zeroes = 0;
         let mut start = range.start;
 
-        // Pages of zeroes that follow one another are one change, as are those with bytes.
+        // Consecutive pages of zeroes are one change, and so are consecutive pages with bytes.
         for piece in pieces_of(Lpn::ZERO, range) {
             let was = bytes.len();
             let part = piece.start..piece.start + piece.len;
 
-            // The device is asked, not the command: a copy or a remap brings no bytes.
+            // Read the device, not the command's data: a copy or a remap has none.
             self.view(piece.lpn, |page| match page {
                 PageView::Zeroes => Ok(()),
                 PageView::Bytes(page) => {
@@ -124,12 +126,12 @@ impl ActiveCommand<'_, '_> {
                     Ok(())
                 }
 
-                // A device that hosts use stores bytes.
+                // A device with hosts stores bytes.
                 PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
             })?;
             let is_zeroes = bytes.len() == was;
 
-            // A change ends where zeroes begin or end, and at its longest.
+            // A change ends where zeroes begin or end, or at the maximum length.
             let ends = if is_zeroes {
                 was > 0
             } else {
@@ -149,7 +151,7 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    /// Tells one change, if it is one; how long it is.
+    /// Reports a change unless it is empty, and returns its length.
     fn tell_change(
         &mut self,
         witness: &dyn Witness,

@@ -1,18 +1,18 @@
-//! Namespaces are created, deleted, reformatted, attached and detached.
+//! Creation, deletion, reformatting, attachment and detachment of namespaces.
 //!
 //! ```text
-//! delete    kept as to be deleted ─► nobody sees it ─► every page deallocated, durably ─► not kept any more: its pages are free
-//! reformat  kept as to be emptied ─► nobody may use it ─► every page deallocated, durably ─► kept with the new blocks: in use
-//! create    kept as to be deleted ─► every page deallocated, durably, and no reservation ─► kept: there, attached to nobody
+//! delete    saved as "to be deleted" ─► hidden from hosts ─► every page deallocated, durably ─► removed from the list: its pages are free
+//! reformat  saved as "to be emptied" ─► not usable ─► every page deallocated, durably ─► saved with the new block size: in use
+//! create    saved as "to be deleted" ─► every page deallocated, durably, and no reservation ─► saved: exists, attached to no host
 //! ```
-//! Each arrow waits until what is before it is durable. Crash argument: a cut (1) before the first
-//! arrow leaves all as it was; (2) between the first and the last finds a namespace that is kept as
-//! half emptied, which the next start empties (`finish_clearing`) before anybody sees it, and so
-//! comes out as after the last arrow, or of a creation as before the first; (3) behind the last
-//! finds it done. No host gets a page that another namespace's host wrote: pages become free only
-//! when all of them are deallocated durably, and a creation does not rely on that.
-//! A power cut that an operator asks for may take the deallocations back, so they are counted and
-//! repeated. Absent: the commands that ask for it (`commands`).
+//! Each arrow waits until the step before it is durable. Crash argument: a cut (1) before the first
+//! arrow leaves all unchanged; (2) between the first and the last finds a namespace saved as half
+//! emptied, which the next start empties (`finish_clearing`) before any host sees it: the result is
+//! that of the last arrow, or for a creation the state before the first; (3) after the last finds
+//! it done. No host gets a page that another namespace's host wrote: pages become free only when
+//! all of them are deallocated durably, and a creation does not rely on that. A power cut requested
+//! by an operator may undo deallocations, so cuts are counted and the deallocations repeated.
+//! Absent: the commands that request changes (`commands`).
 
 use super::kept::{Attachment, Clearing, KeptNamespace, KeptNamespaces};
 use super::{Namespace, NamespaceSpec};
@@ -26,10 +26,10 @@ use crate::spec::status::Status;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-/// Hosts whose names are kept with a namespace.
+/// Maximum host names stored with a namespace.
 const NAMED_HOSTS_MAX: usize = 1024;
 
-/// One namespace is being emptied, by one thread, until this is dropped.
+/// A namespace is being emptied by one thread until this is dropped.
 struct BeingEmptied<'a> {
     subsystem: &'a Subsystem,
     nsid: u32,
@@ -37,7 +37,7 @@ struct BeingEmptied<'a> {
 
 impl<'a> BeingEmptied<'a> {
     /// # Errors
-    /// Format in Progress: another one is at it.
+    /// Format in Progress: another thread is emptying it.
     fn begin(subsystem: &'a Subsystem, nsid: u32) -> Result<Self, Status> {
         let being_emptied = &subsystem.namespaces.being_emptied;
         let mut numbers = being_emptied.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,13 +61,14 @@ impl Subsystem {
     /// Changes the list of namespaces. The caller must not have the device.
     ///
     /// # Errors
-    /// What `change` says, and then nothing has changed; or Internal Error, if it could not be kept.
+    /// The error of `change`, without any effect; or Internal Error, if the list could not be
+    /// saved.
     fn change_namespaces<R>(
         &self,
         change: impl FnOnce(&mut KeptNamespaces) -> Result<R, Status>,
     ) -> Result<R, Status> {
         let namespaces = &self.namespaces;
-        // One change at a time: of two that begin from the same list the first would be lost.
+        // One change at a time: of two that start from the same list, the first would be lost.
         let changing = namespaces.changing.lock();
         let _one = changing.unwrap_or_else(PoisonError::into_inner);
         let mut kept = namespaces.table.load().kept();
@@ -78,14 +79,14 @@ impl Subsystem {
             store.save(&kept).map_err(|_| Status::INTERNAL)?;
         }
 
-        // Nobody is within a step of a command: what was checked against the old list asks again.
+        // No command is within a step: one checked against the old list is checked again.
         let turn = self.device();
         namespaces.put_in_force(kept);
         drop(turn);
         Ok(result)
     }
 
-    /// Creates a namespace, attached to nobody; its number.
+    /// Creates a namespace, attached to no host, and returns its number.
     ///
     /// # Errors
     /// The status to answer.
@@ -109,7 +110,7 @@ impl Subsystem {
             Ok((nsid, alone))
         })?;
 
-        // Free pages may hold data if the list was once an older copy, which an operator accepted.
+        // Free pages may hold data if an operator once accepted an older copy of the list.
         let made = self.forget(nsid).and_then(|()| {
             self.change_namespaces(|all| {
                 let one = all.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
@@ -118,7 +119,7 @@ impl Subsystem {
             })
         });
         if made.is_err() {
-            // If this fails too, the next start does it.
+            // If this fails too, the next start finishes it.
             let _ = self.change_namespaces(|all| {
                 all.list.retain(|one| one.nsid != nsid);
                 Ok(())
@@ -127,7 +128,7 @@ impl Subsystem {
         made
     }
 
-    /// Nothing of a namespace is left: no page, no registration, no reservation.
+    /// Removes everything of a namespace: pages, registrations, reservation.
     fn forget(&self, nsid: u32) -> Result<(), Status> {
         let namespace = self.namespace_numbered(nsid)?;
         self.empty(&namespace)?;
@@ -143,12 +144,12 @@ impl Subsystem {
     /// Deletes a namespace: its pages are free when this returns.
     ///
     /// # Errors
-    /// The status to answer. If the device failed meanwhile, the same command again finishes it, or
-    /// the next start does.
+    /// The status to answer. If the device failed in the meantime, repeating the command or the
+    /// next start finishes the deletion.
     pub(super) fn delete_namespace(&self, nsid: u32) -> Result<(), Status> {
         let _alone = BeingEmptied::begin(self, nsid)?;
         self.must_take_writes()?;
-        // Whoever saw it is told, once it is gone.
+        // Its hosts are notified once it is gone.
         let seeing: Vec<_> = self.controllers_that_see(nsid);
 
         self.change_namespaces(|all| {
@@ -162,11 +163,11 @@ impl Subsystem {
         self.finish(nsid, Clearing::ThenDelete)
     }
 
-    /// Empties a namespace, and gives it blocks of another size.
+    /// Empties a namespace and changes its block size.
     ///
     /// # Errors
-    /// The status to answer. If the device failed meanwhile, the same command again finishes it, or
-    /// the next start does.
+    /// The status to answer. If the device failed in the meantime, repeating the command or the
+    /// next start finishes the format.
     pub(in crate::controller) fn reformat_namespace(
         &self,
         nsid: u32,
@@ -188,7 +189,7 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Lets hosts see a namespace, or no longer.
+    /// Attaches a namespace to hosts, or detaches it.
     ///
     /// # Errors
     /// The status to answer.
@@ -204,7 +205,7 @@ impl Subsystem {
                 return Err(Status::INVALID_NAMESPACE);
             }
 
-            // All of them are checked first: a list that is wrong in part changes nothing.
+            // Check all hosts first: a list that is wrong in part changes nothing.
             let is_so_already = |host: &String| one.attachment.includes(Some(host)) == attach;
             if hosts.iter().any(is_so_already) {
                 return Err(if attach {
@@ -216,15 +217,15 @@ impl Subsystem {
             hosts
                 .iter()
                 .for_each(|host| one.attachment.set(host, attach));
-            // Hosts choose their names: without a limit they could make the list as long as they like.
+            // Hosts choose their names: without a limit they could grow the list without bound.
             if one.attachment.except.len() > NAMED_HOSTS_MAX {
                 return Err(Status::CONTROLLER_LIST);
             }
             Ok(())
         })?;
 
-        // Behind the change: a host that reads at once finds what is new. Nobody hears of a namespace
-        // that it has no right to.
+        // After the change: a host that reads at once sees the new state. Hosts without a right to
+        // the namespace are not notified.
         let controllers = self.controllers().into_iter();
         let concerned = controllers.filter(|one| {
             hosts.contains(one.hostnqn()) && one.rights().access(nsid) > Access::None
@@ -233,11 +234,11 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Finishes what a power cut has interrupted, before anybody uses the subsystem; how many
-    /// namespaces were half emptied.
+    /// Finishes changes interrupted by a power cut, before the subsystem is used. Returns the
+    /// number of half-emptied namespaces.
     ///
     /// # Errors
-    /// The device refuses, or the list cannot be kept.
+    /// The device refuses, or the list cannot be saved.
     pub fn finish_clearing(&self) -> Result<usize, Status> {
         let kept = self.namespaces.table.load().kept();
         let half_emptied = kept.list.iter();
@@ -253,10 +254,10 @@ impl Subsystem {
         Ok(finished)
     }
 
-    /// Empties a namespace that is kept as to be emptied, and then what is to come then.
+    /// Empties a namespace saved as to be emptied, then completes its deletion or reformatting.
     fn finish(&self, nsid: u32, clearing: Clearing) -> Result<(), Status> {
         match clearing {
-            // The next namespace of this number must not begin with its reservations.
+            // The next namespace with this number must not inherit its reservations.
             Clearing::ThenDelete => self.forget(nsid)?,
             Clearing::ThenUse => self.empty(&self.namespace_numbered(nsid)?)?,
         }
@@ -273,7 +274,7 @@ impl Subsystem {
         })
     }
 
-    /// A device that is worn out keeps what it has: nothing is begun that it could not finish.
+    /// Refuses changes on a worn-out device, which could not finish them.
     ///
     /// # Errors
     /// Namespace is Write Protected.
@@ -306,7 +307,7 @@ impl Subsystem {
             self.witness_flush();
             self.drain()?;
 
-            // What was deallocated before a cut may have been in the volatile cache alone.
+            // Deallocations before a cut may have been in the volatile cache only.
             if self.power_cuts() == cuts_before {
                 return Ok(());
             }

@@ -1,8 +1,8 @@
-//! Namespace Management and Namespace Attachment, as they come from hosts (Base 2.0 §5.20, §5.21).
+//! The Namespace Management and Namespace Attachment commands (Base 2.0 §5.20, §5.21).
 //!
-//! A host needs all rights on all namespaces. Controllers are made at Connect, so a namespace is
-//! attached to the host of a controller that is named, with all the controllers that this host has
-//! and will have. Absent: the steps (`change`).
+//! The host needs full access to all namespaces. Controllers are created at Connect, so a namespace
+//! is attached to the host of the controller named, and thus to all present and future controllers
+//! of that host. Absent: the steps (`change`).
 
 use super::{LBA_SHIFTS, NamespaceSpec, PAGE_SHIFT};
 use crate::controller::association::Association;
@@ -17,7 +17,7 @@ use crate::spec::status::Status;
 use std::collections::BTreeSet;
 use zerocopy::FromBytes;
 
-/// The data that one of the two commands moves; `None` for any other command.
+/// Data transfer of one of the two commands; `None` for any other command.
 pub(in crate::controller) fn management_transfer(sqe: &Sqe) -> Option<Transfer> {
     let has_data = match sqe.head().opcode() {
         admin::NAMESPACE_MANAGEMENT => selected(sqe) == sel::CREATE,
@@ -31,13 +31,13 @@ pub(in crate::controller) fn management_transfer(sqe: &Sqe) -> Option<Transfer> 
     })
 }
 
-/// SEL: what of it the command is to do.
+/// SEL: the operation selected.
 fn selected(sqe: &Sqe) -> u8 {
     sqe.cdw10 as u8 & 0xf
 }
 
 impl Association {
-    /// Creates or deletes a namespace; the number of one that was created.
+    /// Creates or deletes a namespace; returns the number of a new one.
     ///
     /// # Errors
     /// The status to answer.
@@ -49,7 +49,7 @@ impl Association {
         self.must_manage()?;
         match selected(sqe) {
             sel::CREATE => {
-                // Command set identifier, bits 31:24: there is the NVM command set.
+                // Command set identifier, bits 31:24: only the NVM command set exists.
                 if sqe.cdw11 >> 24 != 0 {
                     return Err(Status::COMMAND_SET);
                 }
@@ -71,7 +71,7 @@ impl Association {
             }
         }
 
-        // All of them are checked first: of several none is deleted if one must not be.
+        // Check all first: if one of several must not be deleted, none is.
         for nsid in &deleted {
             self.must_not_be_reserved(*nsid)?;
         }
@@ -111,7 +111,7 @@ impl Association {
         self.subsystem.attach_namespace(sqe.nsid, &hosts, attach)
     }
 
-    /// Whether its host may change which namespaces there are.
+    /// Checks that its host may create and delete namespaces.
     fn must_manage(&self) -> Result<(), Status> {
         if self.discovery {
             return Err(Status::INVALID_OPCODE);
@@ -120,16 +120,16 @@ impl Association {
     }
 }
 
-/// What a host asks for, if it can be.
+/// Decodes and validates the host's specification.
 fn spec(new: &NewNamespace) -> Result<NamespaceSpec, Status> {
-    // Bits 3:0 and 6:5 are the format's number, bit 4 would be metadata.
+    // Bits 3:0 and 6:5 are the format's number; bit 4 would be metadata.
     let format = usize::from(new.flbas & 0xf | new.flbas >> 1 & 0x30);
     let lba_shift = *LBA_SHIFTS.get(format).ok_or(Status::INVALID_FORMAT)?;
     if new.flbas & 1 << 4 != 0 || new.dps != 0 {
         return Err(Status::INVALID_FORMAT);
     }
 
-    // Every host may be given it; sets, endurance groups and other ANA groups there are not.
+    // Any host may have it attached. Sets, endurance groups and other ANA groups do not exist.
     let (group, set, endurance) = (new.anagrpid, new.nvmsetid, new.endgid);
     if group != 0 && group != GROUP {
         return Err(Status::ANA_GROUP);
@@ -143,7 +143,7 @@ fn spec(new: &NewNamespace) -> Result<NamespaceSpec, Status> {
         return Err(Status::THIN_PROVISIONING);
     }
 
-    // Whole pages, and at least one. What has no room in 32 bits, no device has room for.
+    // Whole pages, and at least one. A size beyond 32 bits fits no device.
     let page_blocks = 1u64 << (PAGE_SHIFT - lba_shift);
     if size == 0 || !size.is_multiple_of(page_blocks) {
         return Err(Status::INVALID_FIELD);

@@ -1,4 +1,4 @@
-//! Namespaces as they are kept: where each lies, who sees it, and what was begun with it.
+//! The saved form of namespaces: location, attachment, and changes in progress.
 
 use super::{NSID_MAX, NamespaceSpec};
 use crate::controller::subsystem::SubsystemError;
@@ -6,28 +6,28 @@ use remap_ssd_device::Lpn;
 use std::collections::BTreeSet;
 use std::io;
 
-/// What was begun with a namespace: it is emptied, and nobody may use it until that is done.
+/// A change in progress: the namespace is being emptied, and not usable until that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clearing {
-    /// Then it is used again, with blocks of another size.
+    /// Then it is used again, with another block size.
     ThenUse,
-    /// Then its pages and its number are free.
+    /// Then its pages and its number become free.
     ThenDelete,
 }
 
-/// Which hosts see a namespace.
+/// The hosts that see a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Whether hosts that are not named do.
+    /// Whether hosts that are not listed see it.
     pub others: bool,
-    /// Names (NQN) of the hosts for which the contrary holds.
+    /// Names (NQN) of the hosts for which the opposite holds.
     pub except: BTreeSet<String>,
 }
 
 impl Attachment {
-    /// To every host.
+    /// Attached to every host.
     pub const EVERYBODY: Self = Self::same(true);
-    /// To no host.
+    /// Attached to no host.
     pub const NOBODY: Self = Self::same(false);
 
     const fn same(others: bool) -> Self {
@@ -37,7 +37,7 @@ impl Attachment {
         }
     }
 
-    /// Whether a host sees the namespace. Whoever is on this machine (`None`) sees all.
+    /// Returns true if a host sees the namespace. Local users (`None`) see all.
     #[inline]
     pub fn includes(&self, host: Option<&str>) -> bool {
         if self.others && self.except.is_empty() {
@@ -46,7 +46,7 @@ impl Attachment {
         host.is_none_or(|host| self.others != self.except.contains(host))
     }
 
-    /// From now on a host sees it, or does not.
+    /// Makes it visible to a host, or hides it.
     pub(super) fn set(&mut self, host: &str, sees: bool) {
         if sees == self.others {
             self.except.remove(host);
@@ -56,7 +56,7 @@ impl Attachment {
     }
 }
 
-/// A namespace as it is kept.
+/// A namespace, as saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptNamespace {
     /// Its number, from 1.
@@ -67,11 +67,11 @@ pub struct KeptNamespace {
     pub pages: u32,
     /// log2 of the logical block size: 9 or 12.
     pub lba_shift: u8,
-    /// 0 if it was made with the image, otherwise the how manieth it was after that.
+    /// 0 if it was created with the image, otherwise its place in the order of creation since.
     pub serial: u32,
-    /// What was begun with it, if anything was.
+    /// A change in progress, if there is one.
     pub clearing: Option<Clearing>,
-    /// Which hosts see it.
+    /// The hosts that see it.
     pub attachment: Attachment,
 }
 
@@ -81,29 +81,29 @@ impl KeptNamespace {
     }
 }
 
-/// All namespaces, as they are kept.
+/// All namespaces, as saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptNamespaces {
     /// In the order of their numbers.
     pub list: Vec<KeptNamespace>,
-    /// How many have been made since the image was.
+    /// Number of namespaces created since the image was.
     pub made: u32,
 }
 
-/// Where namespaces are kept.
+/// Storage of namespaces.
 pub trait NamespaceStore: Send + Sync {
-    /// Keeps these instead of those from before; they are durable then.
+    /// Replaces the saved list; it is durable on return.
     ///
     /// # Errors
-    /// The system's reason; those from before are kept.
+    /// The system's reason; the previous list is kept.
     fn save(&self, all: &KeptNamespaces) -> io::Result<()>;
 }
 
 impl KeptNamespaces {
-    /// These, from the first page of the device on.
+    /// Lays out the specified namespaces in sequence, from the first page of the device on.
     ///
     /// # Errors
-    /// They are more than any device has pages for.
+    /// They need more pages than any device has.
     pub fn one_after_the_other(specs: &[NamespaceSpec]) -> Result<Self, SubsystemError> {
         let mut list = Vec::new();
         let mut first = 0u32;
@@ -118,7 +118,7 @@ impl KeptNamespaces {
                 attachment: Attachment::EVERYBODY,
             });
 
-            // The sizes are an operator's, and their sum may not fit into 32 bits.
+            // The sizes come from an operator, and their sum may not fit into 32 bits.
             let end = first.checked_add(spec.pages);
             first = end.ok_or_else(|| {
                 SubsystemError::new(format!("namespace {nsid} does not fit on any device"))
@@ -127,10 +127,10 @@ impl KeptNamespaces {
         Ok(Self { list, made: 0 })
     }
 
-    /// Whether a device of `lpns` pages can have them.
+    /// Checks that the list fits a device of `lpns` pages.
     ///
     /// # Errors
-    /// What cannot be.
+    /// The first contradiction.
     pub fn check(&self, lpns: u32) -> Result<(), SubsystemError> {
         let wrong = |one: &KeptNamespace, what: &str| {
             Err(SubsystemError::new(format!(
@@ -168,19 +168,20 @@ impl KeptNamespaces {
         Ok(())
     }
 
-    /// In the order of their places.
+    /// In the order of their locations.
     fn placed(&self) -> Vec<&KeptNamespace> {
         let mut placed: Vec<_> = self.list.iter().collect();
         placed.sort_by_key(|one| one.first_lpn);
         placed
     }
 
-    /// The stretches of pages that no namespace has: first page and length.
+    /// The free ranges of pages: first page and length.
     fn free(&self, lpns: u32) -> impl Iterator<Item = (u32, u32)> {
         let starts = self.placed().into_iter().map(|one| one.first_lpn.0);
         let ends = self.placed().into_iter().map(|one| one.end() as u32);
 
-        // From the end of each to the start of the next: before the first and behind the last too.
+        // From the end of each to the start of the next, including before the first and after the
+        // last.
         let from = std::iter::once(0).chain(ends);
         let to = starts.chain(std::iter::once(lpns));
         from.zip(to)
@@ -188,19 +189,19 @@ impl KeptNamespaces {
             .filter(|(_, pages)| *pages > 0)
     }
 
-    /// The pages that no namespace has.
+    /// Number of pages that belong to no namespace.
     pub(super) fn free_pages(&self, lpns: u32) -> u32 {
         self.free(lpns).map(|(_, pages)| pages).sum()
     }
 
-    /// Where a namespace of this size fits: the smallest stretch that is large enough.
+    /// The place for a namespace of this size (best fit: the smallest free range large enough).
     pub(super) fn place(&self, pages: u32, lpns: u32) -> Option<Lpn> {
         let large_enough = self.free(lpns).filter(|(_, free)| *free >= pages);
         let best = large_enough.min_by_key(|(_, free)| *free);
         best.map(|(first, _)| Lpn(first))
     }
 
-    /// The smallest number that no namespace has.
+    /// The smallest unused number.
     pub(super) fn number(&self) -> Option<u32> {
         (1..=NSID_MAX).find(|nsid| self.get(*nsid).is_none())
     }
@@ -213,7 +214,7 @@ impl KeptNamespaces {
         self.list.iter_mut().find(|one| one.nsid == nsid)
     }
 
-    /// Adds one, in the order of the numbers.
+    /// Adds a namespace, in the order of numbers.
     pub(super) fn add(&mut self, one: KeptNamespace) {
         let at = self.list.partition_point(|other| other.nsid < one.nsid);
         self.list.insert(at, one);

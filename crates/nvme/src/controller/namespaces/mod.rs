@@ -1,16 +1,16 @@
-//! Which namespaces there are, where each lies on the device, and which hosts see it.
+//! The namespaces of a subsystem, their location on the device, and the hosts that see them.
 //!
 //! ```text
-//! table     what each command looks up, without a lock
-//! kept      the same as it is kept, and where there is room for another one
+//! table     lookup by commands, without a lock
+//! kept      the saved form, and allocation of space for a new namespace
 //! change    creating, deleting, reformatting and attaching, in steps
 //! commands  Namespace Management and Namespace Attachment
 //! ```
-//! Invariants: namespaces do not overlap and lie within the device; a page that no namespace has is
-//! deallocated, so that a new namespace reads as zeroes; the table changes only in a turn at the
+//! Invariants: namespaces do not overlap and lie within the device; a page outside all namespaces
+//! is deallocated, so that a new namespace reads as zeroes; the table changes only in a turn at the
 //! device, and a command that was checked against another version of its namespace is refused when
-//! it is executed, and after each of its pauses. So nothing under way reaches what has become
-//! another namespace's. Absent: what hosts may do (`rights`), and where the list is kept
+//! it is executed, and after each of its pauses. So no command in progress reaches pages that now
+//! belong to another namespace. Absent: access rights (`rights`), and storage of the list
 //! (`NamespaceStore`).
 
 mod change;
@@ -32,12 +32,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// The largest number that a namespace can have.
+/// Largest namespace number.
 pub const NSID_MAX: u32 = 128;
-/// The sizes of blocks that there are, as powers of two, in the order of the LBA formats.
+/// Supported block sizes, as powers of two, in the order of the LBA formats.
 pub(super) const LBA_SHIFTS: [u8; 2] = [PAGE_SHIFT, 9];
 
-/// A namespace as it is asked for.
+/// Specification of a new namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceSpec {
     /// Its size in flash pages.
@@ -57,15 +57,15 @@ pub struct Namespace {
     pub pages: u32,
     /// log2 of the logical block size: 9 or 12.
     pub lba_shift: u8,
-    /// Tells it from those that had its number before: 0 if it was made with the image, otherwise
-    /// the how manieth it was after that.
+    /// Tells it from previous namespaces with its number: 0 if it was created with the image,
+    /// otherwise its place in the order of creation since.
     pub serial: u32,
-    /// Changes whenever it may have become another one, or its blocks another size.
+    /// Changes whenever the number may denote another namespace, or the block size changes.
     pub version: u32,
 }
 
 impl Namespace {
-    /// The device's page that a logical block is in.
+    /// The device's page that contains a logical block.
     #[inline]
     pub fn page_of(&self, slba: u64) -> Lpn {
         self.first_lpn
@@ -77,7 +77,7 @@ impl Namespace {
         u64::from(self.pages) << (PAGE_SHIFT - self.lba_shift)
     }
 
-    /// Whether a page of the device is one of its own.
+    /// Returns true if it contains a page of the device.
     pub(super) fn has_page(&self, lpn: Lpn) -> bool {
         (self.first_lpn..self.first_lpn.offset(self.pages)).contains(&lpn)
     }
@@ -95,7 +95,7 @@ impl Namespace {
     }
 }
 
-/// One place of the table.
+/// An entry of the table.
 #[derive(Clone, Debug)]
 struct Entry {
     namespace: Namespace,
@@ -103,12 +103,12 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether it is there for anybody but the service, which still has to empty what was deleted.
+    /// False for a namespace being deleted, which only the service uses, to empty it.
     fn exists(&self) -> bool {
         self.kept.clearing != Some(Clearing::ThenDelete)
     }
 
-    /// Whether a host sees it.
+    /// Returns true if a host sees it.
     #[inline]
     fn is_seen_by(&self, host: Option<&str>) -> bool {
         self.exists() && self.kept.attachment.includes(host)
@@ -118,9 +118,9 @@ impl Entry {
 /// All namespaces.
 #[derive(Debug, Default)]
 struct Table {
-    /// By their numbers less one.
+    /// By number minus one.
     entries: Vec<Option<Entry>>,
-    /// How many have been made since the image was.
+    /// Number of namespaces created since the image was.
     made: u32,
 }
 
@@ -134,7 +134,7 @@ impl Table {
         self.entries.iter().flatten()
     }
 
-    /// The same as it is kept.
+    /// The saved form.
     fn kept(&self) -> KeptNamespaces {
         KeptNamespaces {
             list: self.entries().map(|entry| entry.kept.clone()).collect(),
@@ -147,19 +147,19 @@ impl Table {
 pub(super) struct Namespaces {
     table: ArcSwap<Table>,
     store: Option<Box<dyn NamespaceStore>>,
-    /// Locked while a change becomes durable.
+    /// Locked until a change is durable.
     changing: Mutex<()>,
-    /// The last version that a namespace has got.
+    /// The last version assigned to a namespace.
     versions: AtomicU32,
-    /// Those that somebody is emptying now.
+    /// Numbers of namespaces being emptied now.
     being_emptied: Mutex<BTreeSet<u32>>,
     /// Pages of the device.
     lpns: u32,
 }
 
 impl Namespaces {
-    /// One after the other on a device of `lpns` pages; without any specification, one that takes
-    /// it all.
+    /// Lays namespaces out in sequence on a device of `lpns` pages; without specs, one takes it
+    /// all.
     ///
     /// # Errors
     /// They do not fit.
@@ -172,10 +172,10 @@ impl Namespaces {
         Self::of(KeptNamespaces::one_after_the_other(specs)?, lpns)
     }
 
-    /// As they were kept.
+    /// Loads a saved list.
     ///
     /// # Errors
-    /// They cannot be on a device of `lpns` pages.
+    /// They do not fit on a device of `lpns` pages.
     fn of(kept: KeptNamespaces, lpns: u32) -> Result<Self, SubsystemError> {
         kept.check(lpns)?;
         let namespaces = Self {
@@ -190,8 +190,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// From now on there are these. The caller has the device, unless nobody else has the
-    /// subsystem yet.
+    /// Replaces the table. The caller has the device, unless the subsystem is not yet shared.
     fn put_in_force(&self, kept: KeptNamespaces) {
         let before = self.table.load();
         let entry = |one: KeptNamespace| {
@@ -204,7 +203,7 @@ impl Namespaces {
                 version: 0,
             };
 
-            // What is as it was keeps its version, and what is under way in it goes on.
+            // An unchanged namespace keeps its version, and its commands in progress go on.
             let same = before.get(one.nsid).filter(|before| {
                 let version = before.namespace.version;
                 let unchanged = before.namespace
@@ -226,7 +225,7 @@ impl Namespaces {
 
         let mut entries = Vec::new();
         for one in kept.list {
-            // Numbers ascend, and between them there are gaps.
+            // Numbers ascend, with gaps.
             entries.resize(one.nsid as usize - 1, None);
             entries.push(Some(entry(one)));
         }
@@ -234,24 +233,24 @@ impl Namespaces {
         self.table.store(Arc::new(Table { entries, made }));
     }
 
-    /// Numbers in use, those of half-deleted namespaces among them.
+    /// Numbers in use, including those of half-deleted namespaces.
     fn numbers(&self) -> Vec<u32> {
         let table = self.table.load();
         table.entries().map(|entry| entry.namespace.nsid).collect()
     }
 
-    /// Bytes that no namespace has.
+    /// Bytes that belong to no namespace.
     pub fn free_bytes(&self) -> u64 {
         u64::from(self.table.load().kept().free_pages(self.lpns)) << PAGE_SHIFT
     }
 }
 
 impl Subsystem {
-    /// With namespaces as they were kept, and where to keep them from now on. What a power cut has
-    /// left half emptied is emptied by `finish_clearing`.
+    /// Loads saved namespaces; `store` keeps all later changes. Namespaces left half emptied by a
+    /// power cut are emptied by `finish_clearing`.
     ///
     /// # Errors
-    /// They cannot be on this device.
+    /// They do not fit on this device.
     pub fn with_namespaces(
         mut self,
         kept: KeptNamespaces,
@@ -278,14 +277,14 @@ impl Subsystem {
         there.map(|entry| entry.namespace)
     }
 
-    /// Which hosts see a namespace.
+    /// The hosts that see a namespace.
     pub fn attachment(&self, nsid: u32) -> Option<Attachment> {
         let table = self.namespaces.table.load();
         let there = table.get(nsid).filter(|entry| entry.exists());
         there.map(|entry| entry.kept.attachment.clone())
     }
 
-    /// A namespace that a host sees, as far as it depends on its being attached.
+    /// A namespace, if it is attached to a host. Does not check rights.
     #[inline]
     pub(super) fn attached(&self, nsid: u32, rights: &HostRights) -> Option<Namespace> {
         let table = self.namespaces.table.load();
@@ -293,7 +292,7 @@ impl Subsystem {
         seen.is_seen_by(rights.host()).then_some(seen.namespace)
     }
 
-    /// The same of all namespaces.
+    /// All namespaces attached to a host. Does not check rights.
     pub(super) fn all_attached(&self, rights: &HostRights) -> Vec<Namespace> {
         let table = self.namespaces.table.load();
         let seen = table
@@ -302,8 +301,8 @@ impl Subsystem {
         seen.map(|entry| entry.namespace).collect()
     }
 
-    /// The namespace that a command is for, if it is still the one that the command was checked
-    /// against. The caller has the device.
+    /// The namespace of a command, if it is still the one that the command was checked against. The
+    /// caller has the device.
     ///
     /// # Errors
     /// The status to answer.
@@ -312,7 +311,7 @@ impl Subsystem {
         let table = self.namespaces.table.load();
         let entry = table.get(job.nsid).ok_or(Status::INVALID_NAMESPACE)?;
 
-        // The service itself empties what nobody else may use meanwhile.
+        // The service itself empties namespaces that no host may use.
         if job.actor != Actor::Service {
             if !entry.is_seen_by(job.rights.host()) {
                 return Err(Status::INVALID_NAMESPACE);
@@ -328,7 +327,7 @@ impl Subsystem {
         }
     }
 
-    /// Whether a namespace is being emptied, or would be if the device had not failed.
+    /// Returns true if a namespace is being emptied, or still has to be after a device failure.
     pub(super) fn is_being_emptied(&self, nsid: u32) -> bool {
         let table = self.namespaces.table.load();
         table
@@ -336,7 +335,7 @@ impl Subsystem {
             .is_some_and(|entry| entry.kept.clearing.is_some())
     }
 
-    /// Whether a namespace is still what it was. The caller has the device.
+    /// Checks that a namespace is unchanged. The caller has the device.
     ///
     /// # Errors
     /// Invalid Namespace or Format.

@@ -1,7 +1,7 @@
-//! Register, Acquire, Release and Report, from their bytes to their statuses.
+//! Decoding and status of Register, Acquire, Release and Report.
 //!
-//! Invariant: a command that cannot be, or whose data are not its own, changes nothing. Absent:
-//! what they do (`rules`).
+//! Invariant: an invalid command, or one with invalid data, changes nothing. Absent: the effect of
+//! commands (`rules`).
 
 use super::rules::{HostIdentity, NamespaceReservations, ReservationType};
 use crate::controller::TRANSFER_BYTES_MAX;
@@ -23,11 +23,11 @@ use crate::spec::status::Status;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
-/// Controllers of networks are made when their hosts connect: none has a number of its own.
+/// Fabrics controllers are created when their hosts connect, so none has a fixed number.
 const CNTLID_DYNAMIC: u16 = 0xffff;
 
-/// Whether a command of an I/O queue is one of these. They are few, and need no turn at the device
-/// before they change something.
+/// Returns true for reservation commands of an I/O queue. They are rare, and need no turn at the
+/// device until they change something.
 #[inline]
 fn is_reservation(sqe: &Sqe) -> bool {
     matches!(
@@ -39,7 +39,7 @@ fn is_reservation(sqe: &Sqe) -> bool {
     )
 }
 
-/// Bytes of a report that a command asks for.
+/// Size of the report that a command requests.
 fn report_bytes(sqe: &Sqe) -> Result<u32, Status> {
     let bytes = (u64::from(sqe.cdw10) + 1) * 4;
     let bytes = u32::try_from(bytes).ok();
@@ -49,7 +49,7 @@ fn report_bytes(sqe: &Sqe) -> Result<u32, Status> {
 }
 
 impl Association {
-    /// The host, as reservations know it.
+    /// The host, as reservations identify it.
     pub fn host(&self) -> HostIdentity<'_> {
         HostIdentity {
             id: self.hostid,
@@ -58,7 +58,7 @@ impl Association {
         }
     }
 
-    /// The data that a reservation command moves; `None` if a command is another one.
+    /// Data transfer of a reservation command; `None` for other commands.
     ///
     /// # Errors
     /// The status to answer.
@@ -72,13 +72,13 @@ impl Association {
         Ok(match sqe.head().opcode() {
             _ if self.transport != Transport::Fabrics => return Err(Status::INVALID_OPCODE),
             io::RESERVATION_REPORT => Transfer::ToHost(report_bytes(sqe)?),
-            // The current key alone.
+            // Only the current key.
             io::RESERVATION_RELEASE => Transfer::FromHost(8),
             _ => Transfer::FromHost(size_of::<Keys>() as u32),
         })
     }
 
-    /// Executes a reservation command of a queue. What goes to the host is appended to `out`.
+    /// Executes a reservation command of a queue. Data for the host is appended to `out`.
     pub fn reservation(
         &self,
         standing: &Standing,
@@ -100,7 +100,7 @@ impl Association {
         let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
 
         if sqe.head().opcode() == io::RESERVATION_REPORT {
-            // Identifiers have 16 bytes here, for which only the extended structure has room.
+            // Identifiers have 16 bytes here; only the extended structure has room for them.
             if sqe.cdw11 & 1 == 0 {
                 return Err(Status::HOST_ID_FORMAT);
             }
@@ -109,14 +109,14 @@ impl Association {
             return Ok(());
         }
 
-        // Who only reads keeps nobody out.
+        // A read-only host cannot exclude others.
         self.rights().check(sqe.nsid, Need::Write)?;
-        // A host without an identifier is nobody who could be registered (Base 2.0 §8.19).
+        // A host without an identifier cannot register (Base 2.0 §8.19).
         if self.hostid == [0; 16] {
             return Err(Status::INVALID_FIELD);
         }
 
-        // Release comes with one key, the others with two.
+        // Release has one key, the others have two.
         let mut keys = Keys::default();
         let wanted = match sqe.head().opcode() {
             io::RESERVATION_RELEASE => 8,
@@ -148,11 +148,10 @@ impl Association {
             _ => return Err(Status::INVALID_FIELD),
         };
 
-        // A host that has lost its key may ask to have it ignored.
+        // A host that has lost its key may have it ignored.
         let current = (!cdw10.iekey()).then_some(keys.current);
 
-        // Persistence changes only if the action succeeds: one that there is not leaves everything
-        // as it was.
+        // Persistence changes only if the action succeeds: an unknown action changes nothing.
         self.subsystem.change_reservations(namespace, |all| {
             let notices = match cdw10.action() {
                 register::REGISTER => all.register(host, keys.other),
@@ -175,7 +174,7 @@ impl Association {
         let cdw10 = ReservationCdw10::from_bits(sqe.cdw10);
         let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;
 
-        // Only Register can do without the current key.
+        // Only Register works without the current key.
         if cdw10.iekey() {
             return Err(Status::INVALID_FIELD);
         }
@@ -183,7 +182,7 @@ impl Association {
         self.subsystem
             .change_reservations(namespace, |all| match cdw10.action() {
                 acquire::ACQUIRE => all.acquire(host, keys.current, kind),
-                // Commands of the preempted are aborted at their next pause in either case.
+                // In either case, commands of preempted hosts are aborted at their next pause.
                 acquire::PREEMPT | acquire::PREEMPT_AND_ABORT => {
                     all.preempt(host, keys.current, keys.other, kind)
                 }
@@ -206,7 +205,7 @@ impl Association {
         self.subsystem
             .change_reservations(namespace, |all| match cdw10.action() {
                 release::RELEASE => {
-                    // Only Release names a type. Clear takes away whatever there is.
+                    // Only Release names a type. Clear removes any type.
                     let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;
                     all.release(host, key, kind)
                 }
@@ -216,7 +215,7 @@ impl Association {
     }
 }
 
-/// The report, as far as it was asked for; zeroes behind.
+/// Appends the report, cut or padded with zeroes to `bytes`.
 fn put_report(all: &NamespaceReservations, bytes: usize, out: &mut Vec<u8>) {
     let mut head: ReportHead = blank();
     head.generation = all.generation;

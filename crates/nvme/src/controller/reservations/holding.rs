@@ -1,12 +1,12 @@
-//! What software needs that keeps a namespace to itself, beyond NVMe (docs/nvme-vendor.md): the log
-//! page C1h, which says what registrants are connected, and the feature C0h, by which a controller's
-//! commands end with the reservation of its host.
+//! Vendor extensions for software that needs a namespace to itself (docs/nvme-vendor.md): log page
+//! C1h lists the connected registrants, and feature C0h ends a controller's commands with the
+//! reservation of its host.
 //!
-//! NVMe has a reservation keep other hosts out, and no more: a host that lost it goes on as soon as
-//! the next holder has released it, with memory of what the namespace was. With the feature it gets
-//! Reservation Conflict from the instant at which it stops holding the reservation, whoever has it
-//! then. Invariants: the answer to Set Features says whether it holds it now; the flag is the
-//! controller's and ends with its reset. Absent: who should hold what.
+//! An NVMe reservation only keeps other hosts out: a host that lost it continues as soon as the
+//! next holder has released it, with stale memory of the namespace. With the feature it gets
+//! Reservation Conflict from the instant it stops holding the reservation, whichever host holds it
+//! then. Invariants: the answer to Set Features says whether it holds the reservation now; the flag
+//! belongs to the controller and ends with its reset. Absent: the choice of the holder.
 
 use crate::controller::association::Association;
 use crate::controller::bus::Transport;
@@ -26,12 +26,12 @@ impl Association {
     /// The log page of a namespace's registrants.
     ///
     /// # Errors
-    /// The host sees no such namespace.
+    /// The host does not see such a namespace.
     pub(in crate::controller) fn registrants_page(&self, nsid: u32) -> Result<Vec<u8>, Status> {
         self.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        // Controllers first: one that connects in between counts as absent here, and finds out by
-        // the feature what was decided meanwhile. One that was closed counts until its connections
-        // have ended, which its host can notice.
+        // Controllers first: one that connects in between counts as absent here, and learns by the
+        // feature what was decided in the meantime. One that was closed counts until its
+        // connections have ended, which its host can notice.
         let controllers = self.subsystem.controllers();
         let all = self.subsystem.reservations_of(nsid);
 
@@ -55,7 +55,7 @@ impl Association {
         Ok(page)
     }
 
-    /// Get Features, if it is this one.
+    /// Handles Get Features for this feature; `None` for others.
     pub(in crate::controller) fn holding_feature(&self, sqe: &Sqe) -> Option<Result<u64, Status>> {
         let cdw10 = FeatureCdw10::from_bits(sqe.cdw10);
         if !self.is_holding_feature(cdw10) {
@@ -68,13 +68,13 @@ impl Association {
         Some(match cdw10.sel() {
             0 => Ok(is_on.into()),
             1 | 2 => Ok(0),
-            // Changeable, of a namespace.
+            // Changeable, specific to a namespace.
             3 => Ok(1 << 2 | 1 << 1),
             _ => Err(Status::INVALID_FIELD),
         })
     }
 
-    /// Set Features, if it is this one. Dword 11: 1 is on, 0 is off.
+    /// Handles Set Features for this feature. Dword 11: 1 is on, 0 is off.
     pub(in crate::controller) fn set_holding_feature(
         &self,
         sqe: &Sqe,
@@ -99,7 +99,7 @@ impl Association {
             1 => sqe.nsid,
             _ => return Err(Status::INVALID_FIELD),
         };
-        // In force first, then asked: what the host loses in between it hears of by a command.
+        // In force before the check: a loss in between is reported by a later command.
         self.holds_or_stops.store(nsid, Ordering::Release);
         let all = self.subsystem.reservations_of(sqe.nsid);
         if nsid != 0 && !all.holds(self.host()) {

@@ -1,17 +1,17 @@
-//! Reservations: which hosts may use a namespace while others must not (Base 2.0 §8.19).
+//! Reservations: exclusive access of hosts to a namespace (Base 2.0 §8.19).
 //!
 //! ```text
-//! rules     one namespace: registrants, the reservation, who may do what
-//! commands  Register, Acquire, Release and Report, and an operator's clearing
-//! notices   what hosts are told: events, the log page, masks, features
-//! holding   vendor: who is registered and connected; commands that end with their reservation
+//! rules     one namespace: registrants, the reservation, permissions
+//! commands  Register, Acquire, Release and Report, and clearing by an operator
+//! notices   notifications of hosts: events, the log page, masks, features
+//! holding   vendor: which registrants are connected; commands that end with their reservation
 //! ```
-//! Invariants: what is allowed changes only in a turn at the device, and each command asks at the
-//! beginning of its turn and after each pause, so that once a change has been acknowledged nobody
-//! whom it excludes reads or writes any more, long commands included. With persist through power
-//! loss a change is durable before it is in force, and so before it is acknowledged. Where nobody
-//! has registered a command costs one relaxed load. Absent: where the state is kept
-//! (`ReservationStore`), connections.
+//! Invariants: permissions change only in a turn at the device, and each command checks them at the
+//! beginning of its turn and after each pause. So once a change has been acknowledged, no excluded
+//! host reads or writes any more, not even by a long command. With persist through power loss a
+//! change is durable before it is in force, and so before it is acknowledged. Without a reservation
+//! a command costs one relaxed load. Absent: storage of the state (`ReservationStore`),
+//! connections.
 
 mod commands;
 mod holding;
@@ -35,43 +35,43 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The state of all namespaces, by their numbers.
+/// The state of all namespaces, by number.
 pub type AllReservations = BTreeMap<u32, NamespaceReservations>;
 
-/// Notices that are remembered for hosts that have not asked yet.
+/// Maximum notices kept for hosts that have not asked yet.
 const NOTICES_MAX: usize = 1024;
 
-/// Where reservations that persist are kept.
+/// Storage of reservations that persist.
 pub trait ReservationStore: Send + Sync {
-    /// Keeps these instead of those from before; they are durable then.
+    /// Replaces the saved state; it is durable on return.
     ///
     /// # Errors
-    /// The system's reason; those from before are kept.
+    /// The system's reason; the previous state is kept.
     fn save(&self, all: &AllReservations) -> io::Result<()>;
 }
 
-/// Who has a command executed.
+/// The origin of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor<'a> {
-    /// The service itself, which writes back what hosts were allowed to write.
+    /// The service itself, which writes back data that hosts were allowed to write.
     Service,
-    /// A host, which reservations may hold back.
+    /// A host, subject to reservations.
     Host(HostIdentity<'a>),
 }
 
-/// What a command does with a namespace, to be asked for again after each pause.
+/// Use of a namespace by a command, checked again after each pause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
     pub host: HostIdentity<'a>,
-    /// The one namespace it is about; `None`: all of them.
+    /// The namespace used; `None`: all of them.
     pub nsid: Option<u32>,
     pub class: CommandClass,
 }
 
 impl<'a> Claim<'a> {
-    /// What a host's command claims.
+    /// The claim of a host's command.
     pub fn of(host: HostIdentity<'a>, nsid: u32, request: &IoRequest) -> Self {
-        // The file map is the whole device's, and one flush may be meant for all namespaces.
+        // The file map belongs to the whole device, and one flush may cover all namespaces.
         let is_for_all = match request {
             IoRequest::FsReset => true,
             IoRequest::Flush => nsid == u32::MAX,
@@ -84,7 +84,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Of a command that copies from a namespace.
+    /// The claim of a command that copies from a namespace.
     pub fn to_read(host: HostIdentity<'a>, nsid: u32) -> Self {
         Self {
             host,
@@ -94,8 +94,8 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Whether a command is one that reads or one that writes (Base 2.0 §8.19, figure of command
-/// behaviour; ours by what they do).
+/// Classifies a command as a read or a write (Base 2.0 §8.19, figure of command behaviour; vendor
+/// commands by their effect).
 fn class_of(request: &IoRequest) -> CommandClass {
     match request {
         IoRequest::Read { .. }
@@ -114,7 +114,7 @@ fn class_of(request: &IoRequest) -> CommandClass {
     }
 }
 
-/// One thing that a host is told.
+/// One notification of a host.
 #[derive(Clone, Debug)]
 struct Notice {
     number: u64,
@@ -127,26 +127,26 @@ struct Notice {
 struct ReservationState {
     all: AllReservations,
     notices: VecDeque<Notice>,
-    /// Power cuts: what a command has prepared before one does not come into force after it.
+    /// Power cuts: a change prepared before one does not come into force after it.
     power_cuts: u64,
 }
 
 /// The reservations of a subsystem.
 #[derive(Default)]
 pub(super) struct Reservations {
-    /// Whether there is a reservation anywhere. Changed in a turn at the device only, and read in
-    /// turns: their lock orders both.
+    /// True if there is a reservation anywhere. Changed and read only in turns at the device, whose
+    /// lock orders both.
     is_any: AtomicBool,
     /// The number of the next notice.
     next_notice: AtomicU64,
     state: Mutex<ReservationState>,
-    /// Locked by commands that change something, while that becomes durable.
+    /// Locked by commands that change something, until the change is durable.
     changing: Mutex<()>,
     store: Option<Box<dyn ReservationStore>>,
 }
 
 impl Reservations {
-    /// As they were kept, and where to keep them from now on.
+    /// Loads a saved state; `store` keeps all later changes.
     pub fn kept(all: AllReservations, store: Box<dyn ReservationStore>) -> Self {
         let reservations = Self {
             store: Some(store),
@@ -160,19 +160,20 @@ impl Reservations {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is a reservation on any namespace. The caller has the device.
+    /// Returns true if any namespace has a reservation. The caller has the device.
     #[inline]
     pub fn is_any(&self) -> bool {
         self.is_any.load(Relaxed)
     }
 
-    /// Whether a command may do what it claims. The caller has the device.
+    /// Checks a claim. The caller has the device.
     ///
     /// # Errors
     /// Reservation Conflict.
     pub fn check(&self, claim: &Claim<'_>) -> Result<(), Status> {
         let state = self.state();
-        // A host that said so stops with its reservation, whether or not another host has one.
+        // A host with the holding feature stops with its reservation, even if no other host has
+        // one.
         let only = claim.host.holds_or_stops;
         let is_concerned = only != 0 && claim.nsid.is_none_or(|nsid| nsid == only);
         let holds = |all: &AllReservations| all.get(&only).is_some_and(|one| one.holds(claim.host));
@@ -180,7 +181,7 @@ impl Reservations {
             return Err(Status::RESERVATION_CONFLICT);
         }
 
-        // A command for all namespaces needs every one of them.
+        // A command for all namespaces must be allowed in each.
         let mut concerned = state
             .all
             .iter()
@@ -198,7 +199,7 @@ impl Reservations {
         self.is_any.store(is_any, Relaxed);
     }
 
-    /// The power is cut: what does not persist is gone. The caller has the device.
+    /// Handles a power cut: state that does not persist is lost. The caller has the device.
     pub fn lose_power(&self) {
         let mut state = self.state();
         state.power_cuts += 1;
@@ -208,14 +209,14 @@ impl Reservations {
     }
 }
 
-/// What is to be kept.
+/// The state to be saved.
 fn persistent(all: &AllReservations) -> AllReservations {
     let kept = all.iter().filter(|(_, one)| one.persists);
     kept.map(|(nsid, one)| (*nsid, one.clone())).collect()
 }
 
 impl Subsystem {
-    /// With reservations as they were kept, and where to keep them from now on.
+    /// Loads saved reservations; `store` keeps all later changes.
     pub fn with_reservations(
         self,
         kept: AllReservations,
@@ -235,21 +236,21 @@ impl Subsystem {
     /// Changes the reservations of a namespace. The caller must not have the device.
     ///
     /// # Errors
-    /// What `change` says, and then nothing has changed; or Internal Error, if the change could not
-    /// be kept, or the power was cut meanwhile.
+    /// The error of `change`, without any effect; or Internal Error, if the change could not be
+    /// saved or the power was cut in the meantime.
     pub(super) fn change_reservations(
         &self,
         namespace: &Namespace,
         change: impl FnOnce(&mut NamespaceReservations) -> Result<Notices, Status>,
     ) -> Result<(), Status> {
         let reservations = &self.reservations;
-        // One change at a time: of two that begin from the same state the first would be lost.
+        // One change at a time: of two that start from the same state, the first would be lost.
         let _one = reservations
             .changing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // Its reservations end with a namespace, under this lock. Whoever comes later must not
-        // change those of the next one of its number.
+        // A namespace's reservations end with it, under this lock. A late command must not change
+        // those of the next namespace with its number.
         let nsid = namespace.nsid;
         self.must_be_unchanged(nsid, namespace.version)?;
         let (mut all, power_cuts) = {
@@ -257,23 +258,23 @@ impl Subsystem {
             (state.all.clone(), state.power_cuts)
         };
 
-        // What does not persist is not written, so most changes wait for no disk.
+        // State that does not persist is not written, so most changes wait for no disk.
         let before = persistent(&all);
         let notices = change(all.entry(nsid).or_default())?;
         let after = persistent(&all);
 
-        // 1. the new state is durable  2. it is in force  3. the command is acknowledged. A cut
-        //    before 1: the command did not happen. Behind 1: it did, and nobody was told.
+        // 1. the new state is durable 2. it is in force 3. the command is acknowledged. A cut
+        //    before 1: the command did not happen. After 1: it did, and no host was acknowledged.
         if let Some(store) = reservations.store.as_ref().filter(|_| before != after) {
             store.save(&after).map_err(|_| Status::INTERNAL)?;
         }
 
-        // Nobody is within a step of a command: who is excluded from now on asks again first.
+        // No command is within a step: a host excluded from now on is checked before its next step.
         let turn = self.device();
         let mut state = reservations.state();
 
-        // The power was cut while the change was being kept. What was kept is in force; the host
-        // learns by asking whether its change is among it.
+        // The power was cut while the change was being saved. The saved state is in force; the host
+        // must ask whether it includes its change.
         if state.power_cuts != power_cuts {
             reservations.put_in_force(&mut state, after);
             return Err(Status::INTERNAL);
@@ -286,11 +287,11 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Nothing is left of the reservations of a namespace, which ends or begins: neither their
-    /// generation, nor whether they persist.
+    /// Removes all reservation state of a namespace that is deleted or created, including the
+    /// generation and the persist flag.
     ///
     /// # Errors
-    /// The change could not be kept.
+    /// The change could not be saved.
     pub(super) fn forget_reservations(&self, namespace: &Namespace) -> Result<(), Status> {
         self.change_reservations(namespace, |all| {
             let notices = all.clear_for_operator();
@@ -299,10 +300,10 @@ impl Subsystem {
         })
     }
 
-    /// Takes away all registrations and the reservation of a namespace, for an operator.
+    /// Removes all registrations and the reservation of a namespace, for an operator.
     ///
     /// # Errors
-    /// The change could not be kept.
+    /// The change could not be saved.
     pub(super) fn clear_reservations(&self, namespace: &Namespace) -> Result<usize, Status> {
         let mut count = 0;
         self.change_reservations(namespace, |all| {

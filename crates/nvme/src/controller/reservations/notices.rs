@@ -1,8 +1,8 @@
-//! What hosts are told of their registrations: asynchronous events, the log page, and the features
-//! that go with reservations (Base 2.0 §5.2.1, §5.16.1.25, §5.27.1.25 to §5.27.1.27).
+//! Notifications of hosts about their registrations: asynchronous events, the log page, and the
+//! features of reservations (Base 2.0 §5.2.1, §5.16.1.25, §5.27.1.25 to §5.27.1.27).
 //!
-//! A controller asks for what concerns its host when an event request or the log page comes; nobody
-//! has to know the controllers of a host. Invariants: a page is handed out once, unless the host
+//! A controller looks for its host's notices when an event request or the log page comes, so a
+//! host's controllers need not be known. Invariants: a page is returned once, unless the host
 //! retains the event; pages that did not fit are counted. Absent: when an event is due
 //! (`Association::event`).
 
@@ -22,34 +22,34 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
-/// Identifiers of the features that reservations have.
+/// Identifiers of the reservation features.
 pub(in crate::controller) mod fid {
     pub const HOST_ID: u8 = 0x81;
     pub const NOTIFICATION_MASK: u8 = 0x82;
     pub const PERSISTENCE: u8 = 0x83;
 }
 
-/// Pages that wait for one controller, at most.
+/// Maximum pages that wait for one controller.
 const PAGES_MAX: usize = 64;
-/// The notices that there are: bits 1, 2 and 3 of the mask.
+/// Notices that can be masked: bits 1, 2 and 3 of the mask.
 const MASKS: u32 = 0b1110;
 
-/// What waits for one controller's host.
+/// Notifications that wait for one controller's host.
 #[derive(Default)]
 pub(in crate::controller) struct NotificationQueue {
-    /// The number of the first notice that it has not asked for.
+    /// Number of the first notice not yet delivered to it.
     next: u64,
     pages: VecDeque<Notification>,
-    /// Pages so far, those that did not fit among them.
+    /// Number of pages so far, including those that did not fit.
     count: u64,
-    /// An event has been reported, and the page has not been read since.
+    /// True if an event was reported, and the page has not been read since.
     reported: bool,
-    /// Notices that are not wanted, by namespace.
+    /// Masked notices, by namespace.
     masks: BTreeMap<u32, u32>,
 }
 
 impl NotificationQueue {
-    /// Of a new controller: what was before does not concern it.
+    /// The queue of a new controller: earlier notices do not concern it.
     pub fn new(reservations: &Reservations) -> Self {
         Self {
             next: reservations.next_notice.load(Relaxed),
@@ -57,13 +57,13 @@ impl NotificationQueue {
         }
     }
 
-    /// After a controller's reset everything is as at the beginning.
+    /// Returns to the initial state after a controller's reset.
     pub fn reset(&mut self, reservations: &Reservations) {
         *self = Self::new(reservations);
     }
 
     fn add(&mut self, notice: &Notice) {
-        // A notice that the host does not want is not in its log either.
+        // A masked notice does not appear in the log either.
         let masked = self.masks.get(&notice.nsid).copied().unwrap_or(0);
         if masked >> notice.kind as u8 & 1 == 1 {
             return;
@@ -81,7 +81,7 @@ impl NotificationQueue {
 }
 
 impl Reservations {
-    /// Remembers what hosts are to be told.
+    /// Queues notifications for hosts.
     pub(super) fn tell(&self, state: &mut ReservationState, nsid: u32, notices: Notices) {
         for (host, kind) in notices {
             let number = self.next_notice.fetch_add(1, Relaxed);
@@ -93,14 +93,15 @@ impl Reservations {
             });
         }
 
-        // Hosts that never ask must not fill the memory. One that asks late misses the oldest.
+        // Hosts that never ask must not fill the memory. One that asks late loses the oldest
+        // notices.
         let surplus = state.notices.len().saturating_sub(NOTICES_MAX);
         state.notices.drain(..surplus);
     }
 
-    /// Puts what a host has not been told yet into its notifications.
+    /// Moves a host's new notices into its notifications.
     fn deliver(&self, host: HostIdentity<'_>, notifications: &mut NotificationQueue) {
-        // One load in most cases: events are looked for often, and news are rare.
+        // One load in most cases: events are looked for often, and notices are rare.
         if notifications.next == self.next_notice.load(Relaxed) {
             return;
         }
@@ -116,7 +117,7 @@ impl Reservations {
 }
 
 impl Association {
-    /// An event that is due: its result.
+    /// The result of an event that is due, if there is one.
     pub(in crate::controller) fn reservation_event(&self) -> Option<u64> {
         let mut state = self.state();
         let notifications = &mut state.notifications;
@@ -124,8 +125,7 @@ impl Association {
             .reservations
             .deliver(self.host(), notifications);
 
-        // There is one event until the page has been read: the host then reads on until none is
-        // left.
+        // One event until the page has been read: the host then reads on until the log is empty.
         if notifications.reported || notifications.pages.is_empty() {
             return None;
         }
@@ -133,7 +133,7 @@ impl Association {
         Some(event::COMMAND_SET | u64::from(lid::RESERVATION) << 16)
     }
 
-    /// The oldest notification that waits, or an empty page; it is gone then unless the event is
+    /// The oldest waiting notification, or an empty page. It is removed unless the event is
     /// retained.
     pub(in crate::controller) fn reservation_page(&self, retained: bool) -> Vec<u8> {
         let mut state = self.state();
@@ -151,7 +151,7 @@ impl Association {
         page.as_bytes().to_vec()
     }
 
-    /// Get Features, if it is one of these.
+    /// Handles Get Features for these features; `None` for others.
     pub(in crate::controller) fn reservation_feature(
         &self,
         sqe: &Sqe,
@@ -161,7 +161,7 @@ impl Association {
         let of_ours = |value: u32| match cdw10.sel() {
             0 => Ok(value.into()),
             1 | 2 => Ok(0),
-            // Changeable, of a namespace.
+            // Changeable, specific to a namespace.
             3 => Ok(1 << 2 | 1 << 1),
             _ => Err(Status::INVALID_FIELD),
         };
@@ -192,7 +192,7 @@ impl Association {
         })
     }
 
-    /// Set Features, if it is one of these.
+    /// Handles Set Features for these features; `None` for others.
     pub(in crate::controller) fn set_reservation_feature(
         &self,
         sqe: &Sqe,
@@ -212,7 +212,7 @@ impl Association {
         if cdw10.sv() {
             return Err(Status::NOT_SAVEABLE);
         }
-        // On networks a host says who it is when it connects (Base 2.0 §5.27.1.25).
+        // On fabrics the host identifier comes with Connect (Base 2.0 §5.27.1.25).
         if cdw10.fid() == fid::HOST_ID {
             return Err(Status::SEQUENCE);
         }
@@ -233,7 +233,7 @@ impl Association {
             return Ok(());
         }
 
-        // All rights are checked first: a host that lacks one of them changes nothing.
+        // Check all rights first: a host that lacks one of them changes nothing.
         for one in &concerned {
             self.rights().check(one.nsid, Need::Write)?;
         }

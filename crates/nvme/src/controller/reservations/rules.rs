@@ -1,30 +1,30 @@
-//! The rules of reservations on one namespace (Base 2.0 §8.19): who is registered, who holds the
-//! reservation, what each command changes, and who may read and write.
+//! The rules of reservations on one namespace (Base 2.0 §8.19): registrants, the holder, the effect
+//! of each command, and permissions to read and write.
 //!
-//! Invariants: whoever holds a reservation is registered; a command that is refused changes
-//! nothing. A host is its identifier and its name together, so that a host that claims another's
-//! identifier is another host all the same. Absent: commands as bytes (`commands`), locks and
+//! Invariants: the holder of a reservation is registered; a refused command changes nothing. A host
+//! is identified by its identifier and its name together, so a host that claims another's
+//! identifier is still a different host. Absent: encoding of commands (`commands`), locks and
 //! durability (`mod`).
 
 use crate::spec::status::Status;
 use serde::{Deserialize, Serialize};
 
-/// Registrants of one namespace, at most.
+/// Maximum registrants of one namespace.
 pub const REGISTRANTS_MAX: usize = 256;
 
-/// A host, as a command comes with it.
+/// A host, as identified with a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostIdentity<'a> {
-    /// Its identifier, which is what reservations go by.
+    /// Its identifier (HOSTID), used by reservations.
     pub id: [u8; 16],
     /// Its name (NQN), for logs and operators.
     pub nqn: &'a str,
-    /// The namespace whose blocks it uses only while it holds the reservation; 0: there is none.
+    /// The namespace that it uses only while it holds the reservation; 0 if none.
     pub holds_or_stops: u32,
 }
 
 impl HostIdentity<'_> {
-    /// Whoever uses the device without NVMe, as files: it can never be registered.
+    /// A local user without NVMe, such as the file system: it can never be registered.
     pub const LOCAL: Self = Self {
         id: [0; 16],
         nqn: "",
@@ -32,11 +32,11 @@ impl HostIdentity<'_> {
     };
 }
 
-/// A host, as it is remembered.
+/// A host, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Its identifier, which is what reservations go by.
+    /// Its identifier (HOSTID), used by reservations.
     pub id: [u8; 16],
     /// Its name (NQN), for logs and operators.
     pub nqn: String,
@@ -65,16 +65,16 @@ impl From<HostIdentity<'_>> for Host {
     }
 }
 
-/// What a command does with a namespace's data.
+/// Effect of a command on a namespace's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandClass {
-    /// It reads the namespace's blocks and changes nothing.
+    /// Reads blocks and changes nothing.
     Read,
-    /// It changes them, or makes changes durable.
+    /// Changes blocks, or makes changes durable.
     Write,
 }
 
-/// Reservation types, with the numbers that RTYPE has for them.
+/// Reservation types, with their RTYPE values.
 #[allow(missing_docs, reason = "the specification's names")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,7 +88,7 @@ pub enum ReservationType {
 }
 
 impl ReservationType {
-    /// The type with this number.
+    /// The type with this RTYPE value.
     pub fn of(number: u8) -> Option<Self> {
         use ReservationType::*;
         let all = [
@@ -102,75 +102,75 @@ impl ReservationType {
         all.into_iter().find(|one| *one as u8 == number)
     }
 
-    /// Whether reads are exclusive too. The types of exclusive access have even numbers.
+    /// Returns true if reads are exclusive too. The exclusive access types have even numbers.
     fn excludes_reads(self) -> bool {
         (self as u8).is_multiple_of(2)
     }
 
-    /// Whether all registrants may do what the holder may.
+    /// Returns true if all registrants have the rights of the holder.
     fn is_for_registrants(self) -> bool {
         // From 3 on a type is for registrants, from 5 on they all hold it.
         self as u8 >= 3
     }
 
-    /// Whether all registrants are holders.
+    /// Returns true if all registrants are holders.
     fn is_held_by_all(self) -> bool {
         self as u8 >= 5
     }
 }
 
-/// A host that has registered.
+/// A registered host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registrant {
-    /// The host that has registered.
+    /// The host.
     pub host: Host,
-    /// The key that it registered with.
+    /// Its reservation key.
     pub key: u64,
 }
 
-/// The reservation that a host holds.
+/// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reservation {
-    /// What it keeps other hosts from.
+    /// Its type.
     pub kind: ReservationType,
-    /// Who holds it; nobody in particular if all registrants do.
+    /// The holder; `None` if all registrants hold it.
     pub holder: Option<Host>,
 }
 
-/// What has happened to a host's registration or reservation.
+/// A change of a host's registration or reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotificationType {
     /// Another host removed its registration.
     RegistrationPreempted = 1,
-    /// A reservation was released, and the host is registered.
+    /// A reservation was released, while the host is registered.
     ReservationReleased = 2,
-    /// A reservation was cleared, and the host's registration with it.
+    /// A reservation was cleared, with the host's registration.
     ReservationPreempted = 3,
 }
 
-/// Whom a command is to be told to.
+/// Notifications caused by a command, with their receivers.
 pub type Notices = Vec<(Host, NotificationType)>;
 
 /// The reservation state of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceReservations {
-    /// Counts changes of registrations, as hosts are told.
+    /// Counts changes of registrations; reported to hosts.
     pub generation: u32,
     /// Persist through power loss state.
     pub persists: bool,
-    /// Registrants, in the order in which they have come.
+    /// Registrants, in the order of registration.
     pub registrants: Vec<Registrant>,
     /// The reservation, if there is one.
     pub reservation: Option<Reservation>,
 }
 
 impl NamespaceReservations {
-    /// Whether a host may do this.
+    /// Returns true if a host may execute commands of a class.
     pub fn allows(&self, host: HostIdentity<'_>, class: CommandClass) -> bool {
-        // Without a reservation, registrations keep nobody out.
+        // Without a reservation, registrations exclude no host.
         let Some(reservation) = &self.reservation else {
             return true;
         };
@@ -179,7 +179,7 @@ impl NamespaceReservations {
         may_read || is_among || self.holds(host)
     }
 
-    /// Whether a host holds the reservation, alone or with all registrants.
+    /// Returns true if a host holds the reservation, alone or with all registrants.
     pub fn holds(&self, host: HostIdentity<'_>) -> bool {
         match &self.reservation {
             None => false,
@@ -196,16 +196,16 @@ impl NamespaceReservations {
         found.map(|one| one.key)
     }
 
-    /// Registers a host. The same key again is no mistake.
+    /// Registers a host. Repeating it with the same key is allowed.
     ///
     /// # Errors
-    /// It has another key already, or there are too many.
+    /// It has another key already, or there are too many registrants.
     pub fn register(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
         match self.key_of(host) {
             Some(has) if has != key => return Err(Status::RESERVATION_CONFLICT),
             Some(_) => {}
 
-            // No status says that there are too many; DNR keeps the host from trying again.
+            // There is no status for too many; DNR keeps the host from retrying.
             None if self.registrants.len() >= REGISTRANTS_MAX => {
                 return Err(Status::INTERNAL.with_dnr(true));
             }
@@ -218,10 +218,10 @@ impl NamespaceReservations {
         Ok(Notices::new())
     }
 
-    /// Gives a host another key; without `current`, whatever it has now, if it has any.
+    /// Replaces a host's key; without `current`, whether or not it has one.
     ///
     /// # Errors
-    /// It does not have that key now.
+    /// `current` is not its key.
     pub fn replace(
         &mut self,
         host: HostIdentity<'_>,
@@ -240,10 +240,10 @@ impl NamespaceReservations {
         }
     }
 
-    /// Takes a host's registration back, and the reservation with it if it holds that.
+    /// Removes a host's registration, and the reservation if it holds that.
     ///
     /// # Errors
-    /// It is not registered, or not by that key.
+    /// It is not registered, or not with that key.
     pub fn unregister(
         &mut self,
         host: HostIdentity<'_>,
@@ -258,7 +258,7 @@ impl NamespaceReservations {
         self.remove(|one| one.host.is(host));
         self.count();
 
-        // Others may have waited for a reservation of this type to go: they are told.
+        // Other hosts may be waiting for a reservation of this type to end: notify them.
         let was_released = self.reservation.is_none();
         Ok(match kind {
             Some(kind) if was_released && kind.is_for_registrants() => {
@@ -268,10 +268,10 @@ impl NamespaceReservations {
         })
     }
 
-    /// Acquires a reservation that nobody else holds.
+    /// Acquires a reservation that no other host holds.
     ///
     /// # Errors
-    /// The host is not registered by this key, or there is another reservation.
+    /// The host is not registered with this key, or there is another reservation.
     pub fn acquire(
         &mut self,
         host: HostIdentity<'_>,
@@ -282,19 +282,19 @@ impl NamespaceReservations {
 
         match &self.reservation {
             None => self.reserve(host, kind),
-            // The holder may acquire it again, as it is.
+            // The holder may acquire it again unchanged.
             Some(held) if held.kind == kind && self.holds(host) => {}
             Some(_) => return Err(Status::RESERVATION_CONFLICT),
         }
         Ok(Notices::new())
     }
 
-    /// Takes registrations with a key away from their hosts, and the reservation if such a host
-    /// holds it.
+    /// Removes registrations with the key `preempted`, and takes over the reservation if such a
+    /// host holds it.
     ///
     /// # Errors
-    /// The host is not registered by its own key, nobody has the other one, or it is 0 where that
-    /// means nothing.
+    /// The host is not registered with its own key, no host has the other one, or that is 0 where 0
+    /// has no meaning.
     pub fn preempt(
         &mut self,
         host: HostIdentity<'_>,
@@ -307,7 +307,7 @@ impl NamespaceReservations {
         let held = self.reservation.clone();
         let is_others = |one: &Registrant| !one.host.is(host);
         let notices = match held {
-            // Everybody holds it: 0 stands for all others.
+            // All registrants hold it: 0 stands for all others.
             Some(Reservation { holder: None, .. }) if preempted == 0 => {
                 let notices = self.expel(host, is_others);
                 self.reserve(host, kind);
@@ -316,7 +316,7 @@ impl NamespaceReservations {
             Some(Reservation {
                 holder: Some(holder),
                 kind: before,
-                // The holder's key was named: the reservation changes hands.
+                // The holder's key was given: the reservation changes hands.
             }) if self.has_key(&holder, preempted) => {
                 let mut notices = self.expel(host, |one| is_others(one) && one.key == preempted);
                 self.reserve(host, kind);
@@ -328,7 +328,7 @@ impl NamespaceReservations {
             Some(Reservation {
                 holder: Some(_), ..
             }) if preempted == 0 => return Err(Status::INVALID_FIELD),
-            // A key that nobody has preempts nobody.
+            // A key without registrants preempts no host.
             _ if !self.registrants.iter().any(|one| one.key == preempted) => {
                 return Err(Status::RESERVATION_CONFLICT);
             }
@@ -342,7 +342,7 @@ impl NamespaceReservations {
     /// Releases the reservation, if the host holds it.
     ///
     /// # Errors
-    /// The host is not registered by this key, or the reservation is of another type.
+    /// The host is not registered with this key, or the reservation has another type.
     pub fn release(
         &mut self,
         host: HostIdentity<'_>,
@@ -352,7 +352,7 @@ impl NamespaceReservations {
         self.must_be_registered(host, key)?;
 
         match &self.reservation {
-            // To release what one does not hold is no mistake.
+            // A host that holds no reservation may release it without error.
             Some(held) if self.holds(host) => {
                 if held.kind != kind {
                     return Err(Status::INVALID_FIELD);
@@ -368,10 +368,10 @@ impl NamespaceReservations {
         }
     }
 
-    /// Takes away all registrations and the reservation.
+    /// Removes all registrations and the reservation.
     ///
     /// # Errors
-    /// The host is not registered by this key.
+    /// The host is not registered with this key.
     pub fn clear(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
         self.must_be_registered(host, key)?;
         let notices = self.tell_others(host, NotificationType::ReservationPreempted);
@@ -379,7 +379,7 @@ impl NamespaceReservations {
         Ok(notices)
     }
 
-    /// The same for an operator; all registrants hear of it.
+    /// Like `clear`, for an operator; all registrants are notified.
     pub fn clear_for_operator(&mut self) -> Notices {
         let notices = self.tell_others(HostIdentity::LOCAL, NotificationType::ReservationPreempted);
         self.wipe();
@@ -410,7 +410,7 @@ impl NamespaceReservations {
         self.reservation = Some(Reservation { kind, holder });
     }
 
-    /// Removes registrants for `host`; the others among them are told.
+    /// Removes registrants for `host`; the others among them are notified.
     fn expel(&mut self, host: HostIdentity<'_>, is_meant: impl Fn(&Registrant) -> bool) -> Notices {
         let gone = self.registrants.iter().filter(|one| is_meant(one));
         let others = gone.filter(|one| !one.host.is(host));
@@ -421,7 +421,7 @@ impl NamespaceReservations {
         notices
     }
 
-    /// Removes registrants, and a reservation that nobody holds then.
+    /// Removes registrants, and a reservation that is then without a holder.
     fn remove(&mut self, is_meant: impl Fn(&Registrant) -> bool) {
         self.registrants.retain(|one| !is_meant(one));
 

@@ -1,15 +1,15 @@
-//! How commands go through the volatile cache, and how it is written back.
+//! Access of commands through the volatile cache, and its write-back.
 //!
 //! A command that must be durable (`ActiveCommand::through`: FUA, or the write cache feature is
-//! off) goes to the device, and what the cache has of its blocks is forgotten. Whatever else
-//! changes blocks adds versions: writes, Write Zeroes, Deallocate, Copy and remaps. A remap is
-//! cached as what it reads; write-back turns it into a remap again where the source still holds the
-//! same. Earlier durability than was asked for is allowed. It is taken where versions of a command
-//! make no sense one by one: atomic remaps, listed pages (FS Write), and deallocations of more than
-//! `DEALLOCATE_PAGES_MAX`.
+//! off) goes to the device, and the cached versions of its blocks are dropped. All other changes
+//! add versions: writes, Write Zeroes, Deallocate, Copy and remaps. A remap is cached as the data
+//! read; write-back turns it into a remap again if the source is unchanged. Data may become durable
+//! earlier than requested. That is used where single versions of a command make no sense: atomic
+//! remaps, listed pages (FS Write), and deallocations of more than `DEALLOCATE_PAGES_MAX`.
 //!
-//! What is written back stays in the cache until a sync has made it durable, with what the device
-//! held before. The order of a flush, and what a power cut of the cache leaves of a page:
+//! Versions written back stay in the cache, with the previous content of the device, until a sync
+//! has made them durable. The steps of a flush, and the content of a page after a power cut of the
+//! cache:
 //!
 //! ```text
 //! 1. read what the device holds; write the newest version      cut before 2: any version since the
@@ -20,12 +20,12 @@
 //!    there (`Subsystem::note_durable`)                         newer one
 //! 4. acknowledge the flush
 //! ```
-//! A page that has to make room for others skips 2: it is forgotten after 1, and so are versions
-//! whose predecessor cannot be read or finds no room.
+//! When a page is evicted to make room, step 2 is skipped: it is forgotten after step 1. So are
+//! versions whose predecessor cannot be read or finds no room.
 //!
-//! Invariants: the cache is used by the holder of the device's turn alone; a page leaves it after
-//! the device has its content; no step moves more than `STEP_PAGES` pages. Absent: which versions a
-//! cut leaves (`cut`).
+//! Invariants: only the holder of the device's turn uses the cache; a page leaves it after the
+//! device has its content; no step moves more than `STEP_PAGES` pages. Absent: the choice of
+//! versions that survive a cut (`cut`).
 
 use super::{CutReport, NewVersion, Newest, SECTOR_BYTES, SectorData, Sectors, VolatileCache};
 use crate::controller::execute::Job;
@@ -45,9 +45,9 @@ use remap_ssd_media::{Lpn, PageView, Payload};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages that one step of write-back remaps or deallocates.
+/// Maximum pages that one step of write-back remaps or deallocates.
 const STEP_PAGES: u32 = 64;
-/// Deallocations of more pages go to the device: 16 MiB.
+/// Larger deallocations bypass the cache: 16 MiB.
 const DEALLOCATE_PAGES_MAX: u32 = 4 << 10;
 
 /// A page's durable content, as bytes.
@@ -60,17 +60,17 @@ fn bytes_of(view: PageView<'_>) -> Result<[u8; PAGE_BYTES], Status> {
 }
 
 impl<'t> ActiveCommand<'_, 't> {
-    /// The cache, if there is one. It must be released before the device is.
+    /// The cache, if there is one. Release it before the device.
     fn cache(&self) -> Option<MutexGuard<'t, VolatileCache>> {
         self.device.cache()
     }
 
-    /// May this command's changes stay in a cache?
+    /// Returns true if this command's changes may stay in a cache.
     pub fn is_cached(&self) -> bool {
         !self.through && self.cache().is_some()
     }
 
-    /// The newest content of a page of which the cache has something; otherwise `show` is given
+    /// Shows the newest content of a page that is cached at least in part; otherwise gives `show`
     /// back.
     #[inline]
     pub fn view_cached<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
@@ -84,8 +84,8 @@ impl<'t> ActiveCommand<'_, 't> {
         }
     }
 
-    /// The same, for a device with a cache. Not inlined: its page on the stack would be touched by
-    /// devices without one too.
+    /// Like `view_cached`, for a device with a cache. Not inlined: devices without one would touch
+    /// its page on the stack too.
     #[inline(never)]
     fn view_in_cache<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
     where
@@ -106,9 +106,9 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(page.and_then(|page| show(PageView::Bytes(&page))))
     }
 
-    /// A page as a host sees it; the device is asked only for what the cache does not have.
+    /// A page as a host sees it. The device is read only for sectors not cached.
     fn newest_page(&mut self, cache: &VolatileCache, lpn: Lpn) -> Result<[u8; PAGE_BYTES], Status> {
-        // The device is not asked for a page that is cached as a whole.
+        // A page cached as a whole needs no read of the device.
         let mut page = match cache.covered(lpn) {
             Sectors::ALL => [0; PAGE_BYTES],
             _ => self.durable_page(lpn)?,
@@ -125,14 +125,14 @@ impl<'t> ActiveCommand<'_, 't> {
         page.map_err(status_of)?
     }
 
-    /// Adds a version, after room was made for it: the oldest pages are written back.
+    /// Adds a version, after making room for it by writing back the oldest pages.
     fn put(&mut self, lpn: Lpn, new: NewVersion) -> Result<(), Status> {
         let bytes = match &new.content {
             SectorData::Zeroes => 0,
             SectorData::Bytes { bytes, .. } => bytes.len() as u64,
         } + super::VERSION_BYTES;
 
-        // Room is made a page at a time. The cache is released for it, because writing back takes
+        // Room is made one page at a time. The cache is released first, because write-back locks
         // it.
         loop {
             let mut cache = self.cache().expect("only cached commands come here");
@@ -149,7 +149,7 @@ impl<'t> ActiveCommand<'_, 't> {
             };
             drop(cache);
 
-            // What makes room need not be durable, only on the device.
+            // A page evicted must be on the device, but need not be durable.
             let pages = if is_unwritten {
                 self.write_back(oldest)?
             } else {
@@ -176,7 +176,7 @@ impl<'t> ActiveCommand<'_, 't> {
             },
         )?;
 
-        // A record has whole pages, as hosts see them now.
+        // A record holds whole pages, as hosts see them now.
         if self.record.is_some() {
             let cache = self.cache().expect("it has the version");
             let page = self.newest_page(&cache, piece.lpn)?;
@@ -186,11 +186,10 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(())
     }
 
-    /// Writes a part of a page to the device. What the cache has of the rest of the page stays
-    /// there.
+    /// Writes a part of a page to the device. The cached versions of the rest of the page stay.
     pub fn write_part_through(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
-        // A whole page needs nothing of what was there before.
+        // A whole page does not need its previous content.
         let mut page = match piece.len {
             PAGE_BYTES => [0; PAGE_BYTES],
             _ => self.durable_page(piece.lpn)?,
@@ -200,7 +199,7 @@ impl<'t> ActiveCommand<'_, 't> {
         let before = self.before(piece.lpn);
         self.write_page(piece.lpn, &page)?;
 
-        // Only now: if the write fails, the cache still has what it would have replaced.
+        // Only now: if the write fails, the cache must still have the versions replaced.
         let new = NewVersion {
             command: self.number,
             sectors: Sectors::of(piece.start, piece.len),
@@ -216,8 +215,8 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(())
     }
 
-    /// A page as the device has it, for a power cut that takes back what is written now. A drive
-    /// would not read it, so that no time passes. `None`: it cannot be read.
+    /// A page as the device has it, kept for a power cut that takes back the coming write. A real
+    /// drive would not read it, so no time passes. `None` if it cannot be read.
     fn before(&mut self, lpn: Lpn) -> Option<Box<[u8; PAGE_BYTES]>> {
         self.device.untimed(|ftl| {
             let found = ftl.find(lpn).ok()?;
@@ -225,7 +224,7 @@ impl<'t> ActiveCommand<'_, 't> {
         })
     }
 
-    /// The device has whole pages: what the cache has of them is gone.
+    /// Drops the cached versions of pages that the device has as a whole.
     pub fn forget_pages(&mut self, lpn: Lpn, len: u32) {
         if let Some(mut cache) = self.cache() {
             while let Some(found) = cache.next_page(lpn, lpn.offset(len)) {
@@ -234,7 +233,7 @@ impl<'t> ActiveCommand<'_, 't> {
         }
     }
 
-    /// Are the deallocations of a command with so many pages cached?
+    /// Returns true if a deallocation of `pages` pages is cached.
     pub fn caches_deallocation(&self, pages: u32) -> bool {
         pages <= DEALLOCATE_PAGES_MAX && self.is_cached()
     }
@@ -250,7 +249,7 @@ impl<'t> ActiveCommand<'_, 't> {
         self.put(lpn, new)
     }
 
-    /// Remaps pages in the cache: they become what is read at the sources now.
+    /// Remaps pages in the cache: they get the current content of the sources.
     pub fn remap_cached(&mut self, remap: &Remap) -> Result<(), Status> {
         let Remap {
             target,
@@ -260,7 +259,7 @@ impl<'t> ActiveCommand<'_, 't> {
             ..
         } = *remap;
 
-        // All sources are read first, since a target may be a source as well.
+        // Read all sources first, since a target may also be a source.
         let mut contents = Vec::with_capacity(len as usize);
         for lpn in Lpn::range(source, len) {
             self.device.spend(Step::Read);
@@ -276,8 +275,8 @@ impl<'t> ActiveCommand<'_, 't> {
             contents.push(content);
         }
 
-        // Targets are older than the deallocation of their sources, so that write-back can remap
-        // them.
+        // Targets get older versions than the deallocation of their sources, so that write-back can
+        // remap.
         for (lpn, content) in Lpn::range(target, len).zip(contents) {
             let from = source.offset(lpn.offset_from(target));
             let source = matches!(content, SectorData::Bytes { .. }).then_some(from);
@@ -299,7 +298,7 @@ impl<'t> ActiveCommand<'_, 't> {
             .try_for_each(|lpn| self.deallocate_cached(lpn))
     }
 
-    /// Writes back what the cache has of a range of pages.
+    /// Writes back the cached versions of a range of pages.
     pub fn write_back_pages(&mut self, lpn: Lpn, len: u32) -> Result<(), Status> {
         loop {
             let next = self
@@ -312,7 +311,7 @@ impl<'t> ActiveCommand<'_, 't> {
         }
     }
 
-    /// Writes back what the cache has of a range of blocks, before it is read from the medium.
+    /// Writes back the cached versions of a range of blocks, before the medium is read.
     pub fn write_back_blocks(
         &mut self,
         namespace: &Namespace,
@@ -325,15 +324,14 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(())
     }
 
-    /// Writes back everything that was put before now. What others write meanwhile does not prolong
-    /// it.
+    /// Writes back everything that was put before now. Concurrent writes do not prolong it.
     pub fn write_back_all(&mut self) -> Result<(), Status> {
         let Some(until) = self.cache().map(|cache| cache.next) else {
             return Ok(());
         };
 
-        // Up to a limit, because hosts go on writing: a flush covers what came before it, and must
-        // come to an end.
+        // Up to a limit, because hosts go on writing: a flush covers earlier writes only, and must
+        // terminate.
         loop {
             self.pause()?;
             let oldest = self
@@ -346,15 +344,15 @@ impl<'t> ActiveCommand<'_, 't> {
         }
     }
 
-    /// Everything on the device by now is durable with this position; `None` for a device in memory,
-    /// whose every change is.
+    /// Everything now on the device is durable with this position; `None` for a device in memory,
+    /// where every change is durable.
     pub fn sync_cache_to(&mut self, position: Option<HistoryPosition>) {
         if let Some(mut cache) = self.cache() {
             cache.sync_to(position);
         }
     }
 
-    /// Whether the power was cut since this command began, which has lost what it had in the cache.
+    /// Fails if the power was cut since this command began: its cached changes are lost.
     pub fn check_power(&self) -> Result<(), Status> {
         match self.cache() {
             Some(cache) if cache.is_cut_since(self.number) => Err(Status::POWER_LOSS),
@@ -362,14 +360,14 @@ impl<'t> ActiveCommand<'_, 't> {
         }
     }
 
-    /// Puts the newest version of a page on the device, and those of the pages after it that take
-    /// the same step: how many pages. They stay in the cache until they are durable.
+    /// Puts the newest version of a page on the device, and those of following pages that fit in
+    /// the same step. Returns the number of pages. They stay in the cache until they are durable.
     fn write_back(&mut self, lpn: Lpn) -> Result<u32, Status> {
         let mut cache = self.cache().expect("it has the page");
         let newest = cache.newest(lpn).expect("it has the page");
-        // What the device holds before the step changes it.
+        // Content of the device before the step changes it.
         let mut before = Vec::new();
-        // How many pages from here on a step may take together.
+        // Number of pages, from this one on, that one step may take together.
         let run = |goes_on: &dyn Fn(u32) -> bool| {
             let more = (1..STEP_PAGES).take_while(|more| goes_on(*more));
             1 + more.count() as u32
@@ -393,8 +391,8 @@ impl<'t> ActiveCommand<'_, 't> {
                 });
                 before.extend(Lpn::range(lpn, pages).map(|lpn| self.before(lpn)));
 
-                // The source may have changed on the device since. Then the bytes that were cached
-                // are written.
+                // The source may have changed on the device since. Then the cached bytes are
+                // written.
                 match self.still_there(&cache, lpn, source, pages)? {
                     0 => {
                         self.write_newest(&cache, lpn)?;
@@ -436,9 +434,9 @@ impl<'t> ActiveCommand<'_, 't> {
         self.done(completion)
     }
 
-    /// Of remapped pages, how many in front have sources that still hold the same on the device.
-    /// Ranges that overlap are remapped page by page: a target must not change a source before it
-    /// is compared.
+    /// How many of the first remapped pages have sources with unchanged content on the device.
+    /// Overlapping ranges are remapped page by page: a target must not change a source before it is
+    /// compared.
     fn still_there(
         &mut self,
         cache: &VolatileCache,
@@ -450,7 +448,7 @@ impl<'t> ActiveCommand<'_, 't> {
         let pages = if apart < pages { 1 } else { pages };
 
         for at in 0..pages {
-            // Bytes are compared, not histories: an equal content is as good, whatever wrote it.
+            // Bytes are compared, not histories: equal content is as good, whatever its origin.
             let wanted = self.newest_page(cache, lpn.offset(at))?;
 
             self.device.spend(Step::Read);
@@ -460,7 +458,7 @@ impl<'t> ActiveCommand<'_, 't> {
                 |page| matches!(page, PageView::Bytes(bytes) if *bytes == wanted),
             );
 
-            // A source that cannot be read is no source.
+            // A source that cannot be read does not count.
             if !same.unwrap_or(false) {
                 return Ok(at);
             }
@@ -471,11 +469,11 @@ impl<'t> ActiveCommand<'_, 't> {
 }
 
 impl Subsystem {
-    /// Writes the volatile cache back, and makes all that was acknowledged durable: before a
-    /// shutdown in good order, and when a host switches the cache off.
+    /// Writes the volatile cache back and makes all acknowledged changes durable: before a clean
+    /// shutdown, and when a host switches the cache off.
     ///
     /// # Errors
-    /// The device could not take it: what it did not take stays in the cache.
+    /// The device could not take everything: the rest stays in the cache.
     pub fn drain(&self) -> Result<(), Status> {
         let job = Job {
             nsid: u32::MAX,
@@ -490,18 +488,18 @@ impl Subsystem {
         self.execute_alone(&job)
     }
 
-    /// Cuts the power of the volatile cache: each block keeps, on its own, any version since its
-    /// last durable one, drawn from `seed`. `then` is called before anybody can use the device
-    /// again.
+    /// Cuts the power of the volatile cache: each block independently keeps any version since its
+    /// last durable one, drawn from `seed`. `then` is called before the device can be used again.
     ///
     /// # Errors
-    /// The device could not take what survives.
+    /// The device could not take the survivors.
     pub fn cut_power<R>(
         &self,
         seed: u64,
         then: impl FnOnce(&mut Device, CutReport) -> R,
     ) -> Result<R, Status> {
-        // Undivided: nobody may see the device with the cache cut and its survivors missing.
+        // Undivided: no command may see the device after the cut but before its survivors are
+        // written.
         let mut turn = self.device().undivided();
         let Some(mut cache) = turn.cache() else {
             return Ok(then(&mut turn, CutReport::default()));
@@ -514,8 +512,8 @@ impl Subsystem {
         };
         let (survivors, report) = cache.cut(seed, block_bytes);
 
-        // Commands that have not ended have lost what they had in the cache. Those between two
-        // slices find it out by their numbers; those that wait for a sync, by its position.
+        // Commands in progress have lost their cached changes. Those between two slices notice by
+        // their numbers; those that wait for a sync, by its position.
         cache.cut_before = self.commands.load(Relaxed);
         if report.blocks_lost_awaiting_sync > 0 {
             let position = turn.ftl().media().position();
@@ -523,8 +521,8 @@ impl Subsystem {
         }
 
         for survivor in survivors {
-            // The device may not be able to read the page. It need not, if all of it survives from
-            // the cache.
+            // The device may be unable to read the page. That does not matter if all of it survives
+            // from the cache.
             let (_, durable) = turn.view(0, survivor.lpn, bytes_of);
             let mut page = match (survivor.sectors, durable) {
                 (Sectors::ALL, _) => [0; PAGE_BYTES],
@@ -548,7 +546,7 @@ impl Subsystem {
         turn.cache().map(|cache| cache.used_bytes())
     }
 
-    /// Every table of the volatile cache against every other.
+    /// Checks every table of the volatile cache against the others.
     ///
     /// # Panics
     /// If they do not agree.

@@ -1,9 +1,9 @@
-//! Which versions survive a power cut: for each block, on its own, any since its last durable one.
+//! Choice of the versions that survive a power cut: per block, any since its last durable one.
 //!
-//! A version that is on the device, but that no sync has made durable, may be lost like the others:
-//! then the base of its sectors survives, which the device held before.
+//! A version that is on the device, but that no sync has made durable, may be lost like any other.
+//! Then the base of its sectors survives: the previous content of the device.
 //!
-//! Invariants: everything follows from the seed; what the newest durable version has replaced never
+//! Invariants: the seed determines everything; data replaced by the newest durable version never
 //! comes back, since it is neither here nor on the device. Absent: writing the survivors to the
 //! device (`access`).
 
@@ -23,37 +23,37 @@ pub struct LostBlocks {
     pub lpn: Lpn,
     /// Blocks of it that lose something.
     pub blocks: u32,
-    /// Versions that they lose, together.
+    /// Versions lost by all of them together.
     pub versions: u32,
 }
 
 /// What a power cut did to the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
-    /// Everything was drawn from it.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Blocks that had versions in the cache.
     pub blocks_cached: u64,
     /// Of them, blocks with a version that was on the device and not durable: a flush, or a write
     /// with FUA, may have been waiting for it.
     pub blocks_awaiting_sync: u64,
-    /// Blocks that do not have their newest version.
+    /// Blocks that lost their newest version.
     pub blocks_lost: u64,
-    /// Of them, blocks that have lost a version which was on the device.
+    /// Of them, blocks that lost a version that was on the device.
     pub blocks_lost_awaiting_sync: u64,
-    /// They by page, in order.
+    /// The lost blocks by page, in order.
     pub lost: Vec<LostBlocks>,
 }
 
 /// How many of its newest versions each block loses. No single distribution finds all faults:
-/// sometimes a block among many is old, sometimes a whole command is missing while a later one is
-/// there.
+/// sometimes one block among many is old, sometimes a whole command is missing while a later one is
+/// present.
 enum Draw {
     /// Every version: blocks are as the device has them.
     All,
     /// Some versions in these pages, none in others.
     Few(BTreeSet<Lpn>),
-    /// What these commands wrote, where no later command's version is kept.
+    /// The versions of these commands, unless a later command's version is kept.
     Commands(BTreeSet<u64>),
     /// Some versions, in this share of the blocks.
     Share(f64),
@@ -95,7 +95,7 @@ impl Draw {
         }
     }
 
-    /// Of a block's versions, oldest first, how many of the newest are lost.
+    /// Number of the newest of a block's versions (oldest first) that are lost.
     fn lost(
         &self,
         lpn: Lpn,
@@ -106,8 +106,8 @@ impl Draw {
             Self::All => versions.len(),
             Self::Few(pages) if pages.contains(&lpn) => random.random_range(1..=versions.len()),
             Self::Few(_) => 0,
-            // An unbroken run of its newest ones: a version that is missing below a newer one does
-            // not show.
+            // An unbroken run of the newest ones: a version missing under a newer one is not
+            // visible.
             Self::Commands(gone) => versions
                 .iter()
                 .rev()
@@ -121,7 +121,7 @@ impl Draw {
     }
 }
 
-/// What survives of a page: sectors that change on the device, with their content.
+/// Surviving part of a page: sectors to change on the device, with their content.
 pub(super) struct Survivor {
     pub lpn: Lpn,
     pub sectors: Sectors,
@@ -129,8 +129,8 @@ pub(super) struct Survivor {
 }
 
 impl VolatileCache {
-    /// Empties the cache as a power cut does. `block_bytes` is the size of a logical block, by
-    /// page. The survivors come in no meaningful order.
+    /// Empties the cache as a power cut does. `block_bytes` returns the size of a logical block of
+    /// a page. The survivors come in no meaningful order.
     pub(super) fn cut(
         &mut self,
         seed: u64,
@@ -143,7 +143,7 @@ impl VolatileCache {
             ..CutReport::default()
         };
 
-        // Empty from here on: what survives goes to the device.
+        // Empty from here on: the survivors go to the device.
         let pages = self.empty();
 
         let survivors = pages.into_iter().filter_map(|(lpn, page)| {
@@ -160,7 +160,7 @@ impl VolatileCache {
 
             let block_sectors = block_bytes(lpn) / SECTOR_BYTES;
             for first in (0..PAGE_BYTES / SECTOR_BYTES).step_by(block_sectors) {
-                // Logical blocks are written whole, so that their first sector speaks for all.
+                // Logical blocks are written whole, so the first sector represents all.
                 let of_block: Vec<&CachedVersion> = page
                     .versions
                     .iter()
@@ -198,10 +198,10 @@ impl VolatileCache {
 }
 
 impl CutReport {
-    /// A block with versions, oldest first, of which it keeps so many.
+    /// Counts a block with versions, oldest first, of which it keeps the first `kept`.
     fn count(&mut self, versions: &[&CachedVersion], kept: usize) {
         let lost = &versions[kept..];
-        // Not the newest alone: what a flush waits for may have a newer version that is only here.
+        // Not only the newest: a version that a flush waits for may be hidden by one only cached.
         let awaits_sync = |versions: &[&CachedVersion]| {
             let mut versions = versions.iter();
             versions.any(|version| version.written_back != WrittenBack::No)
@@ -214,7 +214,7 @@ impl CutReport {
 }
 
 impl Survivor {
-    /// A block keeps a version. With none kept it is as the device had it before the first.
+    /// A block keeps a version. If none, it gets the device's content from before the first.
     fn keep(&mut self, block: Range<usize>, kept: Option<&CachedVersion>, page: &CachedPage) {
         for sector in block.clone() {
             match (kept, page.base(sector)) {

@@ -1,23 +1,23 @@
-//! A volatile write cache: what was written and is not on the device yet (NVMe Base 2.0, Flush; NVM
+//! A volatile write cache of written data that is not yet on the device (NVMe Base 2.0, Flush; NVM
 //! Command Set, FUA).
 //!
 //! ```text
-//! mod     versions of pages, oldest first, and how much room they take
-//! page    the versions of one page, and what the device held before them
-//! cut     which versions survive a power cut
-//! access  how commands read and write through the cache, and how it is written back
+//! mod     versions of pages, oldest first, and the room that they take
+//! page    the versions of one page, and the previous content of the device
+//! cut     the versions that survive a power cut
+//! access  reads and writes of commands through the cache, and write-back
 //! ```
 //! A write adds a version to each page that it touches. Reads see the newest version. Write-back
 //! puts the newest version of a page on the device, oldest page first. The versions stay in the
-//! cache, with what the device held before, until a sync has made them durable: until then no flush
-//! that waits for them is acknowledged, and a power cut may take them back. At a power cut each
-//! block keeps, on its own, any version since its last durable one.
+//! cache, with the previous content of the device, until a sync has made them durable: until then
+//! no flush that waits for them is acknowledged, and a power cut may take them back. At a power cut
+//! each block independently keeps any version since its last durable one.
 //!
-//! Invariants: a page with versions is in `ages` once, under the number of its oldest version, in
-//! `unwritten` under its oldest one that is not on the device, and in `awaiting` if one of them is;
-//! `used_bytes` is the sum of what all pages take; versions that a newer one hides are kept until
-//! the block is durable, since a cut may leave any of them. Absent: the device (`access`), threads,
-//! and anything persisted.
+//! Invariants: a page with versions is in `ages` once, under the number of its oldest version; in
+//! `unwritten` under the number of its oldest version that is not on the device; and in `awaiting`
+//! if one of them is. `used_bytes` is the sum of all pages' bytes. Versions hidden by a newer one
+//! are kept until the block is durable, since a cut may leave any of them. Absent: the device
+//! (`access`), threads, and anything persisted.
 
 mod access;
 mod cut;
@@ -32,9 +32,9 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SECTOR_BYTES: usize = 512;
-/// What a version takes besides its bytes.
+/// Bytes that a version takes besides its data.
 const VERSION_BYTES: u64 = 128;
-/// The smallest cache: commands make room for a page at a time.
+/// Minimum cache size: commands make room for one page at a time.
 pub const CACHE_BYTES_MIN: u64 = 64 << 10;
 
 /// Sectors of a page, one bit each.
@@ -45,7 +45,7 @@ impl Sectors {
     const NONE: Self = Self(0);
     const ALL: Self = Self(u8::MAX);
 
-    /// The sectors that a part of a page covers; parts are whole sectors.
+    /// The sectors covered by a part of a page; parts are whole sectors.
     fn of(start: usize, len: usize) -> Self {
         assert!(
             start.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES),
@@ -72,27 +72,27 @@ impl Sectors {
     }
 }
 
-/// What a version says of its sectors.
+/// Content of a version's sectors.
 #[derive(Clone, Debug)]
 enum SectorData {
-    /// They read as zeroes: they were deallocated, or zeroes were written by a command for that.
+    /// They read as zeroes: deallocated, or zeroed by a command.
     Zeroes,
     /// Bytes of the sectors from `first` on.
     Bytes { first: usize, bytes: Box<[u8]> },
 }
 
-/// What one command has made of some sectors of a page.
+/// New content of some sectors of a page, written by one command.
 #[derive(Clone, Debug)]
 struct CachedVersion {
     number: u64,
-    /// The command that made it.
+    /// The command that wrote it.
     command: u64,
     sectors: Sectors,
     content: SectorData,
-    /// The page from which it was remapped or copied: write-back remaps again if that page still
-    /// holds the same.
+    /// The page that it was remapped or copied from. Write-back remaps again if that page's content
+    /// is unchanged.
     source: Option<Lpn>,
-    /// Whether the device has it, or a newer one of each of its sectors.
+    /// Whether the device has it, or newer versions of all its sectors.
     written_back: WrittenBack,
 }
 
@@ -125,16 +125,16 @@ struct NewVersion {
     source: Option<Lpn>,
 }
 
-/// What the newest versions make of a page as a whole.
+/// The newest content of a page as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Newest {
     /// Some sectors come from the device.
     Part,
-    /// Bytes, all of them cached.
+    /// Bytes, all cached.
     Whole,
-    /// The last command has made zeroes of the whole page.
+    /// The last command zeroed the whole page.
     Zeroes,
-    /// The last command has remapped the whole page from this one.
+    /// The last command remapped the whole page from this one.
     RemappedFrom(Lpn),
 }
 
@@ -151,14 +151,14 @@ pub struct VolatileCache {
     unwritten: BTreeMap<u64, Lpn>,
     /// Pages with versions that the device has, and that a sync has not made durable yet.
     awaiting: BTreeSet<Lpn>,
-    /// Everything before it is durable.
+    /// Everything before this position is durable.
     durable_until: Option<HistoryPosition>,
     /// Commands with smaller numbers began before the last power cut.
     cut_before: u64,
 }
 
 impl VolatileCache {
-    /// An empty cache. It keeps at most so many bytes, and no less than `CACHE_BYTES_MIN`.
+    /// An empty cache. It keeps at most `capacity_bytes`, but at least `CACHE_BYTES_MIN`.
     pub fn new(capacity_bytes: u64) -> Self {
         Self {
             capacity_bytes: capacity_bytes.max(CACHE_BYTES_MIN),
@@ -178,16 +178,16 @@ impl VolatileCache {
         self.used_bytes
     }
 
-    /// Would versions that take so much more exceed the capacity?
+    /// Returns true if versions of `bytes` more would exceed the capacity.
     fn is_full_for(&self, bytes: u64) -> bool {
         self.used_bytes + bytes > self.capacity_bytes
     }
 
-    /// Changes a page, and what the tables say of it.
+    /// Changes a page and updates the tables.
     fn change(&mut self, lpn: Lpn, change: impl FnOnce(&mut CachedPage)) {
         let page = self.pages.entry(lpn).or_default();
 
-        // Whatever the tables say of the page goes, and comes back as the page is then.
+        // Remove the page's entries from the tables; they are added again after the change.
         self.used_bytes -= page.bytes();
         if let Some(number) = page.oldest() {
             self.ages.remove(&number);
@@ -229,14 +229,14 @@ impl VolatileCache {
         }
     }
 
-    /// Hidden versions stay, and take room: a cut may leave them.
+    /// Adds a version. Hidden versions stay and take room: a cut may leave them.
     fn put(&mut self, lpn: Lpn, new: NewVersion) {
         let version = self.number(new, WrittenBack::No);
         self.change(lpn, |page| page.versions.push(version));
     }
 
-    /// The device has written a version past the cache. `before` is the page as the device had it
-    /// before, if that is known. Where it is not, or takes more room than there is, the version
+    /// The device has written a version past the cache. `before` is the previous content of the
+    /// page on the device, if known. If it is unknown, or there is no room for it, the version
     /// counts as durable at once.
     fn put_through(&mut self, lpn: Lpn, new: NewVersion, before: Option<&[u8; PAGE_BYTES]>) {
         let sectors = new.sectors;
@@ -259,8 +259,8 @@ impl VolatileCache {
         }
     }
 
-    /// Everything that is on the device by now becomes durable with this position. A device in
-    /// memory has none: what it holds is durable.
+    /// Everything now on the device becomes durable with this position. A device in memory has no
+    /// positions: its content is durable.
     fn sync_to(&mut self, position: Option<HistoryPosition>) {
         // A sync to an earlier position than the last one has nothing to wait for.
         let durable_until = self.durable_until;
@@ -277,8 +277,8 @@ impl VolatileCache {
         }
     }
 
-    /// Everything before a position is durable: what a flush that waits for it covers cannot be
-    /// lost any more.
+    /// Everything before a position is durable: versions covered by a flush that waits for it can
+    /// no longer be lost.
     pub fn durable_until(&mut self, until: HistoryPosition) {
         self.durable_until = self.durable_until.max(Some(until));
         for lpn in self.awaiting.clone() {
@@ -286,12 +286,12 @@ impl VolatileCache {
         }
     }
 
-    /// Did a power cut come after a command with this number began?
+    /// Returns true if a power cut came after a command with this number began.
     pub fn is_cut_since(&self, command: u64) -> bool {
         command < self.cut_before
     }
 
-    /// Sectors whose newest content is here.
+    /// Sectors whose newest content is in the cache.
     fn covered(&self, lpn: Lpn) -> Sectors {
         self.versions(lpn)
             .iter()
@@ -302,21 +302,20 @@ impl VolatileCache {
         self.pages.get(&lpn).map_or(&[], |page| &page.versions)
     }
 
-    /// Lays the newest versions over a page's durable content.
+    /// Lays the newest versions over the page's durable content.
     fn overlay(&self, lpn: Lpn, page: &mut [u8; PAGE_BYTES]) {
-        // Oldest first: what comes later lies on top.
+        // Oldest first: newer versions overwrite older ones.
         for version in self.versions(lpn) {
             let sectors = version.sectors.each();
             sectors.for_each(|sector| version.show(sector, page));
         }
     }
 
-    /// What a page with versions is as a whole.
+    /// The newest content of a page as a whole; `None` if it has no versions.
     fn newest(&self, lpn: Lpn) -> Option<Newest> {
         let last = self.versions(lpn).last()?;
         Some(match (&last.content, last.source) {
-            // A page that is known in part needs the device, so neither zeroes nor a source stand
-            // for it.
+            // A partly cached page needs the device, so it is neither all zeroes nor a remap.
             _ if self.covered(lpn) != Sectors::ALL => Newest::Part,
             _ if last.sectors != Sectors::ALL => Newest::Whole,
             (SectorData::Zeroes, _) => Newest::Zeroes,
@@ -325,7 +324,7 @@ impl VolatileCache {
         })
     }
 
-    /// The same, of a page that write-back has to put on the device.
+    /// Like `newest`, for pages that must be written back.
     fn newest_unwritten(&self, lpn: Lpn) -> Option<Newest> {
         self.pages.get(&lpn)?.oldest_unwritten()?;
         self.newest(lpn)
@@ -349,21 +348,21 @@ impl VolatileCache {
         Some(*found)
     }
 
-    /// The first of them that must be written back.
+    /// Like `next_page`, for pages that must be written back.
     fn next_unwritten_page(&self, lpn: Lpn, end: Lpn) -> Option<Lpn> {
         let mut pages = self.pages.range(lpn..end);
         let (found, _) = pages.find(|(_, page)| page.oldest_unwritten().is_some())?;
         Some(*found)
     }
 
-    /// Sectors of a page are durable as the device has them: their versions are gone.
+    /// Sectors are durable as the device has them: drops their versions.
     fn forget(&mut self, lpn: Lpn, durable: Sectors) {
         if self.pages.contains_key(&lpn) {
             self.change(lpn, |page| page.forget(durable));
         }
     }
 
-    /// Every table against every other.
+    /// Checks every table against the others.
     ///
     /// # Panics
     /// If they do not agree.

@@ -1,39 +1,39 @@
-//! The versions of one page, and what the device held before those that it has already.
+//! The versions of one page, and the content of the device before those already written back.
 //!
-//! A version is written back before it is durable. From then on the device's own content no longer
-//! says what a power cut may leave: the base does, sector by sector. When a sync has made a version
-//! durable, that version becomes the base of those that are newer and not durable yet.
+//! A version is written back before it is durable. From then on a power cut may leave content that
+//! the device no longer has: the base keeps it, sector by sector. When a sync has made a version
+//! durable, it becomes the base of newer versions that are not durable yet.
 //!
-//! Invariants: the base has a sector exactly if a version of that sector was written back and is
-//! not durable; every version has sectors. Absent: the device (`access`), and other pages.
+//! Invariants: the base has a sector if and only if a version of that sector was written back and
+//! is not durable; every version has sectors. Absent: the device (`access`), and other pages.
 
 use super::{CachedVersion, SECTOR_BYTES, Sectors};
 use remap_ssd_media::Lpn;
 use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// What a base takes.
+/// Bytes that a base takes.
 pub(super) const BASE_BYTES: u64 = PAGE_BYTES as u64 + 128;
 
-/// Whether the device has a version.
+/// Whether and since when the device has a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WrittenBack {
-    /// It has an older one of some sector.
+    /// The device has an older version of some sector.
     No,
     /// Yes, and no sync has begun since.
     SinceLastSync,
-    /// Yes: it is durable once everything before this position is.
+    /// Yes: durable once everything before this position is.
     Before(HistoryPosition),
 }
 
 impl WrittenBack {
-    /// Is it durable if everything before `until` is?
+    /// Returns true if it is durable once everything before `until` is.
     pub(super) fn is_before(self, until: HistoryPosition) -> bool {
         matches!(self, Self::Before(position) if position <= until)
     }
 }
 
-/// What the device held in some sectors before they were written back.
+/// Content of some sectors on the device before they were written back.
 #[derive(Debug)]
 struct Base {
     sectors: Sectors,
@@ -55,7 +55,7 @@ pub(super) struct CachedPage {
 }
 
 impl CachedPage {
-    /// What it takes.
+    /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
         let versions: u64 = self.versions.iter().map(CachedVersion::bytes).sum();
         versions + self.base.as_ref().map_or(0, |_| BASE_BYTES)
@@ -73,12 +73,12 @@ impl CachedPage {
         Some(oldest.number)
     }
 
-    /// Does it have versions that are on the device and not durable?
+    /// Returns true if it has versions that are on the device but not durable.
     pub(super) fn is_awaiting(&self) -> bool {
         self.base.is_some()
     }
 
-    /// What the device held in a sector before it was written back, if it was.
+    /// The content of a sector on the device before it was written back, if it was.
     pub(super) fn base(&self, sector: usize) -> Option<&[u8; PAGE_BYTES]> {
         let base = self.base.as_ref().filter(|base| base.sectors.has(sector))?;
         Some(&base.page)
@@ -92,8 +92,8 @@ impl CachedPage {
             .fold(Sectors::NONE, |all, version| all.with(version.sectors))
     }
 
-    /// The device held `before` in sectors that are written back from now on. What was the base of
-    /// a sector before stays it.
+    /// The device held `before` in sectors that are written back from now on. A sector that already
+    /// has a base keeps it.
     fn add_base(&mut self, before: &[u8; PAGE_BYTES]) {
         let awaiting = self.awaiting();
         let base = self.base.get_or_insert_with(|| Base {
@@ -117,11 +117,11 @@ impl CachedPage {
         self.add_base(before);
     }
 
-    /// A version was written to the device, which held `before`, past those that are older.
+    /// A version was written to the device, which held `before`, ahead of older cached versions.
     pub(super) fn put_through(&mut self, version: CachedVersion, before: &[u8; PAGE_BYTES]) {
         self.versions.push(version);
 
-        // A version all of whose sectors have newer ones on the device is not written back later.
+        // A version whose sectors all have newer versions on the device is not written back later.
         let mut newer = Sectors::NONE;
         for version in self.versions.iter_mut().rev() {
             if version.written_back == WrittenBack::No
@@ -136,7 +136,7 @@ impl CachedPage {
         self.add_base(before);
     }
 
-    /// What is on the device becomes durable with this position.
+    /// Versions on the device become durable with this position.
     pub(super) fn sync_to(&mut self, position: HistoryPosition) {
         for version in &mut self.versions {
             if version.written_back == WrittenBack::SinceLastSync {
@@ -145,8 +145,8 @@ impl CachedPage {
         }
     }
 
-    /// Versions are durable: they are gone, and so are older ones of the same sectors. The newest
-    /// of them is the base of those that remain.
+    /// Drops durable versions, and older ones of the same sectors. The newest durable version
+    /// becomes the base of the remaining ones.
     pub(super) fn settle(&mut self, is_durable: impl Fn(WrittenBack) -> bool) {
         let mut durable = Sectors::NONE;
         for version in self.versions.iter_mut().rev() {
@@ -165,7 +165,7 @@ impl CachedPage {
         self.tidy();
     }
 
-    /// Sectors are durable as the device has them: all versions of them are gone.
+    /// Sectors are durable as the device has them: drops all versions of them.
     pub(super) fn forget(&mut self, durable: Sectors) {
         self.versions
             .iter_mut()
@@ -174,7 +174,7 @@ impl CachedPage {
     }
 
     fn tidy(&mut self) {
-        // A version all of whose sectors are durable is of no use to a cut.
+        // A version whose sectors are all durable is of no use to a cut.
         self.versions
             .retain(|version| version.sectors != Sectors::NONE);
 
