@@ -1,16 +1,16 @@
-//! One queue's exchange, on the target's side: payloads of Authentication Send in, those of
+//! One queue's exchange on the target's side: payloads of Authentication Send in, those of
 //! Authentication Receive out.
 //!
 //! Invariants:
-//! - a queue is proven only when the host's response to *this* exchange's random challenge is
-//!   right, and, if the host challenged us, when it has accepted our response;
-//! - a challenge is answered once: right or wrong, it is gone;
-//! - until it is proven a queue has one exchange. Then the host may prove itself again (Linux does
-//!   when its secret is changed), and a failure ends the queue all the same;
-//! - hash and group are no weaker than the host's line says, whatever the host offers.
+//! - a queue is authenticated only if the host's response to *this* exchange's random challenge is
+//!   correct and, if the host challenged us, it has accepted our response;
+//! - a challenge is answered once: after any answer it is discarded;
+//! - until it is authenticated a queue has one exchange. Later the host may authenticate again
+//!   (Linux does when its secret is changed); a failure then ends the queue too;
+//! - hash and group are no weaker than the host's line requires, whichever the host offers.
 //!
-//! Absent: commands, deadlines (`tcp`). A peer between us and the host may still weaken a
-//! negotiation down to that line: the responses do not cover what was offered.
+//! Absent: commands, deadlines (`tcp`). A man in the middle may still downgrade a negotiation to
+//! that line: the responses do not cover the offer.
 
 use super::group::{Group, KeyPair};
 use super::hash::Hash;
@@ -22,16 +22,16 @@ use super::turns::Asker;
 use crate::spec::auth::explanation;
 use std::sync::Arc;
 
-/// The longest payload: a Reply with the longest hash and the largest group, and Negotiate with
-/// several protocols.
+/// Maximum payload: a Reply with the longest hash and the largest group, and Negotiate with several
+/// protocols.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
-/// Why a queue will not be proven.
+/// Why a queue will not be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// What the host is told of it (`spec::auth::explanation`).
+    /// The explanation sent to the host (`spec::auth::explanation`).
     pub explanation: u8,
-    /// The reason in words, for the log: the host is told less.
+    /// The reason in words, for the log; the host gets less.
     pub why: &'static str,
 }
 
@@ -75,7 +75,7 @@ impl Failed {
     );
 }
 
-/// A challenge that was made and not answered.
+/// A challenge that is not answered yet.
 struct Open {
     t_id: u16,
     secret: Secret,
@@ -87,14 +87,14 @@ struct Open {
     pair: KeyPair,
 }
 
-/// The message that comes next, from either side.
+/// The next message, from either side.
 enum State {
-    /// Negotiate, with which the host begins.
+    /// Negotiate, the host's first message.
     Negotiate,
-    /// Our challenge, which the host asks for next.
+    /// Our challenge, which the host receives next.
     Challenge(Box<Open>),
     Reply(Box<Open>),
-    /// Success1, and then what the exchange proves.
+    /// Success1, followed by the proof established by the exchange.
     Success1 {
         payload: Vec<u8>,
         proof: Proof,
@@ -104,7 +104,7 @@ enum State {
         proof: Proof,
     },
     Failure1(u16),
-    /// Nothing more: the exchange has ended, well or badly.
+    /// None: the exchange has ended, successfully or not.
     Over,
 }
 
@@ -120,7 +120,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// For a queue of this host's that was just connected.
+    /// An exchange for a newly connected queue of this host.
     pub fn new(keyring: Arc<Keyring>, hostnqn: &str, subnqn: &str) -> Self {
         Self {
             keyring,
@@ -133,35 +133,36 @@ impl Exchange {
         }
     }
 
-    /// What the host has proven, once it has.
+    /// The proof by the host, once it has authenticated.
     pub fn proof(&self) -> Option<Proof> {
         self.proof
     }
 
-    /// Why it has failed, if it has.
+    /// The reason of failure, if it has failed.
     pub fn failed(&self) -> Option<Failed> {
         self.failed
     }
 
-    /// Calculations that it has waited for.
+    /// Number of calculations that it has waited for.
     pub fn calculations(&self) -> u32 {
         self.calculations
     }
 
-    /// Whether the queue must end: it failed, and the host was told or does not want to know.
+    /// Returns true if the queue must end: the exchange failed, and no failure message remains to
+    /// be sent.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// A payload that the host has sent. It may wait for its turn to calculate.
+    /// Handles a payload from the host. It may wait for its turn to calculate.
     pub fn receive(&mut self, payload: &[u8], asker: &Asker<'_>) {
         let parsed = message::parse(payload);
         let t_id = parsed.as_ref().map_or(0, FromHost::t_id);
 
-        // Over until something better is known: no way out of here leaves an old challenge open.
+        // Over unless set below: no return path leaves an old challenge open.
         let before = std::mem::replace(&mut self.state, State::Over);
 
-        // After a failure the host has nothing more to say.
+        // After a failure no message of the host is accepted.
         if self.failed.is_some() {
             return;
         }
@@ -173,7 +174,7 @@ impl Exchange {
             .and_then(|said| self.next(before, said, asker));
         self.state = match next {
             Ok(state) => state,
-            // There is no host any more to explain it to.
+            // The host is gone: there is no one to send an explanation to.
             Err(Failed::ENDED) => {
                 self.failed = Some(Failed::ENDED);
                 State::Over
@@ -193,20 +194,20 @@ impl Exchange {
     ) -> Result<State, Failed> {
         match (before, said) {
             (State::Negotiate, FromHost::Negotiate { t_id, plain, offer }) => {
-                // A secure channel out of an exchange is what TLS is for here.
+                // Secure channels by an exchange are not supported: use TLS.
                 if !plain {
                     return Err(Failed::CHANNEL);
                 }
                 let offer = offer.ok_or(Failed::PROTOCOL)?;
 
-                // The keys as they are now: one that was taken away begins no exchange.
+                // The current keys: a host whose key was removed starts no exchange.
                 let entry = self.keyring.find(&self.hostnqn).ok_or(Failed::NO_KEY)?;
                 let secret = entry.host.clone().ok_or(Failed::NO_KEY)?;
                 let hash = offer.hash(entry.hash).ok_or(Failed::HASH)?;
                 let group = offer.group(entry.group).ok_or(Failed::GROUP)?;
 
-                // A new challenge and a new pair for every exchange: a response that was recorded
-                // proves nothing.
+                // A new challenge and key pair for every exchange: a recorded response proves
+                // nothing.
                 let mut challenge = vec![0; hash.bytes()];
                 super::fill_random(&mut challenge);
                 let pair = self.in_turn(group, asker, || KeyPair::new(group))?;
@@ -225,8 +226,7 @@ impl Exchange {
             (State::Reply(open), reply @ FromHost::Reply { .. }) => self.judge(*open, reply, asker),
 
             (State::Success2 { t_id, proof }, FromHost::Success2 { t_id: theirs }) => {
-                // The host has accepted our response to its challenge, in this transaction and no
-                // other.
+                // The host has accepted our response to its challenge, in this very transaction.
                 if t_id != theirs {
                     return Err(Failed::TRANSACTION);
                 }
@@ -234,7 +234,7 @@ impl Exchange {
                 Ok(State::Negotiate)
             }
 
-            // The host is told nothing: it is the one who has ended this.
+            // No message to the host, which has ended the exchange.
             (before, FromHost::Failure2 { .. }) => {
                 let proved = matches!(before, State::Success2 { .. });
                 self.failed = Some(if proved {
@@ -259,7 +259,7 @@ impl Exchange {
         result.ok_or(Failed::ENDED)
     }
 
-    /// Compares a reply with the one that only the secret gives.
+    /// Compares a reply with the one computed from the secret.
     fn judge(
         &mut self,
         open: Open,
@@ -301,7 +301,7 @@ impl Exchange {
             return Err(Failed::RESPONSE);
         }
 
-        // The host is right. What is left is what it wants to know of us.
+        // The response is correct. Next is the host's own challenge, if there is one.
         let proof = Proof {
             hash: open.hash,
             group: open.group,
@@ -312,7 +312,7 @@ impl Exchange {
             return Ok(State::Success1 { payload, proof });
         };
 
-        // A host that sends our challenge back would have us compute what it should.
+        // A host that reflects our challenge would have us compute its own response.
         if theirs == open.challenge {
             return Err(Failed::REFLECTED);
         }
@@ -328,10 +328,10 @@ impl Exchange {
         Ok(State::Success1 { payload, proof })
     }
 
-    /// The payload that the host asks for; `None` if there is none, or it does not fit into `room`
+    /// The payload that the host requests; `None` if there is none, or it does not fit into `room`
     /// bytes.
     pub fn send(&mut self, room: usize) -> Option<Vec<u8>> {
-        // As in `receive`: a state that is taken and not put back is the end.
+        // As in `receive`: a state not replaced below means the end.
         let (payload, next) = match std::mem::replace(&mut self.state, State::Over) {
             State::Challenge(open) => {
                 let suite = (open.hash, open.group);
@@ -345,12 +345,13 @@ impl Exchange {
                 (payload, State::Reply(open))
             }
             State::Success1 { payload, proof } if proof.both_ways => {
-                // The transaction's number, where every message has it.
+                // The transaction number is at the same place in every message.
                 let t_id = u16::from_le_bytes([payload[4], payload[5]]);
                 (payload, State::Success2 { t_id, proof })
             }
             State::Success1 { payload, proof } => {
-                // Sent is proven: this host wants no proof of ours, so it says nothing more.
+                // Sending it completes the proof: this host wants no proof of ours, so it sends
+                // nothing more.
                 self.proof = Some(proof);
                 (payload, State::Negotiate)
             }
@@ -360,14 +361,14 @@ impl Exchange {
                     .map_or(explanation::FAILED, |one| one.explanation);
                 (message::put_failure(t_id, false, explanation), State::Over)
             }
-            // The host asks for a message when it is its turn to send one.
+            // The host requests a message when it is its turn to send one.
             State::Negotiate | State::Reply(_) | State::Success2 { .. } | State::Over => {
                 self.failed.get_or_insert(Failed::ORDER);
                 return None;
             }
         };
 
-        // A host that leaves too little room has to begin anew, so the exchange is over.
+        // A host that leaves too little room has to start over, so the exchange ends.
         if payload.len() > room {
             self.failed.get_or_insert(failed(
                 explanation::PAYLOAD,

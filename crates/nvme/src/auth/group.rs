@@ -1,8 +1,9 @@
 //! Diffie-Hellman in the groups of RFC 7919.
 //!
-//! Invariants: a peer's value is checked before it is used (2 to p - 2; with safe primes nothing
-//! else is weak), and a key pair is used once. Exponents are random and of 512 bits: more than
-//! twice the strength of the largest group (RFC 7919 appendix A asks for 400). Absent: what the
+//! Invariants: a peer's value is checked before use (2 to p - 2; with safe primes no other value is
+//! weak), and a key pair is used once. Exponents are random and of 512 bits: more than twice the
+//! strength of the largest group (RFC 7919 appendix A asks for 400). Absent: use of the shared
+//! secret.
 //! shared secret is for.
 
 use super::primes;
@@ -11,27 +12,27 @@ use crypto_bigint::{BoxedUint, Odd, Resize};
 use std::sync::LazyLock;
 use zeroize::Zeroizing;
 
-/// Bytes of a private exponent.
+/// Size of a private exponent.
 const EXPONENT_BYTES: usize = 64;
 
 /// A group of RFC 7919 for Diffie-Hellman, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// None: challenge and response alone.
+    /// No group: challenge and response only.
     Null = 0,
-    /// The one of 2048 bits, the weakest.
+    /// 2048 bits, the weakest.
     Ffdhe2048 = 1,
-    /// The one of 3072 bits.
+    /// 3072 bits.
     Ffdhe3072 = 2,
-    /// The one of 4096 bits.
+    /// 4096 bits.
     Ffdhe4096 = 3,
-    /// The one of 6144 bits.
+    /// 6144 bits.
     Ffdhe6144 = 4,
-    /// The one of 8192 bits, the strongest.
+    /// 8192 bits, the strongest.
     Ffdhe8192 = 5,
 }
 
-/// A modulus, ready to calculate with.
+/// The moduli, prepared for arithmetic.
 static MODULI: [LazyLock<BoxedMontyParams>; 5] = [
     LazyLock::new(|| modulus(primes::FFDHE2048)),
     LazyLock::new(|| modulus(primes::FFDHE3072)),
@@ -57,7 +58,7 @@ impl Group {
         Self::Ffdhe6144,
         Self::Ffdhe8192,
     ];
-    /// Bytes of a value of the largest.
+    /// Size of a value in the largest group.
     pub const BYTES_MAX: usize = 1024;
 
     /// The group with this identifier.
@@ -70,7 +71,7 @@ impl Group {
         self as u8
     }
 
-    /// Its name, as command lines and logs write it.
+    /// Its name on command lines and in logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -82,7 +83,7 @@ impl Group {
         }
     }
 
-    /// Bytes of its values; 0 if it is none.
+    /// Size of its values; 0 without a group.
     pub fn bytes(self) -> usize {
         match self {
             Self::Null => 0,
@@ -103,7 +104,7 @@ impl Group {
     fn power(self, params: &BoxedMontyParams, base: BoxedUint, exponent: &[u8]) -> Vec<u8> {
         let bits = exponent.len() as u32 * 8;
         let exponent = BoxedUint::from_be_slice(exponent, bits).expect("as long as it is");
-        // In time that depends on the length of the exponent alone.
+        // In time that depends only on the length of the exponent.
         let power = BoxedMontyForm::new(base, params).pow_bounded_exp(&exponent, bits);
         let bytes = power.retrieve().to_be_bytes();
         assert_eq!(
@@ -115,16 +116,16 @@ impl Group {
     }
 }
 
-/// One's own half of an exchange: used once.
+/// Our half of an exchange: used once.
 pub(super) struct KeyPair {
     group: Group,
     exponent: Zeroizing<Vec<u8>>,
-    /// What the peer is told; empty without a group.
+    /// The public value sent to the peer; empty without a group.
     pub value: Vec<u8>,
 }
 
 impl KeyPair {
-    /// A new one with a random exponent.
+    /// Creates a pair with a random exponent.
     pub fn new(group: Group) -> Self {
         let mut exponent = Zeroizing::new(vec![0; EXPONENT_BYTES]);
         super::fill_random(&mut exponent);
@@ -133,7 +134,7 @@ impl KeyPair {
 
     pub(super) fn of_exponent(group: Group, exponent: Zeroizing<Vec<u8>>) -> Self {
         let value = group.modulus().map(|params| {
-            // 2 is the generator of all of them (RFC 7919).
+            // 2 is the generator of all groups (RFC 7919).
             let two = BoxedUint::from(2u8).resize(params.bits_precision());
             group.power(params, two, &exponent)
         });
@@ -144,10 +145,10 @@ impl KeyPair {
         }
     }
 
-    /// The secret shared with the peer that sent `theirs`, as long as the prime; `None` if that is
-    /// no value to use. Without a group it is empty.
+    /// The secret shared with the peer that sent `theirs`, as long as the prime; `None` if that
+    /// value is invalid. Empty without a group.
     pub fn shared(&self, theirs: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        // The length is that of the prime: leading zeroes belong to a value.
+        // The length is that of the prime: values keep their leading zeroes.
         if theirs.len() != self.group.bytes() {
             return None;
         }
@@ -160,7 +161,7 @@ impl KeyPair {
         let one = BoxedUint::one_with_precision(bits);
         let greatest = params.modulus().as_ref().wrapping_sub(&one);
 
-        // 0, 1 and p - 1 would give a secret that anybody can guess.
+        // 0, 1 and p - 1 would give a secret that anyone can guess.
         if theirs <= one || theirs >= greatest {
             return None;
         }
@@ -214,8 +215,8 @@ mod tests {
         }
     }
 
-    /// Values and shared secrets of two fixed exponents, calculated with Python's `pow`; the
-    /// beginnings of their SHA-256.
+    /// Values and shared secrets of two fixed exponents, calculated with Python's `pow`; the first
+    /// bytes of their SHA-256.
     #[test]
     fn values_and_secrets_are_those_that_others_calculate() {
         let known = [

@@ -1,7 +1,7 @@
-//! The three hashes of DH-HMAC-CHAP, and HMAC by them.
+//! The three hashes of DH-HMAC-CHAP, and HMAC with them.
 //!
 //! Invariant: authentication codes are compared in constant time (`hmac`'s own comparison). Absent:
-//! what is hashed.
+//! the data hashed.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -21,7 +21,7 @@ pub enum Hash {
 impl Hash {
     /// All hashes, from the weakest to the strongest.
     pub const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
-    /// Bytes of the longest result, that of SHA-512.
+    /// Size of the longest digest, that of SHA-512.
     pub const LEN_MAX: usize = 64;
 
     /// The hash with this identifier.
@@ -34,7 +34,7 @@ impl Hash {
         self as u8
     }
 
-    /// Its name, as command lines and logs write it.
+    /// Its name on command lines and in logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -43,7 +43,7 @@ impl Hash {
         }
     }
 
-    /// Bytes of its result, which are those of a response.
+    /// Size of its digest, and of a response.
     pub fn bytes(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -61,7 +61,7 @@ impl Hash {
         })
     }
 
-    /// The authentication code of these parts, one behind the other.
+    /// The authentication code of the concatenation of these parts.
     pub(super) fn mac(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(match self {
             Self::Sha256 => fed::<Hmac<Sha256>>(key, parts)
@@ -79,8 +79,7 @@ impl Hash {
         })
     }
 
-    /// Whether this is the authentication code of these parts. Takes equally long wherever the
-    /// first difference is.
+    /// Returns true if `code` is the authentication code of these parts. Takes constant time.
     pub(super) fn is_mac(self, key: &[u8], parts: &[&[u8]], code: &[u8]) -> bool {
         match self {
             Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).verify_slice(code).is_ok(),

@@ -1,8 +1,8 @@
-//! One queue's exchange, on the host's side.
+//! One queue's exchange on the host's side.
 //!
-//! Invariants: the secret leaves only as a response to a challenge; with a controller's secret the
-//! exchange succeeds only if the controller has proven that it knows it. Absent: commands
-//! (`tcp::client`).
+//! Invariants: the secret is used only in a response to a challenge; if the credentials have a
+//! controller's secret, the exchange succeeds only if the controller has proven that it knows it.
+//! Absent: commands (`tcp::client`).
 
 use super::group::{Group, KeyPair};
 use super::hash::Hash;
@@ -12,33 +12,33 @@ use super::secret::Secret;
 use crate::spec::auth::explanation;
 use zeroize::Zeroizing;
 
-/// What a host must know to authenticate a queue.
+/// The secrets that a host needs to authenticate a queue.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The secret that proves who the host is.
+    /// The secret that authenticates the host.
     pub host: Secret,
-    /// The controller's: it must prove that it knows it.
+    /// The controller's secret, if it must authenticate too.
     pub controller: Option<Secret>,
 }
 
-/// Why the exchange failed, as the host sees it.
+/// Why the exchange failed, from the host's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The controller refused, with an explanation of one byte.
     #[error("the target refused: {}", describe(*.0))]
     Refused(u8),
-    /// What it sent is no message for now.
+    /// Its message is malformed or out of order.
     #[error("the target sent a message of authentication that cannot be")]
     Malformed,
-    /// It chose what was not offered.
+    /// It chose a hash or group that was not offered.
     #[error("the target chose a hash or a group that was not offered")]
     NotOffered,
-    /// It did not prove itself.
+    /// It did not authenticate.
     #[error("the target does not know the controller's secret")]
     NotProven,
 }
 
-/// What an explanation of the controller means.
+/// Meaning of an explanation from the controller.
 fn describe(said: u8) -> &'static str {
     match said {
         explanation::FAILED => "the secret is wrong, or it is not known to the target",
@@ -52,7 +52,7 @@ fn describe(said: u8) -> &'static str {
     }
 }
 
-/// What an answer leads to.
+/// The next step after an answer.
 pub enum Step {
     /// Send this, and receive the answer.
     Send(Vec<u8>),
@@ -62,7 +62,7 @@ pub enum Step {
     Done,
 }
 
-/// A challenge of ours, which the controller must answer.
+/// Our challenge, which the controller must answer.
 struct Open {
     hash: Hash,
     sequence: u32,
@@ -88,7 +88,7 @@ impl<'a> HostExchange<'a> {
         Self::offering(credentials, hostnqn, subnqn, &Hash::ALL, &Group::ALL)
     }
 
-    /// The same, offering these hashes and groups only.
+    /// Like `new`, offering only these hashes and groups.
     pub fn offering(
         credentials: &'a Credentials,
         hostnqn: &'a str,
@@ -96,7 +96,7 @@ impl<'a> HostExchange<'a> {
         hashes: &'a [Hash],
         groups: &'a [Group],
     ) -> Self {
-        // A number of our own for the transaction: answers to another one are not taken for ours.
+        // A random transaction number: answers to other transactions are not accepted.
         let mut t_id = [0; 2];
         super::fill_random(&mut t_id);
 
@@ -112,17 +112,17 @@ impl<'a> HostExchange<'a> {
         }
     }
 
-    /// The message that begins the exchange.
+    /// The first message of the exchange.
     pub fn negotiate(&self) -> Vec<u8> {
         message::put_negotiate(self.t_id, self.hashes, self.groups)
     }
 
-    /// Failure2, which tells the controller that this is over.
+    /// Failure2, which tells the controller that the exchange is over.
     pub fn failure(&self) -> Vec<u8> {
         message::put_failure(self.t_id, true, explanation::FAILED)
     }
 
-    /// What a message of the controller's leads to.
+    /// Handles a message of the controller.
     ///
     /// # Errors
     /// The exchange has failed.
@@ -135,15 +135,15 @@ impl<'a> HostExchange<'a> {
                 self.judge(response)
             }
 
-            // Out of order, or of another transaction.
+            // Out of order, or from another transaction.
             _ => Err(HostError::Malformed),
         }
     }
 
-    /// Compares the controller's response with the one that only its secret gives. One that keeps
-    /// silent about our challenge has not proven itself either.
+    /// Compares the controller's response with the one computed from its secret. A controller that
+    /// does not answer our challenge has not authenticated either.
     fn judge(&self, response: Option<&[u8]>) -> Result<Step, HostError> {
-        // Without a secret of the controller's nothing was asked of it.
+        // Without a controller's secret there was no challenge.
         let (Some(open), Some(secret)) = (&self.open, &self.credentials.controller) else {
             return Ok(Step::Done);
         };
@@ -182,7 +182,7 @@ impl<'a> HostExchange<'a> {
             return Err(HostError::Malformed);
         }
 
-        // A controller must not choose what was not offered: it might be weak.
+        // A controller must not choose anything not offered: it might be weak.
         if !self.hashes.contains(&hash) || !self.groups.contains(&group) {
             return Err(HostError::NotOffered);
         }
@@ -202,21 +202,21 @@ impl<'a> HostExchange<'a> {
         };
 
         let response = ours.make();
-        // Only one challenge is answered, or a target could collect responses.
+        // Only one challenge is answered; otherwise a target could collect responses.
         self.has_replied = true;
         if self.credentials.controller.is_none() {
             let payload = message::put_reply(t_id, &response, None, &pair.value);
             return Ok(Step::Send(payload));
         }
 
-        // Random, so that no earlier response of the controller's fits.
+        // Random, so that no earlier response of the controller is valid.
         let mut challenge = vec![0; hash.bytes()];
         super::fill_random(&mut challenge);
         let mut number = [0; 4];
         super::fill_random(&mut number);
         let open = self.open.insert(Open {
             hash,
-            // 0 stands for no challenge.
+            // 0 means no challenge.
             sequence: u32::from_le_bytes(number).max(1),
             challenge,
             shared,

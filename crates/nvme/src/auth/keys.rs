@@ -1,4 +1,4 @@
-//! Which hosts may connect, and what they must know: a file of one line a host.
+//! Hosts that may connect, with their keys: a file with one line per host.
 //!
 //! ```text
 //! # host NQN                 its keys                            options
@@ -6,11 +6,10 @@
 //! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...:                until=2027-06-30
 //! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...: DHHC-1:01:...:    namespaces=1:rw,2:ro
 //! ```
-//! A host with a secret authenticates by it; a host with a TLS key connects by TLS and no other
-//! way; with both it does both. Invariants: a file that others can read, or with a line that is
-//! wrong, is refused whole; what was loaded stays in use until something else has been loaded
-//! whole; text of secrets never reaches a message. Absent: hosts that are connected (a reload drops
-//! none).
+//! A host with a secret must authenticate by it; a host with a TLS key must connect by TLS; with
+//! both it must do both. Invariants: a file that others can read, or that has an invalid line, is
+//! refused as a whole; the loaded keys stay in use until another file has been loaded completely;
+//! secrets never appear in messages. Absent: connected hosts (a reload drops none).
 
 use super::group::Group;
 use super::hash::Hash;
@@ -32,60 +31,60 @@ use time::Date;
 use time::format_description::well_known::Iso8601;
 use zeroize::Zeroizing;
 
-/// More is no file of keys.
+/// Maximum size of a key file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a host has proven, and how.
+/// Parameters of a successful authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Hash function that both ends agreed on.
+    /// Hash function negotiated.
     pub hash: Hash,
-    /// Diffie-Hellman group that they agreed on.
+    /// Diffie-Hellman group negotiated.
     pub group: Group,
-    /// The controller has proven itself too.
+    /// True if the controller has authenticated too.
     pub both_ways: bool,
 }
 
-/// What is known of a host: a secret, a TLS key, or both.
+/// The keys of a host: a secret, a TLS key, or both.
 #[derive(Clone, Debug)]
 pub struct HostEntry {
     /// Its secret, if it has to authenticate by DH-HMAC-CHAP.
     pub host: Option<Secret>,
     /// Its TLS key, if it has to connect by TLS.
     pub tls: Option<TlsKey>,
-    /// The controller's, for hosts that want a proof.
+    /// The controller's secret, for hosts that authenticate the controller.
     pub controller: Option<Secret>,
-    /// The weakest hash that it may use.
+    /// The weakest hash allowed.
     pub hash: Hash,
-    /// The weakest group that it may use.
+    /// The weakest group allowed.
     pub group: Group,
-    /// From then on it may not connect.
+    /// Time from which on it may not connect.
     pub until: Option<SystemTime>,
-    /// Which commands it may send, and to which namespaces.
+    /// Its rights to namespaces.
     pub rights: Rights,
 }
 
-/// Why a file holds no keys.
+/// Why a key file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// The file is not there or cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
     /// Users other than the owner can read or change the file.
     #[error("others can read or change it (mode {0:04o}): chmod 600")]
     Open(u32),
-    /// It is no file of keys.
+    /// It is not a key file.
     #[error("it is larger than {} MiB, or no text", FILE_BYTES_MAX >> 20)]
     NoText,
-    /// There is nothing in it.
+    /// It has no entries.
     #[error("it has no line with a key")]
     Empty,
-    /// A line is not what the format asks for.
+    /// A line is invalid.
     #[error("line {line}: {why}")]
     Line {
         /// Number of the line, counted from 1.
         line: usize,
-        /// What is wrong with it, for the message.
+        /// The error in it, for the message.
         why: String,
     },
 }
@@ -98,7 +97,7 @@ impl Keys {
     /// Reads a file that only its owner can read.
     ///
     /// # Errors
-    /// It cannot be read, others can, or a line of it is wrong.
+    /// It cannot be read, others can read it, or it has an invalid line.
     pub fn load(path: &Path) -> Result<Self, KeysError> {
         Self::parse(&read(path)?)
     }
@@ -106,7 +105,7 @@ impl Keys {
     /// Keys from a file's text.
     ///
     /// # Errors
-    /// A line is wrong, or there is none.
+    /// A line is invalid, or there is none.
     pub fn parse(text: &str) -> Result<Self, KeysError> {
         let mut all = BTreeMap::new();
         for (line, content) in lines(text) {
@@ -124,17 +123,17 @@ impl Keys {
         Ok(Self(all))
     }
 
-    /// How many hosts there are.
+    /// Number of hosts.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether no host is listed: nothing needs authentication then.
+    /// Returns true if no host is listed: then none needs to authenticate.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The numbers of namespaces that the lines list.
+    /// Numbers of the namespaces that the lines list.
     pub fn namespaces_listed(&self) -> impl Iterator<Item = u32> {
         self.0.values().flat_map(|entry| entry.rights.listed())
     }
@@ -143,14 +142,14 @@ impl Keys {
 /// The text of a file that only its owner can read.
 fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     let file = File::open(path)?;
-    // Of what is open, not of what the path may name by now.
+    // Of the open file: the path may name another one by now.
     let mode = file.metadata()?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(KeysError::Open(mode & 0o7777));
     }
 
     let mut bytes = Zeroizing::new(Vec::new());
-    // One byte more than may be there, so that a longer file shows.
+    // One byte more than allowed, to detect a longer file.
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(KeysError::NoText);
@@ -159,7 +158,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Lines that say something, with their numbers.
+/// Lines with content, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text
         .lines()
@@ -185,7 +184,7 @@ fn entry(line: &str) -> Result<(&str, HostEntry), String> {
         rights: Rights::ALL,
     };
 
-    // Keys come first and options behind them: a secret may look like an option.
+    // Keys come first, then options: a secret may look like an option.
     let mut words = words.peekable();
     while let Some(word) = words.next_if(|word| is_key(word)) {
         put_key(&mut entry.host, &mut entry.tls, word)?;
@@ -198,22 +197,22 @@ fn entry(line: &str) -> Result<(&str, HostEntry), String> {
         option(&mut entry, word)?;
     }
 
-    // A secret that becomes known must not be enough to play both sides.
+    // One leaked secret must not be enough to play both sides.
     if entry.controller.is_some() && entry.controller == entry.host {
         return Err("host and controller have the same secret: each needs its own".into());
     }
     Ok((name, entry))
 }
 
-/// What a line of keys has.
+/// The keys of a line, for messages.
 const KEYS: &str = "the host's secret (DHHC-1:...), its TLS key (NVMeTLSkey-1:...), or both";
 
-/// Whether a word is meant to be a key. Its base 64 may have a `=`, as options do.
+/// Returns true if a word is meant as a key. Its base 64 may contain `=`, as options do.
 fn is_key(word: &str) -> bool {
     word.starts_with("DHHC-") || word.starts_with("NVMeTLSkey-")
 }
 
-/// Takes a word as a secret or as a TLS key; there is at most one of each.
+/// Parses a word as a secret or as a TLS key; at most one of each is allowed.
 fn put_key(
     secret: &mut Option<Secret>,
     tls: &mut Option<TlsKey>,
@@ -221,7 +220,7 @@ fn put_key(
 ) -> Result<(), String> {
     let is_second = if word.starts_with("NVMeTLSkey-") {
         let key = TlsKey::parse(word).map_err(|error| error.to_string())?;
-        // Not passed over: its host could not connect, or would without encryption.
+        // Not ignored: its host could not connect, or would do so without encryption.
         if !IS_BUILT {
             return Err(format!("it has a TLS key, and {ABSENT}"));
         }
@@ -241,7 +240,7 @@ fn put_key(
 fn option(entry: &mut HostEntry, word: &str) -> Result<(), String> {
     let secret = |error: SecretError| format!("controller: {error}");
     match word.split_once('=') {
-        // Without a secret they would have no effect, and nobody would notice.
+        // Without a secret these would silently have no effect.
         Some((name @ ("controller" | "hash" | "group"), _)) if entry.host.is_none() => {
             return Err(format!(
                 "{name} goes with a secret (DHHC-1:...), and there is none"
@@ -265,7 +264,7 @@ fn option(entry: &mut HostEntry, word: &str) -> Result<(), String> {
             entry.until = Some(end);
         }
         Some(("namespaces", text)) => entry.rights = Rights::parse(text)?,
-        // What it says may be a secret.
+        // Not quoted: the word may be a secret.
         _ => {
             return Err(
                 "behind the keys come only controller=, hash=, group=, until= and namespaces="
@@ -283,12 +282,12 @@ fn end_of_day(date: &str) -> Option<SystemTime> {
     Some(day.next_day()?.midnight().assume_utc().into())
 }
 
-/// What a host of ours knows: a secret, a TLS key, both, or nothing.
+/// The keys of a host of ours: a secret, a TLS key, both, or none.
 #[derive(Clone, Debug, Default)]
 pub struct HostKeys {
-    /// For targets that want hosts to authenticate.
+    /// For targets that require authentication.
     pub credentials: Option<Arc<Credentials>>,
-    /// With a TLS key it connects by TLS, and no other way.
+    /// With a TLS key it connects only by TLS.
     pub tls: Option<Arc<TlsKey>>,
 }
 
@@ -296,7 +295,7 @@ impl HostKeys {
     /// Reads a file of one line, `[SECRET] [TLS-KEY] [controller=SECRET]`.
     ///
     /// # Errors
-    /// It cannot be read, others can, or it is no such line.
+    /// It cannot be read, others can read it, or it does not have exactly one valid line.
     pub fn load(path: &Path) -> Result<Self, KeysError> {
         let text = read(path)?;
         let mut said = lines(&text);
@@ -311,7 +310,7 @@ impl HostKeys {
     /// The keys of a line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in it.
     pub fn parse(line: &str) -> Result<Self, String> {
         let (mut secret, mut tls, mut controller) = (None, None, None);
         let mut words = line.split_whitespace().peekable();
@@ -342,22 +341,22 @@ impl HostKeys {
     }
 }
 
-/// A host and a subsystem that a TLS handshake names, and the key that proves it.
+/// The host and subsystem named in a TLS handshake, with their key.
 pub struct Named {
     /// Name (NQN) of the host that the key is for.
     pub hostnqn: String,
     /// Name (NQN) of the subsystem that the key is for.
     pub subnqn: String,
-    /// What both ends must know.
+    /// The shared key.
     pub psk: Psk,
 }
 
 /// Why there is no key for a TLS identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPsk {
-    /// The reason, in words for the log.
+    /// The reason in words, for the log.
     pub why: &'static str,
-    /// The host that it names, in its own words; empty if it names none.
+    /// The host named in it, unverified; empty if there is none.
     pub hostnqn: String,
 }
 
@@ -388,7 +387,7 @@ impl Keyring {
 
     /// Keys that expire by another clock, for tests.
     pub fn with_clock(keys: Keys, clock: fn() -> SystemTime) -> Self {
-        // Random, so that a restart hardly repeats the numbers of earlier challenges.
+        // Random, so that a restart is unlikely to repeat the numbers of earlier challenges.
         let mut first = [0; 4];
         super::fill_random(&mut first);
         Self {
@@ -399,7 +398,7 @@ impl Keyring {
         }
     }
 
-    /// Puts others in their place: from now on hosts connect by these.
+    /// Replaces the keys, for all connections from now on.
     pub fn replace(&self, keys: Keys) {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
@@ -409,27 +408,27 @@ impl Keyring {
         keys.clone()
     }
 
-    /// The numbers of namespaces that the lines list.
+    /// Numbers of the namespaces that the lines list.
     pub fn namespaces_listed(&self) -> Vec<u32> {
         self.keys().namespaces_listed().collect()
     }
 
-    /// What is known of a host, if its key has not expired.
+    /// The entry of a host, unless it has expired.
     pub fn find(&self, hostnqn: &str) -> Option<Arc<HostEntry>> {
         let keys = self.keys();
         let entry = keys.0.get(hostnqn)?;
-        // Asked at every use, so that a key expires without a reload.
+        // Checked at every use, so that a key expires without a reload.
         let is_valid = entry.until.is_none_or(|until| (self.clock)() < until);
         is_valid.then(|| entry.clone())
     }
 
-    /// The key that a host names in a TLS handshake, for one of these subsystems.
+    /// The key for the identity of a TLS handshake, for one of these subsystems.
     ///
     /// # Errors
-    /// Why there is none, for a log. The names in it are the host's own words.
+    /// Why there is none, for a log. The names in it come from the host, unverified.
     pub fn find_psk(&self, identity: &[u8], subsystems: &[&str]) -> Result<Named, NoPsk> {
         let text = std::str::from_utf8(identity).map_err(|_| NoPsk::NO_IDENTITY)?;
-        // Version 0 identities do not say which key they were made with.
+        // Version 0 identities do not identify their key.
         if text.starts_with("NVMe0R") {
             return Err(NoPsk::VERSION);
         }
@@ -446,7 +445,7 @@ impl Keyring {
         let tls = entry.tls.as_ref();
         let tls = tls.ok_or_else(|| no("this host has no TLS key"))?;
 
-        // The digest in an identity is made with the key.
+        // The digest in an identity is computed with the key.
         let ours = Derivation::ALL.map(|way| tls.psk(claim.hostnqn, claim.subnqn, way));
         let psk = ours.into_iter().find(|psk| psk.identity == text);
         let psk = psk.ok_or_else(|| no("its TLS key is another one than ours"))?;
@@ -457,24 +456,24 @@ impl Keyring {
         })
     }
 
-    /// The number of the next challenge; never 0.
+    /// The sequence number of the next challenge; never 0.
     pub(super) fn next_sequence(&self) -> u32 {
-        // 0 means "no challenge", so it is left out when the numbers begin again.
+        // 0 means "no challenge", so it is skipped when the numbers wrap around.
         match self.sequence.fetch_add(1, Ordering::Relaxed) {
             0 => self.sequence.fetch_add(1, Ordering::Relaxed).max(1),
             number => number,
         }
     }
 
-    /// Calculates in a group while no other connection does: strangers can ask for this, and get
-    /// one processor at most. `None` if the asker ended before it had its turn.
+    /// Calculates in a group, one connection at a time: strangers can request this, and get at most
+    /// one processor. `None` if the asker ended before its turn.
     pub(super) fn in_turn<R>(
         &self,
         group: Group,
         asker: &Asker<'_>,
         work: impl FnOnce() -> R,
     ) -> Option<R> {
-        // Without a group nothing is calculated that others could be made to wait for.
+        // Without a group there is no expensive calculation.
         if group == Group::Null {
             return Some(work());
         }

@@ -1,7 +1,7 @@
-//! Payloads to messages and back.
+//! Parsing and serialization of messages.
 //!
-//! Invariants: nothing is read beyond a payload, and every length in one is checked against what it
-//! must be; a parsed message borrows from its payload. Absent: which message may come when
+//! Invariants: nothing is read beyond a payload, and every length in it is checked against its
+//! expected value; a parsed message borrows from its payload. Absent: the order of messages
 //! (`controller`, `host`).
 
 use super::group::Group;
@@ -12,7 +12,7 @@ use crate::spec::auth::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a host offers: bits by identifier.
+/// The offer of a host: bits by identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     hashes: u8,
@@ -34,16 +34,16 @@ impl Offer {
     }
 }
 
-/// A message of a host's.
+/// A message from a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromHost<'a> {
-    /// The host's first message: what it is able to do.
+    /// The host's first message: its capabilities.
     Negotiate {
         /// Number of the transaction, which each message repeats.
         t_id: u16,
-        /// Whether it wants no secure channel.
+        /// True if it wants no secure channel.
         plain: bool,
-        /// What it can do; `None` if it does not speak DH-HMAC-CHAP.
+        /// Its hashes and groups; `None` if it does not support DH-HMAC-CHAP.
         offer: Option<Offer>,
     },
     /// The host's answer to the challenge.
@@ -62,7 +62,7 @@ pub enum FromHost<'a> {
         /// Number of the transaction, which each message repeats.
         t_id: u16,
     },
-    /// The host does not accept it, and gives up.
+    /// The host rejects the controller's response, and gives up.
     Failure2 {
         /// Number of the transaction, which each message repeats.
         t_id: u16,
@@ -83,19 +83,19 @@ impl FromHost<'_> {
     }
 }
 
-/// A record at the beginning, and the bytes behind it.
+/// A record at the beginning, and the bytes after it.
 fn record<T: FromBytes + KnownLayout + Immutable>(payload: &[u8]) -> Result<(T, &[u8]), u8> {
     T::read_from_prefix(payload).map_err(|_| explanation::PAYLOAD)
 }
 
-/// Cuts `len` bytes off; without as many, the explanation to send.
+/// Splits off `len` bytes. If there are fewer, returns the explanation to send.
 fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], u8> {
     let (taken, after) = rest.split_at_checked(len).ok_or(explanation::PAYLOAD)?;
     *rest = after;
     Ok(taken)
 }
 
-/// The message that a host has sent.
+/// Parses a message from a host.
 ///
 /// # Errors
 /// The explanation of a failure (`spec::auth::explanation`).
@@ -107,7 +107,7 @@ pub fn parse(payload: &[u8]) -> Result<FromHost<'_>, u8> {
         (kind::COMMON, message::NEGOTIATE) => negotiate(payload),
         (kind::DH_HMAC_CHAP, message::REPLY) => reply(payload),
         (kind::DH_HMAC_CHAP, message::SUCCESS2) => {
-            // It must be whole, and says nothing else.
+            // Its record must be complete; it has no other content.
             record::<Success2>(payload)?;
             Ok(FromHost::Success2 { t_id })
         }
@@ -134,7 +134,7 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
         let (one, after) = record::<Descriptor>(rest)?;
         rest = after;
 
-        // Other protocols are not ours to understand; a host may offer several.
+        // Skip other protocols; a host may offer several.
         if one.protocol != PROTOCOL_DH_HMAC_CHAP {
             continue;
         }
@@ -143,8 +143,7 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
         let known = one.groups.get(..usize::from(one.groups_len));
         let groups = known.ok_or(explanation::PAYLOAD)?;
 
-        // Unknown hashes and groups are passed over: a newer host may offer them beside those that
-        // we know.
+        // Skip unknown hashes and groups: a newer host may offer them beside known ones.
         let all = offer.get_or_insert_default();
         for hash in hashes.iter().filter_map(|id| Hash::of_id(*id)) {
             all.hashes |= 1 << hash.id();
@@ -164,12 +163,12 @@ fn reply(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     let (said, mut rest) = record::<Reply>(payload)?;
     let hash_len = usize::from(said.hash_len);
 
-    // Before anything is taken: lengths in a payload are a stranger's.
+    // Check first: the lengths come from a stranger.
     if hash_len > Hash::LEN_MAX || usize::from(said.dh_len) > Group::BYTES_MAX {
         return Err(explanation::PAYLOAD);
     }
 
-    // The place of the challenge is there whether the host challenges or not.
+    // The challenge field is present even if the host does not challenge.
     let response = take(&mut rest, hash_len)?;
     let challenge = take(&mut rest, hash_len)?;
     let value = take(&mut rest, said.dh_len.into())?;
@@ -187,7 +186,7 @@ fn reply(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     })
 }
 
-/// What is sent: a record, and bytes behind it.
+/// Serializes a record, followed by bytes.
 fn put<T: IntoBytes + Immutable>(record: &T, parts: &[&[u8]]) -> Vec<u8> {
     let mut payload = record.as_bytes().to_vec();
     parts
@@ -196,7 +195,7 @@ fn put<T: IntoBytes + Immutable>(record: &T, parts: &[&[u8]]) -> Vec<u8> {
     payload
 }
 
-/// Challenge, of a controller with this hash and group.
+/// Challenge, by a controller with this hash and group.
 pub(super) fn put_challenge(
     t_id: u16,
     (hash, group): (Hash, Group),
@@ -243,7 +242,7 @@ pub(super) fn put_failure(t_id: u16, from_host: bool, explanation: u8) -> Vec<u8
     put(&record, &[])
 }
 
-/// Negotiate, of a host that offers these.
+/// Negotiate, by a host that offers these hashes and groups.
 pub(super) fn put_negotiate(t_id: u16, hashes: &[Hash], groups: &[Group]) -> Vec<u8> {
     let mut descriptor = Descriptor {
         protocol: PROTOCOL_DH_HMAC_CHAP,
@@ -266,7 +265,7 @@ pub(super) fn put_negotiate(t_id: u16, hashes: &[Hash], groups: &[Group]) -> Vec
     put(&record, &[descriptor.as_bytes()])
 }
 
-/// Reply, with a challenge of the host's own if it has one.
+/// Reply, with the host's own challenge if it has one.
 pub(super) fn put_reply(
     t_id: u16,
     response: &[u8],
@@ -274,7 +273,7 @@ pub(super) fn put_reply(
     value: &[u8],
 ) -> Vec<u8> {
     let nothing = [0; Hash::LEN_MAX];
-    // The place of the challenge is always there, zeroes without one.
+    // The challenge field is always present, zeroes if there is no challenge.
     let (own, sequence) = challenge.unwrap_or((&nothing[..response.len()], 0));
 
     let record = Reply {
@@ -299,7 +298,7 @@ pub(super) fn put_success2(t_id: u16) -> Vec<u8> {
     put(&record, &[])
 }
 
-/// A message of a controller's.
+/// A message from a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FromController<'a> {
     Challenge {
@@ -319,7 +318,7 @@ pub(super) enum FromController<'a> {
     },
 }
 
-/// The message that a controller has sent; `None` if it is none.
+/// Parses a message from a controller; `None` if it is invalid.
 pub(super) fn parse_answer(payload: &[u8]) -> Option<FromController<'_>> {
     let (head, _) = record::<Head>(payload).ok()?;
     let t_id = head.t_id;
@@ -329,7 +328,7 @@ pub(super) fn parse_answer(payload: &[u8]) -> Option<FromController<'_>> {
             let (said, mut rest) = record::<Challenge>(payload).ok()?;
             let (hash, group) = (Hash::of_id(said.hash)?, Group::of_id(said.group)?);
 
-            // Hash and group say how long these are; with other lengths it is no challenge.
+            // Hash and group determine these lengths; with others it is invalid.
             let fits = usize::from(said.hash_len) == hash.bytes()
                 && usize::from(said.dh_len) == group.bytes();
             let challenge = take(&mut rest, hash.bytes()).ok()?;

@@ -1,30 +1,30 @@
-//! What is hashed into a response (Base 2.0 §8.13.5.4).
+//! Computation of responses (Base 2.0 §8.13.5.4).
 //!
 //! ```text
 //! host:        HMAC(host's key, C | S | T | SC | "HostHost" | host NQN | 0 | subsystem NQN)
 //! controller:  HMAC(controller's key, C | S | T | SC | "Controller" | subsystem NQN | 0 | host NQN)
 //! ```
-//! C is the challenge, or with a group HMAC(H(shared secret), challenge). Absent: who compares it.
+//! C is the challenge, or with a group HMAC(H(shared secret), challenge). Absent: comparison.
 
 use super::hash::Hash;
 use super::secret::Secret;
 use zeroize::Zeroizing;
 
-/// Which side responds: each has a label of its own.
+/// The responding side; each has its own label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Host,
     Controller,
 }
 
-/// All that goes into a response.
+/// All inputs of a response.
 #[derive(Clone, Copy)]
 pub(super) struct Response<'a> {
     pub side: Side,
     pub hash: Hash,
     pub secret: &'a Secret,
     pub challenge: &'a [u8],
-    /// The secret that both sides agreed on; empty without a group.
+    /// The shared Diffie-Hellman secret; empty without a group.
     pub shared: &'a [u8],
     pub sequence: u32,
     pub t_id: u16,
@@ -33,19 +33,19 @@ pub(super) struct Response<'a> {
 }
 
 impl Response<'_> {
-    /// The response: what only who knows the secret can compute.
+    /// Computes the response, which requires the secret.
     pub fn make(&self) -> Zeroizing<Vec<u8>> {
         self.with_parts(|key, parts| self.hash.mac(key, parts))
     }
 
-    /// Whether this is the response; in constant time.
+    /// Returns true if `said` is the response; in constant time.
     pub fn is(&self, said: &[u8]) -> bool {
         self.with_parts(|key, parts| self.hash.is_mac(key, parts, said))
     }
 
     fn with_parts<R>(&self, work: impl FnOnce(&[u8], &[&[u8]]) -> R) -> R {
-        // With a group the challenge is bound to the shared secret: who listens in cannot try
-        // secrets at home.
+        // With a group the challenge is bound to the shared secret: an eavesdropper cannot try
+        // secrets offline.
         let challenge = if self.shared.is_empty() {
             Zeroizing::new(self.challenge.to_vec())
         } else {
@@ -53,15 +53,15 @@ impl Response<'_> {
             self.hash.mac(&key, &[self.challenge])
         };
 
-        // Label and order of names differ by side, so that a response cannot be used as the other
-        // side's.
+        // Label and order of names differ by side, so that a response is not valid for the other
+        // side.
         let (label, own, other): (&[u8], _, _) = match self.side {
             Side::Host => (b"HostHost", self.hostnqn, self.subnqn),
             Side::Controller => (b"Controller", self.subnqn, self.hostnqn),
         };
         let (sequence, t_id) = (self.sequence.to_le_bytes(), self.t_id.to_le_bytes());
 
-        // No secure channel is made: SC is 0.
+        // No secure channel: SC is 0.
         let parts = [
             &challenge[..],
             &sequence,

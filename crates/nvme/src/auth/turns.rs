@@ -1,54 +1,54 @@
-//! Turns at Diffie-Hellman calculations, which strangers who know a host's name can ask for.
+//! Turns at Diffie-Hellman calculations, which any stranger who knows a host's name can request.
 //!
-//! Invariants: one calculation runs at a time; addresses that wait are served round robin, and
-//! those of one address in the order in which they asked, so that an address delays another one by
-//! one calculation for each of its own; a connection that has ended leaves its line. Absent: what
-//! is calculated (`group`), and clocks.
+//! Invariants: one calculation runs at a time; waiting addresses are served round robin, and
+//! requests of one address in order, so that an address delays another one by one calculation for
+//! each of the other's own; a connection that has ended leaves the queue. Absent: the calculation
+//! (`group`), and clocks.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a connection that waits is looked at: it may have ended.
+/// Interval of checks whether a waiting connection has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A connection that asks for a calculation.
+/// A connection that requests a calculation.
 pub struct Asker<'a> {
-    /// The address that it comes from.
+    /// The address of its peer.
     pub address: IpAddr,
-    /// Whether it has ended: it needs no calculation then.
+    /// Returns true if it has ended, and needs no calculation any more.
     pub has_ended: &'a dyn Fn() -> bool,
 }
 
-/// A place in the line of an address.
+/// A place in the queue of an address.
 type Ticket = u64;
 
-/// The order of turns: who has one, and who waits.
+/// The order of turns: the running one, and those waiting.
 #[derive(Default)]
 struct Order {
     issued: Ticket,
     running: Option<Ticket>,
-    /// Addresses that wait, the next one first. None of the lines is empty.
+    /// Waiting addresses, the next one first. None of their queues is empty.
     lines: VecDeque<(IpAddr, VecDeque<Ticket>)>,
 }
 
 impl Order {
-    /// A place at the end of the address's line. It has the turn at once if nothing runs.
+    /// Takes a place at the end of the address's queue, and the turn at once if none is running.
     fn ask(&mut self, address: IpAddr) -> Ticket {
         self.issued += 1;
         let ticket = self.issued;
 
         match self.lines.iter_mut().find(|(one, _)| *one == address) {
             Some((_, line)) => line.push_back(ticket),
-            // An address that asks anew waits for one calculation of each that waits already.
+            // A new address waits for one calculation of each address already waiting.
             None => self.lines.push_back((address, [ticket].into())),
         }
         self.grant();
         ticket
     }
 
-    /// The ticket's calculation has ended, or it waits no longer.
+    /// Ends a ticket's calculation, or its wait.
     fn leave(&mut self, ticket: Ticket) {
         if self.running == Some(ticket) {
             self.running = None;
@@ -61,7 +61,7 @@ impl Order {
         self.lines.retain(|(_, line)| !line.is_empty());
     }
 
-    /// Gives the turn to the first of the next address, which goes to the end of the addresses.
+    /// Gives the turn to the first of the next address, which moves to the end of the addresses.
     fn grant(&mut self) {
         if self.running.is_some() {
             return;
@@ -80,15 +80,15 @@ impl Order {
 #[derive(Default)]
 struct State {
     order: Order,
-    /// How each ticket that waits is woken.
+    /// Wakes the threads of waiting tickets.
     wakes: HashMap<Ticket, Arc<Condvar>>,
 }
 
-/// Turns that threads wait for.
+/// Blocking access to turns.
 #[derive(Default)]
 pub(super) struct Turns(Mutex<State>);
 
-/// The right to calculate, until it is dropped.
+/// The right to calculate, until dropped.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     ticket: Ticket,
@@ -106,7 +106,7 @@ impl Turns {
         let ticket = state.order.ask(asker.address);
         state.wakes.insert(ticket, wake.clone());
 
-        // From here on dropping it leaves the line, or ends the turn.
+        // From here on, dropping it leaves the queue or ends the turn.
         let turn = Turn {
             turns: self,
             ticket,
@@ -114,7 +114,7 @@ impl Turns {
 
         loop {
             let has_turn = state.order.running == Some(ticket);
-            // Asked without the lock, since the answer may take a system call.
+            // Called without the lock, since it may take a system call.
             drop(state);
             if (asker.has_ended)() {
                 return None;
@@ -124,7 +124,7 @@ impl Turns {
             }
 
             state = self.state();
-            // The turn may have come meanwhile, and would not wake this thread again.
+            // The turn may have been granted in between, and would not wake this thread again.
             if state.order.running != Some(ticket) {
                 let waited = wake.wait_timeout(state, LOOK_EVERY);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -132,7 +132,7 @@ impl Turns {
         }
     }
 
-    /// Connections that wait.
+    /// Number of waiting connections.
     #[cfg(test)]
     fn waiting(&self) -> usize {
         let state = self.state();
@@ -163,7 +163,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    /// The order in which those that wait are served, from the one that runs now.
+    /// The order in which tickets are served, starting with the running one.
     fn served(order: &mut Order) -> Vec<Ticket> {
         let mut served = Vec::new();
         while let Some(ticket) = order.running {
@@ -233,7 +233,7 @@ mod tests {
                 }
             };
 
-            // Each is in its line before the next one asks.
+            // Each is in its queue before the next one asks.
             for (number, last) in [1, 1, 1, 2].into_iter().enumerate() {
                 let order = order.clone();
                 scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! Asymmetric namespace access: its log page and what Identify says of it (Base 2.0 §5.16.1.13,
+//! Asymmetric namespace access: its log page and its fields in Identify (Base 2.0 §5.16.1.13,
 //! §8.1).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -7,9 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct AnaHead {
-    /// How often the page has changed.
+    /// Number of changes of the page.
     pub chgcnt: u64,
-    /// How many group descriptors follow.
+    /// Number of group descriptors that follow.
     pub ngrps: u16,
     reserved: [u8; 6],
 }
@@ -21,7 +21,7 @@ const _: () = assert!(size_of::<AnaHead>() == 16);
 #[repr(C)]
 pub struct AnaGroup {
     pub anagrpid: u32,
-    /// How many namespace numbers follow.
+    /// Number of namespace numbers that follow.
     pub nnsids: u32,
     pub chgcnt: u64,
     /// The state, in bits 3:0.
@@ -31,7 +31,7 @@ pub struct AnaGroup {
 
 const _: () = assert!(size_of::<AnaGroup>() == 32);
 
-/// Capabilities (ANACAP): the states that are reported.
+/// Capabilities (ANACAP): the states that may be reported.
 pub mod anacap {
     pub const OPTIMIZED: u8 = 1 << 0;
     pub const NON_OPTIMIZED: u8 = 1 << 1;

@@ -10,7 +10,7 @@ pub struct ConnectResult {
     __: bool,
     /// The host must authenticate (ATR).
     pub authentication: bool,
-    /// The host must authenticate, and set up a secure channel by it (ASCR).
+    /// The host must authenticate, and set up a secure channel that way (ASCR).
     pub secure_channel: bool,
     #[bits(13)]
     __: u16,
@@ -33,7 +33,7 @@ impl SecurityCdw10 {
     pub const DH_HMAC_CHAP: Self = Self::new().with_secp(0xe9).with_spsp0(1).with_spsp1(1);
 }
 
-/// The types that messages have.
+/// Types of messages.
 pub mod kind {
     pub const COMMON: u8 = 0x00;
     pub const DH_HMAC_CHAP: u8 = 0x01;
@@ -68,7 +68,7 @@ pub mod explanation {
     pub const HASH: u8 = 0x04;
     /// None of the offered groups is usable.
     pub const GROUP: u8 = 0x05;
-    /// A message has a payload that cannot be.
+    /// The payload of a message is invalid.
     pub const PAYLOAD: u8 = 0x06;
     /// The message is out of place.
     pub const MESSAGE: u8 = 0x07;
@@ -78,10 +78,10 @@ pub mod explanation {
 pub const REASON_FAILED: u8 = 1;
 /// Identifier of DH-HMAC-CHAP among protocols.
 pub const PROTOCOL_DH_HMAC_CHAP: u8 = 1;
-/// Most identifiers of hashes, and of groups, in a protocol's descriptor.
+/// Maximum identifiers of hashes, and of groups, in a protocol's descriptor.
 pub const IDENTIFIERS_MAX: usize = 30;
 
-/// What all messages begin with.
+/// Head of all messages.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Head {
@@ -103,7 +103,7 @@ pub struct Negotiate {
     pub descriptors: u8,
 }
 
-/// A protocol that the host can speak.
+/// A protocol supported by the host.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Descriptor {
@@ -120,13 +120,13 @@ pub struct Descriptor {
 #[repr(C)]
 pub struct Challenge {
     pub head: Head,
-    /// How many bytes the challenge has.
+    /// Size of the challenge.
     pub hash_len: u8,
     pub(crate) reserved: u8,
-    /// Identifier of the hash that was chosen.
+    /// Identifier of the hash chosen.
     pub hash: u8,
     pub group: u8,
-    /// Bytes of the DH value.
+    /// Size of the DH value.
     pub dh_len: u16,
     pub sequence: u32,
 }
@@ -136,13 +136,13 @@ pub struct Challenge {
 #[repr(C)]
 pub struct Reply {
     pub head: Head,
-    /// How many bytes the response has.
+    /// Size of the response.
     pub hash_len: u8,
     pub(crate) reserved: u8,
     /// 1: the host challenges the controller.
     pub challenges: u8,
     pub(crate) reserved_2: u8,
-    /// Bytes of the DH value.
+    /// Size of the DH value.
     pub dh_len: u16,
     pub sequence: u32,
 }
@@ -152,7 +152,7 @@ pub struct Reply {
 #[repr(C)]
 pub struct Success1 {
     pub head: Head,
-    /// How many bytes a response has.
+    /// Size of a response.
     pub hash_len: u8,
     pub(crate) reserved: u8,
     /// 1: there is a response.
@@ -160,7 +160,7 @@ pub struct Success1 {
     pub(crate) reserved_2: [u8; 7],
 }
 
-/// The message Success2, which is a head alone.
+/// The message Success2, which is only a head.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Success2 {

@@ -4,7 +4,7 @@ use super::command::Sqe;
 use bitfield_struct::bitfield;
 use zerocopy::IntoBytes;
 
-/// Offsets of registers that properties do not have.
+/// Offsets of registers that are not fabrics properties.
 pub mod register {
     pub const INTMS: u32 = 0x0c;
     pub const INTMC: u32 = 0x10;
@@ -14,19 +14,19 @@ pub mod register {
     pub const ASQ: u32 = 0x28;
     /// Admin completion queue, 8 bytes.
     pub const ACQ: u32 = 0x30;
-    /// The first doorbell; four bytes each, submission and completion queues in turns.
+    /// The first doorbell; 4 bytes each, submission and completion queues alternating.
     pub const DOORBELLS: u32 = 0x1000;
 }
 
 /// The attributes of the admin queues.
 #[bitfield(u32)]
 pub struct Aqa {
-    /// Submission queue entries less one.
+    /// Submission queue entries, 0's based.
     #[bits(12)]
     pub asqs_z: u16,
     #[bits(4)]
     __: u8,
-    /// Completion queue entries less one.
+    /// Completion queue entries, 0's based.
     #[bits(12)]
     pub acqs_z: u16,
     #[bits(4)]
@@ -44,9 +44,9 @@ pub struct QueueCdw10 {
 /// Dword 11 of Create I/O Completion Queue.
 #[bitfield(u32)]
 pub struct CreateCqCdw11 {
-    /// Whether its memory is in one piece.
+    /// True if its memory is contiguous.
     pub pc: bool,
-    /// Whether its completions raise interrupts.
+    /// True if its completions raise interrupts.
     pub ien: bool,
     #[bits(14)]
     __: u16,
@@ -57,7 +57,7 @@ pub struct CreateCqCdw11 {
 /// Dword 11 of Create I/O Submission Queue.
 #[bitfield(u32)]
 pub struct CreateSqCdw11 {
-    /// Whether its memory is in one piece.
+    /// True if its memory is contiguous.
     pub pc: bool,
     #[bits(2)]
     pub qprio: u8,

@@ -1,4 +1,4 @@
-//! Submission and completion queue entries, and the dwords of the commands we know.
+//! Submission and completion queue entries, and the dwords of supported commands.
 
 use super::status::Status;
 use bitfield_struct::bitfield;
@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[bitfield(u32)]
 pub struct Cdw0 {
     pub opcode: u8,
-    /// Part of a fused operation; 0: of none.
+    /// Position in a fused operation; 0: not fused.
     #[bits(2)]
     pub fuse: u8,
     #[bits(4)]
@@ -16,7 +16,7 @@ pub struct Cdw0 {
     /// PRP or SGL: 1 is SGL.
     #[bits(2)]
     pub psdt: u8,
-    /// Identifier, which the completion repeats.
+    /// Command identifier, repeated in the completion.
     pub cid: u16,
 }
 
@@ -54,17 +54,17 @@ impl Sgl {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Sqe {
-    /// Opcode and identifier, as `Cdw0` has them.
+    /// Opcode and identifier (`Cdw0`).
     pub cdw0: u32,
-    /// Number of the namespace that it is for.
+    /// Number of its namespace.
     pub nsid: u32,
-    /// Dwords 2 and 3, which few commands use.
+    /// Dwords 2 and 3, used by few commands.
     pub cdw2: [u32; 2],
     /// Address of metadata, if the format has any.
     pub mptr: u64,
-    /// Where the data of the command are.
+    /// Location of the command's data.
     pub sgl: Sgl,
-    /// Dwords 10 to 15, in which each command has fields of its own.
+    /// Dwords 10 to 15, specific to the command.
     pub cdw10: u32,
     pub cdw11: u32,
     pub cdw12: u32,
@@ -83,17 +83,17 @@ impl Sqe {
     }
 }
 
-/// An entry of a completion queue: how one command ended.
+/// An entry of a completion queue: the result of a command.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Cqe {
-    /// Dwords 0 and 1: the command's own.
+    /// Dwords 0 and 1, specific to the command.
     pub result: u64,
-    /// How far the controller has taken from the submission queue.
+    /// Submission queue head: position up to which the controller has taken entries.
     pub sqhd: u16,
-    /// Number of the submission queue that the command was in.
+    /// Number of the command's submission queue.
     pub sqid: u16,
-    /// Identifier of the command that ended.
+    /// Identifier of the command.
     pub cid: u16,
     /// The status, in bits 15:1.
     pub status: u16,
@@ -110,24 +110,24 @@ impl Cqe {
 /// Dword 12 of Read, Write, Compare, Verify, Write Zeroes (NVM 1.0 §3.2).
 #[bitfield(u32)]
 pub struct RwCdw12 {
-    /// How many logical blocks, less one.
+    /// Number of logical blocks, 0's based.
     pub nlb_z: u16,
     #[bits(9)]
     __: u16,
-    /// Whether zeroes may be written by deallocating.
+    /// True if zeroes may be written by deallocating.
     pub deac: bool,
     #[bits(4)]
     pub prinfo: u8,
-    /// Whether it must be durable before it completes.
+    /// True if the data must be durable before it completes.
     pub fua: bool,
-    /// Whether retries within the device are to be limited.
+    /// True if the device should limit retries.
     pub lr: bool,
 }
 
 /// Dword 10 of Dataset Management (NVM 1.0 §3.2.3).
 #[bitfield(u32)]
 pub struct DsmCdw10 {
-    /// How many ranges there are, less one.
+    /// Number of ranges, 0's based.
     pub nr_z: u8,
     #[bits(24)]
     __: u32,
@@ -136,11 +136,11 @@ pub struct DsmCdw10 {
 /// Dword 11 of Dataset Management.
 #[bitfield(u32)]
 pub struct DsmCdw11 {
-    /// Whether the ranges will be read as a whole.
+    /// True if the ranges will be read as a whole.
     pub idr: bool,
-    /// Whether the ranges will be written as a whole.
+    /// True if the ranges will be written as a whole.
     pub idw: bool,
-    /// Whether the ranges are to be deallocated.
+    /// True to deallocate the ranges.
     pub ad: bool,
     #[bits(29)]
     __: u32,
@@ -152,7 +152,7 @@ pub struct DsmCdw11 {
 pub struct DsmRange {
     pub attributes: u32,
     pub blocks: u32,
-    /// The first of its logical blocks.
+    /// First logical block.
     pub slba: u64,
 }
 
@@ -161,7 +161,7 @@ const _: () = assert!(size_of::<DsmRange>() == 16);
 /// Dword 12 of Copy (NVM 1.0 §3.2.2).
 #[bitfield(u32)]
 pub struct CopyCdw12 {
-    /// How many ranges there are, less one.
+    /// Number of ranges, 0's based.
     pub nr_z: u8,
     #[bits(4)]
     pub format: u8,
@@ -171,9 +171,9 @@ pub struct CopyCdw12 {
     __: u16,
     #[bits(4)]
     pub prinfow: u8,
-    /// Whether it must be durable before it completes.
+    /// True if the data must be durable before it completes.
     pub fua: bool,
-    /// Whether retries within the device are to be limited.
+    /// True if the device should limit retries.
     pub lr: bool,
 }
 
@@ -184,9 +184,9 @@ pub struct CopyRange {
     /// Format 2: source namespace; format 0: reserved.
     pub snsid: u32,
     reserved: u32,
-    /// The first of its logical blocks.
+    /// First logical block.
     pub slba: u64,
-    /// How many logical blocks, less one.
+    /// Number of logical blocks, 0's based.
     pub nlb_z: u16,
     reserved_2: [u8; 14],
 }
@@ -203,7 +203,7 @@ impl CopyRange {
         }
     }
 
-    /// The same range of another namespace, for format 2.
+    /// The range in another namespace, for format 2.
     pub fn of_namespace(self, snsid: u32) -> Self {
         Self { snsid, ..self }
     }
@@ -212,12 +212,12 @@ impl CopyRange {
 /// Dword 12 of our Remap.
 #[bitfield(u32)]
 pub struct RemapCdw12 {
-    /// How many logical blocks, less one.
+    /// Number of logical blocks, 0's based.
     #[bits(28)]
     pub nlb_z: u32,
     #[bits(1)]
     __: u8,
-    /// Whether it must be durable before it completes.
+    /// True if the data must be durable before it completes.
     pub fua: bool,
     /// The sources lose their blocks.
     pub relocate: bool,
@@ -225,16 +225,16 @@ pub struct RemapCdw12 {
     pub atomic: bool,
 }
 
-/// Dwords 0 and 1 of our Remap's completion: what became of pages that were not remapped.
+/// Dwords 0 and 1 of our Remap's completion: pages that could not be remapped.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct RemapResult {
-    /// Pages that were copied instead: each programmed a flash page.
+    /// Pages copied instead: each programmed a flash page.
     #[bits(32)]
     pub copied: u32,
-    /// At least one of them because its page has as many owners as can be counted.
+    /// At least one because its page already has the maximum number of owners.
     pub counter_full: bool,
-    /// At least one because the remapping metadata had no room, or was fuller than the watermark.
+    /// At least one because the remapping metadata was full, or above the watermark.
     pub metadata_full: bool,
     /// At least one because the scheme remaps nothing, or not this page.
     pub otherwise: bool,
@@ -247,12 +247,12 @@ pub struct RemapResult {
 pub struct LogCdw10 {
     /// Identifier of the log page.
     pub lid: u8,
-    /// A field that means something else in each page.
+    /// Log specific field, with a meaning per page.
     #[bits(7)]
     pub lsp: u8,
-    /// Whether the event stays reported, though the page is read.
+    /// True to retain the event although the page is read.
     pub rae: bool,
-    /// Dwords less one, low half.
+    /// Number of dwords, 0's based, low half.
     pub numdl: u16,
 }
 
@@ -262,12 +262,12 @@ pub struct FormatCdw10 {
     /// LBA format, bits 3:0 of its number.
     #[bits(4)]
     pub lbafl: u8,
-    /// Whether metadata follow the blocks' data, within them.
+    /// True if metadata are transferred inline, after each block's data.
     pub mset: bool,
     #[bits(3)]
     pub pi: u8,
     pub pil: bool,
-    /// How what was written before is to be erased.
+    /// Secure erase settings.
     #[bits(3)]
     pub ses: u8,
     /// Bits 5:4 of the LBA format's number.
@@ -280,7 +280,7 @@ pub struct FormatCdw10 {
 /// Dword 10 of Identify (Base 2.0 §5.17).
 #[bitfield(u32)]
 pub struct IdentifyCdw10 {
-    /// Which structure is asked for.
+    /// Selects the structure.
     pub cns: u8,
     __: u8,
     pub cntid: u16,
@@ -289,14 +289,14 @@ pub struct IdentifyCdw10 {
 /// Dword 10 of Get and Set Features (Base 2.0 §5.15, §5.27).
 #[bitfield(u32)]
 pub struct FeatureCdw10 {
-    /// Identifier of the feature that is meant.
+    /// Feature identifier.
     pub fid: u8,
     /// Get: current, default, saved, capabilities.
     #[bits(3)]
     pub sel: u8,
     #[bits(20)]
     __: u32,
-    /// Set: whether the value outlives a power cycle.
+    /// Set: true if the value must survive a power cycle.
     pub sv: bool,
 }
 
@@ -304,10 +304,10 @@ pub struct FeatureCdw10 {
 #[bitfield(u32)]
 pub struct TemperatureCdw11 {
     pub tmpth: u16,
-    /// Sensor: 0 is the composite temperature, 15 are all.
+    /// Sensor: 0 is the composite temperature, 15 means all.
     #[bits(4)]
     pub tmpsel: u8,
-    /// Which way it is crossed: 0 over, 1 under.
+    /// Threshold type: 0 over, 1 under.
     #[bits(2)]
     pub thsel: u8,
     #[bits(10)]

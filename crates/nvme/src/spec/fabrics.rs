@@ -13,7 +13,7 @@ pub mod kind {
     pub const DISCONNECT: u8 = 0x08;
 }
 
-/// Offsets of the properties that fabrics have.
+/// Offsets of fabrics properties.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod property {
     pub const CAP: u32 = 0x00;
@@ -26,12 +26,12 @@ pub mod property {
 /// The discovery service (Fabrics 1.1 §5).
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// The data that a Connect command brings.
+/// Data of a Connect command.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ConnectData {
     pub hostid: [u8; 16],
-    /// Controller asked for; 0xffff for a new one.
+    /// Controller ID requested; 0xffff for a new controller.
     pub cntlid: u16,
     reserved: [u8; 238],
     pub subnqn: [u8; 256],
@@ -42,7 +42,7 @@ pub struct ConnectData {
 const _: () = assert!(size_of::<ConnectData>() == 1024);
 
 impl ConnectData {
-    /// The data of the Connect that a host sends.
+    /// Connect data sent by a host.
     pub fn new(hostid: [u8; 16], cntlid: u16, subnqn: &str, hostnqn: &str) -> Self {
         let field = |text: &str| {
             let mut bytes = [0; 256];
@@ -64,7 +64,7 @@ impl ConnectData {
 /// Dword 11 of the command Connect.
 #[bitfield(u32)]
 pub struct ConnectCdw11 {
-    /// Submission queue entries less one.
+    /// Submission queue entries, 0's based.
     pub sqsize_z: u16,
     /// Attributes: bit 2 disables flow control.
     pub cattr: u8,
@@ -74,15 +74,15 @@ pub struct ConnectCdw11 {
 /// Controller capabilities (Base 2.0 §3.1.3.1).
 #[bitfield(u64)]
 pub struct Cap {
-    /// Entries of a queue less one.
+    /// Maximum queue entries, 0's based.
     pub mqes_z: u16,
-    /// Whether queues must be in one piece of memory.
+    /// True if queues must be physically contiguous.
     pub cqr: bool,
     #[bits(2)]
     pub ams: u8,
     #[bits(5)]
     __: u8,
-    /// Time to become ready, in half seconds.
+    /// Maximum time to become ready, in half seconds.
     pub to: u8,
     #[bits(4)]
     pub dstrd: u8,
@@ -90,7 +90,7 @@ pub struct Cap {
     pub css_nvm: bool,
     #[bits(5)]
     __: u8,
-    /// I/O command sets by Identify.
+    /// I/O command sets are listed by Identify.
     pub css_iocs: bool,
     pub css_admin: bool,
     #[bits(14)]
@@ -106,20 +106,20 @@ pub struct Cap {
 /// Ready time-outs (Base 2.0 §3.1.3.23).
 #[bitfield(u32)]
 pub struct Crto {
-    /// Time to become ready with media, in half seconds.
+    /// Maximum time to become ready with media, in half seconds.
     pub with_media: u16,
-    /// Time to become ready without, in half seconds.
+    /// Maximum time to become ready without media, in half seconds.
     pub independent: u16,
 }
 
 /// Controller configuration (Base 2.0 §3.1.3.5).
 #[bitfield(u32)]
 pub struct Cc {
-    /// Whether the controller is enabled.
+    /// True if the controller is enabled.
     pub en: bool,
     #[bits(3)]
     __: u8,
-    /// Which command sets are in use.
+    /// Command sets selected.
     #[bits(3)]
     pub css: u8,
     /// Memory pages of `2^(12 + mps)` bytes.
@@ -127,7 +127,7 @@ pub struct Cc {
     pub mps: u8,
     #[bits(3)]
     pub ams: u8,
-    /// Whether the host announces a shutdown.
+    /// Shutdown notification by the host.
     #[bits(2)]
     pub shn: u8,
     #[bits(4)]
@@ -140,11 +140,11 @@ pub struct Cc {
 /// Controller status (Base 2.0 §3.1.3.6).
 #[bitfield(u32)]
 pub struct Csts {
-    /// Whether the controller takes commands.
+    /// True if the controller accepts commands.
     pub rdy: bool,
-    /// Whether it has failed and must be reset.
+    /// True if it has failed and must be reset.
     pub cfs: bool,
-    /// Shutdown: 0 none, 1 under way, 2 complete.
+    /// Shutdown: 0 none, 1 in progress, 2 complete.
     #[bits(2)]
     pub shst: u8,
     #[bits(28)]
@@ -155,13 +155,13 @@ pub struct Csts {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct DiscoveryEntry {
-    /// Type of the transport: 3 is TCP.
+    /// Transport type: 3 is TCP.
     pub trtype: u8,
     /// Address family: 1 IPv4, 2 IPv6.
     pub adrfam: u8,
     /// 2 is an NVM subsystem.
     pub subtype: u8,
-    /// What the transport must provide, such as TLS.
+    /// Transport requirements, such as TLS.
     pub treq: u8,
     pub portid: u16,
     pub cntlid: u16,
@@ -171,14 +171,14 @@ pub struct DiscoveryEntry {
     reserved_2: [u8; 192],
     pub subnqn: [u8; 256],
     pub traddr: [u8; 256],
-    /// What only this transport has fields for.
+    /// Transport specific address subtype.
     pub tsas: [u8; 256],
 }
 
 const _: () = assert!(size_of::<DiscoveryEntry>() == 1024);
 
 impl DiscoveryEntry {
-    /// A subsystem behind an address.
+    /// A subsystem at a TCP address.
     pub fn tcp(address: &std::net::SocketAddr, subnqn: &str) -> Self {
         fn field<const N: usize>(text: &str) -> [u8; N] {
             let mut bytes = [0; N];
@@ -204,7 +204,7 @@ impl DiscoveryEntry {
         }
     }
 
-    /// The same, by TLS 1.3 and no other way (TREQ 1; SECTYPE 2 of the address subtype of TCP).
+    /// The entry with TLS 1.3 required (TREQ 1; SECTYPE 2 of the address subtype of TCP).
     #[must_use]
     pub fn by_tls(mut self) -> Self {
         self.treq = 1;

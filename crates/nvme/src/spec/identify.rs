@@ -3,24 +3,24 @@
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Values of CNS: the structures that can be asked for.
+/// Values of CNS, which selects the structure.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod cns {
     pub const NAMESPACE: u8 = 0x00;
     pub const CONTROLLER: u8 = 0x01;
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
-    /// Namespace, of a command set.
+    /// Namespace, specific to a command set.
     pub const COMMAND_SET_NAMESPACE: u8 = 0x05;
-    /// Controller, of a command set.
+    /// Controller, specific to a command set.
     pub const COMMAND_SET_CONTROLLER: u8 = 0x06;
     /// Active namespaces of a command set.
     pub const COMMAND_SET_NAMESPACES: u8 = 0x07;
-    /// Namespace, whatever its command set.
+    /// Namespace, independent of the command set.
     pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
-    /// The numbers of all namespaces, whether the controller sees them or not.
+    /// The numbers of all namespaces, visible to the controller or not.
     pub const ALLOCATED_NAMESPACES: u8 = 0x10;
-    /// Namespace, whether the controller sees it or not.
+    /// Namespace, visible to the controller or not.
     pub const ALLOCATED_NAMESPACE: u8 = 0x11;
     /// Controllers that see a namespace.
     pub const ATTACHED_CONTROLLERS: u8 = 0x12;
@@ -124,7 +124,7 @@ const _: () =
     assert!(offset_of!(Controller, subnqn) == 768 && offset_of!(Controller, ioccsz) == 1792);
 const _: () = assert!(offset_of!(Controller, psd) == 2048);
 
-/// Bits of `oncs`: commands that are optional.
+/// Bits of `oncs`: optional commands.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod oncs {
     pub const COMPARE: u16 = 1 << 0;
@@ -141,7 +141,7 @@ pub mod oncs {
 pub mod ctratt {
     /// Host identifiers have 16 bytes.
     pub const HOST_ID_LONG: u32 = 1 << 0;
-    /// Any command keeps the host's controller alive.
+    /// Any command counts as keep-alive traffic.
     pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
 }
 
@@ -149,50 +149,50 @@ pub mod ctratt {
 pub const OAES_NAMESPACES: u32 = 1 << 8;
 /// Attributes of a namespace (`nsattr`): it is write protected.
 pub const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
-/// Events that can be asked for (`oaes`, and the feature of events).
+/// Events that can be enabled (`oaes`, and the feature of events).
 pub mod oaes {
     /// The state of asymmetric access has changed.
     pub const ANA_CHANGE: u32 = 1 << 11;
 }
 
-/// Several ports, controllers, and asymmetric access (`cmic`).
+/// Multiple ports and controllers, and asymmetric access (`cmic`).
 pub mod cmic {
     pub const PORTS: u8 = 1 << 0;
     pub const CONTROLLERS: u8 = 1 << 1;
     pub const ANA: u8 = 1 << 3;
 }
 
-/// Bits of `oacs`: admin commands that are optional.
+/// Bits of `oacs`: optional admin commands.
 pub mod oacs {
     pub const FORMAT: u16 = 1 << 1;
     /// Namespace Management and Attachment.
     pub const NAMESPACES: u16 = 1 << 3;
 }
 
-/// Bits of `fna`: what Format NVM does.
+/// Bits of `fna`: attributes of Format NVM.
 pub mod fna {
-    /// Not all namespaces at once.
+    /// All namespaces at once are not supported.
     pub const NO_BROADCAST: u8 = 1 << 3;
 }
 
-/// Bits of `sgls`: which descriptors are understood.
+/// Bits of `sgls`: supported SGL descriptors.
 pub mod sgls {
     pub const SUPPORTED: u32 = 1 << 0;
-    /// They may be longer than the data.
+    /// SGLs may be longer than the data.
     pub const LONGER: u32 = 1 << 18;
-    /// Addresses are offsets: in the capsule.
+    /// Addresses may be offsets: in the capsule.
     pub const OFFSETS: u32 = 1 << 20;
 }
 
-/// A format of logical blocks that can be chosen.
+/// A supported format of logical blocks.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct LbaFormat {
-    /// How many bytes of metadata a block has.
+    /// Metadata bytes per block.
     pub ms: u16,
     /// log2 of the block size.
     pub lbads: u8,
-    /// How it performs next to others; 0 is best.
+    /// Relative performance; 0 is best.
     pub rp: u8,
 }
 
@@ -282,12 +282,12 @@ pub struct IndependentNamespace {
 
 const _: () = assert!(size_of::<IndependentNamespace>() == 4096);
 
-/// All zero: what is not said is not supported.
+/// All zero: fields not set mean "not supported".
 pub fn blank<T: FromZeros>() -> T {
     T::new_zeroed()
 }
 
-/// Text in a fixed field, filled up with spaces.
+/// Text in a fixed-size field, padded with spaces.
 pub fn text<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     let len = text.len().min(N);
@@ -301,6 +301,6 @@ pub mod nidt {
     pub const NGUID: u8 = 2;
     /// The namespace's UUID, of 16 bytes.
     pub const UUID: u8 = 3;
-    /// The command set that the namespace understands.
+    /// The namespace's command set.
     pub const CSI: u8 = 4;
 }

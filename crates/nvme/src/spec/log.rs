@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Identifiers of the log pages that there are.
+/// Identifiers of the supported log pages.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod lid {
     pub const SUPPORTED: u8 = 0x00;
@@ -14,7 +14,7 @@ pub mod lid {
     /// The page of Asymmetric Namespace Access.
     pub const ANA: u8 = 0x0c;
     pub const FEATURES: u8 = 0x12;
-    /// Commands of the management interface supported and effects.
+    /// Management interface commands supported and effects.
     pub const MANAGEMENT: u8 = 0x13;
     pub const DISCOVERY: u8 = 0x70;
     /// The page of Reservation Notifications.
@@ -74,17 +74,17 @@ pub struct ErrorEntry {
 
 const _: () = assert!(size_of::<ErrorEntry>() == 64);
 
-/// Bits that say what a command affects.
+/// Effects of a command.
 pub mod effects {
     pub const SUPPORTED: u32 = 1 << 0;
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
-    /// What a namespace is like changes: the size of its blocks.
+    /// Changes namespace capabilities: the block size.
     pub const CHANGES_NAMESPACE: u32 = 1 << 2;
-    /// Which namespaces there are changes.
+    /// Changes the set of namespaces.
     pub const CHANGES_INVENTORY: u32 = 1 << 3;
 }
 
-/// Bits that say what a feature affects.
+/// Support and scope of a feature.
 pub mod features {
     pub const SUPPORTED: u32 = 1 << 0;
     /// The feature belongs to a namespace.
@@ -99,7 +99,7 @@ pub mod warning {
     pub const SPARE: u8 = 1 << 0;
     /// A temperature is past its threshold.
     pub const TEMPERATURE: u8 = 1 << 1;
-    /// The media can only be read from now on.
+    /// The media are read-only from now on.
     pub const READ_ONLY: u8 = 1 << 3;
 }
 
@@ -109,7 +109,7 @@ pub mod event {
     pub const RELIABILITY: u64 = 0;
     /// Of SMART: a temperature is beyond its threshold.
     pub const TEMPERATURE_THRESHOLD: u64 = 1;
-    /// A notice, for which nothing need be wrong.
+    /// A notice, not an error.
     pub const NOTICE: u64 = 2;
     /// Of notices: namespaces have changed.
     pub const NAMESPACES_CHANGED: u64 = 0;
@@ -117,6 +117,6 @@ pub mod event {
     pub const SPARE_BELOW_THRESHOLD: u64 = 2;
     /// Of notices: asymmetric access has changed.
     pub const ANA_CHANGE: u64 = 3;
-    /// Of I/O command sets; information 0: the log page of reservations has something.
+    /// Of I/O command sets; information 0: a reservation notification is available.
     pub const COMMAND_SET: u64 = 6;
 }

@@ -9,17 +9,16 @@ pub mod sel {
     pub const CREATE: u8 = 0;
     /// Of Namespace Management: delete one namespace, or all of them.
     pub const DELETE: u8 = 1;
-    /// Of Namespace Attachment: the controllers of the list see the namespace from now on.
+    /// Of Namespace Attachment: attach the namespace to the controllers of the list.
     pub const ATTACH: u8 = 0;
-    /// Of Namespace Attachment: they do not see it any more.
+    /// Of Namespace Attachment: detach it.
     pub const DETACH: u8 = 1;
 }
 
-/// What the data of both commands are as long as.
+/// Size of the data of both commands.
 pub const MANAGEMENT_BYTES: usize = 4096;
 
-/// A namespace that is to be created: fields at the places that Identify Namespace has them at (NVM
-/// 1.0 §4.1.6).
+/// A namespace to be created: fields at the offsets of Identify Namespace (NVM 1.0 §4.1.6).
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 #[allow(missing_docs, reason = "the specification's names")]
@@ -44,11 +43,11 @@ const _: () = assert!(offset_of!(NewNamespace, flbas) == 26 && offset_of!(NewNam
 const _: () =
     assert!(offset_of!(NewNamespace, anagrpid) == 92 && offset_of!(NewNamespace, nvmsetid) == 100);
 
-/// Numbers that a controller list has room for.
+/// Maximum numbers in a controller list.
 pub const CONTROLLERS_MAX: usize = MANAGEMENT_BYTES / 2 - 1;
 
-/// The numbers in a controller list (Base 2.0 §4.4.1): how many, then each of them in ascending
-/// order; `None` if it is no such list.
+/// The numbers in a controller list (Base 2.0 §4.4.1): their count, then the numbers in ascending
+/// order; `None` if the list is invalid.
 pub fn controller_list(data: &[u8]) -> Option<Vec<u16>> {
     let words = data.as_chunks::<2>().0.iter();
     let mut words = words.map(|bytes| u16::from_le_bytes(*bytes));
@@ -59,7 +58,7 @@ pub fn controller_list(data: &[u8]) -> Option<Vec<u16>> {
     (is_whole && numbers.is_sorted_by(|one, next| one < next)).then_some(numbers)
 }
 
-/// The list of these numbers, which are in ascending order.
+/// Serializes a controller list; `numbers` must be ascending.
 pub fn put_controller_list(numbers: impl Iterator<Item = u16>) -> Vec<u8> {
     let numbers: Vec<u16> = numbers.take(CONTROLLERS_MAX).collect();
     let words = std::iter::once(numbers.len() as u16).chain(numbers);

@@ -1,10 +1,10 @@
-//! Opcodes. Bits 1:0 say which way data go: 00 none, 01 host to controller, 10 controller to host
-//! (Base 2.0 figure 138).
+//! Opcodes. Bits 1:0 are the direction of data: 00 none, 01 host to controller, 10 controller to
+//! host (Base 2.0 figure 138).
 
 /// Admin commands (Base 2.0 §5).
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod admin {
-    /// Delete I/O Submission Queue; queues are created and deleted on buses only.
+    /// Delete I/O Submission Queue; queues are created and deleted by commands only on buses.
     pub const DELETE_SQ: u8 = 0x00;
     pub const CREATE_SQ: u8 = 0x01;
     pub const DELETE_CQ: u8 = 0x04;
@@ -17,7 +17,7 @@ pub mod admin {
     pub const ASYNC_EVENT: u8 = 0x0c;
     /// Creates and deletes namespaces.
     pub const NAMESPACE_MANAGEMENT: u8 = 0x0d;
-    /// Says which controllers see a namespace.
+    /// Attaches namespaces to controllers, or detaches them.
     pub const NAMESPACE_ATTACHMENT: u8 = 0x15;
     pub const KEEP_ALIVE: u8 = 0x18;
     pub const FORMAT: u8 = 0x80;
@@ -25,7 +25,7 @@ pub mod admin {
     pub const FABRICS: u8 = 0x7f;
 }
 
-/// I/O commands (NVM 1.0 §3, and ours).
+/// I/O commands (NVM 1.0 §3, and vendor commands).
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod io {
     pub const FLUSH: u8 = 0x00;
@@ -42,10 +42,10 @@ pub mod io {
     pub const COPY: u8 = 0x19;
     /// Vendor: remap, to copy or to relocate.
     pub const REMAP: u8 = 0x90;
-    /// Vendor: write a page and note which page of which file it is.
+    /// Vendor: write a page and record its file and position in the file map.
     pub const FS_WRITE: u8 = 0x91;
-    /// Vendor: read a file's list, or the list of files.
+    /// Vendor: read the list of a file's pages, or the list of files.
     pub const FS_MAP: u8 = 0x92;
-    /// The vendor's: all files of the file map are forgotten.
+    /// Vendor: clear the file map.
     pub const FS_RESET: u8 = 0x94;
 }

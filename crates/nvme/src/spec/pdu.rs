@@ -3,7 +3,7 @@
 use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The types of PDUs, which are the first byte of each.
+/// PDU types, in the first byte of each PDU.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod kind {
     pub const IC_REQ: u8 = 0x00;
@@ -17,7 +17,7 @@ pub mod kind {
     pub const R2T: u8 = 0x09;
 }
 
-/// The flags that a PDU's header has.
+/// The flags in a PDU's header.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Flags {
@@ -27,13 +27,13 @@ pub struct Flags {
     pub ddgst: bool,
     /// Last data of the command.
     pub last: bool,
-    /// The command was successful, no response follows.
+    /// The command was successful, and no response follows.
     pub success: bool,
     #[bits(4)]
     __: u8,
 }
 
-/// The header that all PDUs begin with.
+/// The common header of all PDUs.
 #[allow(missing_docs, reason = "the specification's names")]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -45,26 +45,26 @@ pub struct Common {
     pub plen: u32,
 }
 
-/// Bytes of the common header.
+/// Size of the common header.
 pub const COMMON_BYTES: usize = size_of::<Common>();
 const _: () = assert!(COMMON_BYTES == 8);
 
-/// ICReq and ICResp behind the common header.
+/// ICReq and ICResp after the common header.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Ic {
-    /// Version of the format, of which there is 0 alone.
+    /// PDU format version; only 0 exists.
     pub pfv: u16,
-    /// Alignment of data asked for, in dwords less one.
+    /// Requested data alignment, in dwords, 0's based.
     pub pda: u8,
     /// Bit 0 header digests, bit 1 data digests.
     pub digest: u8,
-    /// ICReq: R2Ts outstanding, less one. ICResp: bytes of data in one H2CData.
+    /// ICReq: maximum outstanding R2Ts, 0's based. ICResp: maximum data bytes of one H2CData.
     pub max: u32,
     reserved: [u8; 112],
 }
 
-/// Bytes of ICReq and ICResp.
+/// Size of ICReq and ICResp.
 pub const IC_BYTES: usize = COMMON_BYTES + size_of::<Ic>();
 const _: () = assert!(IC_BYTES == 128);
 
@@ -81,13 +81,13 @@ impl Ic {
     }
 }
 
-/// H2CData, C2HData and R2T behind the common header.
+/// H2CData, C2HData and R2T after the common header.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Data {
-    /// Identifier of the command that the data belong to.
+    /// Identifier of the command.
     pub cid: u16,
-    /// Transfer tag: the controller's name of the transfer.
+    /// Transfer tag, assigned by the controller.
     pub ttag: u16,
     /// Offset in the command's data.
     pub offset: u32,
@@ -95,7 +95,7 @@ pub struct Data {
     reserved: u32,
 }
 
-/// Header bytes of H2CData, C2HData and R2T.
+/// Header size of H2CData, C2HData and R2T.
 pub const DATA_HEADER_BYTES: usize = COMMON_BYTES + size_of::<Data>();
 const _: () = assert!(DATA_HEADER_BYTES == 24);
 
@@ -112,35 +112,35 @@ impl Data {
     }
 }
 
-/// Header bytes of a command capsule and of a response capsule.
+/// Header size of a command capsule and of a response capsule.
 pub const CAPSULE_CMD_BYTES: usize = COMMON_BYTES + 64;
 pub const CAPSULE_RESP_BYTES: usize = COMMON_BYTES + 16;
-/// How many bytes a digest (CRC-32C) has.
+/// Size of a digest (CRC-32C).
 pub const DIGEST_BYTES: usize = 4;
-/// Header bytes of a termination request.
+/// Header size of a termination request.
 pub const TERM_HEADER_BYTES: usize = 24;
 
-/// Bytes of a PDU's header that a termination request returns.
+/// Maximum bytes of a PDU's header that a termination request returns.
 pub const TERM_DATA_MAX: usize = 128;
 
-/// Where fields begin in a PDU: what a termination request names as the field in error.
+/// Offsets of fields in a PDU, for the field in error of a termination request.
 pub mod offset {
     /// Of all PDUs: the type.
     pub const KIND: u32 = 0;
     pub const FLAGS: u32 = 1;
-    /// Of all PDUs: how many bytes the header has.
+    /// Of all PDUs: header length.
     pub const HLEN: u32 = 2;
-    /// Of all PDUs: where the data begin.
+    /// Of all PDUs: data offset.
     pub const PDO: u32 = 3;
-    /// Of all PDUs: how many bytes it has, with data and digests.
+    /// Of all PDUs: length, including data and digests.
     pub const PLEN: u32 = 4;
-    /// Of ICReq: the version of the format.
+    /// Of ICReq: the format version.
     pub const PFV: u32 = 8;
     /// Of ICReq: the alignment of data.
     pub const HPDA: u32 = 10;
-    /// Of H2CData: the command that it is for.
+    /// Of H2CData: the command identifier.
     pub const CID: u32 = 8;
-    /// Of H2CData: the tag of its transfer.
+    /// Of H2CData: the transfer tag.
     pub const TTAG: u32 = 10;
 }
 
@@ -148,16 +148,16 @@ pub mod offset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum FatalError {
-    /// Invalid PDU Header Field: a value that its type of PDU cannot have there.
+    /// Invalid PDU Header Field: a value not allowed in this type of PDU.
     HeaderField = 1,
-    /// PDU Sequence Error: a PDU that must not come now.
+    /// PDU Sequence Error: a PDU that is not allowed now.
     Sequence = 2,
     /// Header Digest Error: the CRC of a PDU header does not match.
     HeaderDigest = 3,
-    /// Data Transfer Out of Range: data beyond what the command or the R2T covers.
+    /// Data Transfer Out of Range: data beyond the range of the command or the R2T.
     OutOfRange = 4,
-    /// Data Transfer Limit Exceeded: more data in a PDU than was agreed.
+    /// Data Transfer Limit Exceeded: more data in a PDU than agreed.
     LimitExceeded = 5,
-    /// Unsupported Parameter: an option in the connection's setup that we do not have.
+    /// Unsupported Parameter: an unsupported option in the connection's setup.
     Unsupported = 6,
 }

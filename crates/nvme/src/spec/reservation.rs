@@ -7,10 +7,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Dword 10 of Reservation Register.
 #[bitfield(u32)]
 pub struct RegisterCdw10 {
-    /// RREGA: whether to register, unregister or replace.
+    /// RREGA: register, unregister or replace.
     #[bits(3)]
     pub action: u8,
-    /// The current key is not compared.
+    /// Ignore existing key: the current key is not compared.
     pub iekey: bool,
     #[bits(26)]
     __: u32,
@@ -19,7 +19,7 @@ pub struct RegisterCdw10 {
     pub cptpl: u8,
 }
 
-/// What Reservation Register can be told to do.
+/// Actions of Reservation Register.
 pub mod register {
     pub const REGISTER: u8 = 0;
     pub const UNREGISTER: u8 = 1;
@@ -36,25 +36,25 @@ pub mod cptpl {
 /// Dword 10 of Reservation Acquire and of Reservation Release.
 #[bitfield(u32)]
 pub struct ReservationCdw10 {
-    /// RACQA, RRELA: what to do.
+    /// RACQA, RRELA: the action.
     #[bits(3)]
     pub action: u8,
     pub iekey: bool,
     #[bits(4)]
     __: u8,
-    /// Which type of reservation is meant.
+    /// Reservation type.
     pub rtype: u8,
     __: u16,
 }
 
-/// What Reservation Acquire can be told to do.
+/// Actions of Reservation Acquire.
 pub mod acquire {
     pub const ACQUIRE: u8 = 0;
     pub const PREEMPT: u8 = 1;
     pub const PREEMPT_AND_ABORT: u8 = 2;
 }
 
-/// What Reservation Release can be told to do.
+/// Actions of Reservation Release.
 pub mod release {
     pub const RELEASE: u8 = 0;
     pub const CLEAR: u8 = 1;
@@ -64,9 +64,9 @@ pub mod release {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Keys {
-    /// CRKEY: the key that the host has now.
+    /// CRKEY: the host's current key.
     pub current: u64,
-    /// NRKEY: the one that it wants to have; PRKEY: the one of those whom it preempts.
+    /// NRKEY: its new key; PRKEY: the key of the registrants to preempt.
     pub other: u64,
 }
 
@@ -76,11 +76,11 @@ const _: () = assert!(size_of::<Keys>() == 16);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 pub struct ReportHead {
-    /// How often registrations have changed.
+    /// Number of changes of registrations.
     pub generation: u32,
     /// Reservation type; 0 is none.
     pub rtype: u8,
-    /// How many hosts are registered.
+    /// Number of registrants.
     pub regctl: u16,
     reserved: [u8; 2],
     /// Persist through power loss state.
@@ -94,7 +94,7 @@ const _: () = assert!(size_of::<ReportHead>() == 64);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 pub struct ReportEntry {
-    /// 0xffff: controllers come and go with their hosts.
+    /// 0xffff: controllers are dynamic.
     pub cntlid: u16,
     /// Bit 0: it holds the reservation.
     pub rcsts: u8,
@@ -110,11 +110,11 @@ const _: () = assert!(size_of::<ReportEntry>() == 64);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 pub struct Notification {
-    /// Counts notifications, so that a host sees that it missed some; 0: there is none.
+    /// Counts notifications, so that a host notices missing ones; 0: none available.
     pub count: u64,
-    /// What happened; 0 is nothing.
+    /// Type of notification; 0 is none.
     pub kind: u8,
-    /// Pages that wait behind this one.
+    /// Number of further pages available.
     pub available: u8,
     reserved: [u8; 2],
     pub nsid: u32,
@@ -123,8 +123,8 @@ pub struct Notification {
 
 const _: () = assert!(size_of::<Notification>() == 64);
 
-/// Head of the vendor log page of registrants (C1h): what Reservation Report says of a namespace,
-/// and which registrants are connected.
+/// Head of the vendor log page of registrants (C1h): the content of Reservation Report for a
+/// namespace, and which registrants are connected.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 pub struct RegistrantsHead {
@@ -132,7 +132,7 @@ pub struct RegistrantsHead {
     pub magic: [u8; 8],
     /// 1; later versions append.
     pub version: u32,
-    /// How many registrants follow.
+    /// Number of registrants that follow.
     pub count: u32,
     /// Reservation type; 0 is none.
     pub rtype: u8,
@@ -144,7 +144,7 @@ pub struct RegistrantsHead {
 const _: () = assert!(size_of::<RegistrantsHead>() == 32);
 
 impl RegistrantsHead {
-    /// What the page begins with.
+    /// Signature of the page.
     pub const MAGIC: [u8; 8] = *b"RMPHOSTS";
 }
 
@@ -156,7 +156,7 @@ pub struct RegistrantEntry {
     pub hostid: [u8; 16],
     /// Its key.
     pub rkey: u64,
-    /// Controllers that it has at present; 0: it is not connected.
+    /// Number of its controllers at present; 0: it is not connected.
     pub controllers: u32,
     /// Bit 0: it holds the reservation.
     pub rcsts: u8,
@@ -165,7 +165,7 @@ pub struct RegistrantEntry {
 
 const _: () = assert!(size_of::<RegistrantEntry>() == 32);
 
-/// What can be said of reservations (RESCAP).
+/// Reservation capabilities (RESCAP).
 pub mod rescap {
     /// Persist through power loss, all six types, and IEKEY as since NVMe 1.3.
     pub const ALL: u8 = 0xff;

@@ -2,20 +2,20 @@
 
 use bitfield_struct::bitfield;
 
-/// A status as completions carry it, without the phase bit.
+/// A status as in completions, without the phase bit.
 #[bitfield(u16)]
 #[derive(PartialEq, Eq)]
 pub struct Status {
     /// Code of the status, within its type.
     pub code: u8,
-    /// Type of the code: generic, specific, media or path.
+    /// Status code type: generic, command specific, media or path.
     #[bits(3)]
     pub kind: u8,
     #[bits(2)]
     pub retry_delay: u8,
-    /// More in the error log.
+    /// More information in the error log.
     pub more: bool,
-    /// Whether the same command would fail again.
+    /// True if the same command would fail again.
     pub dnr: bool,
     __: bool,
 }
@@ -37,10 +37,10 @@ impl Status {
     pub const INVALID_FIELD: Self = generic(0x02);
     pub const ID_CONFLICT: Self = generic(0x03);
     pub const DATA_TRANSFER: Self = generic(0x04);
-    /// Internal Error; a retry may help.
-    /// Commands Aborted due to Power Loss Notification: the command has not ended, and may have lost
-    /// what it did.
+    /// Commands Aborted due to Power Loss Notification: the command has not completed, and its
+    /// effect may be lost.
     pub const POWER_LOSS: Self = generic(0x05).with_dnr(false);
+    /// Internal Error; a retry may help.
     pub const INTERNAL: Self = generic(0x06).with_dnr(false);
     pub const ABORT_REQUESTED: Self = generic(0x07);
     /// Command Aborted due to SQ Deletion: its queue is gone.
@@ -56,11 +56,11 @@ impl Status {
     pub const OPERATION_DENIED: Self = generic(0x15);
     pub const PRP_OFFSET: Self = generic(0x13);
     pub const SGL_OFFSET: Self = generic(0x16);
-    /// Transient Transport Error: the data were damaged on their way; a retry may help.
+    /// Transient Transport Error: the data were damaged in transit; a retry may help.
     pub const TRANSIENT_TRANSPORT: Self = generic(0x22).with_dnr(false);
-    /// Host Identifier Inconsistent Format: 8 bytes where it has 16.
+    /// Host Identifier Inconsistent Format: 8 bytes instead of 16.
     pub const HOST_ID_FORMAT: Self = generic(0x18);
-    /// Command Interrupted: no memory for it now; the host may try again.
+    /// Command Interrupted: out of memory for it now; the host may retry.
     pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
     /// Format in Progress: the namespace is being emptied.
     pub const FORMAT_IN_PROGRESS: Self = generic(0x84).with_dnr(false);
@@ -68,7 +68,7 @@ impl Status {
     pub const LBA_RANGE: Self = generic(0x80);
     /// Capacity Exceeded: a thin-provisioned namespace has no room left.
     pub const CAPACITY_EXCEEDED: Self = generic(0x81);
-    /// Namespace is Write Protected: its host may only read it, or the device is worn out and
+    /// Namespace is Write Protected: the host has read-only access, or the device is worn out and
     /// read-only.
     pub const WRITE_PROTECTED: Self = generic(0x20);
     /// Another host holds a reservation, or this one is not registered.
@@ -86,13 +86,13 @@ impl Status {
     pub const NOT_CHANGEABLE: Self = specific(0x0e);
     /// Feature Not Namespace Specific.
     pub const NOT_NAMESPACE_SPECIFIC: Self = specific(0x0f);
-    /// Namespace Insufficient Capacity: nowhere is as much room in one piece.
+    /// Namespace Insufficient Capacity: no free range is large enough.
     pub const NAMESPACE_CAPACITY: Self = specific(0x15);
     /// Namespace Identifier Unavailable: all numbers are in use.
     pub const NAMESPACE_NUMBERS: Self = specific(0x16);
     pub const ALREADY_ATTACHED: Self = specific(0x18);
     pub const NOT_ATTACHED: Self = specific(0x1a);
-    /// Thin Provisioning Not Supported: a namespace has all the capacity of its size.
+    /// Thin Provisioning Not Supported: capacity must equal size.
     pub const THIN_PROVISIONING: Self = specific(0x1b);
     /// Controller List Invalid.
     pub const CONTROLLER_LIST: Self = specific(0x1c);
@@ -111,7 +111,7 @@ impl Status {
     pub const AUTH_REQUIRED: Self = specific(0x91);
     /// NVM: Command Size Limit Exceeded (Copy).
     pub const SIZE_LIMIT: Self = specific(0x83);
-    /// Vendor: the device cannot make commands atomic, or not this large.
+    /// Vendor: the device cannot execute the command atomically, or not at this size.
     pub const NOT_ATOMIC: Self = specific(0xc0);
     /// Vendor: the data are written, but the file map is full or damaged and does not list them.
     pub const NOT_LISTED: Self = specific(0xc1);
@@ -121,14 +121,14 @@ impl Status {
     pub const UNRECOVERED_READ: Self = media(0x81);
     pub const COMPARE_FAILURE: Self = media(0x85);
 
-    /// Asymmetric Access Inaccessible: by this portal; another one may do.
+    /// Asymmetric Access Inaccessible: by this portal; another one may work.
     pub const ACCESS_INACCESSIBLE: Self = Self::new().with_code(0x02).with_kind(3);
 
     pub fn is_success(self) -> bool {
         self.code() == 0 && self.kind() == 0
     }
 
-    /// Type and code as one number, as tools print it.
+    /// Type and code as one number, as printed by tools.
     pub fn number(self) -> u16 {
         u16::from(self.kind()) << 8 | u16::from(self.code())
     }

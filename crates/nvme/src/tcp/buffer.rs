@@ -1,6 +1,6 @@
-//! Bytes that have arrived on a socket and have not been used.
+//! Bytes received from a socket and not consumed yet.
 //!
-//! Invariant: what is there is in one piece. Absent: what it means.
+//! Invariant: the bytes are contiguous. Absent: their meaning.
 
 use std::io::{self, Read};
 
@@ -24,30 +24,29 @@ impl Buffer {
     }
     pub fn consume(&mut self, len: usize) {
         self.start += len;
-        // Once empty it begins at the front again, so that moving bytes stays rare.
+        // An empty buffer starts at the front again, so that moving bytes stays rare.
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
     }
-    /// Whether bytes are left that were not taken yet.
+    /// Returns true if unconsumed bytes are left.
     pub fn has_more(&self) -> bool {
         self.start < self.end
     }
-    /// Whether it is full of unused data.
+    /// Returns true if it is full of unconsumed data.
     pub fn is_full(&self) -> bool {
         self.start == 0 && self.end == self.bytes.len()
     }
     pub fn grow(&mut self, size: usize) {
         self.bytes.resize(size, 0);
     }
-    /// Reads what is there; 0 at the end. A signal ends the wait early, as the socket's time-out
-    /// does: a caller that waits longer looks at its clock and reads again.
+    /// Reads available bytes; 0 at the end of the stream. A signal ends the wait early, as the
+    /// socket's time-out does: a caller that waits longer checks its clock and reads again.
     ///
-    /// # Errors
-    /// The system's reason, `WouldBlock` in place of `Interrupted`, and a connection that was reset
-    /// not among them.
+    /// The system's reason, with `WouldBlock` instead of `Interrupted`. A connection reset is not
+    /// an error, but the end of the stream.
     pub fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
-        // At the end of the buffer the rest of a PDU moves to the front: a PDU is in one piece.
+        // At the end of the buffer a partial PDU moves to the front, to stay contiguous.
         if self.end == self.bytes.len() {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -57,10 +56,10 @@ impl Buffer {
                 self.end += read;
                 Ok(read)
             }
-            // A host that is gone has reset its connection, which is an end as good as any.
+            // A host that is gone has reset its connection; treat that as the end.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
-            // The system does not go on by itself where a socket has a time-out (signal(7)).
-            // Waiting again here would wait without end if signals come faster than the time-out.
+            // The system does not resume a read on a socket with a time-out (signal(7)). Waiting
+            // again here would never end if signals come faster than the time-out.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
@@ -73,7 +72,7 @@ impl Buffer {
 mod tests {
     use super::*;
 
-    /// Bytes that come one by one, with a signal before each.
+    /// A stream of single bytes, with a signal before each.
     struct Interrupted {
         left: Vec<u8>,
         is_interrupted: bool,

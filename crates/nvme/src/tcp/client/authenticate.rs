@@ -1,7 +1,7 @@
-//! Authentication of a queue that was just connected.
+//! Authentication of a newly connected queue.
 //!
-//! Invariant: with a controller's secret no queue of the subsystem is used before the controller
-//! has proven itself. Absent: what is sent (`auth`); discovery, which nobody authenticates.
+//! Invariant: with a controller's secret, no queue of the subsystem is used before the controller
+//! has authenticated. Absent: messages (`auth`); discovery, which is never authenticated.
 
 use super::error::ClientError;
 use super::{Call, Options, Queue, entry};
@@ -10,12 +10,12 @@ use crate::spec::auth::{ConnectResult, SecurityCdw10};
 use crate::spec::fabrics::{DISCOVERY_NQN, kind as fabrics};
 use crate::spec::opcode::admin;
 
-/// Room for the controller's messages, as Linux has it.
+/// Size of the receive buffer for messages, as in Linux.
 const ROOM: usize = 4096;
 const _: () = assert!(ROOM >= MESSAGE_BYTES_MAX);
 
 impl Queue {
-    /// Authenticates if the result of Connect asks for it.
+    /// Authenticates if the result of Connect requires it.
     pub(super) fn authenticate_if_asked(
         &mut self,
         said: ConnectResult,
@@ -23,8 +23,8 @@ impl Queue {
         subnqn: &str,
     ) -> Result<(), ClientError> {
         let credentials = options.credentials.as_deref();
-        // Whoever leaves authentication out proves nothing. With a controller's secret that is not
-        // enough.
+        // A target that skips authentication proves nothing. With a controller's secret that is
+        // refused.
         if !said.authentication() {
             let wants_proof = credentials.is_some_and(|known| known.controller.is_some());
             return if wants_proof && subnqn != DISCOVERY_NQN {
@@ -44,7 +44,7 @@ impl Queue {
                 Ok(Step::Last(message)) => return self.send_message(&message),
                 Ok(Step::Done) => return Ok(()),
                 Err(error) => {
-                    // The target need not wait for us any longer. It may have closed the connection
+                    // Tells the target not to wait any longer. It may have closed the connection
                     // already.
                     let _ = self.send_message(&exchange.failure());
                     return Err(error.into());
@@ -56,7 +56,7 @@ impl Queue {
     /// Sends one message of the exchange, by an Authentication Send command.
     ///
     /// # Errors
-    /// The connection, or the target does not want it.
+    /// The connection failed, or the target refused the message.
     pub fn send_message(&mut self, message: &[u8]) -> Result<(), ClientError> {
         let mut sqe = entry(admin::FABRICS, fabrics::AUTH_SEND.into());
         sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.into_bits();
@@ -72,7 +72,7 @@ impl Queue {
     /// Fetches the controller's next message, by an Authentication Receive command.
     ///
     /// # Errors
-    /// The connection, or the target has nothing to say.
+    /// The connection failed, or the target has no message.
     pub fn receive_message(&mut self) -> Result<Vec<u8>, ClientError> {
         let mut sqe = entry(admin::FABRICS, fabrics::AUTH_RECEIVE.into());
         sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.into_bits();

@@ -1,8 +1,8 @@
-//! Copies: a long one is as many commands as the device's limits ask for.
+//! Copies: a long one is split into commands within the device's limits.
 //!
-//! Invariant: of a copy that overlaps itself, one command is under way at a time, from the end if
-//! it goes up, so that no block is read after it was overwritten. Absent: remaps, and lists of
-//! copies (`remaps`).
+//! Invariant: of a copy that overlaps itself, only one command is outstanding at a time, and it
+//! runs backwards if the target is above the source, so that no block is read after it was
+//! overwritten. Absent: remaps, and lists of copies (`remaps`).
 
 use super::{Call, Client, ClientError};
 use crate::controller::COPY_FORMAT_NAMESPACES;
@@ -11,7 +11,7 @@ use crate::spec::identify::oncs;
 use crate::spec::opcode::io as opcode;
 use zerocopy::IntoBytes;
 
-/// A command and the ranges that it sends.
+/// A command with its ranges.
 struct CopyCommand {
     sqe: Sqe,
     ranges: Vec<CopyRange>,
@@ -27,20 +27,20 @@ impl CopyCommand {
     }
 }
 
-/// The commands of a copy, one after the other, in the order in which they are sent. They are made
-/// as they are needed: a device with low limits makes millions of a long copy.
+/// The commands of a copy, in the order in which they are sent. Generated lazily: a device with low
+/// limits needs millions of commands for a long copy.
 struct CopyPlan {
-    /// The command but for its place and ranges.
+    /// The command without its target and ranges.
     sqe: Sqe,
-    /// Where the blocks come from, if not from the same namespace.
+    /// The source namespace, if it is another one.
     namespace: Option<u32>,
     from: u64,
     to: u64,
     blocks: u64,
-    /// Blocks that have a command already: the last ones if it goes backwards, else the first.
+    /// Blocks already covered by commands: the last ones if it goes backwards, else the first.
     done: u64,
     backwards: bool,
-    /// Blocks of a command, and of one of its ranges.
+    /// Maximum blocks of a command, and of one of its ranges.
     command_max: u64,
     range_max: u64,
 }
@@ -64,7 +64,7 @@ impl Iterator for CopyPlan {
         let ranges: Vec<_> = (0..count)
             .step_by(self.range_max as usize)
             .map(|at| {
-                // A range past all blocks saturates, and the device refuses it.
+                // A range beyond the maximum block address saturates, and the device refuses it.
                 let source = self.from.saturating_add(first + at);
                 CopyRange::new(source, ((count - at).min(self.range_max) - 1) as u16)
                     .of_namespace(self.namespace.unwrap_or(0))
@@ -95,8 +95,8 @@ impl Client {
         self.copy_from(None, from, to, blocks)
     }
 
-    /// Can the device copy; across namespaces? (For these the connection must have been made with
-    /// `copy_across`.)
+    /// Returns true if the device can copy, or copy across namespaces. (For the latter the
+    /// connection must have been made with `copy_across`.)
     pub fn can_copy(&self, across: bool) -> bool {
         let formats = if across {
             1 << COPY_FORMAT_NAMESPACES
@@ -106,7 +106,7 @@ impl Client {
         self.controller.oncs & oncs::COPY != 0 && self.controller.ocfs & formats == formats
     }
 
-    /// The same from another namespace, if one is given; nothing overlaps then.
+    /// Like `copy`, from another namespace if one is given; then nothing overlaps.
     ///
     /// # Errors
     /// As `copy`.
@@ -122,15 +122,15 @@ impl Client {
         let mut plan = self.plan_copy(namespace, from, to, blocks, overlap && from < to);
 
         if overlap {
-            // A retry would copy what the first try has changed.
+            // A retry would copy blocks changed by the first try.
             for command in plan {
                 self.io("copy", false, &command.call())?;
             }
             return Ok(());
         }
 
-        // All that the queue takes at once: a device with a low limit would cost a round trip for
-        // each command.
+        // As many as the queue holds: with a low limit each command would otherwise cost a round
+        // trip.
         loop {
             let wave: Vec<_> = plan.by_ref().take(self.commands_at_once()).collect();
             if wave.is_empty() {
@@ -157,13 +157,13 @@ impl Client {
         blocks: u64,
         backwards: bool,
     ) -> CopyPlan {
-        // A device that states no limit of its own is asked for a block at a time.
+        // If the device states no limit, copy one block at a time.
         let range_max = u64::from(self.namespace.mssrl).max(1);
         let most = u64::from(self.namespace.mcl).max(1);
         let ranges_max = u64::from(self.namespace.msrc_z) + 1;
 
-        // The ranges of one command are copied in ascending order. To copy from the end, each range
-        // is a command of its own.
+        // The ranges of one command are copied in ascending order. To copy backwards, each range is
+        // a command of its own.
         let command_max = if backwards {
             range_max.min(most)
         } else {

@@ -1,7 +1,7 @@
-//! A device behind the network as a disk: host software need not know.
+//! A remote device as a `Disk`, transparent to host software.
 //!
-//! Invariant: pages are 4,096 bytes whatever the namespace's blocks are. Absent: anything the
-//! client cannot do itself.
+//! Invariant: pages are 4,096 bytes for any block size of the namespace. Absent: functions beyond
+//! those of the client.
 
 use super::{Client, ClientError};
 use remap_ssd_device::{
@@ -11,12 +11,12 @@ use remap_ssd_device::{
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl Client {
-    /// Pages as blocks of the namespace.
+    /// Number of the namespace's blocks in `pages` pages.
     pub(super) fn blocks(&self, pages: u64) -> u64 {
         pages * (PAGE_BYTES as u64 >> self.lba_shift())
     }
 
-    /// How many pages so many bytes are.
+    /// Number of pages in `bytes` bytes.
     pub(super) fn whole_pages(bytes: usize) -> Result<u64, ClientError> {
         if bytes.is_multiple_of(PAGE_BYTES) {
             Ok((bytes / PAGE_BYTES) as u64)
@@ -63,7 +63,7 @@ impl Disk for Client {
     }
 
     fn close_inherited(&mut self) {
-        // Sockets of the parent's: nothing is sent, and the connections go on.
+        // The parent's sockets: nothing is sent, and its connections go on.
         if !self.process.is_current() {
             self.queues = None;
         }
@@ -77,8 +77,7 @@ impl Disk for Client {
     }
 
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), ClientError> {
-        // A part of a page would be written by reading the rest, which a disk does not promise to
-        // do.
+        // Writing a part of a page would need a read-modify-write, which a disk does not promise.
         Self::whole_pages(data.len())?;
         Client::write(self, self.blocks(page), data)
     }
@@ -104,7 +103,7 @@ impl Disk for Client {
             atomic,
         } = *remap;
 
-        // A command cannot name no blocks.
+        // A command cannot have zero blocks.
         if pages == 0 {
             return Ok(());
         }

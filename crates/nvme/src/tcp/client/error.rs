@@ -1,4 +1,4 @@
-//! Why a command has no result.
+//! Errors of the client.
 
 use crate::auth::HostError;
 use crate::spec::status::Status;
@@ -9,24 +9,24 @@ use std::net::SocketAddr;
 /// Why a command has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The connection broke, or could not be made.
+    /// The connection failed, or could not be established.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The device refused a command, with this status.
     #[error("{what}: status {:#05x} ({})", status.number(), describe(*status))]
     Status {
-        /// What the command was for, in words.
+        /// The purpose of the command, in words.
         what: &'static str,
-        /// The status that the device answered.
+        /// The status of its completion.
         status: Status,
     },
-    /// What came back is not what the protocol says.
+    /// The target's message violates the protocol.
     #[error("the target broke the protocol: {0}")]
     Protocol(&'static str),
-    /// The target wants us to authenticate, and we have no secret.
+    /// The target requires authentication, and we have no secret.
     #[error("the target wants this host to authenticate, and it has no secret")]
     NoSecret,
-    /// We want the target to prove itself, and it does not even ask us to.
+    /// The target must authenticate, but does not support authentication.
     #[error(
         "the target asks for no authentication, so it cannot prove that it knows the controller's secret"
     )]
@@ -34,26 +34,26 @@ pub enum ClientError {
     /// The two sides could not authenticate each other.
     #[error("authentication failed: {0}")]
     Authentication(#[from] HostError),
-    /// There is no TLS, and we have a key for it.
+    /// We have a TLS key, and TLS failed.
     #[error("{0}")]
     Tls(#[from] TlsError),
-    /// The connection is a parent's, whose process was copied by `fork`.
+    /// The connection belongs to a parent process, copied by `fork`.
     #[error(
         "this connection was made before fork(), by the parent process: a child has to connect by itself"
     )]
     Forked,
-    /// A connection that broke was made again, and another namespace is there.
+    /// A reconnection found another namespace.
     #[error("{0} serves another device now")]
     AnotherDevice(SocketAddr),
-    /// The namespace was held, and is not any more.
+    /// The hold on the namespace was lost.
     #[error(
         "the device is held by another group of processes now, or was set free: close what is open on it here, and open it again"
     )]
     HoldLost,
-    /// A buffer that is not whole pages.
+    /// A buffer's size is not a multiple of a page.
     #[error("{0} bytes are not whole pages of 4096")]
     NotWholePages(usize),
-    /// More pages than one command can name.
+    /// More pages than one command supports.
     #[error("a remap of {0} pages is too long for one command")]
     TooLong(u32),
 }

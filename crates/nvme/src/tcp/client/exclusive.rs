@@ -1,21 +1,22 @@
-//! A namespace for one holder alone, by a reservation of type Exclusive Access (Base 2.0 §8.19).
+//! Exclusive use of a namespace by one holder, by a reservation of type Exclusive Access (Base 2.0
+//! §8.19).
 //!
-//! A *holder* is an identifier of 16 bytes, which is the host identifier of all its connections; its
-//! key is made of it. Steps of `hold`: 1. the log page C1h says who has the namespace; a holder that
-//! is connected is left alone  2. register  3. acquire, or preempt the holder that has ended
-//! 4. persist through power loss  5. the feature C0h: from now on our commands end with the
-//! reservation.
+//! A *holder* is an identifier of 16 bytes, which is the host identifier of all its connections;
+//! its key is derived from it. Steps of `hold`: 1. read the current holder from log page C1h; a
+//! connected holder is left alone 2. register 3. acquire, or preempt a holder that has ended
+//! 4. persist through power loss 5. set feature C0h: from now on our commands end with the
+//!    reservation.
 //!
-//! 1 and 3 are two commands, and between them a holder that was gone may connect again: by 5 it gets
-//! Reservation Conflict for every command after 3, also when we have released the namespace by then.
-//! So preemption never needs to be in time to be right. Two that preempt one holder: the second one
-//! names a key that no registrant has any more, gets Reservation Conflict, and begins with 1 again,
-//! where the first one is connected. Killed after 2: a registrant without reservation excludes
-//! nobody, and the next holder removes it. Killed after 3: a holder that is not connected. The
-//! server is killed after 3, before 4: the reservation is gone, and 5 of every connection fails.
+//! 1 and 3 are two commands, and a holder that was gone may reconnect between them: by 5 it gets
+//! Reservation Conflict for every command after 3, even if we have released the namespace by then.
+//! So preemption is correct without any timing assumption. If two preempt one holder, the second
+//! one names a key without registrants, gets Reservation Conflict, and starts again at 1, where the
+//! first one is connected. Killed after 2: a registrant without reservation excludes no host, and
+//! the next holder removes it. Killed after 3: a holder that is not connected. The server is killed
+//! after 3, before 4: the reservation is gone, and 5 of every connection fails.
 //!
-//! Invariants: a holder registers once, in `hold`; a connection that is made anew only asks. Keys of
-//! other software are never preempted. Absent: who is which holder (host software knows).
+//! Invariants: a holder registers once, in `hold`; a reconnection only checks. Keys of other
+//! software are never preempted. Absent: the choice of holders (by host software).
 
 use super::{Call, Client, ClientError, Options, Queue, broken, entry};
 use crate::spec::command::Sqe;
@@ -29,29 +30,29 @@ use crate::spec::status::Status;
 use remap_ssd_device::{HoldError, HolderId};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The first bytes of our keys: what other software has reserved is not ours to preempt.
+/// Prefix of our keys: reservations of other software must not be preempted.
 const KEY_MAGIC: [u8; 2] = *b"RM";
-/// Exclusive Access: nobody else reads or writes, registered or not.
+/// Exclusive Access: no other host reads or writes, registered or not.
 const EXCLUSIVE_ACCESS: u8 = 2;
-/// Bytes of the page of registrants: room for as many as a server admits.
+/// Size of the page of registrants: room for the maximum of a server.
 const PAGE_BYTES: usize = 32 + 32 * 256;
-/// How often the state is looked at again because another host was faster.
+/// Maximum attempts when other hosts are faster.
 const ATTEMPTS: usize = 8;
-/// The vendor feature by which commands end with the reservation.
+/// The vendor feature that ends commands with the reservation.
 const HOLDS_OR_STOPS: u32 = 0xc0;
 
-/// Whether a client has its namespace for itself.
+/// Whether a client holds its namespace exclusively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exclusive {
-    /// It has not asked for that.
+    /// It has not asked to.
     No,
     Held,
-    /// It had, and never has again.
+    /// It did, and never will again.
     Lost,
 }
 
 impl Exclusive {
-    /// Notes what an error says of the hold.
+    /// Notes the loss of the hold if an error shows it.
     pub fn note(&mut self, error: ClientError) -> ClientError {
         let is_conflict = matches!(
             error,
@@ -65,7 +66,7 @@ impl Exclusive {
     }
 }
 
-/// What the page of registrants says.
+/// Content of the page of registrants.
 struct Registrants {
     rtype: u8,
     persists: bool,
@@ -105,7 +106,7 @@ fn is_our_key(key: u64) -> bool {
     key.to_le_bytes()[..2] == KEY_MAGIC
 }
 
-/// Lets commands end with the reservation, and asks whether it is held now.
+/// Makes commands end with the reservation; fails if it is not held now.
 pub(super) fn must_hold(admin: &mut Queue, nsid: u32) -> Result<(), ClientError> {
     let sqe = Sqe {
         cdw10: HOLDS_OR_STOPS,
@@ -121,7 +122,7 @@ pub(super) fn must_hold(admin: &mut Queue, nsid: u32) -> Result<(), ClientError>
 }
 
 impl Client {
-    /// Connects again as this holder, unless it is connected as such.
+    /// Reconnects as this holder, unless connected as such.
     fn become_holder(&mut self, holder: HolderId) {
         self.exclusive = Exclusive::No;
         // Its identifier would not be new any more.
@@ -160,7 +161,7 @@ impl Client {
         }
     }
 
-    /// A reservation command with its keys; its status.
+    /// Sends a reservation command with its keys; returns its status.
     fn reservation(&mut self, opcode: u8, cdw10: u32, keys: Keys) -> Result<Status, ClientError> {
         let sqe = Sqe {
             cdw10,
@@ -212,7 +213,7 @@ impl Client {
         self.reservation(io::RESERVATION_REGISTER, cdw10.into_bits(), keys)
     }
 
-    /// Steps 1 to 5 above.
+    /// Steps 1 to 5 of the module comment.
     pub(super) fn hold_namespace(
         &mut self,
         holder: HolderId,
@@ -255,15 +256,15 @@ impl Client {
         ))
     }
 
-    /// What follows once the reservation is there: it persists, our commands end with it, and
-    /// registrants that ended before they acquired it are removed.
+    /// After acquiring: makes the reservation persist, makes our commands end with it, and removes
+    /// registrants that ended before they acquired it.
     fn settle(
         &mut self,
         key: u64,
         holder: HolderId,
         before: &Registrants,
     ) -> Result<(), HoldError<ClientError>> {
-        // Where that fails the reservation ends with the server, and so do we: no data are in
+        // If this fails, the reservation ends with the server, and so does our hold: no data are in
         // danger.
         if !before.persists {
             self.register(cptpl::SET, key).map_err(HoldError::Disk)?;
@@ -300,13 +301,13 @@ impl Client {
         self.join_namespace()
     }
 
-    /// Gives the reservation back, and the registration with it.
+    /// Releases the reservation and removes the registration.
     pub(super) fn let_go_namespace(&mut self) -> Result<(), ClientError> {
         if self.exclusive != Exclusive::Held {
             return Ok(());
         }
         let key = key_of(self.options.hostid);
-        // Persistence was switched on for us. Others who are registered may rely on it.
+        // We switched persistence on. Other registrants may rely on it.
         let alone = match self.registrants() {
             Ok(state) => state.all.iter().all(|one| one.rkey == key),
             Err(HoldError::Disk(error)) => return Err(error),
@@ -314,13 +315,13 @@ impl Client {
         };
         let cptpl = if alone { cptpl::CLEAR } else { cptpl::KEEP };
         let status = self.unregister(cptpl, key)?;
-        // From here on it is a host like others, by a connection that the device knows as such.
+        // From here on it is an ordinary host, on a connection that the device knows as such.
         self.exclusive = Exclusive::No;
         self.queues = None;
         let as_before = Options::default();
         self.options.hostid = as_before.hostid;
         self.options.keep_alive_ms = as_before.keep_alive_ms;
-        // A registration that another host has removed is gone already.
+        // A registration removed by another host is already gone.
         if status.is_success() || status.number() == Status::RESERVATION_CONFLICT.number() {
             return Ok(());
         }
@@ -330,7 +331,7 @@ impl Client {
         })
     }
 
-    /// Looks whether the connection broke unnoticed; if so, makes it again, which asks.
+    /// If the connection broke unnoticed, reconnects, which checks the hold.
     pub(super) fn hold_again(&mut self) -> Result<(), ClientError> {
         match self.exclusive {
             Exclusive::No => return Ok(()),
@@ -338,7 +339,7 @@ impl Client {
             Exclusive::Held => {}
         }
         let is_there = self.queues.as_mut().is_some_and(|(_, io)| {
-            // The server ends all of an association's queues together.
+            // The server ends all queues of an association together.
             !io.has_ended()
         });
         if !is_there {
@@ -348,7 +349,7 @@ impl Client {
         Ok(())
     }
 
-    /// Gives the namespace back when this is dropped, for programs that hold it by one client.
+    /// Releases the namespace on drop, for programs that hold it by one client.
     #[must_use]
     pub fn letting_go_at_end(mut self) -> Self {
         self.lets_go = true;
@@ -358,19 +359,19 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A connection that broke is not made anew for this: the next holder sees that we are gone.
+        // No reconnection for this: the next holder sees that we are gone.
         if self.lets_go && self.queues.is_some() {
             let _ = self.let_go_namespace();
         }
     }
 }
 
-/// A holder in the usual form of identifiers.
+/// A holder's identifier in hexadecimal.
 fn hex(id: &HolderId) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether the holder may be sent away; the sentence says why not.
+/// Checks that the holder may be preempted; the error says why not.
 fn may_preempt(
     before: &RegistrantEntry,
     state: &Registrants,
@@ -399,7 +400,7 @@ fn may_preempt(
     ))
 }
 
-/// Why the device does not let us hold it.
+/// Converts a refusal of the device to an error.
 fn refused(what: &'static str, status: Status) -> Result<(), HoldError<ClientError>> {
     if status.is_success() {
         return Ok(());

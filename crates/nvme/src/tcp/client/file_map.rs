@@ -1,7 +1,7 @@
 //! The device's file map, by the vendor commands 91h, 92h and 94h.
 //!
-//! Invariants: a device that does not know the commands, or has no map, is `Unsupported` and
-//! nothing worse; a list is read with as many commands as it takes. Absent: what lists are for.
+//! Invariants: a device without the commands or without a map is reported as `Unsupported`, not as
+//! a failure; a list is read with as many commands as needed. Absent: use of the lists.
 
 use super::error::broken;
 use super::queue::entry;
@@ -11,7 +11,7 @@ use crate::spec::status::Status;
 use remap_ssd_device::{FileMapError, FilePage, FileStatus};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Bytes of an entry of a list, and of the head in front of each answer.
+/// Size of a list entry, and of the head of each answer.
 const ENTRY_BYTES: usize = 8;
 
 impl Client {
@@ -51,8 +51,8 @@ impl Client {
         }
     }
 
-    /// The whole list of a file (page in the file, page of the namespace), or of the files (inode,
-    /// 0).
+    /// Reads the whole list of a file (page in the file, page of the namespace), or of the files
+    /// (inode, 0).
     pub(super) fn file_map_read(
         &mut self,
         inode: Option<u32>,
@@ -64,7 +64,7 @@ impl Client {
             sqe.cdw10 = (receive / 4 - 1) as u32;
             (sqe.cdw12, sqe.cdw13) = (u32::from(inode.is_none()), inode.unwrap_or(0));
 
-            // The list goes on where the last answer ended.
+            // The list continues where the last answer ended.
             sqe.cdw14 = entries.len() as u32;
             let answer = self
                 .io(
@@ -94,14 +94,14 @@ impl Client {
                 .ok_or(FileMapError::Disk(broken("a list without a head")))?;
             let total = head[0] as usize;
 
-            // The answer is as long as was asked for, whatever is listed in it.
+            // The answer has the requested length, however many entries are listed in it.
             let wanted = total.saturating_sub(entries.len()).min(listed.len());
             entries.extend_from_slice(&listed[..wanted]);
             if entries.len() >= total {
                 return Ok(entries);
             }
 
-            // A device that answers with nothing new would be asked for ever.
+            // A device that makes no progress would be asked forever.
             if wanted == 0 {
                 return Err(FileMapError::Disk(broken("a list that does not go on")));
             }

@@ -1,9 +1,9 @@
-//! The other end of the connection: a host with one admin queue and one I/O queue.
+//! The host's side of NVMe/TCP: one admin queue and one I/O queue.
 //!
-//! Invariants: a command is sent again only if its connection broke before it was answered, and all
-//! of ours may be: a write, a copy or a trim done twice is as if done once. A relocation is not,
-//! and is reported instead. A child of `fork` neither reads nor writes its parent's connections: to
-//! it they are an error. Absent: caching.
+//! Invariants: a command is sent again only if its connection broke before it was answered. All
+//! commands are idempotent, and may be sent again, except relocations, whose failure is reported
+//! instead. A child of `fork` neither reads nor writes its parent's connections: it gets an error.
+//! Absent: caching.
 
 mod authenticate;
 mod copies;
@@ -39,35 +39,35 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How to connect: under which name, to what, how protected.
+/// Parameters of a connection: names, target, protection.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The subsystem; found by discovery if not given.
     pub subnqn: Option<String>,
-    /// The name (NQN) that this host connects under.
+    /// Name (NQN) of this host.
     pub hostnqn: String,
     /// The host identifier, by which reservations tell hosts apart.
     pub hostid: [u8; 16],
     /// Connect as this holder, whose identifier is new: `Disk::hold` then needs no other
-    /// connection. `hostid` and `keep_alive_ms` follow from it.
+    /// connection. Determines `hostid` and `keep_alive_ms`.
     pub holder: Option<HolderId>,
-    /// The controller ends if nothing is heard of this host for so long; 0: never.
+    /// Keep-alive time: silence after which the controller ends; 0: never.
     pub keep_alive_ms: u32,
-    /// Digests of headers and data.
+    /// Use digests of headers and data.
     pub digests: bool,
     /// Entries of the I/O queue.
     pub entries: u16,
-    /// Data of one PDU that we send, at most; less than the target would take is slower.
+    /// Maximum data of one PDU that we send; less than the target's limit is slower.
     pub pdu_bytes_max: usize,
-    /// Number of the namespace that commands go to.
+    /// Number of the namespace for commands.
     pub nsid: u32,
-    /// How long an answer may take.
+    /// Maximum time for an answer.
     pub timeout: Duration,
-    /// Copies from other namespaces are wanted: the host says so to a device that can do them.
+    /// Enable copies from other namespaces, if the device supports them.
     pub copy_across: bool,
-    /// What we know, for targets that want hosts to authenticate.
+    /// Our secrets, for targets that require authentication.
     pub credentials: Option<Arc<Credentials>>,
-    /// Our TLS key: with one we connect by TLS, and no other way.
+    /// Our TLS key: with one we connect only by TLS.
     pub tls: Option<Arc<TlsKey>>,
 }
 
@@ -92,7 +92,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same, knowing these keys.
+    /// The options with these keys.
     #[must_use]
     pub fn with_keys(mut self, keys: HostKeys) -> Self {
         (self.credentials, self.tls) = (keys.credentials, keys.tls);
@@ -101,12 +101,12 @@ impl Options {
 
     fn be_holder(&mut self, holder: HolderId) {
         self.hostid = holder;
-        // A holder may be idle for as long as it likes. TCP notices machines that are gone.
+        // A holder may be idle without limit. TCP notices machines that are gone.
         self.keep_alive_ms = 0;
     }
 }
 
-/// A host that is connected to one namespace.
+/// A host connected to one namespace.
 pub struct Client {
     address: SocketAddr,
     options: Options,
@@ -116,9 +116,9 @@ pub struct Client {
     controller: Controller,
     namespace: Namespace,
     exclusive: Exclusive,
-    /// Whether the namespace is given back when this is dropped.
+    /// True if the namespace is released on drop.
     lets_go: bool,
-    /// The process that has connected.
+    /// The process that opened the connection.
     process: Process,
 }
 
@@ -126,7 +126,7 @@ impl Client {
     /// Connects to the subsystem at an address.
     ///
     /// # Errors
-    /// Nobody listens there, it is no such target, or it does not want us.
+    /// The target is not listening, is no such target, or refuses this host.
     pub fn connect(address: impl ToSocketAddrs, mut options: Options) -> Result<Self, ClientError> {
         if let Some(holder) = options.holder {
             options.be_holder(holder);
@@ -168,28 +168,29 @@ impl Client {
     pub fn subnqn(&self) -> &str {
         &self.subnqn
     }
-    /// What the controller says of itself (Identify Controller).
+    /// Identify Controller.
     pub fn controller(&self) -> &Controller {
         &self.controller
     }
-    /// What it says of the namespace (Identify Namespace).
+    /// Identify Namespace.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
     /// log2 of the block size.
     pub fn lba_shift(&self) -> u8 {
-        // The low four bits of FLBAS are the number of the format in use.
+        // The low four bits of FLBAS are the number of the current format.
         self.namespace.lbaf[usize::from(self.namespace.flbas & 15)].lbads
     }
 
-    /// Runs with the queues, once more on a new connection if the old one broke and `again`.
+    /// Calls `work` with the queues, once more on a new connection if the old one broke and
+    /// `again`.
     fn with<R>(
         &mut self,
         again: bool,
         mut work: impl FnMut(&mut Queue, &mut Queue) -> Result<R, ClientError>,
     ) -> Result<R, ClientError> {
         if !self.process.is_current() {
-            // Our descriptors are closed and nothing is sent: the parent's connections go on.
+            // Our descriptors are closed without sending: the parent's connections go on.
             self.queues = None;
             return Err(ClientError::Forked);
         }
@@ -197,12 +198,12 @@ impl Client {
             return Err(ClientError::HoldLost);
         }
 
-        // Twice at most: a target that breaks a new connection too is not one to wait for.
+        // At most twice: if a new connection breaks too, give up.
         for attempt in 0..2 {
             let (admin, io) = match &mut self.queues {
                 Some(queues) => queues,
                 None => {
-                    // Another device by the same name would take our writes and answer our reads
+                    // Another device with the same name would take our writes and answer our reads
                     // with foreign data.
                     let mut new = connect(self.address, &self.options, &self.subnqn)?;
                     if (new.namespace.nguid, new.namespace.nsze)
@@ -210,7 +211,7 @@ impl Client {
                     {
                         return Err(ClientError::AnotherDevice(self.address));
                     }
-                    // Before the first command: others may have had the namespace meanwhile.
+                    // Before the first command: others may have held the namespace in between.
                     if self.exclusive == Exclusive::Held {
                         let held = exclusive::must_hold(&mut new.queues.0, self.options.nsid);
                         held.map_err(|error| self.exclusive.note(error))?;
@@ -221,12 +222,11 @@ impl Client {
                 }
             };
 
-            // Whether a command may be sent again is known to the caller; the new connection is
-            // made in the next round.
+            // The caller knows whether a command may be sent again; the next iteration reconnects.
             match work(admin, io) {
                 Err(ClientError::Io(_)) if again && attempt == 0 => self.queues = None,
-                // After these the connection is of no use: what arrives next may belong to the
-                // command that failed.
+                // After these errors the connection is unusable: later arrivals may belong to the
+                // failed command.
                 Err(error @ (ClientError::Io(_) | ClientError::Protocol(_))) => {
                     self.queues = None;
                     return Err(error);
@@ -238,7 +238,7 @@ impl Client {
         Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
     }
 
-    /// Commands that the I/O queue takes before the first of them is answered.
+    /// Maximum outstanding commands of the I/O queue.
     fn commands_at_once(&self) -> usize {
         // One entry stays free: a full queue could not be told from an empty one.
         usize::from(self.options.entries).saturating_sub(1).max(1)
@@ -261,21 +261,21 @@ impl Client {
         sqe
     }
 
-    /// Bytes that one command moves at most.
+    /// Maximum data of one command, in bytes.
     pub fn transfer_bytes_max(&self) -> usize {
-        // 0 means without limit. A buffer has to be made for it all the same.
+        // 0 means no limit. The buffer needs one anyway.
         match self.controller.mdts {
             0 => 1 << 20,
             mdts => (4096usize << mdts.min(16)).min(1 << 20),
         }
     }
 
-    /// Reads blocks, by as many commands as the device's limit asks for.
+    /// Reads blocks, with as many commands as the device's limit requires.
     ///
     /// # Errors
-    /// The connection or the device.
+    /// The connection or the device failed.
     pub fn read(&mut self, slba: u64, blocks: u64) -> Result<Vec<u8>, ClientError> {
-        // As many commands as it takes, one after the other.
+        // As many commands as needed, one after the other.
         let step = (self.transfer_bytes_max() >> self.lba_shift()) as u64;
         let mut data = Vec::new();
         let mut done = 0;
@@ -294,7 +294,7 @@ impl Client {
                 },
             )?;
 
-            // Success, and too few data: what is missing must not pass for zeroes.
+            // Success with too few data: missing data must not pass for zeroes.
             if answer.data.len() != receive {
                 return Err(broken("less data than asked for"));
             }
@@ -304,18 +304,18 @@ impl Client {
         Ok(data)
     }
 
-    /// Writes whole blocks, which are durable after the next flush.
+    /// Writes whole blocks; they are durable after the next flush.
     ///
     /// # Errors
-    /// The connection or the device.
+    /// The connection or the device failed.
     pub fn write(&mut self, slba: u64, data: &[u8]) -> Result<(), ClientError> {
         self.write_by(slba, data, false)
     }
 
-    /// Writes whole blocks that are durable then (FUA).
+    /// Writes whole blocks durably (FUA).
     ///
     /// # Errors
-    /// The connection or the device.
+    /// The connection or the device failed.
     pub fn write_through(&mut self, slba: u64, data: &[u8]) -> Result<(), ClientError> {
         self.write_by(slba, data, true)
     }
@@ -342,11 +342,12 @@ impl Client {
         Ok(())
     }
 
-    /// Remaps blocks by our vendor command, to copy or to relocate. Returns what was copied instead.
+    /// Remaps blocks by our vendor command, to copy or to relocate. Returns the pages copied
+    /// instead.
     ///
     /// # Errors
-    /// The connection or the device. A relocation, or a remap whose ranges overlap, may have been
-    /// done if the connection broke.
+    /// The connection or the device failed. A relocation, or a remap whose ranges overlap, may have
+    /// been executed if the connection broke.
     pub fn remap(
         &mut self,
         from: u64,
@@ -377,14 +378,14 @@ impl Client {
         .map(|answer| RemapResult::from_bits(answer.result))
     }
 
-    /// Deallocates blocks: nobody needs their contents any more.
+    /// Deallocates blocks, whose content is no longer needed.
     ///
     /// # Errors
-    /// The connection or the device.
+    /// The connection or the device failed.
     pub fn trim(&mut self, slba: u64, blocks: u64) -> Result<(), ClientError> {
         let mut done = 0;
         while done < blocks {
-            // A range has 32 bits for its blocks.
+            // The number of blocks of a range has 32 bits.
             let count = (blocks - done).min(u64::from(u32::MAX));
             let range = DsmRange {
                 attributes: 0,
@@ -410,10 +411,10 @@ impl Client {
         Ok(())
     }
 
-    /// Makes durable whatever has been acknowledged so far.
+    /// Makes all acknowledged writes durable.
     ///
     /// # Errors
-    /// The connection or the device.
+    /// The connection or the device failed.
     pub fn flush(&mut self) -> Result<(), ClientError> {
         let sqe = entry(opcode::FLUSH, self.options.nsid);
         self.io(
@@ -431,7 +432,7 @@ impl Client {
     /// Statistics of the translation layer.
     ///
     /// # Errors
-    /// The connection, or a device that has none.
+    /// The connection failed, or the device has no statistics.
     pub fn statistics(&mut self) -> Result<Vec<(&'static str, u64)>, ClientError> {
         let page = self.with(true, |admin, _| {
             admin.log(lid::STATISTICS, statistics::PAGE_BYTES)
@@ -442,16 +443,16 @@ impl Client {
     /// The SMART log page, of the whole controller.
     ///
     /// # Errors
-    /// The connection.
+    /// The connection failed.
     pub fn smart(&mut self) -> Result<Smart, ClientError> {
         let page = self.with(true, |admin, _| admin.log(lid::SMART, size_of::<Smart>()))?;
         Smart::read_from_bytes(&page).map_err(|_| broken("SMART"))
     }
 
-    /// Keeps the association alive while nothing else is to be done.
+    /// Keeps the association alive while idle.
     ///
     /// # Errors
-    /// The connection.
+    /// The connection failed.
     pub fn keep_alive(&mut self) -> Result<(), ClientError> {
         let call = Call {
             sqe: entry(admin::KEEP_ALIVE, 0),
@@ -461,10 +462,10 @@ impl Client {
         self.with(true, |admin, _| admin.call("keep alive", &call).map(drop))
     }
 
-    /// The admin queue, for commands that are made by hand.
+    /// Access to the admin queue, for custom commands.
     ///
     /// # Errors
-    /// The connection.
+    /// The connection failed.
     pub fn admin<R>(
         &mut self,
         mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>,
@@ -472,11 +473,10 @@ impl Client {
         self.with(false, |admin, _| work(admin))
     }
 
-    /// Connects one more I/O queue, for whoever wants to use it beside this one; queue 1 is ours.
-    /// It ends with us.
+    /// Connects one more I/O queue, for separate use; queue 1 is ours. It ends with this client.
     ///
     /// # Errors
-    /// The connection, or the device has no such queue.
+    /// The connection failed, or the device has no such queue.
     pub fn another_queue(&self, qid: u16) -> Result<Queue, ClientError> {
         if !self.process.is_current() {
             return Err(ClientError::Forked);
@@ -489,15 +489,15 @@ impl Client {
             &self.options,
             &self.subnqn,
         )?;
-        // The controller has stated its limits once, for all queues.
+        // The limits of the controller apply to all queues.
         queue.in_capsule = in_capsule(&self.controller).min(self.options.pdu_bytes_max);
         Ok(queue)
     }
 
-    /// The I/O queue, for commands that are made by hand.
+    /// Access to the I/O queue, for custom commands.
     ///
     /// # Errors
-    /// The connection.
+    /// The connection failed.
     pub fn queue<R>(
         &mut self,
         mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>,
@@ -506,23 +506,23 @@ impl Client {
     }
 }
 
-/// Data that commands on I/O queues may carry along.
+/// Maximum in-capsule data of commands on I/O queues.
 fn in_capsule(controller: &Controller) -> usize {
     // IOCCSZ counts units of 16 bytes, and a capsule begins with an entry of 64.
     (controller.ioccsz as usize * 16).saturating_sub(64)
 }
 
-/// The first subsystem that the discovery service at an address names.
+/// The first subsystem listed by the discovery service at an address.
 fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientError> {
     let discovery = crate::spec::fabrics::DISCOVERY_NQN;
     let mut queue = Queue::open_for(address, options, discovery)?;
     queue.connect(0, 32, 0xffff, options, discovery)?;
     queue.enable()?;
 
-    // Header and first entry: one subsystem is all we look for.
+    // Header and first entry: one subsystem is enough.
     let page = queue.log(lid::DISCOVERY, 2048)?;
 
-    // The first entry is behind a header of 1,024 bytes.
+    // The first entry follows a header of 1,024 bytes.
     let entry = crate::spec::fabrics::DiscoveryEntry::read_from_bytes(
         page.get(1024..2048).unwrap_or_default(),
     );
@@ -544,11 +544,11 @@ struct Connected {
 fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Connected, ClientError> {
     let mut admin = Queue::open_for(address, options, subnqn)?;
 
-    // 0xffff: any controller of the subsystem will do.
+    // 0xffff: any controller of the subsystem.
     let cntlid = admin.connect(0, 32, 0xffff, options, subnqn)?;
     admin.enable()?;
 
-    // What the device can do is asked for once, before the first command depends on it.
+    // Capabilities are read once, before the first command depends on them.
     let controller = admin.identify(cns::CONTROLLER, 0)?;
     let controller =
         Controller::read_from_bytes(&controller).map_err(|_| broken("a controller"))?;
@@ -559,7 +559,7 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
         admin.enable_copy_across()?;
     }
 
-    // Its own connection: the admin queue stays free for what must not wait for data.
+    // A separate connection: the admin queue stays free for commands that must not wait for data.
     let mut io = Queue::open_for(address, options, subnqn)?;
     io.connect(1, options.entries, cntlid, options, subnqn)?;
     io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);

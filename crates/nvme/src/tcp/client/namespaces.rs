@@ -1,4 +1,4 @@
-//! Which namespaces a device has for this host.
+//! The namespaces of a device that this host sees.
 
 use super::{Client, ClientError, Options, Queue, discover};
 use crate::spec::identify::cns;
@@ -15,10 +15,10 @@ pub struct SeenNamespaces {
 }
 
 impl SeenNamespaces {
-    /// Asks the subsystem at an address; which namespace the options name does not matter.
+    /// Asks the subsystem at an address. Ignores the namespace in the options.
     ///
     /// # Errors
-    /// Nobody listens there, it is no such target, or it does not want us.
+    /// The target is not listening, is no such target, or refuses this host.
     pub fn ask(address: impl ToSocketAddrs, options: &Options) -> Result<Self, ClientError> {
         let address = address.to_socket_addrs()?.next();
         let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
@@ -41,7 +41,7 @@ impl Client {
     /// Numbers of the namespaces that this host sees, in ascending order.
     ///
     /// # Errors
-    /// The connection.
+    /// The connection failed.
     pub fn namespaces(&mut self) -> Result<Vec<u32>, ClientError> {
         self.admin(active)
     }

@@ -1,8 +1,8 @@
-//! One queue's connection, from the host's side: commands go out, and what arrives is handed on
-//! where it lies.
+//! One queue's connection, from the host's side: commands go out, and arriving data are passed on
+//! in place, without a copy.
 //!
-//! Invariants: an identifier is used by one command at a time (the caller's care); data arrive in
-//! order. Absent: what commands mean, and connecting again.
+//! Invariants: at any time an identifier belongs to one command (the caller's duty); data arrive in
+//! order. Absent: the meaning of commands, and reconnection.
 
 use super::Options;
 use super::error::{ClientError, broken};
@@ -27,12 +27,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// Data of one PDU that we accept: those of the largest command.
+/// Maximum data of one PDU that we accept: those of the largest command.
 const DATA_MAX: usize = 1 << 20;
-/// Room for the largest PDU, and for what arrives behind it.
+/// Room for the largest PDU, and for bytes that arrive after it.
 const BUFFER_BYTES: usize = DATA_MAX + (64 << 10);
 
-/// One queue, which is a connection of its own.
+/// One queue, which has a connection of its own.
 pub struct Queue {
     stream: Socket,
     agreed: Agreement,
@@ -42,9 +42,9 @@ pub struct Queue {
     out: Vec<u8>,
     input: Buffer,
     spin: Spin,
-    /// How long an answer may take.
+    /// Maximum time for an answer.
     timeout: Duration,
-    /// The process that has connected: no other one may use the socket.
+    /// The process that opened the connection: no other one may use the socket.
     process: Process,
 }
 
@@ -53,43 +53,42 @@ pub struct Queue {
 pub struct Call<'a> {
     /// The entry; identifier and SGL are filled in.
     pub sqe: Sqe,
-    /// What the controller is sent with the command.
+    /// Data to send with the command.
     pub send: &'a [u8],
-    /// How many bytes it is expected to send.
+    /// Number of bytes expected from the controller.
     pub receive: usize,
 }
 
-/// What came back for a command.
+/// The answer to a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status of its completion.
     pub status: Status,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
-    /// The data that came before it.
+    /// The data received before it.
     pub data: Vec<u8>,
 }
 
-/// Whoever has commands under way, and takes what arrives for them.
+/// Receives everything that arrives for outstanding commands.
 pub trait Arrivals {
-    /// Data of a command from `offset` on; `false` if there can be none.
+    /// Data of a command, from `offset` on; `false` if they are not expected.
     fn data(&mut self, cid: u16, offset: usize, bytes: &[u8]) -> bool;
-    /// All that a command sends, since the controller asks for it; `None` if there is no such
-    /// command.
+    /// The data of a command, requested by the controller; `None` if there is no such command.
     fn asked(&self, cid: u16) -> Option<&[u8]>;
-    /// A command is done; `false` if there is no such command.
+    /// A command is completed; `false` if there is no such command.
     fn done(&mut self, cid: u16, status: Status, result: u64) -> bool;
 }
 
 /// How to wait for an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// Look for it for a moment first: its sender has nothing else to do.
+    /// Poll for a moment first: the caller has nothing else to do.
     Looking,
     Asleep,
 }
 
-/// Calls that were sent together, and their answers.
+/// Calls sent together, with their answers.
 struct Together<'a> {
     first: u16,
     calls: &'a [Call<'a>],
@@ -99,12 +98,12 @@ struct Together<'a> {
 
 impl Arrivals for Together<'_> {
     fn data(&mut self, cid: u16, offset: usize, bytes: &[u8]) -> bool {
-        // Identifiers follow one another, so the distance to the first is the index.
+        // Identifiers are consecutive, so the distance to the first is the index.
         let index = usize::from(cid.wrapping_sub(self.first));
         let Some((answer, call)) = self.answers.get_mut(index).zip(self.calls.get(index)) else {
             return false;
         };
-        // Data come in order. A gap or too many of them is the target's mistake.
+        // Data come in order. A gap or excess data violate the protocol.
         let fits = offset == answer.data.len() && offset + bytes.len() <= call.receive;
         if fits {
             answer.data.extend_from_slice(bytes);
@@ -130,23 +129,23 @@ impl Arrivals for Together<'_> {
 }
 
 impl Queue {
-    /// Connects a socket and agrees on the protocol. With a TLS key, it is for the subsystem that
-    /// the options name, or for discovery.
+    /// Connects a socket and negotiates the protocol. With a TLS key, it is for the subsystem in
+    /// the options, or for discovery.
     ///
     /// # Errors
-    /// Nobody listens there, or not an NVMe/TCP target.
+    /// The target is not listening, or it is not an NVMe/TCP target.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Self, ClientError> {
         let subnqn = options.subnqn.as_deref().unwrap_or(DISCOVERY_NQN);
         Self::open_for(address, options, subnqn)
     }
 
-    /// The same for a subsystem.
+    /// Like `open`, for a given subsystem.
     pub(super) fn open_for(
         address: SocketAddr,
         options: &Options,
         subnqn: &str,
     ) -> Result<Self, ClientError> {
-        // A target that does not answer must not hold the caller for ever, at any step.
+        // A target that does not answer must not block the caller forever, at any step.
         let stream = TcpStream::connect_timeout(&address, options.timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(options.timeout))?;
@@ -156,7 +155,7 @@ impl Queue {
             stream: secured(stream, options, subnqn)?,
             agreed: Agreement::default(),
             h2c_max: 0,
-            // Room for the data of Connect, before the controller has stated its limit.
+            // Room for the data of Connect, until the controller's limit is known.
             in_capsule: 1024,
             next_cid: 0,
             out: Vec::new(),
@@ -166,7 +165,7 @@ impl Queue {
             process: Process::current(),
         };
 
-        // Nothing has been agreed on yet: the first PDU has no digests.
+        // Nothing is negotiated yet: the first PDU has no digests.
         let digest = if options.digests { 3 } else { 0 };
         wire::put_ic(&mut queue.out, kind::IC_REQ, &Ic::new(0, digest, 0));
         queue.send()?;
@@ -186,21 +185,21 @@ impl Queue {
         queue.input.consume(len);
 
         let ic = ic.ok_or(broken("no ICResp"))?;
-        // Less could not take a block in one piece.
+        // With a lower limit a block would not fit in one PDU.
         if ic.pda > 31 || ic.max < 4096 {
             return Err(broken("limits of ICResp"));
         }
 
         queue.agreed = Agreement::new(ic.digest, ic.pda);
-        // Larger PDUs than the target takes would end the connection; smaller ones are allowed.
+        // Larger PDUs than the target accepts would end the connection; smaller ones are allowed.
         queue.h2c_max = (ic.max as usize).min(options.pdu_bytes_max.max(1));
         Ok(queue)
     }
 
-    /// Sends what has been put.
+    /// Sends everything put so far.
     ///
     /// # Errors
-    /// The connection, or it is a parent process's.
+    /// The connection failed, or belongs to a parent process.
     pub fn send(&mut self) -> Result<(), ClientError> {
         self.check_process()?;
         write_all(&mut self.stream, &self.out, self.timeout)?;
@@ -210,7 +209,7 @@ impl Queue {
 
     fn read(&mut self, wait: Wait) -> Result<(), ClientError> {
         self.check_process()?;
-        // Plaintext that was decrypted already does not show in the socket.
+        // Decrypted plaintext in our buffer does not show in the socket.
         if wait == Wait::Looking && !self.stream.has_buffered() {
             self.spin.look(self.stream.tcp());
         }
@@ -219,8 +218,8 @@ impl Queue {
             match self.input.read(&mut self.stream) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(_) => return Ok(()),
-                // A part of a TLS record is nothing yet, and a signal ends a wait early. What is
-                // left of the time is waited for without a read.
+                // A partial TLS record yields nothing yet, and a signal ends a wait early. The rest
+                // of the time is waited for without a read.
                 Err(error) if would_block(&error) => {
                     if !arrives_within(self.stream.tcp(), began, self.timeout)? {
                         return Err(no_answer("no answer", self.timeout).into());
@@ -231,7 +230,7 @@ impl Queue {
         }
     }
 
-    /// A child of `fork` has its parent's socket, and must leave it alone.
+    /// A child of `fork` has its parent's socket, and must not use it.
     fn check_process(&self) -> Result<(), ClientError> {
         if self.process.is_current() {
             Ok(())
@@ -240,14 +239,14 @@ impl Queue {
         }
     }
 
-    /// Hands on all that has arrived, waiting for something if nothing has; data that were asked
-    /// for are sent.
+    /// Passes on everything that has arrived, waiting if nothing has; sends data that the
+    /// controller requests.
     ///
-    /// Meant for hosts that send more as soon as something is done: it sleeps, so that several
-    /// answers arrive at once.
+    /// For hosts that send more as soon as a command completes: it sleeps, so that several answers
+    /// arrive at once.
     ///
     /// # Errors
-    /// The connection broke, or the target broke the protocol.
+    /// The connection failed, or the target violated the protocol.
     pub fn receive(&mut self, host: &mut impl Arrivals) -> Result<(), ClientError> {
         self.receive_by(Wait::Asleep, host)
     }
@@ -257,8 +256,8 @@ impl Queue {
         loop {
             let next = wire::next_pdu(self.input.filled(), self.agreed, DATA_MAX);
             let Some((pdu, len)) = next.map_err(|_| broken("a PDU that cannot be"))? else {
-                // Nothing more has arrived. What was put meanwhile, data that were asked for among
-                // it, goes out before waiting.
+                // Nothing more has arrived. Send everything put so far, including requested data,
+                // before waiting.
                 if !self.out.is_empty() {
                     self.send()?;
                 }
@@ -285,7 +284,7 @@ impl Queue {
                         return Err(broken("data in another place"));
                     }
 
-                    // The success flag stands for the response, which does not come then.
+                    // The success flag replaces the response.
                     if pdu.common.flags.success() && !host.done(data.cid, Status::SUCCESS, 0) {
                         return Err(broken("data for nothing"));
                     }
@@ -304,13 +303,13 @@ impl Queue {
         }
     }
 
-    /// Sends commands, all of them under way at once, and waits for all answers. They are in the
-    /// order of the calls.
+    /// Sends commands, all outstanding at once, and waits for all answers. They are in the order of
+    /// the calls.
     ///
     /// # Errors
-    /// The connection broke; some may have been executed.
+    /// The connection failed; some commands may have been executed.
     pub fn calls(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, ClientError> {
-        // One identifier after the other, so that answers find their places without a search.
+        // Consecutive identifiers, so that answers are matched without a search.
         let first = self.next_cid;
         self.next_cid = self.next_cid.wrapping_add(calls.len() as u16);
         for (index, call) in calls.iter().enumerate() {
@@ -336,11 +335,10 @@ impl Queue {
         Ok(together.answers)
     }
 
-    /// Sends a command and leaves its answer unread: for those who want to see what becomes of
-    /// that.
+    /// Sends a command without reading its answer, to test what the target does then.
     ///
     /// # Errors
-    /// The connection.
+    /// The connection failed.
     pub fn send_only(&mut self, call: &Call<'_>) -> Result<(), ClientError> {
         let cid = self.next_cid;
         self.next_cid = cid.wrapping_add(1);
@@ -348,13 +346,12 @@ impl Queue {
         self.send()
     }
 
-    /// Puts a command among those that `send` sends, under an identifier that no other one under
-    /// way has.
+    /// Queues a command for `send`, under an identifier not used by another outstanding command.
     pub fn put(&mut self, cid: u16, call: &Call<'_>) {
         let mut sqe = call.sqe;
         sqe.cdw0 = sqe.head().with_cid(cid).with_psdt(1).into_bits();
 
-        // Data that the capsule has room for go with it; the target asks for the rest.
+        // Data that fit into the capsule are sent with it; the target requests the rest.
         let capsule = !call.send.is_empty() && call.send.len() <= self.in_capsule;
         let length = call.send.len().max(call.receive) as u32;
         sqe.sgl = Sgl::new(
@@ -387,10 +384,10 @@ impl Queue {
         }
     }
 
-    /// One command; its data and dword 0.
+    /// Executes one command; returns its answer.
     ///
     /// # Errors
-    /// The connection broke, or the status says why not.
+    /// The connection failed, or the device refused the command.
     pub fn call(&mut self, what: &'static str, call: &Call<'_>) -> Result<Answer, ClientError> {
         let answer = self
             .calls(std::slice::from_ref(call))?
@@ -402,8 +399,8 @@ impl Queue {
         }
     }
 
-    /// Whether the target has ended the connection, as far as is known here. No command may be
-    /// under way.
+    /// Returns true if the target is known to have ended the connection. No command may be
+    /// outstanding.
     pub(super) fn has_ended(&self) -> bool {
         let events = PollFlags::IN | PollFlags::RDHUP;
         let mut polled = [PollFd::new(&self.stream, events)];
@@ -429,14 +426,14 @@ impl Queue {
         options: &Options,
         subnqn: &str,
     ) -> Result<u16, ClientError> {
-        // All queues name one host identifier, as those of one host must.
+        // All queues use one host identifier, as required.
         let data = ConnectData::new(options.hostid, cntlid, subnqn, &options.hostnqn);
         let mut sqe = entry(admin::FABRICS, u32::from(fabrics::CONNECT));
         sqe.cdw10 = u32::from(qid) << 16;
         // Bit 18: no flow control of the submission queue.
         sqe.cdw11 = u32::from(entries - 1) | 1 << 18;
 
-        // Keep-alive time in milliseconds, for the admin queue alone.
+        // Keep-alive time in milliseconds, for the admin queue only.
         sqe.cdw12 = if qid == 0 { options.keep_alive_ms } else { 0 };
 
         let answer = self.call(
@@ -457,7 +454,7 @@ impl Queue {
         let mut sqe = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
         sqe.cdw11 = property::CC;
 
-        // Entries of 2^6 and 2^4 bytes are the only ones that there are.
+        // Only entries of 2^6 and 2^4 bytes exist.
         sqe.cdw12 = Cc::new()
             .with_en(true)
             .with_iosqes(6)
@@ -514,7 +511,7 @@ impl Queue {
     pub(super) fn log(&mut self, lid: u8, bytes: usize) -> Result<Vec<u8>, ClientError> {
         let dwords_z = bytes as u32 / 4 - 1;
 
-        // No page that we read is about one namespace. The count of dwords comes in two halves.
+        // All pages read here cover all namespaces. The number of dwords is split in two halves.
         let mut sqe = entry(admin::GET_LOG_PAGE, u32::MAX);
         (sqe.cdw10, sqe.cdw11) = (u32::from(lid) | dwords_z << 16, dwords_z >> 16);
         Ok(self
@@ -530,7 +527,7 @@ impl Queue {
     }
 }
 
-/// Puts the data that an R2T asks for, in as many PDUs as it takes.
+/// Puts the data requested by an R2T, in as many PDUs as needed.
 fn put_data(
     out: &mut Vec<u8>,
     agreed: Agreement,
@@ -543,7 +540,7 @@ fn put_data(
         asked.offset as usize + asked.length as usize,
     );
 
-    // The target may ask for the same data twice, never for more than there are.
+    // The target may request the same data twice, but never more than there are.
     let wanted = all.get(start..end).ok_or(broken("R2T beyond the data"))?;
 
     let mut offset = asked.offset;
@@ -558,7 +555,7 @@ fn put_data(
     Ok(())
 }
 
-/// An entry of an opcode and a namespace (or, for fabrics commands, their type).
+/// An entry with an opcode and a namespace (or, for fabrics commands, their type).
 pub fn entry(opcode: u8, nsid: u32) -> Sqe {
     Sqe {
         cdw0: opcode.into(),

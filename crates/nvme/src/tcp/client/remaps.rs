@@ -1,13 +1,13 @@
-//! Many remaps at once: a list becomes a few commands, which run concurrently.
+//! Lists of remaps: a list becomes a few commands, which run concurrently.
 //!
-//! The remaps of a list take effect one after the other, but concurrent commands are executed in
-//! any order. So the list is cut into *waves*: within a wave no remap changes a page that another
-//! one reads or changes. A wave is sorted by target, and neighbours become the ranges of one Copy
-//! command: a checkpoint, which writes a database's pages in order from all over a log, takes a
-//! handful of commands. Relocations and atomic remaps, which Copy cannot express, are commands of
-//! their own.
+//! The remaps of a list take effect in order, but concurrent commands are executed in any order. So
+//! the list is cut into *waves*: within a wave no remap changes a page that another one reads or
+//! changes. A wave is sorted by target, and neighbours become the ranges of one Copy command: a
+//! checkpoint, which writes a database's pages in order from all over a log, takes a handful of
+//! commands. Relocations and atomic remaps, which Copy cannot express, are commands of their own.
 //!
-//! Invariants: at most as many commands under way as the queue holds; a wave begins after all
+//! Invariants: the number of outstanding commands never exceeds the queue; a wave begins after all
+//! responses of the previous one. Absent: state between lists.
 //! responses of the previous one. Absent: state between lists.
 
 use super::{Call, Client, ClientError};
@@ -23,9 +23,9 @@ struct RemapCommand {
     sqe: Sqe,
     /// Source ranges, if it is a Copy.
     ranges: Vec<CopyRange>,
-    /// The first remap of the list that it belongs to.
+    /// Its first remap in the list.
     index: usize,
-    /// May be retried after the connection broke.
+    /// True if it may be retried after the connection broke.
     again: bool,
 }
 
@@ -37,11 +37,11 @@ fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
     )
 }
 
-/// Length of the first wave: how many remaps may be executed in any order. Their ranges must have
-/// been checked.
+/// Length of the first wave: the number of remaps that may be executed in any order. Their ranges
+/// must have been checked.
 fn independent(remaps: &[DiskRemap]) -> usize {
     let (mut named, mut changed) = (PageRanges::default(), PageRanges::default());
-    // Two sets: pages that are read or changed, and pages that are changed.
+    // Two sets: pages read or changed, and pages changed.
     for (index, remap) in remaps.iter().enumerate() {
         let (source, target) = ranges_of(remap);
         let meets = |ranges: &PageRanges, (first, end): (u64, u64)| ranges.meets(first, end);
@@ -59,7 +59,7 @@ fn independent(remaps: &[DiskRemap]) -> usize {
 }
 
 impl Client {
-    /// The first block of a range of pages that is on the disk.
+    /// First block of a range of pages, after a check that it lies on the disk.
     pub(super) fn checked_blocks(
         &self,
         what: &'static str,
@@ -75,12 +75,12 @@ impl Client {
         }
     }
 
-    /// Does a list of remaps, wave by wave.
+    /// Executes a list of remaps, wave by wave.
     pub(super) fn remap_list(
         &mut self,
         remaps: &[DiskRemap],
     ) -> Result<(), RemapAllError<ClientError>> {
-        // All places are checked first: a list with a mistake changes nothing.
+        // Check all ranges first: a list with an error changes nothing.
         for (index, remap) in remaps.iter().enumerate() {
             for page in [remap.target, remap.source] {
                 self.checked_blocks("remap", page, remap.pages.into())
@@ -91,7 +91,7 @@ impl Client {
         let mut done = 0;
         while done < remaps.len() {
             let count = independent(&remaps[done..]);
-            // A single remap conflicts with nothing, so every wave has at least one.
+            // A single remap has no conflict, so every wave has at least one.
             let commands = self.commands(done, &remaps[done..done + count])?;
             self.send_wave(&commands)?;
             done += count;
@@ -109,7 +109,8 @@ impl Client {
         let mut commands = Vec::new();
         let mut copies = Vec::new();
         for (index, remap) in (first..).zip(wave).filter(|(_, remap)| remap.pages > 0) {
-            // Copy executes ranges front to back and knows neither relocation nor atomicity.
+            // Copy executes ranges in ascending order, and supports neither relocation nor
+            // atomicity.
             let overlaps = remap.source.abs_diff(remap.target) < u64::from(remap.pages);
             if remap.relocate || remap.atomic || overlaps || !can_copy {
                 commands.push(self.single_remap(index, remap)?);
@@ -118,7 +119,7 @@ impl Client {
             }
         }
 
-        // By target, so that neighbours meet: then they fit into one command.
+        // By target, so that neighbours are adjacent and fit into one command.
         copies.sort_by_key(|(_, remap)| remap.target);
         self.merge(&copies, &mut commands);
         Ok(commands)
@@ -155,11 +156,11 @@ impl Client {
         })
     }
 
-    /// Remaps in the order of their targets as Copy commands, neighbours in one.
+    /// Turns remaps, sorted by target, into Copy commands, merging neighbours.
     fn merge(&self, copies: &[(usize, DiskRemap)], commands: &mut Vec<RemapCommand>) {
         let namespace = self.namespace();
-        // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name),
-        // ranges of a command. Limits are rounded to whole pages, so that no page is copied in
+        // Maximum blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest allowed),
+        // and ranges of a command. Limits are rounded to whole pages, so that no page is copied in
         // parts.
         let unit = self.blocks(1);
         let whole = |blocks: u64| {
@@ -180,8 +181,8 @@ impl Client {
             let (mut source, mut target) = (self.blocks(remap.source), self.blocks(remap.target));
             let end = target + self.blocks(remap.pages.into());
             while target < end {
-                // A range joins the last command if it goes on where that ended and there is room
-                // in it.
+                // A range joins the last command if it continues that one's target and there is
+                // room in it.
                 let open = commands.last_mut().filter(|open| {
                     next_target == Some(target)
                         && open.ranges.len() < ranges_max
@@ -218,7 +219,7 @@ impl Client {
             }
         }
 
-        // How many ranges a command has is known only now.
+        // Only now is the number of ranges of each command known.
         for command in commands
             .iter_mut()
             .filter(|command| !command.ranges.is_empty())
@@ -229,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Sends commands, as many at a time as the queue holds.
+    /// Sends commands, at most as many at a time as the queue holds.
     fn send_wave(&mut self, commands: &[RemapCommand]) -> Result<(), RemapAllError<ClientError>> {
         let depth = self.commands_at_once();
         for together in commands.chunks(depth) {
@@ -242,7 +243,7 @@ impl Client {
                 })
                 .collect();
 
-            // If one of them must not be sent twice, none is: which were executed is not known.
+            // If one of them must not be sent twice, none is: it is unknown which were executed.
             let again = together.iter().all(|command| command.again);
             let first = together
                 .iter()
@@ -261,7 +262,7 @@ impl Client {
                 .zip(&answers)
                 .filter(|(_, answer)| !answer.status.is_success());
 
-            // The first remap of the list that failed, whichever answer came first.
+            // The first failed remap of the list, in whatever order the answers came.
             if let Some((command, answer)) = failed.min_by_key(|(command, _)| command.index) {
                 let what = if command.ranges.is_empty() {
                     "remap"

@@ -1,7 +1,7 @@
-//! TLS on a connection of ours, if we have a key.
+//! TLS on the client's connection, if there is a key.
 //!
-//! Invariant: with a key nothing is said before the target has proven that it has it too. Absent:
-//! what the key is made into (`auth`), and how (`tls`).
+//! Invariant: with a key nothing is sent before the target has proven that it has it too. Absent:
+//! derivation of keys (`auth`), and the TLS protocol (`tls`).
 
 use super::Options;
 use super::error::ClientError;
@@ -12,7 +12,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// The connection, after a handshake if we have a key, for queues of this subsystem.
+/// Performs the TLS handshake if there is a key, for queues of this subsystem.
 pub(super) fn secured(
     stream: TcpStream,
     options: &Options,
@@ -23,7 +23,7 @@ pub(super) fn secured(
     };
     let psk = key.psk(&options.hostnqn, subnqn, Derivation::Standard);
     let mut tls = TlsStream::client(&ClientContext::new(psk)?, stream)?;
-    // What the target answers may come in pieces.
+    // The target's answer may arrive in pieces.
     let began = Instant::now();
     while !tls.handshake()? {
         if began.elapsed() >= options.timeout {
