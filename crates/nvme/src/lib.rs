@@ -1,14 +1,14 @@
-//! The device as NVMe: bits, a controller, and the TCP transport.
+//! The device as NVMe: records, a controller, and the TCP transport.
 //!
 //! ```text
-//! spec        records and bits as the specifications draw them, nothing else
-//! auth        keys; DH-HMAC-CHAP: messages, both ends; no I/O
-//! tls         TLS 1.3 with a key that both ends were given
+//! spec        records and bits as in the specifications, nothing else
+//! auth        keys; DH-HMAC-CHAP: messages, both sides; no I/O
+//! tls         TLS 1.3 with a key given to both ends
 //! controller  commands in, statuses and data out; no I/O, no clock
 //! tcp         NVMe/TCP: target and client; sockets at the edge
-//! process     whether something was inherited by `fork`
+//! process     detects state inherited by `fork`
 //! ```
-//! Absent: how remaps are persisted, and anything a host can say that would be trusted.
+//! Absent: persistence of remaps, and trust in any input from hosts.
 
 pub mod auth;
 pub mod controller;

@@ -1,13 +1,13 @@
-//! Which process this is. `fork` copies memory and descriptors, and what is copied must not be
-//! used: two processes that read one socket take each other's answers.
+//! Identity of the current process. `fork` copies memory and descriptors, and the copies must not
+//! be used: two processes that read one socket take each other's answers.
 //!
 //! A page that the kernel fills with zeroes in a child (`MADV_WIPEONFORK`, madvise(2), Linux 4.14)
-//! has the number of the process. A look at it is a load, which every command can afford. Process
-//! identifiers say less: the first process of every PID namespace has the same one.
+//! holds the number of the process. Checking it is a load, cheap enough for every command. Process
+//! identifiers are less reliable: the first process of every PID namespace has the same one.
 //!
-//! Invariants: a process and those that it descends from have different numbers; so a number that
-//! was noted when something was made tells whether it was inherited. Nothing here waits, since a
-//! lock that another thread held during `fork` stays locked in the child.
+//! Invariants: a process and its ancestors have different numbers; so a number recorded when an
+//! object was created tells whether the object was inherited. Nothing here blocks, since a lock
+//! held by another thread during `fork` stays locked in the child.
 //!
 //! Absent: children of `vfork` and `posix_spawn`, which share their parent's memory until they
 //! execute a program.
@@ -16,19 +16,19 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// Bytes that are mapped for the number: a page, or more.
+/// Bytes mapped for the number: a page, or more.
 const MAP_BYTES: usize = 4096;
 /// Set in numbers that are process identifiers, where the kernel cannot wipe pages.
 const IS_PID: u64 = 1 << 63;
 
-/// A process, to be compared with the one that runs now.
+/// A process, to be compared with the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u64);
 
 impl Process {
-    /// The process that runs now.
+    /// The current process.
     pub fn current() -> Self {
-        /// Numbers that this process and its ancestors have taken. Copied to children.
+        /// Number of processes in this line of descent. Copied to children.
         static TAKEN: AtomicU64 = AtomicU64::new(0);
 
         let Some(number) = wiped_word() else {
@@ -47,15 +47,14 @@ impl Process {
         }
     }
 
-    /// Whether this is the process that runs now, and not one that it descends from.
+    /// Returns true if this is the current process, and not one of its ancestors.
     #[inline]
     pub fn is_current(self) -> bool {
         self == Self::current()
     }
 }
 
-/// The word that is 0 in a process that has not taken its number; `None` where the kernel cannot
-/// wipe pages.
+/// The word that is 0 in a process without a number yet; `None` where the kernel cannot wipe pages.
 fn wiped_word() -> Option<&'static AtomicU64> {
     static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
     static IS_IMPOSSIBLE: AtomicBool = AtomicBool::new(false);
@@ -72,22 +71,22 @@ fn wiped_word() -> Option<&'static AtomicU64> {
         word = match WORD.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(known) => {
-                // SAFETY: the page was mapped just now, and only this thread knows of it.
+                // SAFETY: the page was mapped just now, and only this thread has its address.
                 let _ = unsafe { munmap(new.cast(), MAP_BYTES) };
                 known
             }
         };
     }
 
-    // SAFETY: the page stays mapped for as long as the process, is aligned, and is accessed
-    // atomically only.
+    // SAFETY: the page stays mapped for the lifetime of the process, is aligned, and is only
+    // accessed atomically.
     Some(unsafe { &*word })
 }
 
-/// Maps a page that children see as zeroes.
+/// Maps a page that is zero in children.
 fn map_wiped() -> Option<*mut AtomicU64> {
-    // SAFETY: the kernel chooses an address that nothing else uses, and the advice is about that
-    // page alone, of which nobody has a reference yet.
+    // SAFETY: the kernel chooses an unused address, and the advice covers only that page, to which
+    // no reference exists yet.
     unsafe {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let page = mmap_anonymous(null_mut(), MAP_BYTES, access, MapFlags::PRIVATE).ok()?;

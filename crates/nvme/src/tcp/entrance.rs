@@ -1,11 +1,11 @@
-//! How a connection begins: with TLS or without, by its first byte.
+//! The beginning of a connection: TLS or plain, by its first byte.
 //!
-//! The first byte is 16h (a TLS handshake) or 00h (ICReq). It is looked at, not taken. Whether a
-//! host may begin without TLS is decided at Connect, when its name is known (`target::secure`).
+//! The first byte is 16h (a TLS handshake) or 00h (ICReq). It is peeked, not consumed. Whether a
+//! host may connect without TLS is decided at Connect, when its name is known (`target::secure`).
 //!
 //! Invariants: nothing is answered before the first byte; a handshake has a deadline, and ends when
-//! the server does; its thread is the connection's own, so that nobody else waits. Absent: keys
-//! (`auth`), TLS itself (`tls`).
+//! the server does; it runs on the connection's own thread, so that no other connection waits.
+//! Absent: keys (`auth`), the TLS protocol (`tls`).
 
 use super::server::Limits;
 use super::socket::Socket;
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a server has for connections that begin with TLS.
+/// State of a server for connections that begin with TLS.
 pub(super) struct Entrance {
     context: ServerContext,
     keyring: Arc<Keyring>,
@@ -24,14 +24,14 @@ pub(super) struct Entrance {
     subsystems: Vec<String>,
 }
 
-/// A connection that did not get as far as NVMe/TCP.
+/// A connection refused before NVMe/TCP.
 #[derive(Debug)]
 pub(super) struct TurnedAway {
-    /// The reason for the log.
+    /// The reason, for the log.
     pub why: String,
-    /// One of few, for the counter.
+    /// The kind of reason, one of few, for the counter.
     pub kind: &'static str,
-    /// What the host calls itself in its handshake; empty if nothing.
+    /// The host's name in its handshake, unverified; empty if there is none.
     pub hostnqn: String,
 }
 
@@ -45,18 +45,18 @@ impl TurnedAway {
     }
 }
 
-/// How a connection has begun.
+/// Result of a connection's beginning.
 pub(super) enum Beginning {
-    /// It may go on; what a handshake has proven, if there was one.
+    /// It may go on, with the proof of a handshake, if there was one.
     Open(Socket, Option<Proven>),
-    /// It may not connect, for this reason.
+    /// It is refused, for this reason.
     TurnedAway(TurnedAway),
-    /// It has ended before, and why.
+    /// It has ended, for this reason.
     Ended(&'static str),
 }
 
 impl Entrance {
-    /// For hosts with keys in this ring.
+    /// For hosts with keys in this keyring.
     ///
     /// # Errors
     /// OpenSSL cannot be set up.
@@ -68,7 +68,7 @@ impl Entrance {
         })
     }
 
-    /// Shakes hands on a connection that begins with TLS.
+    /// Performs the handshake of a connection that begins with TLS.
     fn handshake(
         &self,
         stream: TcpStream,
@@ -79,8 +79,8 @@ impl Entrance {
         let mut tls =
             TlsStream::server(&self.context, keyring, subsystems, stream).map_err(turned_away)?;
 
-        // The stream's read time-out ends each step, so that a host that says nothing does not
-        // outlive the deadline or the service.
+        // The stream's read time-out ends each step, so that a silent host outlives neither the
+        // deadline nor the service.
         while !tls.handshake().map_err(turned_away)? {
             if Instant::now() >= until {
                 return Err(TurnedAway::new("its TLS handshake did not end in time"));
@@ -97,10 +97,10 @@ impl Entrance {
 
 /// Waits for a connection's first byte, and for the handshake that may follow.
 ///
-/// The stream must have a read time-out, after which `is_over` is asked.
+/// The stream must have a read time-out, after which `is_over` is called.
 ///
 /// # Errors
-/// The system's reason, or nothing came in time.
+/// The system's reason, or nothing arrived in time.
 pub(super) fn begin(
     entrance: Option<&Entrance>,
     stream: TcpStream,
@@ -110,7 +110,7 @@ pub(super) fn begin(
     let began = Instant::now();
     let first = loop {
         let mut first = [0];
-        // Looked at, not taken: a TLS handshake needs this byte too.
+        // Peeked: a TLS handshake needs this byte too.
         match stream.peek(&mut first) {
             Ok(0) => return Ok(Beginning::Ended("its host closed the connection")),
             Ok(_) => break first[0],
@@ -134,13 +134,13 @@ pub(super) fn begin(
         return Ok(Beginning::Open(Socket::Plain(stream), None));
     }
 
-    // Without keys there is nobody whom TLS could prove.
+    // Without keys no host can authenticate by TLS.
     let Some(entrance) = entrance else {
         let none = TurnedAway::new("it begins with TLS, and there are no keys");
         return Ok(Beginning::TurnedAway(none));
     };
 
-    // The handshake has a time of its own, since a host may have to calculate.
+    // The handshake has its own deadline, since a host may have to calculate.
     let until = Instant::now() + limits.handshake_within;
     Ok(match entrance.handshake(stream, until, is_over) {
         Ok((socket, proven)) => Beginning::Open(socket, Some(proven)),

@@ -1,22 +1,22 @@
-//! The line of connections that wait for memory.
+//! The queue ("line") of connections that wait for memory.
 //!
-//! The thread that gives memory back serves the line: addresses take turns, and connections of one
-//! address are served in the order in which they came. A connection that its own share stops is
-//! passed over. One that the server has too little memory for stops all that come after it: returned
-//! memory then accumulates until it suffices, so that small requests do not starve a large one.
+//! The thread that releases memory serves the line: addresses take turns, and connections of one
+//! address are served in order of arrival. A connection stopped by its own share is skipped. A
+//! connection for which the server's memory is short stops all that come after it: released memory
+//! then accumulates until it suffices, so that small requests do not starve a large one.
 //!
-//! Invariants: a connection is in the line once; it is charged before it is woken; however it leaves,
-//! the line goes on without it. Absent: accounts and limits (`quota`), clocks.
+//! Invariants: a connection is in the line at most once; it is charged before it is woken; whenever
+//! it leaves, the line goes on without it. Absent: accounts and limits (`quota`), clocks.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Wakes the thread of a connection that waits.
+/// Wakes the thread of a waiting connection.
 pub(super) type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// The limit for which a charge fails.
+/// The limit that makes a charge fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lacking {
     Host,
@@ -24,10 +24,10 @@ pub(super) enum Lacking {
     Server,
 }
 
-/// A connection that waits.
+/// A waiting connection.
 pub(super) struct Waiter<A> {
     pub address: IpAddr,
-    /// What it is charged by.
+    /// The accounts to charge.
     pub accounts: A,
     pub bytes: usize,
     /// Set once it is charged.
@@ -38,21 +38,21 @@ pub(super) struct Waiter<A> {
 /// A place in the line.
 pub(super) type Ticket = u64;
 
-/// Those of one address, in the order in which they came.
+/// Connections of one address, in order of arrival.
 type AddressLine<A> = VecDeque<(Ticket, Waiter<A>)>;
 
-/// All that wait, by address; the next address first. None of the lines is empty.
+/// All waiting connections by address; the next address first. None of the lines is empty.
 struct Order<A> {
     issued: Ticket,
     addresses: VecDeque<(IpAddr, AddressLine<A>)>,
 }
 
-/// What became of the next address.
+/// Result of serving an address.
 enum Served {
     Granted,
     /// None of its connections may have more.
     PassedOver,
-    /// The server has too little for it.
+    /// The server's memory is too short for it.
     Short,
 }
 
@@ -80,7 +80,8 @@ impl<A> Order<A> {
         self.addresses.retain(|(_, line)| !line.is_empty());
     }
 
-    /// Serves as many as there is memory for; `true` if the next one lacks the server's.
+    /// Serves as many as there is memory for; `true` if the server's memory is too short for the
+    /// next.
     fn serve(&mut self, mut charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>) -> bool {
         let mut passed_over = 0;
         while passed_over < self.addresses.len() {
@@ -91,7 +92,7 @@ impl<A> Order<A> {
             match serve_address(&mut line, &mut charge) {
                 Served::Granted => passed_over = 0,
                 Served::PassedOver => passed_over += 1,
-                // It stays the next one.
+                // It stays first.
                 Served::Short => {
                     self.addresses.push_front((address, line));
                     return true;
@@ -119,7 +120,7 @@ fn serve_address<A>(
                 }
                 return Served::Granted;
             }
-            // Another host of this address may have more.
+            // Another host of this address may still have more.
             Err(Lacking::Host) => {}
             Err(Lacking::Address) => return Served::PassedOver,
             Err(Lacking::Server) => return Served::Short,
@@ -128,7 +129,7 @@ fn serve_address<A>(
     Served::PassedOver
 }
 
-/// The line, with what is asked of it without its lock.
+/// The line, with values that can be read without its lock.
 pub(super) struct MemoryLine<A> {
     order: Mutex<Order<A>>,
     waiting: AtomicUsize,
@@ -149,21 +150,21 @@ impl<A> MemoryLine<A> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connections that wait.
+    /// Number of waiting connections.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Whether the server's memory belongs to those that wait for it.
+    /// Returns true if the server's memory is reserved for waiting connections.
     pub fn is_short(&self) -> bool {
         self.is_short.load(Ordering::SeqCst)
     }
 
-    /// Enters the line, which is then served.
+    /// Enters the line and serves it.
     ///
-    /// No wake-up is lost. Here: 1. the connection counts as waiting  2. it is charged, if it can be.
-    /// A thread that gives memory back takes the opposite order: 1. the accounts  2. the count of
-    /// those that wait. So one of the two sees the other.
+    /// No wake-up is lost. Here: 1. the connection counts as waiting 2. it is charged, if possible.
+    /// A thread that releases memory uses the opposite order: 1. the accounts 2. the number of
+    /// waiting connections. So one of the two sees the other.
     pub fn enter(
         &self,
         waiter: Waiter<A>,
@@ -176,15 +177,15 @@ impl<A> MemoryLine<A> {
         ticket
     }
 
-    /// Leaves the line. What was granted to the ticket before is the caller's to give back.
+    /// Leaves the line. If the ticket was already granted, the caller must release its memory.
     pub fn leave(&self, ticket: Ticket, charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>) {
         let mut order = self.order();
         order.leave(ticket);
-        // It may have held up others.
+        // It may have blocked others.
         self.serve_order(&mut order, charge);
     }
 
-    /// Memory was given back.
+    /// Serves the line after memory was released.
     #[inline]
     pub fn serve(&self, charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>) {
         if self.waiting() > 0 {
@@ -207,7 +208,7 @@ impl<A> MemoryLine<A> {
 mod tests {
     use super::*;
 
-    /// Memory of the server, and what each host may still have of it.
+    /// Memory of the server, and the remaining share of each host.
     struct Memory {
         all: usize,
         of_host: [usize; 4],
@@ -228,7 +229,7 @@ mod tests {
         }
     }
 
-    /// A line of connections that are numbered as they come, and those that were granted.
+    /// A line of connections, numbered in order of arrival, and those granted.
     struct Rig {
         line: MemoryLine<usize>,
         memory: Memory,
@@ -262,7 +263,7 @@ mod tests {
             self.line.enter(waiter, |one| self.memory.charge(one))
         }
 
-        /// The connections that are granted memory when this much is given back.
+        /// Releases memory; returns the connections granted by that.
         fn give_back(&mut self, bytes: usize) -> Vec<usize> {
             self.memory.all += bytes;
             self.line.serve(|one| self.memory.charge(one));

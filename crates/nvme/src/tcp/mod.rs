@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! buffer    received bytes that are not consumed yet
-//! wire      bytes to PDUs and back, digests
+//! wire      framing of PDUs, digests
 //! memory_line  connections that wait for memory
 //! quota     limits of connections and memory per host
 //! target    one connection's state machine: bytes in, bytes out, no socket
-//! roster    who is connected, for an operator
+//! roster    connected hosts, for an operator
 //! server    sockets, threads, the clock
-//! entrance  a connection's first byte, and TLS if it asks for that
+//! entrance  a connection's first byte, and its TLS handshake
 //! socket    a connection's bytes, with TLS or without
 //! patience  writing to a peer that may stop reading
 //! notice    rate limits for log lines that peers can cause
-//! wording   what those lines say
-//! client    the other end
+//! wording   text of those log lines
+//! client    the host's side
 //! ```
 
 mod buffer;

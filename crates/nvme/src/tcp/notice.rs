@@ -3,7 +3,7 @@
 //! Each kind of line has a token bucket: a burst, then one line per interval. Suppressed lines are
 //! counted, and the next line of the kind reports the count, so that a flood neither fills the disk
 //! nor goes unnoticed. Memory is bounded by the number of kinds, which peers do not control.
-//! Absent: the clock, and where lines go.
+//! Absent: the clock, and the destination of lines.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 /// The rate limit of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Lines that may come at once.
+    /// Maximum lines at once.
     burst: u64,
-    /// After so long one more line is allowed.
+    /// Interval after which one more line is allowed.
     every_ns: u64,
 }
 
@@ -43,8 +43,8 @@ struct Allowance {
 pub struct Notices(Mutex<BTreeMap<&'static str, Allowance>>);
 
 impl Notices {
-    /// May a line of this kind be written at `now`, in nanoseconds? If so, how many were suppressed
-    /// before it.
+    /// If a line of this kind may be written at `now` (nanoseconds), returns the number of lines
+    /// suppressed before it.
     pub fn admit(&self, kind: &'static str, pace: Pace, now: u64) -> Option<u64> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let allowance = kinds.entry(kind).or_insert_with(|| Allowance {
@@ -56,7 +56,7 @@ impl Notices {
         let due = (now.saturating_sub(allowance.since) / pace.every_ns).min(allowance.used);
         allowance.used -= due;
 
-        // The part of an interval that has passed is not lost, unless the bucket is full again.
+        // The elapsed part of an interval is kept, unless the bucket is full again.
         allowance.since = if allowance.used == 0 {
             now
         } else {
@@ -92,7 +92,7 @@ mod tests {
         let mut left_out = 0;
 
         for at in 0..100_000u64 {
-            // A thousand a second, for 100 s.
+            // A thousand per second, for 100 s.
             if let Some(before) = notices.admit("flood", Pace::SELDOM, at * 1_000_000) {
                 written += 1;
                 left_out += before;

@@ -2,31 +2,31 @@
 //!
 //! The socket's send time-out expires now and then, and this module decides whether to go on
 //! waiting. A peer must take `STEP_BYTES`, or everything, within the limit: one that takes a byte
-//! now and then is dropped too. Invariant: a time in which this process did not run counts against no
-//! peer. Absent: what is written.
+//! now and then is dropped too. Invariant: time in which this process did not run is not charged to
+//! the peer. Absent: the bytes written.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};
 
-/// What a peer must take within the limit.
+/// Bytes that a peer must take within the limit.
 const STEP_BYTES: usize = 64 << 10;
-/// The socket's time-out is far shorter: who looks at the clock after this was stopped meanwhile.
+/// The socket's time-out is far shorter: a longer gap means that this process was stopped.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A socket that is written to as long as its peer reads.
+/// A writer that waits as long as its peer reads.
 pub(super) struct Patient<'a, W> {
     socket: &'a mut W,
     wait: Wait,
-    /// Whether the peer is not to be waited for at all.
+    /// Returns true to give up waiting for the peer.
     gives_up: &'a mut dyn FnMut() -> bool,
 }
 
-/// How long a peer has been waited for.
+/// Measures the wait for a peer.
 struct Wait {
     within: Duration,
-    /// When the wait for the next step began, if there is one.
+    /// Start of the wait for the next step, if there is one.
     since: Option<Instant>,
-    /// When the clock was looked at last.
+    /// Last reading of the clock.
     looked: Instant,
     taken: usize,
 }
@@ -41,17 +41,17 @@ impl Wait {
         }
     }
 
-    /// The peer has taken some bytes; `waits` if that was not all.
+    /// Notes bytes taken by the peer; `waits` if some are left.
     fn note_taken(&mut self, now: Instant, bytes: usize, waits: bool) {
         self.taken += bytes;
         self.looked = now;
-        // The clock runs only while something waits to be written, and starts again after each step.
+        // The clock runs only while something waits to be written, and restarts after each step.
         if waits && self.since.is_none_or(|_| self.taken >= STEP_BYTES) {
             (self.since, self.taken) = (Some(now), 0);
         }
     }
 
-    /// Nothing was taken; whether the peer has had its time.
+    /// Notes that nothing was taken; returns true if the peer's time is up.
     fn is_over(&mut self, now: Instant) -> bool {
         let gap = now.saturating_duration_since(self.looked);
         self.looked = now;
@@ -92,7 +92,7 @@ impl<'a, W: Write> Patient<'a, W> {
                     return Ok(written);
                 }
 
-                // The socket's time-out is only an occasion to look at the clock.
+                // The socket's time-out is only an occasion to check the clock.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {
@@ -128,7 +128,7 @@ impl<W: Write> Write for Patient<'_, W> {
 mod tests {
     use super::*;
 
-    /// Takes this many bytes, one in a millisecond.
+    /// Takes this many bytes, one per millisecond.
     struct Trickle(usize);
 
     impl Write for Trickle {

@@ -1,10 +1,11 @@
-//! Limits of connections and memory, for each host and for all together.
+//! Limits of connections and memory, per host and in total.
 //!
-//! A host is known by its name (NQN) once it has connected a queue. Names can be made up, so
+//! A host is identified by its name (NQN) once it has connected a queue. Names can be made up, so
 //! addresses are limited too. A connection is charged for the memory it holds, and refunded when it
 //! shrinks or ends: its input buffer, unsent output, and partly received data. One host may use
-//! half of the memory, and all hosts of one address three quarters: whatever names a client makes up,
-//! a quarter is left for others. A connection that lacks memory may wait for it (`memory_line`).
+//! half of the memory, and all hosts of one address three quarters: whichever names a client makes
+//! up, a quarter is left for others. A connection that lacks memory may wait for it
+//! (`memory_line`).
 //!
 //! Invariants: no charge exceeds a limit; a connection returns its seat and its charge however it
 //! ends. Absent: the device's own memory, thread stacks, socket buffers, and connections without a
@@ -17,18 +18,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Shares of one host or address, and of all.
+/// Shares of one host or address, and totals.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Shares {
     pub connections: usize,
     pub connections_of_host: usize,
     pub connections_of_address: usize,
     pub memory_bytes: usize,
-    /// How long a command may wait for memory.
+    /// Maximum time for which a command waits for memory.
     pub memory_within: Duration,
 }
 
-/// Why there is no seat.
+/// Why a seat is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcp) enum Full {
     Server,
@@ -57,10 +58,10 @@ struct Seats {
     of_address: HashMap<IpAddr, AddressAccount>,
 }
 
-/// What the connections of an address hold.
+/// Resources held by the connections of an address.
 #[derive(Default)]
 struct AddressAccount {
-    /// Those that count as their hosts', and all.
+    /// Connections counted for their hosts, and all connections.
     seated: usize,
     connections: usize,
     bytes: Arc<AtomicUsize>,
@@ -73,15 +74,15 @@ pub(in crate::tcp) struct Quotas {
     line: MemoryLine<Accounts>,
 }
 
-/// What a connection's memory is charged to, besides the server.
+/// The accounts charged for a connection's memory, besides the server's.
 #[derive(Clone)]
 struct Accounts {
     of_host: Arc<AtomicUsize>,
     of_address: Arc<AtomicUsize>,
 }
 
-/// Adds, unless the sum would pass a limit. In one order with `MemoryLine`, so that no connection
-/// that waits is overlooked.
+/// Adds, unless the sum would exceed a limit. In a single total order with `MemoryLine`, so that no
+/// waiting connection is missed.
 fn charge(account: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     let add = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= limit);
     account
@@ -99,17 +100,17 @@ impl Quotas {
         }
     }
 
-    /// Connections that wait for memory.
+    /// Number of connections that wait for memory.
     pub fn waiting(&self) -> usize {
         self.line.waiting()
     }
 
-    /// Charges all or nothing.
+    /// Charges all accounts or none.
     fn charge(&self, accounts: &Accounts, bytes: usize) -> Result<(), Lacking> {
         if !charge(&accounts.of_host, bytes, self.memory_of_host()) {
             return Err(Lacking::Host);
         }
-        // What was charged goes back if the address or the server has no room.
+        // Undo earlier charges if the address or the server has no room.
         if !charge(&accounts.of_address, bytes, self.memory_of_address()) {
             accounts.of_host.fetch_sub(bytes, Ordering::SeqCst);
             return Err(Lacking::Address);
@@ -122,7 +123,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// Gives back what was charged, to those that wait first.
+    /// Refunds a charge, then serves waiting connections.
     fn refund(&self, accounts: &Accounts, bytes: usize) {
         if bytes == 0 {
             return;
@@ -149,13 +150,13 @@ impl Quotas {
         self.shares.memory_bytes / 4 * 3
     }
 
-    /// A seat for a connection with a queue, charged with this many bytes.
+    /// A seat for a connection with a queue, with an initial charge of `bytes`.
     pub fn seat(self: &Arc<Self>, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         let mut seats = self.seats();
         let taken_by_host = seats.of_host.get(host).map_or(0, |(count, _)| *count);
         let taken_by_address = seats.of_address.get(&address).map_or(0, |one| one.seated);
 
-        // The whole server first: a host should read that it is full, not that its own share is.
+        // The server first: a host should learn that the server is full, not its own share.
         if seats.all >= self.shares.connections {
             return Err(Full::Server);
         }
@@ -166,11 +167,11 @@ impl Quotas {
             return Err(Full::Address);
         }
 
-        // The account of a host's memory is shared by its connections, so the first one makes it.
+        // Connections of a host share its memory account, which the first one creates.
         let known = seats.of_host.get(host).map(|(_, bytes)| bytes.clone());
         let mut seat = self.empty_seat(&mut seats, host, known.unwrap_or_default(), address);
 
-        // Charged before it is seated: a seat that fails here gives back nothing but what it has.
+        // Charged before it is counted: a seat that fails here returns only its charge.
         if !seat.charge(bytes) {
             // Dropping it takes the lock.
             drop(seats);
@@ -188,7 +189,7 @@ impl Quotas {
         Ok(seat)
     }
 
-    /// A seat that is charged with nothing and counts for no host.
+    /// A seat without a charge that counts for no host.
     fn empty_seat(
         self: &Arc<Self>,
         seats: &mut Seats,
@@ -212,8 +213,9 @@ impl Quotas {
         }
     }
 
-    /// A seat for a connection whose host has not authenticated: it counts for nobody, and only its
-    /// memory for all. Half-open connections have a limit of their own (`server`).
+    /// A seat for a connection whose host has not authenticated: it counts for no host, and its
+    /// memory only for the address and the server. Half-open connections have their own limit
+    /// (`server`).
     pub fn unproven_seat(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         let mut seat = self.empty_seat(&mut self.seats(), "", Arc::default(), address);
         if seat.charge(bytes) {
@@ -230,7 +232,7 @@ impl Quotas {
     }
 }
 
-/// A connection's place, and what it holds.
+/// A connection's place, and its charge.
 pub(in crate::tcp) struct Seat {
     quotas: Arc<Quotas>,
     host: String,
@@ -241,13 +243,13 @@ pub(in crate::tcp) struct Seat {
 }
 
 impl Seat {
-    /// Whether it counts as one of its host's.
+    /// Returns true if it counts for its host.
     pub fn is_counted(&self) -> bool {
         self.seated
     }
 
-    /// Charges more bytes; `false`, and nothing is charged, if that exceeds a limit or others wait
-    /// for the server's memory.
+    /// Charges more bytes; `false` without a charge if that exceeds a limit or others wait for the
+    /// server's memory.
     pub fn charge(&mut self, bytes: usize) -> bool {
         let charged =
             !self.quotas.line.is_short() && self.quotas.charge(&self.accounts, bytes).is_ok();
@@ -257,8 +259,7 @@ impl Seat {
         charged
     }
 
-    /// A place in the line of those that wait for memory; `wake` is called when these bytes are
-    /// charged.
+    /// Takes a place in the line for memory; `wake` is called when these bytes are charged.
     pub fn wait(&self, bytes: usize, wake: Wake) -> Place {
         let granted = Arc::<AtomicBool>::default();
         let waiter = Waiter {
@@ -281,7 +282,7 @@ impl Seat {
         }
     }
 
-    /// Takes over what was granted to a place of this seat; how many bytes.
+    /// Takes over the charge granted to a place of this seat; returns its bytes.
     pub fn take(&mut self, mut place: Place) -> usize {
         assert!(place.is_granted());
         let bytes = std::mem::take(&mut place.bytes);
@@ -289,12 +290,12 @@ impl Seat {
         bytes
     }
 
-    /// How long a command may wait for memory.
+    /// Maximum time for which a command waits for memory.
     pub fn memory_within(&self) -> Duration {
         self.quotas.shares.memory_within
     }
 
-    /// Whether this many more bytes would exceed a limit now.
+    /// Returns true if this many more bytes would now stay within all limits.
     pub fn has_room(&self, bytes: usize) -> bool {
         let fits = |account: &AtomicUsize, limit: usize| {
             account.load(Ordering::Relaxed).saturating_add(bytes) <= limit
@@ -304,13 +305,13 @@ impl Seat {
             && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
     }
 
-    /// Whether memory is short, so that spare buffers should be freed.
+    /// Returns true if memory is short, so that spare buffers should be freed.
     pub fn is_pressed(&self) -> bool {
-        // Early enough that freeing helps: a quarter of all memory is still there.
+        // Early enough for freeing to help: a quarter of all memory is still free.
         self.quotas.waiting() > 0 || !self.has_room(self.quotas.memory_of_host() / 2)
     }
 
-    /// Gives this many bytes back to the quota.
+    /// Returns this many bytes to the quota.
     pub fn refund(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -318,7 +319,7 @@ impl Seat {
     }
 }
 
-/// A place in the line of those that wait for memory. Dropping it leaves the line.
+/// A place in the line for memory. Dropping it leaves the line.
 pub(in crate::tcp) struct Place {
     quotas: Arc<Quotas>,
     accounts: Accounts,
@@ -328,7 +329,7 @@ pub(in crate::tcp) struct Place {
 }
 
 impl Place {
-    /// Whether its bytes have been charged.
+    /// Returns true if its bytes have been charged.
     pub fn is_granted(&self) -> bool {
         self.granted.load(Ordering::SeqCst)
     }
@@ -340,7 +341,7 @@ impl Drop for Place {
         quotas
             .line
             .leave(self.ticket, |waiter| quotas.charge_waiter(waiter));
-        // It is in the line no more, so it is known whether it was granted.
+        // It has left the line, so `granted` is final.
         if self.is_granted() {
             quotas.refund(&self.accounts, self.bytes);
         }
@@ -364,8 +365,7 @@ impl Drop for Seat {
         }
         seats.all -= 1;
 
-        // The last connection takes the account with it, so that made-up names leave nothing
-        // behind.
+        // The last connection removes the account, so that made-up names leave nothing allocated.
         if let Some((count, _)) = seats.of_host.get_mut(&self.host) {
             *count -= 1;
             if *count == 0 {
@@ -444,7 +444,7 @@ mod tests {
         assert!(victim.has_room(240) && victim.charge(240) && !victim.charge(1));
         assert_eq!(quotas.seat("d", HERE, 1).err(), Some(Full::Memory));
 
-        // What has ended leaves nothing behind, and what was refused neither.
+        // Neither ended nor refused connections leave anything allocated.
         drop((made_up, unproven, victim));
         assert_eq!(quotas.bytes(), 0);
         assert!(quotas.seats().of_address.is_empty());
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!((victim.take(place), quotas.waiting()), (100, 0));
         assert!(greedy.charge(20), "nobody waits any more");
 
-        // One that leaves, before it is granted or after, takes nothing with it.
+        // A connection that leaves, before or after it is granted, takes nothing with it.
         let waiting = victim.wait(350, wake());
         let granted = other.wait(10, wake());
         assert!(!waiting.is_granted() && !granted.is_granted());

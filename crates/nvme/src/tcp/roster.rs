@@ -1,8 +1,8 @@
-//! Who is connected, for an operator: every queue with its host, and what was refused.
+//! Connections, for an operator: every queue with its host, and refusals.
 //!
-//! Invariants: a connection is listed from its Connect until it ends, however it ends; counters
-//! never go back. A host is dropped by ending its associations: none of its commands has an effect
-//! afterwards, and its connections end at their next PDU or tick. Absent: limits (`quota`), logs.
+//! Invariants: a connection is listed from its Connect until it ends; counters never decrease. A
+//! host is dropped by ending its associations: none of its commands has an effect afterwards, and
+//! its connections end at their next PDU or tick. Absent: limits (`quota`), logs.
 
 use crate::controller::{Association, Rights};
 use std::collections::BTreeMap;
@@ -22,44 +22,44 @@ pub struct Seated {
 }
 
 impl Seated {
-    /// So many more commands were executed.
+    /// Counts more executed commands.
     #[inline]
     pub(super) fn commands(&self, count: u64) {
         self.commands.fetch_add(count, Relaxed);
     }
 }
 
-/// A connection, as it was when the roster was read.
+/// A connection, as of the reading of the roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its number, which logs have too.
+    /// Its number, as in the log.
     pub number: u64,
     /// Address that the host connected from.
     pub peer: SocketAddr,
-    /// The host's name, as it put it.
+    /// The host's name, unverified.
     pub hostnqn: String,
-    /// Number of the controller that it talks to.
+    /// ID of its controller.
     pub cntlid: u16,
     /// The queue; 0 is the admin queue.
     pub qid: u16,
-    /// Whether it is for the discovery service only.
+    /// True if it is for the discovery service only.
     pub discovery: bool,
-    /// What its host may do.
+    /// Rights of its host.
     pub rights: Rights,
-    /// How many of its controller's commands were denied for want of rights.
+    /// Commands of its controller denied for lack of rights.
     pub denied: u64,
-    /// When its queue was connected, in the clock of the service.
+    /// Time at which its queue was connected, in the clock of the service.
     pub since_ns: u64,
-    /// I/O commands executed so far, where no time is emulated.
+    /// I/O commands executed so far; not counted with emulated latency.
     pub commands: u64,
 }
 
-/// What was counted of connections.
+/// Counters of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many connections were accepted so far.
+    /// Connections accepted so far.
     pub accepted: u64,
-    /// Connections that the server ended because of what they did or did not do.
+    /// Connections that the server ended for their behaviour.
     pub dropped: u64,
     /// Connects and addresses refused, by reason.
     pub refused: BTreeMap<&'static str, u64>,
@@ -72,7 +72,7 @@ pub struct Roster {
     tally: Mutex<Tally>,
 }
 
-/// A line of the roster, until this is dropped.
+/// An entry of the roster, until dropped.
 pub(super) struct Entered {
     roster: Arc<Roster>,
     seated: Arc<Seated>,
@@ -134,12 +134,12 @@ impl Roster {
         self.tally_mut().dropped += 1;
     }
 
-    /// `why` is one of a few sentences of ours, never a peer's text.
+    /// `why` is one of a few fixed sentences, never a peer's text.
     pub(super) fn refuse(&self, why: &'static str) {
         *self.tally_mut().refused.entry(why).or_default() += 1;
     }
 
-    /// All connections with queues, in the order in which they came.
+    /// All connections with queues, in order of arrival.
     pub fn list(&self) -> Vec<Listed> {
         let listed = |seated: &Arc<Seated>| Listed {
             number: seated.number,
@@ -156,13 +156,13 @@ impl Roster {
         self.seated().values().map(listed).collect()
     }
 
-    /// What was counted so far.
+    /// The counters.
     pub fn tally(&self) -> Tally {
         self.tally_mut().clone()
     }
 
-    /// Drops hosts: all whose name this is, or whose connection has this number, or everybody
-    /// (`None`). Returns how many connections end: none of their commands has an effect after this.
+    /// Drops hosts: those with this name, the one with this connection number, or all (`None`).
+    /// Returns the number of connections that end: none of their commands has an effect after this.
     /// A host may connect again at once.
     pub fn drop_hosts(&self, host: Option<&str>) -> usize {
         let (count, associations) = self.meant(host);
@@ -170,10 +170,10 @@ impl Roster {
         count
     }
 
-    /// How many connections a host has, and its controllers.
+    /// The number of connections and the controllers of a host.
     fn meant(&self, host: Option<&str>) -> (usize, Vec<Arc<Association>>) {
         let seated = self.seated();
-        // A number stands for the controller of that connection, with all its queues.
+        // A number means the controller of that connection, with all its queues.
         let numbered = host
             .and_then(|host| host.parse::<u64>().ok())
             .and_then(|number| seated.get(&number));
@@ -185,7 +185,7 @@ impl Roster {
         let meant = seated.values().filter(|one| is_meant(one));
         let associations: Vec<_> = meant.map(|one| one.association.clone()).collect();
 
-        // Each controller once, however many queues it has.
+        // Each controller once, for any number of queues.
         let mut each = associations.clone();
         each.sort_by_key(|one| one.cntlid());
         each.dedup_by_key(|one| one.cntlid());

@@ -1,7 +1,7 @@
 //! A connection's bytes, with TLS or without.
 //!
-//! Invariant: as `TlsStream` has it, who polls the descriptor asks `has_buffered` first: plaintext
-//! that was decrypted and not read is no longer in the socket. Absent: handshakes.
+//! Invariant, as with `TlsStream`: check `has_buffered` before polling the descriptor, since
+//! decrypted but unread plaintext is no longer in the socket. Absent: handshakes.
 
 use crate::tls::TlsStream;
 use std::io::{self, IoSlice, Read, Write};
@@ -16,7 +16,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// The socket itself: to poll, to set options.
+    /// The socket itself, for polling and options.
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -24,7 +24,7 @@ impl Socket {
         }
     }
 
-    /// Whether a read may return something although nothing more arrives.
+    /// Returns true if a read may return something although nothing more arrives.
     #[inline]
     pub fn has_buffered(&self) -> bool {
         match self {
@@ -33,9 +33,9 @@ impl Socket {
         }
     }
 
-    /// Tells the peer that nothing more comes, if there is a way to say it.
+    /// Tells the peer that nothing more follows, if TLS is used.
     pub fn finish(&mut self) {
-        // Without TLS the end of the stream says it.
+        // Without TLS the end of the stream shows it.
         if let Self::Tls(stream) = self {
             stream.close();
         }

@@ -1,9 +1,9 @@
-//! PDUs as bytes: parsed from a stream after their headers were checked, and written with their
+//! Framing of PDUs: parsed from a stream after checking their headers, and written with their
 //! digests.
 //!
-//! Invariant: a PDU that `next_pdu` returns is within the limits, its header digest is right, and
-//! its data are as long as its header says; `damaged` tells whether the data digest is wrong.
-//! Absent: what PDUs mean.
+//! Invariant: a PDU returned by `next_pdu` is within the limits, its header digest is correct, and
+//! its data have the length in its header; `damaged` tells whether the data digest is wrong.
+//! Absent: the meaning of PDUs.
 
 use crate::spec::pdu::{
     COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic,
@@ -11,24 +11,24 @@ use crate::spec::pdu::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What both ends agreed on.
+/// Parameters negotiated by both ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreement {
-    /// Whether headers are followed by digests.
+    /// True if headers have digests.
     pub hdgst: bool,
-    /// Whether data are followed by digests.
+    /// True if data have digests.
     pub ddgst: bool,
-    /// What we send is aligned to this many bytes.
+    /// Alignment of data that we send, in bytes.
     pub align: usize,
 }
 
 impl Agreement {
-    /// As the digest byte of ICReq and ICResp says.
+    /// From the digest byte and PDA of ICReq and ICResp.
     pub fn new(digest: u8, pda: u8) -> Self {
         Self {
             hdgst: digest & 1 == 1,
             ddgst: digest & 2 == 2,
-            // PDA counts dwords, less one.
+            // PDA counts dwords, 0's based.
             align: (usize::from(pda) + 1) * 4,
         }
     }
@@ -38,30 +38,31 @@ impl Agreement {
     }
 }
 
-/// A PDU that has arrived whole, digests checked.
+/// A complete PDU, digests checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Pdu<'a> {
-    /// The header that all PDUs have.
+    /// The common header.
     pub common: Common,
     /// The rest of the header.
     pub header: &'a [u8],
-    /// The data that it brings, if any.
+    /// Its data, if any.
     pub data: &'a [u8],
-    /// Is the data digest wrong? The command fails, and the connection goes on (TCP 1.0 §3.4.1).
+    /// True if the data digest is wrong: the command fails, the connection goes on (TCP 1.0
+    /// §3.4.1).
     pub damaged: bool,
 }
 
 /// A PDU that ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What the peer is told is wrong.
+    /// The error reported to the peer.
     pub error: FatalError,
-    /// Where the field in error begins, if it is one.
+    /// Offset of the field in error, if there is one.
     pub at: u32,
 }
 
 impl Fault {
-    /// A header field at this place that cannot be.
+    /// An invalid header field at this offset.
     pub fn field(at: u32) -> Self {
         Self {
             error: FatalError::HeaderField,
@@ -90,7 +91,7 @@ impl Pdu<'_> {
     }
 }
 
-/// Header bytes of each kind, and whether it may have data.
+/// Header size of each kind, and whether it may have data.
 fn layout(kind: u8) -> Option<(usize, bool)> {
     Some(match kind {
         kind::IC_REQ | kind::IC_RESP => (IC_BYTES, false),
@@ -103,8 +104,8 @@ fn layout(kind: u8) -> Option<(usize, bool)> {
     })
 }
 
-/// Parses the next PDU of a stream: it and its length in bytes, or `None` if more bytes are needed.
-/// At most `data_max` bytes of data are accepted.
+/// Parses the next PDU of a stream: returns it with its length in bytes, or `None` if more bytes
+/// are needed. At most `data_max` bytes of data are accepted.
 ///
 /// # Errors
 /// An invalid header, or a wrong header digest.
@@ -122,8 +123,8 @@ pub fn next_pdu(
         return Err(Fault::field(offset::HLEN));
     }
 
-    // These two have neither digests nor padding: they come before an agreement, or after one has
-    // failed.
+    // These two have neither digests nor padding: they precede a negotiation, or follow a failed
+    // one.
     let is_ic = matches!(common.kind, kind::IC_REQ | kind::IC_RESP);
     let is_term = matches!(common.kind, kind::H2C_TERM | kind::C2H_TERM);
     let plain = is_ic || is_term;
@@ -135,7 +136,7 @@ pub fn next_pdu(
         };
     let plen = common.plen as usize;
 
-    // Digests are there exactly if they were agreed on.
+    // Digests must be present if and only if negotiated.
     if !plain && common.flags.hdgst() != agreed.hdgst {
         return Err(Fault::field(offset::FLAGS));
     }
@@ -145,8 +146,7 @@ pub fn next_pdu(
         let start = if is_term {
             hlen
         } else {
-            // The padding is the sender's to choose, up to a limit that no alignment needs to
-            // exceed.
+            // The sender chooses the padding, up to a limit that no alignment exceeds.
             usize::from(common.pdo)
         };
         let tail = if common.flags.ddgst() && !plain {
@@ -175,7 +175,7 @@ pub fn next_pdu(
         (start, end)
     };
 
-    // Everything that the header says was checked before the rest of it is waited for.
+    // All header fields are checked before waiting for the rest.
     if bytes.len() < plen {
         return Ok(None);
     }
@@ -189,7 +189,7 @@ pub fn next_pdu(
         return Err(FatalError::HeaderDigest.into());
     }
 
-    // A damaged header ends the connection: where the next PDU begins is not known. Damaged data do
+    // A damaged header ends the connection: the start of the next PDU is unknown. Damaged data do
     // not.
     let data = &bytes[data_start..data_end];
     let digested = !plain && agreed.ddgst && !data.is_empty();
@@ -217,7 +217,7 @@ pub fn put<T: IntoBytes + Immutable>(
     let hlen = COMMON_BYTES + size_of::<T>();
 
     let ic = matches!(kind, kind::IC_REQ | kind::IC_RESP);
-    // Nothing has been agreed on when these are sent.
+    // These are sent before anything is negotiated.
     let digest = if ic { 0 } else { agreed.header_digest_bytes() };
     let flags = flags.with_hdgst(digest > 0);
 
@@ -246,13 +246,13 @@ fn put_header_digest(out: &mut Vec<u8>, start: usize, hlen: usize, wanted: bool)
 #[must_use = "its digest is missing until `end`"]
 pub struct OpenPdu {
     data_start: usize,
-    /// Bytes of data that its header promises.
+    /// Bytes of data announced in its header.
     len: usize,
     has_digest: bool,
 }
 
 impl OpenPdu {
-    /// All of its data have been appended.
+    /// Ends the PDU after all its data have been appended.
     pub fn end(self, out: &mut Vec<u8>) {
         debug_assert_eq!(out.len() - self.data_start, self.len, "bytes of data");
 
@@ -263,7 +263,7 @@ impl OpenPdu {
     }
 }
 
-/// Appends a PDU with these data.
+/// Appends a PDU with data.
 pub fn put_data<T: IntoBytes + Immutable>(
     out: &mut Vec<u8>,
     kind: u8,
@@ -289,7 +289,7 @@ pub fn begin_data<T: IntoBytes + Immutable>(
     let start = out.len();
     let hlen = COMMON_BYTES + size_of::<T>();
 
-    // Data begin where the peer wants them aligned, and at a multiple of 4 in any case.
+    // Data start at the peer's alignment, and at least at a multiple of 4.
     let pdo = (hlen + agreed.header_digest_bytes()).next_multiple_of(agreed.align.max(4));
     let digest = if agreed.ddgst { DIGEST_BYTES } else { 0 };
     let flags = flags.with_hdgst(agreed.hdgst).with_ddgst(agreed.ddgst);
@@ -306,7 +306,7 @@ pub fn begin_data<T: IntoBytes + Immutable>(
     out.extend_from_slice(header.as_bytes());
     put_header_digest(out, start, hlen, agreed.hdgst);
 
-    // Padding up to where data begin.
+    // Padding up to the start of the data.
     out.resize(start + pdo, 0);
 
     OpenPdu {
@@ -316,26 +316,26 @@ pub fn begin_data<T: IntoBytes + Immutable>(
     }
 }
 
-/// Appends the PDU that opens a connection, or answers it.
+/// Appends ICReq or ICResp.
 pub fn put_ic(out: &mut Vec<u8>, kind: u8, ic: &Ic) {
     put(out, kind, Flags::new(), ic, Agreement::default());
 }
 
-/// Header of a termination request behind the common one.
+/// Header of a termination request after the common one.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct TermHeader {
-    /// Fatal error status: what is wrong.
+    /// Fatal error status.
     pub fes: u16,
-    /// Where in the header the error is.
+    /// Offset of the field in error.
     pub fei: [u8; 4],
     reserved: [u8; 10],
 }
 
 const _: () = assert!(COMMON_BYTES + size_of::<TermHeader>() == TERM_HEADER_BYTES);
 
-/// Appends a termination request for a fault in a PDU that begins with `pdu`: its header is
-/// returned with it.
+/// Appends a termination request for a fault in a PDU that starts with `pdu`; its header is
+/// returned to the peer.
 pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
     let term = TermHeader {
         fes: fault.error as u16,
@@ -347,7 +347,7 @@ pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
         .copied()
         .map_or(0, usize::from);
 
-    // The header is a peer's: how long it says that it is must not make more of it than there is.
+    // The header comes from a peer: its length must not exceed the bytes present.
     let header = &pdu[..hlen.clamp(COMMON_BYTES, TERM_DATA_MAX).min(pdu.len())];
 
     let plen = (TERM_HEADER_BYTES + header.len()) as u32;
@@ -366,7 +366,7 @@ pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
 /// The data header of a PDU.
 ///
 /// # Errors
-/// It has another one.
+/// Its header has another length.
 pub fn data_header(pdu: &Pdu<'_>) -> Result<Data, Fault> {
     pdu.parse().ok_or(Fault::field(offset::HLEN))
 }

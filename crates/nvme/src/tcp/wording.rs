@@ -1,7 +1,7 @@
-//! What the log says of connections.
+//! Text of log lines about connections.
 //!
-//! Invariant: names that a peer chose are escaped, so that none can forge a line. Absent: when it
-//! is said, and how often.
+//! Invariant: names chosen by a peer are escaped, so that none can forge a line. Absent: the
+//! occasions, and rate limits.
 
 use super::entrance::TurnedAway;
 use super::target::{End, Refused};
@@ -20,7 +20,7 @@ pub(super) fn queue(association: &Association, qid: u16) -> String {
     format!("{} {qid} of {host}", kind(association))
 }
 
-/// A queue was connected; what its host has proven, by TLS and by authentication.
+/// A queue was connected; with its host's proof, by TLS and by authentication.
 pub(super) fn connected(
     association: &Association,
     qid: u16,
@@ -28,14 +28,14 @@ pub(super) fn connected(
     proof: Option<Proof>,
 ) -> String {
     let host = Escaped::name(association.hostnqn());
-    // What a host has proven stands in its first line, so that an operator need not search for it.
+    // The proof is in a host's first line, so that an operator need not search for it.
     let over = tls.map(|proven| format!(", over {}", proven.suite()));
     let over = over.unwrap_or_default();
     let by = proof.map(authenticated).unwrap_or_default();
     format!("{} {qid} connected by {host}{over}{by}", kind(association))
 }
 
-/// A connection did not get as far as NVMe/TCP.
+/// A connection was refused before NVMe/TCP.
 pub(super) fn turned_away(turned_away: &TurnedAway) -> String {
     let TurnedAway { why, hostnqn, .. } = turned_away;
     let host = if hostnqn.is_empty() {
@@ -69,8 +69,7 @@ pub(super) fn unauthenticated(
     reason: Option<&str>,
     result: io::Result<String>,
 ) -> String {
-    // An exchange that failed says why. One that did not come to an end has only the connection's
-    // own end.
+    // A failed exchange has a reason. An unfinished one has only the end of its connection.
     let reason = reason.map_or_else(
         || {
             let ended = result.unwrap_or_else(|error| error.to_string());

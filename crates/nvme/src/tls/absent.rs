@@ -1,8 +1,8 @@
-//! TLS in a program that was built without OpenSSL: there is none.
+//! Stubs of TLS for a program that is built without OpenSSL.
 //!
-//! The same names as `handshake` and `stream` have. Invariant: no `TlsStream` exists, so that
-//! nothing is ever sent or received as if it were encrypted. Absent: keys; those of TLS are refused
-//! where they are read (`auth`).
+//! They have the same names as in `handshake` and `stream`. Invariant: no `TlsStream` exists, so
+//! that nothing is ever sent or received as if it were encrypted. Absent: keys; TLS keys are
+//! refused when they are read (`auth`).
 
 use super::outcome::{Proven, TlsError};
 use crate::auth::{Keyring, Psk};
@@ -11,10 +11,10 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// Memory of a connection beside its socket's.
+/// Memory of a connection besides its socket's.
 pub const CONNECTION_BYTES: usize = 0;
 
-/// What a server needs for handshakes, all of which it refuses.
+/// Context of a server's handshakes, all of which are refused.
 pub struct ServerContext;
 
 impl ServerContext {
@@ -27,7 +27,7 @@ impl ServerContext {
     }
 }
 
-/// What a client would need.
+/// Context of a client's handshakes, which cannot exist.
 pub struct ClientContext(Infallible);
 
 impl ClientContext {
@@ -40,14 +40,14 @@ impl ClientContext {
     }
 }
 
-/// A connection with TLS; there is none.
+/// A TLS connection, which cannot exist.
 pub struct TlsStream(Infallible);
 
 impl TlsStream {
-    /// Turns away a host that begins with TLS.
+    /// Refuses a host that begins with TLS.
     ///
     /// # Errors
-    /// `TlsError::Refused`, always: the host asks for what this program cannot do.
+    /// `TlsError::Refused`, always: this program does not support TLS.
     pub fn server(
         _: &ServerContext,
         _: Arc<Keyring>,
@@ -70,7 +70,7 @@ impl TlsStream {
         match context.0 {}
     }
 
-    /// Goes on with the handshake.
+    /// Continues the handshake.
     ///
     /// # Errors
     /// None.
@@ -78,22 +78,22 @@ impl TlsStream {
         match self.0 {}
     }
 
-    /// Who is at the other end.
+    /// The proven identity of the peer.
     pub fn proven(&self) -> Option<Proven> {
         match self.0 {}
     }
 
-    /// The socket below, which is all there is here.
+    /// The socket below.
     pub fn socket(&self) -> &TcpStream {
         match self.0 {}
     }
 
-    /// Whether a read may return something although nothing more arrives.
+    /// Returns true if a read may return something although nothing more arrives.
     pub fn has_buffered(&self) -> bool {
         match self.0 {}
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Tells the peer that nothing more follows.
     pub fn close(&mut self) {
         match self.0 {}
     }

@@ -1,7 +1,7 @@
-//! Functions of OpenSSL 1.1.1 and newer that the crate `openssl` does not have, and what makes
-//! their use safe.
+//! Functions of OpenSSL 1.1.1 and newer that the crate `openssl` lacks, with safe wrappers.
 //!
-//! Invariant: nothing else in this crate is unsafe for TLS. Absent: which key goes with which
+//! Invariant: all unsafe code for TLS in this crate is here. Absent: the mapping of identities to
+//! keys (`handshake`).
 //! identity (`handshake`).
 
 use crate::auth::{Hash, Psk};
@@ -28,7 +28,7 @@ type UseSession = unsafe extern "C" fn(
     session: *mut *mut SSL_SESSION,
 ) -> c_int;
 
-// As `openssl/ssl.h` declares them; libssl is linked by `openssl-sys`.
+// As declared in `openssl/ssl.h`; libssl is linked by `openssl-sys`.
 unsafe extern "C" {
     fn SSL_CTX_set_psk_find_session_callback(context: *mut SSL_CTX, find: Option<FindSession>);
     fn SSL_CTX_set_psk_use_session_callback(context: *mut SSL_CTX, offer: Option<UseSession>);
@@ -43,7 +43,7 @@ unsafe extern "C" {
     fn SSL_SESSION_set_protocol_version(session: *mut SSL_SESSION, version: c_int) -> c_int;
 }
 
-/// Bytes of a cipher suite on the wire (RFC 8446 §B.4).
+/// Cipher suite on the wire (RFC 8446 §B.4).
 fn suite(hash: Hash) -> [c_uchar; 2] {
     match hash {
         Hash::Sha384 => [0x13, 0x02],
@@ -51,23 +51,23 @@ fn suite(hash: Hash) -> [c_uchar; 2] {
     }
 }
 
-/// A session that stands for an external PSK; `None` if OpenSSL has no memory or not this suite.
+/// A session that represents an external PSK; `None` if OpenSSL lacks memory or this suite.
 fn session(ssl: &SslRef, psk: &Psk) -> Option<SslSession> {
-    // SAFETY: it takes nothing, and returns null or a session that is ours to free; `SslSession`
-    // does that.
+    // SAFETY: it takes no arguments, and returns null or a session that we own; `SslSession` frees
+    // it.
     let session = unsafe {
         let new = SSL_SESSION_new();
         (!new.is_null()).then(|| SslSession::from_ptr(new))?
     };
 
-    // SAFETY: `ssl` is alive, and the bytes are the two that are read. What is returned is null or
-    // a static record.
+    // SAFETY: `ssl` is alive, and exactly two bytes are read. The result is null or a static
+    // record.
     let cipher = unsafe { SSL_CIPHER_find(ssl.as_ptr(), suite(psk.hash).as_ptr()) };
     if cipher.is_null() {
         return None;
     }
 
-    // SAFETY: the session is alive and nobody else's yet; the key is copied; the cipher was found
+    // SAFETY: the session is alive and not shared yet; the key is copied; the cipher was found
     // above.
     let is_set = unsafe {
         SSL_SESSION_set1_master_key(session.as_ptr(), psk.key.as_ptr(), psk.key.len()) == 1
@@ -77,33 +77,33 @@ fn session(ssl: &SslRef, psk: &Psk) -> Option<SslSession> {
     is_set.then_some(session)
 }
 
-/// Finds keys for a server.
+/// Looks up keys for a server.
 pub(super) trait FindPsk: Send + Sync + 'static {
-    /// The index under which a connection has the one who finds its keys.
+    /// The index of a connection's key finder in its data.
     fn index() -> Index<Ssl, Self>
     where
         Self: Sized;
-    /// The key with this identity, which is a stranger's word.
+    /// The key with this identity, which comes from a stranger.
     fn find(&self, identity: &[u8]) -> Option<Psk>;
 }
 
 /// The key that a client offers.
 pub(super) trait OfferPsk: Send + Sync + 'static {
-    /// The index under which a connection has its key.
+    /// The index of a connection's key in its data.
     fn index() -> Index<Ssl, Self>
     where
         Self: Sized;
-    /// The key. What it refers to stays where it is as long as the connection exists.
+    /// The key. Its memory is not moved as long as the connection exists.
     fn psk(&self) -> &Psk;
 }
 
-/// Has a server ask the `F` of each connection for keys.
+/// Makes a server look up keys by the `F` of each connection.
 pub(super) fn find_psks<F: FindPsk>(context: &mut SslContextBuilder) {
     // SAFETY: the context is alive, and the callback has the type that OpenSSL declares.
     unsafe { SSL_CTX_set_psk_find_session_callback(context.as_ptr(), Some(raw_find::<F>)) }
 }
 
-/// Has a client offer the key of each connection's `O`.
+/// Makes a client offer the key of each connection's `O`.
 pub(super) fn offer_psks<O: OfferPsk>(context: &mut SslContextBuilder) {
     // SAFETY: the context is alive, and the callback has the type that OpenSSL declares.
     unsafe { SSL_CTX_set_psk_use_session_callback(context.as_ptr(), Some(raw_offer::<O>)) }
@@ -111,24 +111,24 @@ pub(super) fn offer_psks<O: OfferPsk>(context: &mut SslContextBuilder) {
 
 /// Called by OpenSSL in a server's handshake, for each identity until one is known.
 ///
-/// Returns 1 whether there is a key or not: without one the handshake fails by itself, since there
-/// are no certificates.
+/// Returns 1 with or without a key: without one the handshake fails later, since there are no
+/// certificates.
 unsafe extern "C" fn raw_find<F: FindPsk>(
     ssl: *mut SSL,
     identity: *const c_uchar,
     identity_len: usize,
     session_out: *mut *mut SSL_SESSION,
 ) -> c_int {
-    // A panic must not run into C.
+    // A panic must not unwind into C.
     let found = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: OpenSSL passes the connection whose handshake it is, and nobody else uses it
-        // meanwhile.
+        // SAFETY: OpenSSL passes the connection of this handshake, which no other code uses until
+        // this returns.
         let ssl = unsafe { SslRef::from_ptr(ssl) };
         let identity = if identity_len == 0 {
             &[]
         } else {
-            // SAFETY: OpenSSL passes so many bytes of the message that it reads, and they stay
-            // until this returns.
+            // SAFETY: OpenSSL passes `identity_len` bytes of the message that it reads, and they
+            // stay valid until this returns.
             unsafe { std::slice::from_raw_parts(identity, identity_len) }
         };
         let psk = ssl.ex_data(F::index())?.find(identity)?;
@@ -136,7 +136,7 @@ unsafe extern "C" fn raw_find<F: FindPsk>(
     }));
 
     let session = found.ok().flatten();
-    // SAFETY: OpenSSL passes a place for the result; the session it gets is its own to free.
+    // SAFETY: OpenSSL passes a valid place for the result, and frees the session.
     unsafe { *session_out = session.map_or(ptr::null_mut(), into_raw) };
     1
 }
@@ -150,12 +150,11 @@ unsafe extern "C" fn raw_offer<O: OfferPsk>(
     session_out: *mut *mut SSL_SESSION,
 ) -> c_int {
     let offered = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: OpenSSL passes the connection whose handshake it is, and nobody else uses it
-        // meanwhile.
+        // SAFETY: OpenSSL passes the connection of this handshake, which no other code uses until
+        // this returns.
         let ssl = unsafe { SslRef::from_ptr(ssl) };
         let psk = ssl.ex_data(O::index())?.psk();
-        // The suite of the key is the only one on offer, so that the digest asked for is always the
-        // key's.
+        // Only the key's own suite is offered, so the requested digest is always the key's.
         let session = session(ssl, psk)?;
         Some((psk.identity.as_ptr(), psk.identity.len(), session))
     }));
@@ -164,9 +163,9 @@ unsafe extern "C" fn raw_offer<O: OfferPsk>(
         Some((identity, len, session)) => (identity, len, into_raw(session)),
         None => (ptr::null(), 0, ptr::null_mut()),
     };
-    // SAFETY: OpenSSL passes places for the results. The identity lives in the connection's own
-    // data, which nobody changes (`OfferPsk::psk`) before the connection is freed; OpenSSL copies
-    // it at once.
+    // SAFETY: OpenSSL passes valid places for the results. The identity lives in the connection's
+    // own data, which are not changed (`OfferPsk::psk`) before the connection is freed; OpenSSL
+    // copies it at once.
     unsafe {
         *identity_out = identity;
         *identity_len_out = identity_len;
@@ -175,7 +174,7 @@ unsafe extern "C" fn raw_offer<O: OfferPsk>(
     c_int::from(!session.is_null())
 }
 
-/// Hands a session to OpenSSL, which frees it.
+/// Passes ownership of a session to OpenSSL.
 fn into_raw(session: SslSession) -> *mut SSL_SESSION {
     // OpenSSL frees it, so we must not.
     let raw = session.as_ptr();

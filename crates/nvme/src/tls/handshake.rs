@@ -1,9 +1,9 @@
-//! Both ends' handshakes, step by step: whoever calls decides how long to wait.
+//! Handshakes of both sides, step by step: the caller decides how long to wait.
 //!
-//! Invariants: a server's handshake succeeds only with a key that its keyring had for the identity
-//! that the host named, and then names the host and the subsystem that the key is for; a client's
-//! only with the key that it was given. A stranger makes a server calculate keys for at most
-//! `IDENTITIES_MAX` identities. Absent: sockets (`stream`), deadlines (`tcp`).
+//! Invariants: a server's handshake succeeds only with a key that its keyring has for the identity
+//! named by the host, and then yields the host and the subsystem of the key; a client's succeeds
+//! only with the given key. A stranger makes a server derive keys for at most `IDENTITIES_MAX`
+//! identities. Absent: sockets (`stream`), deadlines (`tcp`).
 
 use super::ffi::{self, FindPsk, OfferPsk};
 use super::outcome::{Proven, SHA256_SUITE, SHA384_SUITE, TlsError, suite};
@@ -16,7 +16,7 @@ use openssl::ssl::{
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Identities of one handshake that are looked up: Linux sends one.
+/// Maximum identities looked up in one handshake; Linux sends one.
 const IDENTITIES_MAX: usize = 8;
 
 impl From<ErrorStack> for TlsError {
@@ -25,26 +25,26 @@ impl From<ErrorStack> for TlsError {
     }
 }
 
-/// What both ends have in common.
+/// Settings common to both sides.
 fn context(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(method)?;
-    // No other version, no resumption: every handshake proves the key anew.
+    // No other version, no resumption: every handshake proves the key again.
     context.set_min_proto_version(Some(SslVersion::TLS1_3))?;
     context.set_max_proto_version(Some(SslVersion::TLS1_3))?;
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
     context.set_options(SslOptions::NO_TICKET | SslOptions::NO_RENEGOTIATION);
 
-    // A write may take a part and go on from another place: callers keep no buffer where it is.
+    // A write may be partial and continue from another address: callers' buffers may move.
     context.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER);
     Ok(context)
 }
 
-/// What a server needs for its handshakes.
+/// Context of a server's handshakes.
 pub struct ServerContext {
     context: SslContext,
 }
 
-/// Finds the keys of one handshake, and remembers what it was asked for.
+/// Finds the keys of one handshake, and records the search.
 pub(super) struct Finder {
     keyring: Arc<Keyring>,
     subsystems: Vec<String>,
@@ -54,9 +54,9 @@ pub(super) struct Finder {
 #[derive(Default)]
 struct KeySearch {
     identities: usize,
-    /// The key that was found last: OpenSSL stops looking when one fits.
+    /// The key found last: OpenSSL stops searching when one fits.
     found: Option<Proven>,
-    /// Why another one was not.
+    /// Why another one was not found.
     missed: Option<NoPsk>,
 }
 
@@ -74,7 +74,7 @@ impl FindPsk for Finder {
 
     fn find(&self, identity: &[u8]) -> Option<Psk> {
         let mut seen = self.seen();
-        // Each look costs a calculation of keys, and a stranger decides how many there are.
+        // Each lookup derives keys, and a stranger decides how many there are.
         seen.identities += 1;
         if seen.identities > IDENTITIES_MAX {
             return None;
@@ -106,7 +106,7 @@ impl ServerContext {
     pub fn new() -> Result<Self, TlsError> {
         let mut context = context(SslMethod::tls_server())?;
         context.set_ciphersuites(&format!("{SHA256_SUITE}:{SHA384_SUITE}"))?;
-        // Linux' host ends connections on which a ticket arrives.
+        // The Linux host ends connections on which a ticket arrives.
         context.set_num_tickets(0)?;
         ffi::find_psks::<Finder>(&mut context);
         Ok(Self {
@@ -114,7 +114,7 @@ impl ServerContext {
         })
     }
 
-    /// One connection's handshake, for these subsystems.
+    /// State of one connection's handshake, for these subsystems.
     pub(super) fn ssl(
         &self,
         keyring: Arc<Keyring>,
@@ -134,7 +134,7 @@ impl ServerContext {
     }
 }
 
-/// What a client needs for its handshakes with one subsystem.
+/// Context of a client's handshakes with one subsystem.
 pub struct ClientContext {
     context: SslContext,
     psk: Psk,
@@ -153,7 +153,7 @@ impl OfferPsk for Offer {
 }
 
 impl ClientContext {
-    /// A context for handshakes with this key, and with nothing else.
+    /// A context for handshakes with this key only.
     ///
     /// # Errors
     /// OpenSSL's reason.
@@ -167,7 +167,7 @@ impl ClientContext {
         })
     }
 
-    /// What the handshake of one connection begins with.
+    /// State of one connection's handshake.
     pub(super) fn ssl(&self) -> Result<Ssl, TlsError> {
         let mut ssl = Ssl::new(&self.context)?;
         ssl.set_connect_state();
@@ -176,16 +176,16 @@ impl ClientContext {
     }
 }
 
-/// Who is at the other end of a server's handshake that has succeeded.
+/// The proven identity of the peer, after a server's successful handshake.
 pub(super) fn proven(ssl: &openssl::ssl::SslRef) -> Option<Proven> {
-    // Without certificates nothing but a key can have led here; this makes sure of it.
+    // Without certificates only a key can have led here; verify that.
     let found = ssl.ex_data(Finder::index())?.seen().found.clone();
     found.filter(|_| ssl.session_reused())
 }
 
-/// Why a handshake failed: what is known of its keys first, then what OpenSSL says.
+/// Why a handshake failed: known errors of its keys first, then OpenSSL's reason.
 pub(super) fn refused(ssl: &openssl::ssl::SslRef, error: &openssl::ssl::Error) -> TlsError {
-    // OpenSSL's last reason is the nearest to what went wrong.
+    // OpenSSL's last reason is the most specific.
     let said = error.ssl_error().map(ErrorStack::errors);
     let said = said.and_then(|errors| errors.iter().rev().find_map(|one| one.reason()));
     let said = said.unwrap_or("the connection ended");
@@ -207,8 +207,7 @@ pub(super) fn refused(ssl: &openssl::ssl::SslRef, error: &openssl::ssl::Error) -
     };
     let seen = finder.seen();
 
-    // What we know of the key is said first: "no such key" helps an operator more than OpenSSL's
-    // words.
+    // Our own knowledge first: "no such key" helps an operator more than OpenSSL's reason.
     let (why, kind, hostnqn) = match (&seen.found, &seen.missed) {
         (None, Some(missed)) => (missed.why.into(), missed.why, missed.hostnqn.clone()),
         (Some(found), _) if said.contains("binder") => {

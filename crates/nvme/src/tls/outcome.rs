@@ -1,6 +1,6 @@
-//! What comes of a handshake: who is at the other end, or why there is no TLS.
+//! Result of a handshake: the proven peer, or why there is no TLS.
 //!
-//! Absent: OpenSSL, so that a program that is built without it speaks of the same things.
+//! Absent: OpenSSL, so that these types also exist in a program built without it.
 
 use crate::auth::Hash;
 
@@ -10,43 +10,43 @@ pub(super) const SHA384_SUITE: &str = "TLS_AES_256_GCM_SHA384";
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// OpenSSL cannot be set up.
+    /// OpenSSL cannot be initialized.
     #[error("OpenSSL: {0}")]
     Setup(String),
     /// The program was built without OpenSSL.
     #[error("{}", super::ABSENT)]
     Absent,
-    /// The handshake failed; `hostnqn` is what the peer calls itself, or empty.
+    /// The handshake failed; `hostnqn` is the peer's claim, or empty.
     #[error("{why}")]
     Refused {
-        /// What went wrong, in words for the log.
+        /// The error in words, for the log.
         why: String,
-        /// The reason as one of few, for a counter.
+        /// The kind of error, one of few, for a counter.
         kind: &'static str,
-        /// The host's name as the peer put it.
+        /// The host's name, as claimed by the peer.
         hostnqn: String,
     },
 }
 
-/// Whom a handshake has proven to be at the other end.
+/// The identity proven by a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proven {
-    /// Name (NQN) of the host that the key belongs to.
+    /// Name (NQN) of the key's host.
     pub hostnqn: String,
-    /// The subsystem that the key is for.
+    /// Name (NQN) of the key's subsystem.
     pub subnqn: String,
     /// The hash of the cipher suite.
     pub hash: Hash,
 }
 
 impl Proven {
-    /// Name of the cipher suite that was agreed on.
+    /// Name of the negotiated cipher suite.
     pub fn suite(&self) -> &'static str {
         suite(self.hash)
     }
 }
 
-/// The cipher suite that has this hash.
+/// The cipher suite with this hash.
 pub(super) fn suite(hash: Hash) -> &'static str {
     match hash {
         Hash::Sha384 => SHA384_SUITE,

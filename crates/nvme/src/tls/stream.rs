@@ -1,17 +1,17 @@
-//! Plaintext over a socket with time-outs: what `Read` and `Write` of a `TcpStream` promise, with
-//! TLS in between.
+//! Plaintext over a socket with time-outs: the contract of `Read` and `Write` of a `TcpStream`,
+//! with TLS in between.
 //!
-//! OpenSSL never touches the socket. It reads ciphertext that was received and writes ciphertext
-//! that is to be sent, both in memory; this module moves them.
+//! OpenSSL never touches the socket. It reads received ciphertext and writes ciphertext to send,
+//! both in memory; this module moves them.
 //!
 //! Invariants:
-//! - one `read` waits for the socket once, at most as long as the socket's time-out, whatever a
-//!   peer sends byte by byte; with a part of a record, and after a signal, it returns `WouldBlock`,
-//!   as after that time;
-//! - after a `read` that filled its buffer there may be more, and `has_buffered` says so; after any
-//!   other there is nothing left but an incomplete record, whose rest must come by the socket. So
-//!   who polls asks `has_buffered` first;
-//! - a `write` takes nothing while ciphertext of the one before is unsent, so that no more than
+//! - one `read` waits for the socket once, at most as long as the socket's time-out, even if a peer
+//!   sends single bytes; with a partial record, and after a signal, it returns `WouldBlock`, as
+//!   after the time-out;
+//! - after a `read` that filled its buffer there may be more, which `has_buffered` tells; after any
+//!   other read only an incomplete record is left, whose rest must arrive by the socket. So check
+//!   `has_buffered` before polling;
+//! - a `write` takes nothing while ciphertext of the previous one is unsent, so that no more than
 //!   `OUT_BYTES` wait;
 //! - `flush` returns when all ciphertext is in the socket.
 //!
@@ -27,32 +27,32 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Plaintext that one `write` takes at most.
+/// Maximum plaintext that one `write` takes.
 const OUT_BYTES: usize = 64 << 10;
-/// Plaintext of one record at most (RFC 8446 §5.1).
+/// Maximum plaintext of one record (RFC 8446 §5.1).
 const RECORD_BYTES: usize = 16 << 10;
-/// What records and alerts add to it.
+/// Overhead of records and alerts.
 const OVERHEAD_BYTES: usize = 1 << 10;
-/// Ciphertext that is received at once.
+/// Maximum ciphertext received at once.
 const IN_BYTES: usize = 64 << 10;
-/// Answers to a peer that asks for new keys and does not read, after which it is given up.
+/// Maximum unread answers to key updates, after which the connection to the peer is ended.
 const UNREAD_BYTES_MAX: usize = 2 * OUT_BYTES;
 
-/// Memory of a connection beside its socket's: our buffers, and OpenSSL's for a record each way.
+/// Memory of a connection besides its socket's: our buffers, and OpenSSL's, a record each way.
 pub const CONNECTION_BYTES: usize =
     IN_BYTES + OUT_BYTES + RECORD_BYTES + OVERHEAD_BYTES + 3 * RECORD_BYTES;
 
-/// A connection whose bytes are encrypted by TLS.
+/// A connection encrypted by TLS.
 pub struct TlsStream {
     ssl: SslStream<Transport>,
-    /// The last read filled its buffer.
+    /// True if the last read filled its buffer and more is available.
     has_buffered: bool,
-    /// Small pieces of output, put together to a record.
+    /// Buffer that combines small pieces of output into a record.
     record: Vec<u8>,
 }
 
 impl TlsStream {
-    /// The server's end of a connection that begins with TLS; `handshake` is to follow.
+    /// The server's end of a connection that begins with TLS. Call `handshake` next.
     ///
     /// # Errors
     /// OpenSSL's reason.
@@ -65,7 +65,7 @@ impl TlsStream {
         Self::new(context.ssl(keyring, subsystems)?, socket)
     }
 
-    /// The client's end of a connection; `handshake` is to follow.
+    /// The client's end of a connection. Call `handshake` next.
     ///
     /// # Errors
     /// OpenSSL's reason.
@@ -81,23 +81,23 @@ impl TlsStream {
         })
     }
 
-    /// Goes on with the handshake; `false` if the peer has to send more and did not within the
-    /// socket's time-out.
+    /// Continues the handshake; `false` if the peer must send more and did not within the socket's
+    /// time-out.
     ///
     /// # Errors
-    /// It failed. The peer was told.
+    /// It failed. The peer was notified.
     pub fn handshake(&mut self) -> Result<bool, TlsError> {
-        // One wait a step, so that the caller can look at its deadline.
+        // One wait per step, so that the caller can check its deadline.
         self.ssl.get_mut().waits = true;
         let result = self.ssl.do_handshake();
-        // Whatever came of it, the peer learns: an alert is output too. A peer that does not read
-        // that little is not waited for.
+        // Send output after failures too: an alert is output. Do not wait for a peer that does not
+        // read that little.
         let pushed = self.ssl.get_mut().push();
 
         match result {
             Ok(()) => match pushed {
                 Ok(()) => {
-                    // What the peer said right behind its last message is here already.
+                    // Bytes sent right after the peer's last message are already here.
                     self.has_buffered = !self.ssl.get_ref().is_drained();
                     Ok(true)
                 }
@@ -112,28 +112,28 @@ impl TlsStream {
         }
     }
 
-    /// Who is at the other end, if that is a host: after a handshake.
+    /// The proven identity of the peer, if that is a host: after a handshake.
     pub fn proven(&self) -> Option<Proven> {
         handshake::proven(self.ssl.ssl())
     }
 
-    /// The socket, to poll and to set options.
+    /// The socket, for polling and options.
     pub fn socket(&self) -> &TcpStream {
         &self.ssl.get_ref().socket
     }
 
-    /// Whether a read may return something although nothing more arrives.
+    /// Returns true if a read may return something although nothing more arrives.
     pub fn has_buffered(&self) -> bool {
         self.has_buffered
     }
 
-    /// Tells the peer that nothing more comes, if it still reads.
+    /// Tells the peer that nothing more follows, if it still reads.
     pub fn close(&mut self) {
         let _ = self.ssl.shutdown();
         let _ = self.ssl.get_mut().push();
     }
 
-    /// Encrypts up to `OUT_BYTES`; how much was taken.
+    /// Encrypts up to `OUT_BYTES`; returns the number of bytes taken.
     fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         while taken < bytes.len() && self.ssl.get_ref().unsent() < OUT_BYTES {
@@ -146,8 +146,7 @@ impl TlsStream {
         Ok(taken)
     }
 
-    /// Sends what has been encrypted. That the peer takes nothing now is found by the next write or
-    /// flush.
+    /// Sends encrypted data. If the peer takes nothing now, the next write or flush finds out.
     fn push_lazily(&mut self) -> io::Result<()> {
         match self.ssl.get_mut().push() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
@@ -158,11 +157,11 @@ impl TlsStream {
 
 impl Read for TlsStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // What is buffered is taken without waiting for more.
+        // Buffered data are returned without waiting for more.
         self.ssl.get_mut().waits = !std::mem::take(&mut self.has_buffered);
         let mut filled = 0;
 
-        // OpenSSL returns a record at a time; a call of ours as many as are here.
+        // OpenSSL returns one record at a time; this call returns as many as are available.
         while filled < buffer.len() {
             match self.ssl.ssl_read(&mut buffer[filled..]) {
                 Ok(len) => filled += len,
@@ -174,13 +173,13 @@ impl Read for TlsStream {
                     return match (filled, ended) {
                         (0, true) => Ok(0),
                         (0, false) => Err(failed(error)),
-                        // The next read finds it again.
+                        // The next read will see it again.
                         _ => Ok(filled),
                     };
                 }
             }
 
-            // Only the first record is worth waiting for.
+            // Only the first record is worth a wait.
             self.ssl.get_mut().waits = false;
             if self.ssl.ssl().pending() == 0 && self.ssl.get_ref().is_drained() {
                 break;
@@ -189,7 +188,7 @@ impl Read for TlsStream {
         self.has_buffered = filled == buffer.len()
             && (self.ssl.ssl().pending() > 0 || !self.ssl.get_ref().is_drained());
 
-        // A peer that asks for new keys is answered.
+        // Answer key updates by the peer.
         self.push_lazily()?;
         if self.ssl.get_ref().unsent() > UNREAD_BYTES_MAX {
             return Err(io::Error::other(
@@ -202,8 +201,8 @@ impl Read for TlsStream {
 
 impl Write for TlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Nothing is taken while the last write is unsent, so that memory does not grow with a peer
-        // that is slow.
+        // Nothing is taken while the last write is unsent, so that a slow peer does not make memory
+        // grow.
         self.ssl.get_mut().push()?;
         let taken = self.encrypt(bytes)?;
         self.push_lazily()?;
@@ -217,7 +216,7 @@ impl Write for TlsStream {
         let mut taken = 0;
 
         while self.ssl.get_ref().unsent() < OUT_BYTES {
-            // Many small answers make a record, not a record each.
+            // Many small answers are combined into one record.
             let mut record = std::mem::take(&mut self.record);
             record.clear();
             while record.len() < RECORD_BYTES {
@@ -252,12 +251,12 @@ impl Write for TlsStream {
     }
 }
 
-/// Whether an operation waits for the socket.
+/// Returns true if an operation waits for the socket.
 fn is_wait(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::WANT_READ | ErrorCode::WANT_WRITE)
 }
 
-/// An error of OpenSSL's as one of a socket's.
+/// Converts an OpenSSL error to an I/O error.
 fn failed(error: Error) -> io::Error {
     if is_wait(&error) {
         return ErrorKind::WouldBlock.into();
@@ -274,15 +273,15 @@ fn failed(error: Error) -> io::Error {
 /// Ciphertext between OpenSSL and a socket.
 struct Transport {
     socket: TcpStream,
-    /// The next time nothing is there, wait for the socket; once.
+    /// True to wait for the socket the next time that nothing is available; once.
     waits: bool,
-    /// The peer has ended its half of the connection.
+    /// True if the peer has ended its half of the connection.
     ended: bool,
     input: Box<[u8]>,
     start: usize,
     end: usize,
     output: Vec<u8>,
-    /// Bytes of `output` that are in the socket.
+    /// Number of bytes of `output` already in the socket.
     sent: usize,
 }
 
@@ -300,7 +299,7 @@ impl Transport {
         }
     }
 
-    /// Whether all that was received is with OpenSSL.
+    /// Returns true if OpenSSL has taken everything received.
     fn is_drained(&self) -> bool {
         self.start == self.end
     }
@@ -309,10 +308,10 @@ impl Transport {
         self.output.len() - self.sent
     }
 
-    /// Receives what has arrived, without waiting for more.
+    /// Receives available bytes, without waiting for more.
     fn fill(&mut self) -> io::Result<()> {
         let flags = if std::mem::take(&mut self.waits) {
-            // The peer may wait for this before it says more.
+            // The peer may wait for this before it sends more.
             self.push()?;
             RecvFlags::empty()
         } else {
@@ -321,11 +320,11 @@ impl Transport {
 
         let received = match recv(&self.socket, &mut self.input[..], flags) {
             Ok((_, received)) => received,
-            // The caller looks at its clock: signals may come faster than the time-out.
+            // The caller checks its clock: signals may come faster than the time-out.
             Err(rustix::io::Errno::INTR) => return Err(ErrorKind::WouldBlock.into()),
             Err(error) => {
                 let error = io::Error::from(error);
-                // As a socket without TLS is treated: who resets a connection has ended it.
+                // As for a socket without TLS: a reset counts as the end.
                 self.ended |= error.kind() == ErrorKind::ConnectionReset;
                 return Err(error);
             }
@@ -336,9 +335,10 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends all ciphertext that is waiting.
+    /// Sends all pending ciphertext.
     fn push(&mut self) -> io::Result<()> {
-        // When a signal first interrupted a wait: the socket's time-out begins again after each.
+        // Time of the first interruption of a wait: the socket's time-out restarts after each
+        // signal.
         let mut interrupted: Option<Instant> = None;
         while self.sent < self.output.len() {
             match self.socket.write(&self.output[self.sent..]) {

@@ -1,14 +1,14 @@
-//! Looking for an answer for a moment before the thread sleeps.
+//! Polling for an answer for a moment before the thread sleeps.
 //!
-//! A device on the same machine, or near by, answers in less time than an idle processor takes to
-//! wake up and to run the thread again. But a processor that looks is one that others do not have,
-//! the server's thread among them. So the thread yields between two looks, and whoever looked in
-//! vain sleeps at once the next times: twice, then four times, and so on. Where looking does not
-//! help, because the device is far or the machine is busy, one answer in some hundreds is looked
+//! A device on the same machine, or nearby, answers in less time than an idle processor takes to
+//! wake up and to run the thread again. But a polling thread keeps its processor from others,
+//! including the server's thread. So the thread yields between two polls, and after polling in vain
+//! it sleeps at once the next times: twice, then four times, and so on. Where polling does not
+//! help, because the device is far or the machine is busy, one answer in some hundreds is polled
 //! for.
 //!
-//! Invariant: nothing is read here, and no answer is lost or awaited longer. Absent: anything to
-//! look for on a machine with one processor, which the server needs.
+//! Invariant: nothing is read here; no answer is lost or delayed. Absent: polling on a machine with
+//! one processor, which the server needs.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,24 +17,24 @@ use std::net::TcpStream;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long to look: an answer that takes longer is worth a sleep.
+/// Maximum polling time: a longer wait is worth a sleep.
 const SPIN: Duration = Duration::from_micros(50);
-/// Sleeps between two looks are at most two to this power.
+/// log2 of the maximum number of sleeps between two polls.
 const MISSES_MAX: u32 = 8;
 
-/// How often looking was in vain, and what follows from it.
+/// Adaptive decision to poll, by the number of misses.
 #[derive(Debug)]
 pub(super) struct Spin {
     is_possible: bool,
-    /// Looks in vain, one after the other.
+    /// Consecutive polls in vain.
     misses: u32,
-    /// Waits without looking that are left.
+    /// Remaining waits without polling.
     sleeps: u32,
 }
 
 impl Spin {
     pub fn new() -> Self {
-        // Asked once: the answer is in several files of the system.
+        // Determined once: the system keeps the answer in several files.
         static PROCESSORS: OnceLock<usize> = OnceLock::new();
         let count = || std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -44,7 +44,7 @@ impl Spin {
         }
     }
 
-    /// To be called before a read that may have to wait.
+    /// Call this before a read that may have to wait.
     pub fn look(&mut self, stream: &TcpStream) {
         if self.is_due() {
             self.note(arrives(stream));
@@ -58,7 +58,7 @@ impl Spin {
     }
 
     fn note(&mut self, found: bool) {
-        // One success is enough to look again: answers come fast or slowly for a while.
+        // One success is enough to poll again: answers stay fast or slow for a while.
         if found {
             self.misses = 0;
         } else {
@@ -68,12 +68,12 @@ impl Spin {
     }
 }
 
-/// Whether something arrives while we look.
+/// Polls; returns true if something arrives.
 fn arrives(stream: &TcpStream) -> bool {
     let begin = Instant::now();
     let mut fds = [PollFd::new(stream, PollFlags::IN)];
     loop {
-        // An error is the reader's to find; a signal is none.
+        // An error is left to the reader; a signal is not an error.
         if !matches!(
             poll(&mut fds, Some(&Timespec::default())),
             Ok(0) | Err(Errno::INTR)
@@ -83,7 +83,7 @@ fn arrives(stream: &TcpStream) -> bool {
         if begin.elapsed() >= SPIN {
             return false;
         }
-        // The thread that is to answer may wait for this very processor.
+        // The answering thread may be waiting for this very processor.
         sched_yield();
     }
 }
@@ -92,7 +92,7 @@ fn arrives(stream: &TcpStream) -> bool {
 mod tests {
     use super::*;
 
-    /// How many of these waits are looked for, if it is always in vain or never.
+    /// Number of these waits that poll, if polling always or never succeeds.
     fn looks(waits: u32, found: bool) -> u32 {
         let mut spin = Spin {
             is_possible: true,

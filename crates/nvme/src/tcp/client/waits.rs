@@ -1,11 +1,11 @@
-//! Waiting for a socket, whatever signals the process gets meanwhile.
+//! Waits for a socket, unaffected by signals.
 //!
-//! A socket with a time-out is not waited for again after a signal, even if its handler was
-//! installed with `SA_RESTART` (signal(7)). Profilers, interval timers and garbage collectors send
-//! thousands of signals a second.
+//! The system does not resume a wait on a socket with a time-out after a signal, even if the
+//! handler was installed with `SA_RESTART` (signal(7)). Profilers, interval timers and garbage
+//! collectors send thousands of signals per second.
 //!
-//! Invariants: a signal is no failure, and prolongs no wait: how long one lasts is read from a
-//! clock. Absent: which wait is for what.
+//! Invariants: a signal is neither a failure nor prolongs a wait, whose duration is measured by a
+//! clock. Absent: the reasons for waiting.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,8 +13,8 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Writes all of it. Signals are no failure, and prolong nothing: the peer must take something
-/// within the time that the socket has for it.
+/// Writes all bytes. Signals neither fail nor prolong it: the peer must take something within the
+/// socket's time-out.
 pub(super) fn write_all(
     stream: &mut impl Write,
     bytes: &[u8],
@@ -26,7 +26,7 @@ pub(super) fn write_all(
         let result = if sent < bytes.len() {
             stream.write(&bytes[sent..])
         } else {
-            // All of it is taken; with TLS, some may not be in the socket.
+            // Everything is taken; with TLS, some bytes may not be in the socket yet.
             match stream.flush() {
                 Ok(()) => return Ok(()),
                 Err(error) => Err(error),
@@ -35,7 +35,7 @@ pub(super) fn write_all(
         match result {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(taken) => (sent, interrupted) = (sent + taken, None),
-            // The socket's time-out begins again after each signal.
+            // The socket's time-out restarts after each signal.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 if interrupted.get_or_insert_with(Instant::now).elapsed() >= timeout {
                     return Err(no_answer("nothing was read", timeout));
@@ -49,8 +49,8 @@ pub(super) fn write_all(
     }
 }
 
-/// Waits until something has arrived, or the connection has ended; `false` if the time since
-/// `began` is up before that.
+/// Waits until something has arrived, or the connection has ended; `false` if `timeout` since
+/// `began` expires first.
 pub(super) fn arrives_within(
     stream: &TcpStream,
     began: Instant,
@@ -61,7 +61,7 @@ pub(super) fn arrives_within(
         let Some(left) = timeout.checked_sub(began.elapsed()) else {
             return Ok(false);
         };
-        // A time that the kernel's type has no room for is without end.
+        // A time too long for the kernel's type means no limit.
         let left = Timespec::try_from(left).ok();
         match poll(&mut fds, left.as_ref()) {
             Ok(0) | Err(Errno::INTR) => {}
@@ -71,13 +71,13 @@ pub(super) fn arrives_within(
     }
 }
 
-/// The error after a time in which the target did nothing.
+/// The error after a time-out of the target.
 pub(super) fn no_answer(what: &str, timeout: Duration) -> io::Error {
     let why = format!("{what} by the target within {} s", timeout.as_secs_f64());
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-/// Whether a socket's time-out is over, or a wait ended early.
+/// Returns true if a socket's time-out has expired, or a wait ended early.
 pub(super) fn would_block(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Is interrupted whenever it is written to.
+    /// A stream whose every write is interrupted.
     struct AlwaysInterrupted;
 
     impl Write for AlwaysInterrupted {

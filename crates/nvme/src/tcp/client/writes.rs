@@ -1,17 +1,17 @@
-//! Many writes at once: their commands are under way together.
+//! Lists of writes: their commands run concurrently.
 //!
 //! Concurrent commands are executed in any order. So a list is cut into *waves*: no page is written
 //! twice within one.
 //!
-//! Invariants: at most as many commands under way as the queue holds, and so many bytes; a wave
-//! begins after all responses of the previous one. Absent: state between lists.
+//! Invariants: the outstanding commands never exceed the queue, nor `WAVE_BYTES`; a wave begins
+//! after all responses of the previous one. Absent: state between lists.
 
 use super::{Call, Client, ClientError};
 use crate::spec::opcode::io as opcode;
 use remap_ssd_device::{DiskWrite, PageRanges};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Bytes under way at once, unless one command has more.
+/// Maximum outstanding bytes, unless one command has more.
 const WAVE_BYTES: usize = 1 << 20;
 
 type Piece<'a> = DiskWrite<'a>;
@@ -24,7 +24,7 @@ impl Client {
 
         let mut rest = &pieces[..];
         while !rest.is_empty() {
-            // A single write conflicts with nothing, so every wave has at least one.
+            // A single write has no conflict, so every wave has at least one.
             let (wave, later) = rest.split_at(wave(rest, depth).max(1));
             self.send_writes(wave)?;
             rest = later;
@@ -32,8 +32,8 @@ impl Client {
         Ok(())
     }
 
-    /// The writes as commands that the device takes. All places are checked before anything is
-    /// sent.
+    /// Splits the writes into commands that the device accepts. All ranges are checked before
+    /// anything is sent.
     fn pieces<'a>(&self, writes: &[DiskWrite<'a>]) -> Result<Vec<Piece<'a>>, ClientError> {
         let bytes_max = self.transfer_bytes_max();
         let mut pieces = Vec::with_capacity(writes.len());
@@ -65,8 +65,7 @@ impl Client {
             })
             .collect();
 
-        // Sent again as a whole if the connection breaks: pages that are written twice hold the
-        // same.
+        // Sent again as a whole if the connection breaks: writing a page twice is idempotent.
         let answers = self.with(true, |_, io| io.calls(&calls))?;
         let refused = answers.iter().find(|answer| !answer.status.is_success());
         refused.map_or(Ok(()), |answer| {
@@ -78,10 +77,10 @@ impl Client {
     }
 }
 
-/// How many of these may be under way at once.
+/// Length of the next wave: writes that may be outstanding at once.
 fn wave(pieces: &[Piece<'_>], depth: usize) -> usize {
     let (mut written, mut bytes) = (PageRanges::default(), 0);
-    // Bytes count as well as commands: the device buffers what it has asked for.
+    // Bytes are limited too: the device buffers the data that it requests.
     let fits = |piece: &&Piece<'_>| {
         let end = piece.page + (piece.data.len() / PAGE_BYTES) as u64;
         bytes += piece.data.len();

@@ -1,30 +1,30 @@
-//! What a connection has been waiting for, and for how long.
+//! Waits of a connection, and their deadlines.
 //!
-//! Invariants: nobody is judged for a time in which this process did not run: after a pause all waits
-//! begin anew; data that arrived in time count as in time, however late they are read, so expiry is
-//! judged only after everything that has arrived was processed. Absent: the clock; keep-alive,
-//! which is the association's.
+//! Invariants: no host is judged for time in which this process did not run: after a pause all
+//! waits restart; data that arrived in time count as in time, however late they are read, so expiry
+//! is judged only after everything that has arrived was processed. Absent: the clock; keep-alive,
+//! which belongs to the association.
 
 use super::limits::Limits;
 use crate::tcp::target::Connection;
 use std::time::Duration;
 
-/// How often the clock alone is a reason to look.
+/// Interval of periodic checks.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-/// Ticks in a row for which judgement is put off because something has just arrived.
+/// Maximum consecutive ticks at which judgement is postponed because input has just arrived.
 const TICKS_SKIPPED_MAX: u32 = 40;
 
-/// A tick that comes this late: the process was stopped, or its thread had no processor.
+/// Delay of a tick that means a pause: the process was stopped, or its thread had no processor.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What to do at a tick.
+/// The action at a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
-    /// Deadlines are looked at.
+    /// Check the deadlines.
     Judge,
     /// Not now: input is waiting.
     PutOff,
-    /// The process was paused: all waits begin anew.
+    /// The process was paused: all waits restart.
     AfterPause,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct Deadlines {
     began: u64,
     next_tick: u64,
     busy_until: u64,
-    /// Ticks in a row at which something had just arrived.
+    /// Consecutive ticks at which input had just arrived.
     skipped: u32,
-    /// Since when the buffer has held an incomplete PDU.
+    /// Time since which the buffer has held an incomplete PDU.
     partial_since: Option<u64>,
 }
 
 impl Deadlines {
-    /// Of a connection that begins now.
+    /// Deadlines of a connection that begins now.
     pub fn new(now: u64) -> Self {
         Self {
             began: now,
@@ -53,22 +53,22 @@ impl Deadlines {
 
     /// Notes whether the buffer holds an incomplete PDU.
     pub fn note_partial(&mut self, now: u64, is_partial: bool) {
-        // The first time counts: a host that sends a byte now and then has not begun anew.
+        // The first time counts: a byte now and then does not restart the wait.
         self.partial_since = is_partial.then(|| self.partial_since.unwrap_or(now));
     }
 
-    /// Whether it is time for the periodic checks.
+    /// Returns true if it is time for the periodic checks.
     pub fn is_tick_due(&self, now: u64) -> bool {
         now >= self.next_tick
     }
 
-    /// The thread was busy until now, for its host: that is no pause.
+    /// Notes that the thread was busy for its host until now, which is no pause.
     pub fn note_busy(&mut self, now: u64) {
         self.busy_until = now;
     }
 
-    /// The host was made to wait: that is no time which it took. Two calculations at most are
-    /// excused before it is authenticated (`auth`), so that no host puts its deadlines off for long.
+    /// Excludes a time in which the host had to wait for the server. At most two calculations are
+    /// excused before it is authenticated (`auth`), so no host can postpone its deadlines for long.
     pub fn excuse(&mut self, now: u64, waited_ns: u64) {
         self.began += waited_ns;
         self.note_busy(now);
@@ -83,8 +83,8 @@ impl Deadlines {
             self.partial_since = self.partial_since.map(|_| now);
             return Tick::AfterPause;
         }
-        // What is waiting may be just what a deadline is about. Not for ever: a host that always
-        // sends must not be exempt.
+        // The waiting input may be just what a deadline is about. Limited, so that a host that
+        // always sends is not exempt.
         if input_waits && self.skipped < TICKS_SKIPPED_MAX {
             self.skipped += 1;
             return Tick::PutOff;
@@ -93,7 +93,7 @@ impl Deadlines {
         Tick::Judge
     }
 
-    /// The deadline that has passed, as the reason for the log.
+    /// The expired deadline, as the reason for the log.
     pub fn expired(
         &self,
         connection: &Connection,
@@ -105,7 +105,7 @@ impl Deadlines {
         let passed_since =
             |since: Option<u64>, limit| since.is_some_and(|since| passed(since, limit));
 
-        // Two deadlines of a beginning, then two of every PDU.
+        // First the two deadlines of a connection's beginning, then the two of every PDU.
         if connection.connected().is_none() && passed(self.began, limits.connect_within) {
             return Some("no queue was connected in time");
         }
@@ -142,13 +142,13 @@ mod tests {
         assert_eq!((deadlines.began, deadlines.partial_since), (now, Some(now)));
         assert_eq!(deadlines.begin_tick(now + SECOND / 4, false), Tick::Judge);
 
-        // Nor is a wait for the server's own calculation one.
+        // Nor is a wait for the server's own calculation.
         deadlines.excuse(now + 30 * SECOND, 29 * SECOND);
         assert_eq!(deadlines.began, now + 29 * SECOND);
         assert_eq!(deadlines.begin_tick(now + 30 * SECOND, false), Tick::Judge);
         assert_eq!(deadlines.began, now + 29 * SECOND, "no wait begins anew");
 
-        // A host that was written to for a minute has not paused anything.
+        // A host that was written to for a minute has not caused a pause.
         deadlines.note_busy(now + 60 * SECOND);
         assert_eq!(deadlines.begin_tick(now + 60 * SECOND, false), Tick::Judge);
         assert_eq!(deadlines.partial_since, Some(now));

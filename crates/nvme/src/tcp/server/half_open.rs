@@ -1,6 +1,6 @@
-//! Connections that have no queue, or a queue that is not authenticated where it must be.
+//! Half-open connections: without a queue, or with a queue not yet authenticated where it must be.
 //!
-//! Invariants: there are at most `max` of them, and three quarters of that of one address; the
+//! Invariants: there are at most `max` of them, and three quarters of that from one address; the
 //! oldest of the address with the most makes room for a new one. Absent: deadlines (`deadlines`).
 
 use super::socket;
@@ -11,9 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) struct HalfOpen {
     pub number: u64,
     pub peer: SocketAddr,
-    /// The NQN that its Connect named.
+    /// The NQN in its Connect.
     pub host: Option<String>,
-    /// To shut it down with.
+    /// Handle to shut it down.
     pub stream: TcpStream,
 }
 
@@ -37,7 +37,7 @@ impl HalfOpenConnections {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection; returns the one to shut down if there are too many now.
+    /// Adds a connection; returns one to shut down if there are too many now.
     pub fn add(&self, connection: HalfOpen) -> Option<HalfOpen> {
         let mut connections = self.connections();
         connections.push_back(connection);
@@ -47,20 +47,20 @@ impl HalfOpenConnections {
             *of_address.entry(one.peer.ip()).or_default() += 1;
         }
 
-        // The address with the most pays, so that one attacker crowds out itself and not others.
+        // The address with the most pays, so that an attacker displaces only itself.
         let (address, most) = of_address.into_iter().max_by_key(|(_, count)| *count)?;
         if connections.len() <= self.max && most <= (self.max * 3).div_ceil(4) {
             return None;
         }
 
-        // Oldest first: whatever is slow there has had the most time.
+        // Oldest first: it has had the most time.
         let oldest = connections
             .iter()
             .position(|one| one.peer.ip() == address)?;
         connections.remove(oldest)
     }
 
-    /// Its Connect has named its host.
+    /// Notes the host named in its Connect.
     pub fn set_host(&self, number: u64, host: &str) {
         let mut connections = self.connections();
         if let Some(one) = connections.iter_mut().find(|one| one.number == number) {
@@ -68,14 +68,14 @@ impl HalfOpenConnections {
         }
     }
 
-    /// Whether it made room for another one, or its host has closed it.
+    /// Returns true if it was displaced, or its host has closed it.
     pub fn has_ended(&self, number: u64) -> bool {
         let connections = self.connections();
         let found = connections.iter().find(|one| one.number == number);
         found.is_none_or(|one| socket::is_closed_by_peer(&one.stream))
     }
 
-    /// The connection has ended, or may use its queue.
+    /// Removes a connection that has ended, or may use its queue.
     pub fn remove(&self, number: u64) {
         self.connections().retain(|one| one.number != number);
     }

@@ -1,8 +1,8 @@
 //! Log lines of a server, at a bounded rate.
 //!
-//! Invariants: a line about a connection has the connection's number, and its host's NQN once that
-//! is known; text from peers is escaped; lines that peers can cause at will are rate-limited by
-//! kind (`notice`). Absent: the sentences (`wording`).
+//! Invariants: a line about a connection has the connection's number, and its host's NQN once
+//! known; text from peers is escaped; lines that peers can cause at will are rate-limited by kind
+//! (`notice`). Absent: the sentences (`wording`).
 
 use crate::Escaped;
 use crate::tcp::notice::{Notices, Pace, more};
@@ -10,15 +10,15 @@ use std::fmt::{Display, Formatter, Result};
 use std::io;
 use std::net::SocketAddr;
 
-/// The connection that a line is about. Shown as `connection=7 host=nqn.2026-11.org:a`.
+/// Label of a connection in log lines: `connection=7 host=nqn.2026-11.org:a`.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLabel<'a> {
-    /// Counts connections from 1; `Listing::number` is the same.
+    /// Counts connections from 1, as `Listed::number`.
     pub number: u64,
     /// Address that the host connects from.
     pub peer: SocketAddr,
-    /// The NQN of the host, escaped, once a Connect has named it. Whether it is true is known where
-    /// hosts authenticate.
+    /// The NQN of the host, escaped, once a Connect has named it. Verified only if hosts
+    /// authenticate.
     pub host: Option<Escaped<'a>>,
 }
 
@@ -32,7 +32,7 @@ impl Display for ConnectionLabel<'_> {
     }
 }
 
-/// Where a server logs. Text from peers is escaped, and lines that peers can cause at will are
+/// Destination of log lines. Text from peers is escaped, and lines that peers can cause at will are
 /// rate-limited (`notice`).
 pub trait Log: Send + Sync + 'static {
     /// One line about a connection.
@@ -41,7 +41,7 @@ pub trait Log: Send + Sync + 'static {
     fn server(&self, text: &str);
 }
 
-/// A log with a rate limit for each kind of line. Times are nanoseconds since the server's epoch.
+/// A log with a rate limit per kind of line. Times are nanoseconds since the server's epoch.
 pub(super) struct RateLimitedLog {
     log: Box<dyn Log>,
     notices: Notices,
@@ -85,14 +85,14 @@ impl RateLimitedLog {
         connection: &ConnectionLabel<'_>,
         text: &str,
     ) {
-        // The text is made only if the line is written: a flood must not cost much.
+        // The text is built only if the line is written: a flood must be cheap.
         if let Some(left_out) = self.notices.admit(kind, pace, now) {
             self.log
                 .connection(connection, &format!("{text}{}", more(left_out)));
         }
     }
 
-    /// Something failed before there was a connection to serve.
+    /// Logs a failure before a connection could be served.
     pub fn cannot_accept(&self, now: u64, error: &io::Error) {
         if let Some(left_out) = self.notices.admit("accept", Pace::SELDOM, now) {
             self.log.server(&format!(

@@ -1,19 +1,19 @@
 //! Sockets, threads and the clock around the target.
 //!
 //! ```text
-//! limits     what peers may take
-//! half_open  connections without a queue that may be used
+//! limits     limits on resources used by peers
+//! half_open  connections without a queue, or not authenticated
 //! session    one connection's thread
-//! deadlines  what a connection may wait for, and how long
+//! deadlines  waits of a connection, and their deadlines
 //! socket     socket options, and waiting
 //! wake       wakes a thread that waits for its socket
 //! log        log lines at a bounded rate
 //! ```
-//! One thread a connection. Invariants: a host that has not connected a queue, or has not
+//! One thread per connection. Invariants: a host that has not connected a queue, or has not
 //! authenticated where it must, is half open: it gets a small buffer and little time; with TLS,
-//! plaintext that was decrypted counts as arrived; connections and their memory are bounded, per
-//! host and in all. A host is declared silent only when everything it has sent was processed.
-//! Refusals and drops are logged with the reason. Absent: the words of the log (`wording`).
+//! decrypted plaintext counts as arrived; connections and their memory are bounded, per host and in
+//! total. A host is declared silent only after everything it has sent was processed. Refusals and
+//! drops are logged with the reason. Absent: the text of log lines (`wording`).
 
 mod deadlines;
 mod half_open;
@@ -40,17 +40,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long in-flight commands may take when the service ends.
+/// Time for commands in progress when the service ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
 /// A server that listens for hosts and serves them.
 pub struct Server {
-    /// Never empty: a server listens at one address at least.
+    /// Never empty: a server listens on at least one address.
     listeners: Vec<TcpListener>,
     shared: Arc<ServerState>,
 }
 
-/// What all threads of a server share.
+/// State shared by all threads of a server.
 struct ServerState {
     port: Arc<Port>,
     limits: Limits,
@@ -59,20 +59,20 @@ struct ServerState {
     /// Times are counted from here.
     epoch: Instant,
     threads: AtomicUsize,
-    /// Connections accepted, which numbers them.
+    /// Number of connections accepted; gives each its number.
     accepted: AtomicU64,
     roster: Arc<Roster>,
     half_open: HalfOpenConnections,
-    /// For connections that begin with TLS, if there are keys.
+    /// For connections that begin with TLS; `None` without keys.
     entrance: Option<Entrance>,
 }
 
-/// Stops a server from any thread.
+/// Stops a server, from any thread.
 #[derive(Clone)]
 pub struct Stopper(Arc<ServerState>, Vec<SocketAddr>);
 
 impl Stopper {
-    /// No new connections; commands under way are finished.
+    /// Stops accepting connections; commands in progress are finished.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::SeqCst);
         // Wakes the listeners.
@@ -83,7 +83,7 @@ impl Stopper {
 }
 
 impl Server {
-    /// Listens at an address; nobody is served before `run`.
+    /// Listens on an address; connections are served by `run`.
     ///
     /// # Errors
     /// The address is in use, or the system's reason.
@@ -97,7 +97,7 @@ impl Server {
         )
     }
 
-    /// As `bind_with`, at several addresses, with times counted from `epoch`: all services of a
+    /// Like `bind_with`, on several addresses, with times counted from `epoch`: all services of a
     /// device share one clock.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Server {
         Self::on(epoch, bound(addresses)?, port, log, limits)
     }
 
-    /// As `bind`, with other limits.
+    /// Like `bind`, with other limits.
     ///
     /// # Errors
     /// As `bind`.
@@ -125,10 +125,10 @@ impl Server {
         Self::on(Instant::now(), bound(&[address])?, port, log, limits)
     }
 
-    /// On sockets that listen already and block, with times counted from `epoch`.
+    /// Uses listening, blocking sockets, with times counted from `epoch`.
     ///
     /// # Errors
-    /// There is no socket, or OpenSSL cannot be set up.
+    /// There is no socket, or OpenSSL cannot be initialized.
     pub fn on(
         epoch: Instant,
         listeners: Vec<TcpListener>,
@@ -140,7 +140,7 @@ impl Server {
             return Err(io::Error::other("there is no address to listen on"));
         }
 
-        // Portals are known before the first connection, so that discovery names them all.
+        // Portals are known before the first connection, so that discovery lists them all.
         for listener in &listeners {
             port.subsystem()
                 .add_portal(canonical(listener.local_addr()?));
@@ -170,7 +170,7 @@ impl Server {
         })
     }
 
-    /// Where it listens, or the first of several addresses.
+    /// The address it listens on, or the first of several.
     ///
     /// # Errors
     /// The system's reason.
@@ -178,7 +178,7 @@ impl Server {
         self.listeners[0].local_addr()
     }
 
-    /// All addresses where it listens.
+    /// All addresses it listens on.
     ///
     /// # Errors
     /// The system's reason.
@@ -186,24 +186,24 @@ impl Server {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// What all its connections know: who may connect, among it.
+    /// State shared by all its connections, including access rules.
     pub fn port(&self) -> Arc<Port> {
         self.shared.port.clone()
     }
 
-    /// Who is connected, and what was refused.
+    /// Connected hosts, and refusals.
     pub fn roster(&self) -> Arc<Roster> {
         self.shared.roster.clone()
     }
 
-    /// Something to stop it with.
+    /// A handle to stop it.
     ///
     /// # Errors
     /// The system's reason.
     pub fn stopper(&self) -> io::Result<Stopper> {
         let mut addresses = self.addresses()?;
-        // A socket that listens at any address is reached at none: the one that wakes it is this
-        // machine's.
+        // A socket that listens on any address cannot be connected to by that address: use loopback
+        // to wake it.
         for address in &mut addresses {
             if address.ip().is_unspecified() {
                 address.set_ip(if address.is_ipv4() {
@@ -216,7 +216,7 @@ impl Server {
         Ok(Stopper(self.shared.clone(), addresses))
     }
 
-    /// Serves until stopped; all connections have ended then.
+    /// Serves until stopped; on return all connections have ended.
     ///
     /// # Errors
     /// The firmware or the disk under it has failed.
@@ -226,7 +226,7 @@ impl Server {
 
         let mut others = listeners.into_iter();
 
-        // The caller's thread takes the first, so that one address needs no other.
+        // The first listener uses the caller's thread, so that one address needs no other.
         let first = others.next().expect("there is one");
         std::thread::scope(|scope| {
             for listener in others {
@@ -236,7 +236,7 @@ impl Server {
                     .name(name)
                     .spawn_scoped(scope, accept);
                 if let Err(error) = spawned {
-                    // Those that listen already must end too, or the scope would wait for them.
+                    // Stop the listeners already running, or the scope would wait for them.
                     stopper.stop();
                     return Err(error);
                 }
@@ -245,7 +245,7 @@ impl Server {
             Ok(())
         })?;
 
-        // Threads that sit in the kernel are not waited for longer than commands may take.
+        // Wait for threads blocked in the kernel no longer than commands may take.
         let until = Instant::now() + FINISH_WITHIN + TICK;
         while shared.threads.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -261,7 +261,7 @@ impl Server {
     }
 }
 
-/// Sockets that listen at these addresses. An error begins with its address.
+/// Binds listening sockets. An error begins with its address.
 fn bound(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
     let bind = |address: &SocketAddr| {
         let about = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
@@ -270,7 +270,7 @@ fn bound(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
     addresses.iter().map(bind).collect()
 }
 
-/// Counts down when dropped, by a panic too.
+/// Decrements when dropped, even by a panic.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -280,8 +280,8 @@ impl Drop for Counted<'_> {
 }
 
 impl ServerState {
-    /// Accepts connections until the server is stopped or the device has failed, and then at no
-    /// address any more.
+    /// Accepts connections until the server is stopped or the device has failed, which then stops
+    /// all addresses.
     fn accept_all(self: &Arc<Self>, listener: TcpListener, stopper: &Stopper) {
         while !self.stop.load(Ordering::SeqCst) {
             let (stream, peer) = match listener.accept() {
@@ -294,20 +294,19 @@ impl ServerState {
                 }
             };
 
-            // This may be the connection that `stop` has made to wake the listener.
+            // This may be the connection by which `stop` wakes the listener.
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
 
-            // Numbered before it is admitted, so that a line about a refusal has a number too.
+            // Numbered before it is admitted, so that a refusal is logged with a number too.
             let number = self.accepted.fetch_add(1, Ordering::Relaxed) + 1;
             self.roster.accept();
             if self.admit(&stream, peer, number) {
                 self.start(stream, peer, number);
             }
 
-            // Closed, so that hosts are refused at once instead of waiting for an answer that does
-            // not come.
+            // Closed, so that hosts are refused at once instead of waiting for an answer in vain.
             if self.port.subsystem().is_broken() {
                 drop(listener);
                 return stopper.stop();
@@ -319,8 +318,8 @@ impl ServerState {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Whether an accepted connection may go on; it is half open then, and an older one may have to
-    /// make room for it.
+    /// Decides whether an accepted connection may go on; it is then half open, and may displace an
+    /// older one.
     fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
         if !self.port.allowed().address(peer.ip()) {
             self.roster.refuse("this address is not allowed");
@@ -334,7 +333,7 @@ impl ServerState {
             return false;
         }
 
-        // A second handle, with which another thread can shut the connection down.
+        // A second handle, so that another thread can shut the connection down.
         let handle = match stream.try_clone() {
             Ok(handle) => handle,
             Err(error) => {
@@ -350,7 +349,7 @@ impl ServerState {
         });
 
         if let Some(displaced) = displaced {
-            // Its own thread finds the end, and gives back what it holds.
+            // Its own thread notices the end, and releases its resources.
             let _ = displaced.stream.shutdown(Shutdown::Both);
             self.roster.drop_one();
             let label = ConnectionLabel {
@@ -364,14 +363,13 @@ impl ServerState {
         true
     }
 
-    /// Gives a connection a thread of its own.
+    /// Starts a connection's thread.
     fn start(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, number: u64) {
-        // Counted before the thread runs: whoever waits for all threads must not miss one that is
-        // about to begin.
+        // Counted before the thread runs: a wait for all threads must include one about to start.
         self.threads.fetch_add(1, Ordering::SeqCst);
         let spawned = std::thread::Builder::new()
             .name(format!("nvme {peer}"))
-            // A thread for each connection, so that stacks add up.
+            // One thread per connection, so stacks add up.
             .stack_size(512 << 10)
             .spawn({
                 let shared = self.clone();

@@ -1,10 +1,10 @@
-//! One connection's thread: it reads what is there, has it executed, sends what came of it at once,
-//! and sleeps until more arrives or a completion is due. With emulated latency it stops sleeping a
-//! little before, and spins.
+//! One connection's thread: it reads available input, has it executed, sends the results at once,
+//! and sleeps until more arrives or a completion is due. With emulated latency it ends the sleep
+//! slightly early, and spins.
 //!
 //! Invariants: responses that need not wait for the disk are sent before the thread waits for it; a
-//! host that does not read, or does not finish what it began to send, is dropped. Absent: what PDUs
-//! mean (`target`).
+//! host that does not read, or does not complete what it began to send, is dropped. Absent: the
+//! meaning of PDUs (`target`).
 
 use super::deadlines::{Deadlines, TICK, Tick};
 use super::log::ConnectionLabel;
@@ -26,16 +26,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Sleeping ends this much before a completion is due: about what the system takes to wake a
-/// thread, and on Linux it is asked not to take longer than it must.
+/// Sleeping ends this long before a completion is due: about the system's wake-up latency, which on
+/// Linux is reduced by a request.
 const SPIN_NS: u64 = if cfg!(target_os = "linux") {
     8_000
 } else {
     60_000
 };
-/// How long a host may take to read its answers once the service ends.
+/// Time for a host to read its answers once the service ends.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
-/// Buffer of a connection without a queue: ICReq and Connect.
+/// Buffer size of a connection without a queue: ICReq and Connect.
 const SMALL_BUFFER: usize = 4096;
 
 /// A connection with its socket.
@@ -45,28 +45,28 @@ struct Session<'a> {
     peer: SocketAddr,
     connection: &'a mut Connection,
     is_named: bool,
-    /// Its queue may be used.
+    /// True if its queue may be used.
     is_admitted: bool,
     deadlines: Deadlines,
     stop_at: Option<Instant>,
-    /// Its line in the roster, once its queue may be used.
+    /// Its entry in the roster, once its queue may be used.
     seat: Option<Entered>,
     buffer: Buffer,
     out: Output,
     stream: Socket,
-    /// Others wake the thread by it when there is memory again.
+    /// Used by others to wake the thread when memory is available.
     waker: Arc<Waker>,
     woken: Option<UnixStream>,
 }
 
-/// What one round of receiving did.
+/// Result of one round of receiving.
 struct ReceiveRound {
     consumed: usize,
     sent: bool,
 }
 
 impl ServerState {
-    /// Serves a connection until it ends, and logs how.
+    /// Serves a connection until it ends, and logs the end.
     pub(super) fn serve(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, number: u64) {
         let began = Instant::now();
         let local = stream.local_addr().map_or(peer, canonical);
@@ -88,15 +88,15 @@ impl ServerState {
                 let mut session = Session::new(self, socket, peer, number, &mut connection);
                 session.waker = waker;
                 let result = session.run();
-                // Before the host sees that its connection has ended: what it does next may rely on
-                // it that nothing of its queues happens any more.
+                // Before the host sees the end of its connection: its next action may rely on its
+                // queues having no effect any more.
                 session.connection.end();
                 session.stream.finish();
-                // The half-open list may have a handle of its own.
+                // The half-open list may have its own handle.
                 let _ = session.stream.tcp().shutdown(Shutdown::Both);
                 result
             }
-            // It has logged all there is to say.
+            // Already logged.
             Ok(Beginning::TurnedAway(turned_away)) => {
                 self.half_open.remove(number);
                 return self.log_turned_away(&turned_away, number, peer);
@@ -109,7 +109,7 @@ impl ServerState {
         self.log_end(&connection, result, began.elapsed(), number, peer);
     }
 
-    /// Waits for a connection's first byte, and shakes hands if it begins with TLS.
+    /// Waits for a connection's first byte, and performs the handshake if it begins with TLS.
     fn begin(&self, stream: TcpStream) -> io::Result<Beginning> {
         socket::prepare(&stream)?;
         entrance::begin(self.entrance.as_ref(), stream, &self.limits, || {
@@ -117,7 +117,7 @@ impl ServerState {
         })
     }
 
-    /// Logs and counts a connection that did not get as far as NVMe/TCP.
+    /// Logs and counts a connection refused before NVMe/TCP.
     fn log_turned_away(&self, turned_away: &TurnedAway, number: u64, peer: SocketAddr) {
         self.roster.refuse(turned_away.kind);
         let host = Some(turned_away.hostnqn.as_str()).filter(|host| !host.is_empty());
@@ -130,7 +130,7 @@ impl ServerState {
         self.log.notice(self.now(), "tls", &label, &text);
     }
 
-    /// Logs and counts how a connection ended.
+    /// Logs and counts the end of a connection.
     fn log_end(
         &self,
         connection: &Connection,
@@ -144,8 +144,7 @@ impl ServerState {
             .connected()
             .map(|(association, qid)| wording::queue(association, qid));
 
-        // In this order: a host that never proved who it is, one that was refused, and one that was
-        // served.
+        // In this order: hosts that never authenticated, those refused, and those served.
         if !connection.is_admitted()
             && let Some(queue) = &queue
         {
@@ -162,7 +161,7 @@ impl ServerState {
             return self.log.notice(self.now(), "connect", &label, &text);
         }
 
-        // An error is the server's decision; everything else is the host's.
+        // An error is the server's decision; any other end is the host's.
         if result.is_err() {
             self.roster.drop_one();
         }
@@ -173,7 +172,7 @@ impl ServerState {
                 let text = format!("{queue} ended after {seconds:.1} s: {reason}");
                 self.log.ordinary(self.now(), "ended", &label, &text);
             }
-            // Without a queue anybody can cause these lines, so their rate is lower.
+            // Without a queue any stranger can cause these lines, so their rate is lower.
             (None, Ok(reason)) => {
                 let text = format!("ended without a queue: {reason}");
                 self.log.notice(self.now(), "unconnected", &label, &text);
@@ -186,7 +185,7 @@ impl ServerState {
     }
 }
 
-/// What log lines call a connection.
+/// Label of a connection in log lines.
 fn label(connection: &Connection, number: u64, peer: SocketAddr) -> ConnectionLabel<'_> {
     let connected = connection
         .connected()
@@ -226,9 +225,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Serves the connection until it ends; returns why it ended.
+    /// Serves the connection until it ends; returns the reason.
     fn run(&mut self) -> io::Result<String> {
-        // Only then is a thread to be woken to the microsecond.
+        // Only emulated latency needs wake-ups to the microsecond.
         if self.shared.port.subsystem().latency() == Latency::Emulated {
             socket::request_prompt_wakeups();
         }
@@ -244,7 +243,7 @@ impl<'a> Session<'a> {
                 self.note_admission(now);
             }
 
-            // PDUs that wait for completions to be due are whole.
+            // PDUs that wait until completions are due are complete.
             let has_more = self.buffer.has_more();
             let is_partial = has_more && self.connection.next_deadline().is_none();
             self.deadlines
@@ -255,7 +254,7 @@ impl<'a> Session<'a> {
                 return Ok(why);
             }
 
-            // More PDUs may be waiting in the buffer than one call handles.
+            // The buffer may hold more PDUs than one call handles.
             if (consumed > 0 || sent) && (has_more || self.connection.can_resume()) {
                 continue;
             }
@@ -269,9 +268,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Executes what the buffer holds, and sends the answers.
+    /// Executes the PDUs in the buffer, and sends the answers.
     fn receive(&mut self, now: u64) -> io::Result<Result<ReceiveRound, End>> {
-        // What is due goes first: it is older than what will be executed now.
+        // Due completions first: they are older than the commands executed now.
         self.connection.due(now, &mut self.out);
         let calculations = self.connection.calculations();
         let received = self
@@ -289,7 +288,7 @@ impl<'a> Session<'a> {
             sent |= self.send()?;
         }
         if sent {
-            // The host has taken what it asked for: spare memory goes back before the next command.
+            // The host has taken its answers: release spare memory before the next command.
             self.connection.release_spare(false, &mut self.out);
         }
         self.note_times(now);
@@ -300,12 +299,12 @@ impl<'a> Session<'a> {
         }))
     }
 
-    /// Sends all there is; `false` if there was nothing.
+    /// Sends all pending output; `false` if there was none.
     fn send(&mut self) -> io::Result<bool> {
         if self.out.is_empty() {
             return Ok(false);
         }
-        // A host that is gone, or does not read while the service ends, is waited for no longer.
+        // Stop waiting for a host that is gone, or does not read while the service ends.
         let (connection, shared) = (&*self.connection, self.shared);
         let stop_at = &mut self.stop_at;
         let mut gives_up = || {
@@ -320,13 +319,13 @@ impl<'a> Session<'a> {
         let within = shared.limits.send_within;
         let mut patient = Patient::new(&mut self.stream, within, &mut gives_up);
         self.out.write_to(&mut patient)?;
-        // With TLS, what was written may still be on its way into the socket.
+        // With TLS, written bytes may still be on their way into the socket.
         patient.flush()?;
         self.deadlines.note_busy(shared.now());
         Ok(true)
     }
 
-    /// Counts what was executed and sent since `began`.
+    /// Records the duration of the commands executed since `began`.
     #[inline]
     fn note_times(&self, began: u64) {
         if self.connection.executed().is_empty() {
@@ -342,10 +341,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Gives a connection whose queue may be used from now on a large buffer and a line in the
+    /// Gives a connection whose queue may be used from now on a large buffer and an entry in the
     /// roster.
     fn note_admission(&mut self, now: u64) {
-        // Its Connect has not come, or was refused.
+        // Its Connect has not arrived, or was refused.
         let Some(association) = self.connection.association() else {
             return;
         };
@@ -353,7 +352,7 @@ impl<'a> Session<'a> {
             return;
         };
 
-        // The name is known before it is proven: a line about a displaced connection may have it.
+        // The name is known before it is verified: a line about a displaced connection may use it.
         if !self.is_named {
             self.is_named = true;
             let half_open = &self.shared.half_open;
@@ -363,8 +362,8 @@ impl<'a> Session<'a> {
             return;
         }
 
-        // From here on the connection counts as its host's, has a buffer for whole transfers, and
-        // is listed.
+        // From here on the connection counts for its host, has a buffer for whole transfers, and is
+        // listed.
         self.is_admitted = true;
         self.buffer.grow(2 * PDU_BYTES_MAX);
         self.shared.half_open.remove(self.number);
@@ -380,14 +379,14 @@ impl<'a> Session<'a> {
         self.seat = Some(roster.enter(self.number, self.peer, qid, association, now));
     }
 
-    /// Periodic checks: returns why the connection must end, if it must.
+    /// Periodic checks: returns a reason to end the connection, if there is one.
     fn tick(&mut self) -> io::Result<Option<String>> {
         if self.shared.port.subsystem().is_broken() {
             return Ok(Some("the device has failed".into()));
         }
 
         let now = self.shared.now();
-        // Judged only if nothing waits to be read, since what has arrived counts as heard.
+        // Judged only if no input is waiting, since arrived data count as heard.
         match self.deadlines.begin_tick(now, self.has_arrived()) {
             Tick::Judge => {}
             Tick::PutOff => return Ok(None),
@@ -407,24 +406,25 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether there is something to read, decrypted already or in the socket.
+    /// Returns true if there is something to read, already decrypted or in the socket.
     fn has_arrived(&self) -> bool {
         self.stream.has_buffered() || socket::has_arrived(self.stream.tcp())
     }
 
-    /// Whether the service ends, and the commands under way are finished or have had their time.
+    /// Returns true if the service ends, and the commands in progress have finished or had their
+    /// time.
     fn must_stop(&mut self) -> bool {
         if !self.shared.stop.load(Ordering::Relaxed) {
             return false;
         }
-        // From when it was first asked to stop, so that commands under way have their time.
+        // Since the stop was first noticed, so that commands in progress have their time.
         let until = *self
             .stop_at
             .get_or_insert_with(|| Instant::now() + FINISH_WITHIN);
         self.connection.is_idle() || Instant::now() > until
     }
 
-    /// Waits for input, a due completion or the next tick, and reads what has arrived; `false` at
+    /// Waits for input, a due completion or the next tick, and reads available input; `false` at
     /// the end of the stream.
     fn wait_and_read(&mut self) -> io::Result<bool> {
         let next_deadline = self.connection.next_deadline();
@@ -433,7 +433,7 @@ impl<'a> Session<'a> {
         }
 
         if self.buffer.is_full() {
-            // The buffer holds less than a PDU, or PDUs that wait for completions to be due.
+            // The buffer holds less than a PDU, or PDUs that wait until completions are due.
             let until = next_deadline.ok_or_else(|| io::Error::other("a PDU that does not end"))?;
             self.sleep(until, false);
             return Ok(true);
@@ -446,14 +446,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The same while commands wait for memory that others have.
+    /// Like `wait_and_read`, while commands wait for memory held by others.
     fn wait_for_memory(&mut self, next_deadline: Option<u64>) -> io::Result<bool> {
-        // What this connection does not need may be what another one waits for, and the other way
-        // round.
+        // Memory unused by this connection may be just what another one waits for, and vice versa.
         self.connection.release_spare(true, &mut self.out);
 
-        // Asked after there is something to be woken by, so that no call is missed. Without file
-        // descriptors it is asked at every tick.
+        // Checked after the wake-up socket exists, so that no wake-up is missed. Without file
+        // descriptors it is checked at every tick.
         if self.woken.is_none() {
             self.woken = self.waker.open().ok();
         }
@@ -476,14 +475,14 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// Sleeps until there is input (if that is wanted), a completion is due at `until`, or it is
-    /// time for a tick; `true` if there is input.
+    /// Sleeps until there is input (if `for_input`), a completion is due at `until`, or the next
+    /// tick; `true` if there is input.
     fn sleep(&self, until: u64, for_input: bool) -> bool {
         if for_input && self.stream.has_buffered() {
             return true;
         }
 
-        // It wakes a little early and spins the rest: the system does not wake threads to the
+        // Sleep a little shorter and spin for the rest: the system does not wake threads to the
         // microsecond.
         let wait_ns = until
             .saturating_sub(self.shared.now())
@@ -499,16 +498,16 @@ impl<'a> Session<'a> {
         false
     }
 
-    /// Reads what has arrived; `false` at the end of the stream.
+    /// Reads available input; `false` at the end of the stream.
     fn read(&mut self) -> io::Result<bool> {
         match self.buffer.read(&mut self.stream) {
             Ok(bytes) => Ok(bytes > 0),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                // Nothing came for a tick: the host is idle, and its spare buffers go.
+                // Nothing arrived for a tick: the host is idle, so release its spare buffers.
                 self.connection.release_spare(true, &mut self.out);
                 Ok(true)
             }
-            // A signal, or the end of a stop: nothing has happened to the connection.
+            // A signal, or the process was resumed: the connection is unaffected.
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
         }

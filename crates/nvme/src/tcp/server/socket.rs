@@ -1,6 +1,6 @@
 //! Socket options, and waiting for a socket or a time.
 //!
-//! Absent: what is read and written.
+//! Absent: reading and writing.
 
 use super::deadlines::TICK;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,7 +20,7 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(TICK))?;
     stream.set_read_timeout(Some(TICK))?;
 
-    // A host whose machine has gone down says nothing: the probes find out.
+    // A crashed host machine sends nothing: the probes detect that.
     let (after, probes, interval) = KEEPALIVE;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, after)?;
@@ -29,15 +29,15 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there is something to read.
+/// Returns true if there is something to read.
 pub(super) fn has_arrived(stream: &TcpStream) -> bool {
     let mut fds = [PollFd::new(stream, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Whether the peer has closed the connection, even if there are bytes left to read.
+/// Returns true if the peer has closed the connection, even with bytes left to read.
 pub(super) fn is_closed_by_peer(stream: &TcpStream) -> bool {
-    // Elsewhere only a connection that was reset shows: poll has no such event.
+    // On other systems `poll` has no such event, so only a reset shows.
     #[cfg(target_os = "linux")]
     let events = PollFlags::RDHUP;
     #[cfg(not(target_os = "linux"))]
@@ -47,7 +47,7 @@ pub(super) fn is_closed_by_peer(stream: &TcpStream) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits up to `wait_ns` for input, or for the time alone if `for_input` is false; `true` if there
+/// Waits up to `wait_ns` for input, or for the full time if `for_input` is false; `true` if there
 /// is input.
 pub(super) fn wait(stream: &TcpStream, for_input: bool, wait_ns: u64) -> bool {
     let events = if for_input {
@@ -64,7 +64,7 @@ pub(super) fn wait(stream: &TcpStream, for_input: bool, wait_ns: u64) -> bool {
     match poll(&mut fds, Some(&timeout)) {
         Ok(0) => false,
         Ok(_) if for_input => true,
-        // The peer has gone, or the call failed: it would return at once again.
+        // The peer is gone, or the call failed: it would return at once again.
         Ok(_) | Err(_) => {
             std::thread::sleep(Duration::from_millis(1));
             false
@@ -72,7 +72,7 @@ pub(super) fn wait(stream: &TcpStream, for_input: bool, wait_ns: u64) -> bool {
     }
 }
 
-/// Waits up to `wait_ns` for input on the first, if that is wanted, or on the second.
+/// Waits up to `wait_ns` for input on `stream`, if `for_input`, or on `woken`.
 pub(super) fn wait_for_either(
     stream: &TcpStream,
     for_input: bool,
@@ -90,13 +90,13 @@ pub(super) fn wait_for_either(
         tv_sec: (wait_ns / 1_000_000_000) as i64,
         tv_nsec: (wait_ns % 1_000_000_000) as i64,
     };
-    // An early end is harmless: the caller looks at everything again.
+    // An early end is harmless: the caller checks everything again.
     let _ = poll(&mut fds, Some(&timeout));
 }
 
-/// Asks the system to wake this thread when it wants to be woken, and not up to 50 µs later.
+/// Requests exact wake-ups of this thread, instead of up to 50 µs late.
 pub(super) fn request_prompt_wakeups() {
     #[cfg(target_os = "linux")]
-    // Where that is impossible completions are late, no more.
+    // If that is impossible, completions are only late.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

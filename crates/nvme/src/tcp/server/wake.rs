@@ -1,13 +1,13 @@
-//! Wakes a thread that waits for its socket, by a byte on a socket of its own.
+//! Wakes a thread that waits for its socket, by a byte on a separate socket pair.
 //!
-//! Most connections never wait for anything but their host: the pair is made when it is first needed.
-//! Invariant: a call after `open` has returned is seen. Absent: what there is to wake for.
+//! Most connections only ever wait for their host: the pair is created when it is first needed.
+//! Invariant: a wake-up after `open` has returned is not lost. Absent: the reasons for waking.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The end that other threads have.
+/// The end of the pair used by other threads.
 #[derive(Default)]
 pub(super) struct Waker(Mutex<Option<UnixStream>>);
 
@@ -16,7 +16,7 @@ impl Waker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread. Before `open` there is nothing to wake.
+    /// Wakes the thread. No effect before `open`.
     pub fn wake(&self) {
         if let Some(stream) = &mut *self.stream() {
             // If it is full the thread wakes in any case.
@@ -24,7 +24,7 @@ impl Waker {
         }
     }
 
-    /// The end that is waited for.
+    /// Creates the end to wait on.
     ///
     /// # Errors
     /// The process has no file descriptors left.
@@ -37,7 +37,7 @@ impl Waker {
     }
 }
 
-/// Takes what has woken the thread, so that it can sleep again.
+/// Drains the wake-up bytes, so that the thread can sleep again.
 pub(super) fn take(input: &mut UnixStream) {
     let mut bytes = [0; 64];
     while input

@@ -1,37 +1,37 @@
-//! The list of hosts that may connect, by address, network or name, and what each may do.
+//! The list of hosts that may connect, by address, network or name, with their rights.
 //!
-//! Invariant: a host may do what any of the entries that it matches allows. Absent: keys (`auth`),
-//! and the names of the DNS: whoever makes a list looks them up.
+//! Invariant: a host has the rights of all entries that match it, combined. Absent: keys (`auth`),
+//! and DNS names, which are resolved before the list is made.
 
 use crate::controller::Rights;
 use std::net::IpAddr;
 
-/// Which hosts may connect, and what each may do.
+/// Hosts that may connect, with their rights.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
-    /// Anybody who can reach the address, which is then a loopback one, with all rights.
+    /// Any host, with all rights; the server then listens on a loopback address.
     pub anybody: bool,
-    /// The hosts that may; each with its rights.
+    /// The hosts that may connect, with their rights.
     pub hosts: Vec<AllowedHost>,
 }
 
 /// An entry of the list.
 #[derive(Clone, Debug)]
 pub struct AllowedHost {
-    /// How the host is told from others.
+    /// The hosts that it matches.
     pub who: Who,
-    /// Which commands it may send, and to which namespaces.
+    /// Their rights to namespaces.
     pub rights: Rights,
 }
 
-/// Which hosts an entry is for.
+/// Hosts matched by an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// All hosts that connect from an address.
     Address(IpAddr),
-    /// Those with an address in a network.
+    /// All hosts with an address in a network.
     Network(Network),
-    /// The one of a name (NQN).
+    /// The host with a name (NQN).
     Name(String),
 }
 
@@ -42,7 +42,7 @@ impl From<Who> for AllowedHost {
     }
 }
 
-/// All addresses that begin with the same bits, `192.0.2.0/24`.
+/// A network of addresses with the same prefix, such as `192.0.2.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -50,14 +50,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network from its text; `None` if that is none, or names bits behind its prefix.
+    /// Parses a network; `None` if it is invalid, or has bits set after its prefix.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = text.split_once('/')?;
         let network = Self {
             address: address.parse().ok()?,
             prefix: prefix.parse().ok()?,
         };
-        // A prefix with bits behind it is more often a mistake than a wish, so it is refused.
+        // Bits set after the prefix are more likely a mistake than intended, so they are refused.
         let (bits, len) = bits_of(network.address);
         let is_network =
             network.prefix <= len && (network.prefix == len || bits << network.prefix == 0);
@@ -66,12 +66,12 @@ impl Network {
 
     fn has(&self, address: IpAddr) -> bool {
         let ((ours, len), (theirs, other)) = (bits_of(self.address), bits_of(address));
-        // A shift by all 128 bits is not defined, and a prefix of 0 has everything.
+        // A shift by all 128 bits is undefined, and a prefix of 0 matches everything.
         len == other && (self.prefix == 0 || (ours ^ theirs) >> (128 - self.prefix) == 0)
     }
 }
 
-/// The bits of an address, the first one highest, and how many there are.
+/// The bits of an address, left-aligned, and their number.
 fn bits_of(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
@@ -80,19 +80,19 @@ fn bits_of(address: IpAddr) -> (u128, u8) {
 }
 
 impl Allowed {
-    /// Whether this address may connect at all: with names on the list that is known later.
+    /// Returns true if this address may connect at all; names on the list are checked later.
     pub fn address(&self, address: IpAddr) -> bool {
         let may = |who: &Who| matches!(who, Who::Name(_)) || who.has_address(address);
         self.anybody || self.hosts.iter().any(|host| may(&host.who))
     }
 
-    /// What a host may do; `None` if it may not connect.
+    /// Rights of a host; `None` if it may not connect.
     pub fn rights(&self, address: IpAddr, name: &str) -> Option<Rights> {
         if self.anybody {
             return Some(Rights::ALL);
         }
 
-        // A host may be meant by its address and by its name: both entries count.
+        // A host may match by its address and by its name: both entries count.
         let is_meant = |who: &Who| {
             who.has_address(address) || matches!(who, Who::Name(known) if known == name)
         };
@@ -102,14 +102,14 @@ impl Allowed {
             .reduce(|one, other| one.or(&other))
     }
 
-    /// The numbers of namespaces that the entries list.
+    /// Numbers of the namespaces that the entries list.
     pub fn namespaces_listed(&self) -> impl Iterator<Item = u32> {
         self.hosts.iter().flat_map(|host| host.rights.listed())
     }
 }
 
 impl Who {
-    /// An IPv4 address that reached a socket of IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
+    /// An IPv4 address mapped to IPv6 (`::ffff:192.0.2.1`) matches as IPv4.
     fn has_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         match self {

@@ -1,7 +1,6 @@
 //! Authentication Send and Receive: the payloads of an exchange (`auth`), carried by commands.
 //!
-//! Invariant: how a queue is judged is the exchange's matter alone; here it is only asked. Absent:
-//! deadlines (`server`).
+//! Invariant: only the exchange decides about a queue. Absent: deadlines (`server`).
 
 use super::{Connection, End, Queue, ReceiveContext};
 use crate::auth::{Asker, Exchange, MESSAGE_BYTES_MAX, Proof};
@@ -11,10 +10,10 @@ use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
 use crate::spec::status::Status;
 
-/// Room for an answer that hosts may ask for; Linux asks for 4,096 bytes.
+/// Maximum buffer for an answer; Linux requests 4,096 bytes.
 const ROOM_MAX: u32 = 16 << 10;
 
-/// Whether a command is one of those that authenticate a queue.
+/// Returns true for commands that authenticate a queue.
 pub(super) fn is_part(sqe: &Sqe) -> bool {
     matches!(
         fabrics_kind(sqe),
@@ -23,29 +22,29 @@ pub(super) fn is_part(sqe: &Sqe) -> bool {
 }
 
 impl Connection {
-    /// Whether its queue may be used: it is connected and, if hosts must authenticate,
+    /// Returns true if its queue may be used: it is connected and, if hosts must authenticate,
     /// authenticated.
     pub fn is_admitted(&self) -> bool {
         self.queue.as_ref().is_some_and(Queue::is_admitted)
     }
 
-    /// What its host has proven, if hosts must authenticate.
+    /// The proof by its host, if hosts must authenticate.
     pub fn proof(&self) -> Option<Proof> {
         self.queue.as_ref()?.exchange.as_ref()?.proof()
     }
 
-    /// Calculations of its exchange that it has waited for.
+    /// Number of calculations of its exchange that it has waited for.
     pub fn calculations(&self) -> u32 {
         let exchange = self.queue.as_ref().and_then(|one| one.exchange.as_ref());
         exchange.map_or(0, Exchange::calculations)
     }
 
-    /// Why the host could not be authenticated, if that is why it ended.
+    /// Why the host could not be authenticated, if that ended the connection.
     pub fn authentication_failure(&self) -> Option<&'static str> {
         self.authentication_failure
     }
 
-    /// Whether the queue is connected, and nothing but authentication may follow.
+    /// Returns true if the queue is connected, and only authentication may follow.
     pub(super) fn must_authenticate(&self) -> bool {
         let exchange = self
             .queue
@@ -59,13 +58,13 @@ impl Connection {
         End::Unauthenticated(why)
     }
 
-    /// The data that an authentication command moves; `None` if it is another command.
+    /// Data transfer of an authentication command; `None` for other commands.
     pub(super) fn authentication_transfer(&self, sqe: &Sqe) -> Result<Option<Transfer>, Status> {
         if !is_part(sqe) {
             return Ok(None);
         }
 
-        // A host that is not asked to authenticate has nothing to send.
+        // A host that need not authenticate must not send these.
         let is_asked_for = self
             .queue
             .as_ref()
@@ -87,15 +86,15 @@ impl Connection {
         }
     }
 
-    /// Authentication Send. What is wrong with the payload the host is told by the next
-    /// Authentication Receive.
+    /// Handles Authentication Send. Errors in the payload are reported by the next Authentication
+    /// Receive.
     pub(super) fn authentication_send(
         &mut self,
         sqe: &Sqe,
         payload: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        // A host that is admitted is one of few, and its connection has other ends.
+        // An admitted host is one of few, and its connection ends in other ways.
         let is_admitted = self.is_admitted();
         let exchange = self
             .queue
@@ -105,8 +104,8 @@ impl Connection {
             return self.refuse(sqe, Status::INVALID_FIELD, context);
         };
 
-        // Success means that the payload has arrived. What it is worth the next payload of ours
-        // says.
+        // Success only means that the payload has arrived. The exchange's next payload tells the
+        // result.
         let has_ended = self.has_ended.as_deref().filter(|_| !is_admitted);
         let asker = Asker {
             address: self.peer.ip(),
@@ -117,7 +116,7 @@ impl Connection {
         self.judge()
     }
 
-    /// Authentication Receive: the exchange's next payload, and zeroes behind it.
+    /// Handles Authentication Receive: the exchange's next payload, padded with zeroes.
     pub(super) fn authentication_receive(
         &mut self,
         sqe: &Sqe,
@@ -128,7 +127,7 @@ impl Connection {
             return self.refuse(sqe, Status::INTERRUPTED, context);
         }
 
-        // A host that asks when nothing is to be said has broken the order, which may end the
+        // A host that requests a message when none is due violates the order, which may end the
         // exchange.
         let exchange = self
             .queue
@@ -146,15 +145,15 @@ impl Connection {
         self.judge()
     }
 
-    /// Admits a queue that is authenticated by now, and ends one whose exchange has failed.
+    /// Admits a queue that is now authenticated, and ends one whose exchange has failed.
     fn judge(&mut self) -> Result<(), End> {
         let exchange = self
             .queue
             .as_ref()
             .and_then(|queue| queue.exchange.as_ref());
 
-        // A failure is judged only once the host has been told of it: until then the exchange is
-        // not over.
+        // A failure ends the connection only after it was reported to the host: until then the
+        // exchange is not over.
         let over = exchange.filter(|exchange| exchange.is_over());
         if let Some(failed) = over.and_then(|exchange| exchange.failed()) {
             return Err(self.end_unauthenticated(failed.why));

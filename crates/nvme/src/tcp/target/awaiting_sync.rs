@@ -1,9 +1,9 @@
 //! Executed commands that are acknowledged only once they are durable.
 //!
 //! Commands received together are synced together: one commit for a queue full of FUA writes.
-//! Invariants: if the disk has failed none of them is acknowledged; each is judged by its own position
-//! in the device's history, since a power cut may have come between two of them. Absent: the commit
-//! (`controller::durable`).
+//! Invariants: if the disk has failed none of them is acknowledged; each is judged by its own
+//! position in the device's history, since a power cut may have come between two of them. Absent:
+//! the commit (`controller::durable`).
 
 use super::{Connection, Output};
 use crate::controller::Outcome;
@@ -16,22 +16,22 @@ pub(super) struct AwaitingSync {
     pub outcome: Outcome,
     /// Data for the host, as a PDU; empty if there are none.
     pub data: Vec<u8>,
-    /// The last data PDU carries the success flag: no response follows.
+    /// True if the last data PDU carries the success flag, so that no response follows.
     pub data_suffice: bool,
-    /// If the command is sampled.
+    /// Present if the command is sampled.
     pub span: Option<Box<SpanDraft>>,
 }
 
 impl Connection {
-    /// Whether there are commands that `acknowledge_synced` has to acknowledge.
+    /// Returns true if there are commands to acknowledge by `acknowledge_synced`.
     pub fn is_awaiting_sync(&self) -> bool {
         !self.awaiting_sync.is_empty()
     }
 
-    /// Waits until everything that was executed is durable, and acknowledges it.
+    /// Waits until everything executed is durable, and acknowledges it.
     pub fn acknowledge_synced(&mut self, out: &mut Output) {
-        // Positions are in order: what is durable up to the last one is durable up to all. It may
-        // have lost what it did, while an earlier one has not.
+        // Positions are ordered: durability up to the last one covers all. Still the last one may
+        // have lost its changes while an earlier one has not.
         let Some(wanted) = self
             .awaiting_sync
             .iter()
@@ -44,7 +44,7 @@ impl Connection {
         let all_synced = port.subsystem().make_durable(wanted);
         let delayed = port.subsystem().delays_answers();
 
-        // Its host was told meanwhile that the queue is gone: it gets no answers any more.
+        // Its host has learned in the meantime that the queue is gone: it gets no more answers.
         if self.must_go_on().is_err() {
             self.awaiting_sync.clear();
             return;
@@ -58,21 +58,20 @@ impl Connection {
             span,
         } in std::mem::take(&mut self.awaiting_sync)
         {
-            // A power cut before the last command took nothing of that one, and yet may have taken
-            // what this one had done.
+            // A power cut between two commands may have undone this one, but not the last one.
             let synced = match outcome.sync_to {
                 Some(own) if own != wanted => port.subsystem().make_durable(own),
                 _ => all_synced,
             };
 
-            // If the commit failed, no command keeps what it had done: neither its status, nor its
+            // If the commit failed, no command keeps its effect: neither its status, nor its
             // result, nor data.
             let status = synced.err().unwrap_or(outcome.status);
             let result = if synced.is_ok() { outcome.result } else { 0 };
             let mut answer = if synced.is_ok() { data } else { Vec::new() };
 
-            // The success flag in a data PDU would acknowledge the command, so data that are not
-            // sent need a response.
+            // The success flag in a data PDU would acknowledge the command, so if the data are not
+            // sent, a response is needed.
             if synced.is_err() || !data_suffice {
                 let failed_block = outcome.failed_block.filter(|_| synced.is_ok());
                 self.log_failure(&sqe, status, failed_block);

@@ -1,6 +1,6 @@
-//! Identifiers of commands under way, as a set of bits.
+//! Command identifiers in use, as a bit set.
 //!
-//! Invariant: 8 KiB once there is one, whatever hosts choose. Absent: what the commands are.
+//! Invariant: at most 8 KiB, whichever identifiers hosts choose. Absent: the commands.
 
 /// A set of command identifiers.
 #[derive(Default)]
@@ -10,7 +10,7 @@ const WORDS: usize = 1 << 10;
 
 impl Cids {
     pub fn insert(&mut self, cid: u16) {
-        // A queue without commands that wait, as most are, takes no memory.
+        // A queue without waiting commands, the usual case, takes no memory.
         if self.0.is_empty() {
             self.0 = vec![0; WORDS];
         }

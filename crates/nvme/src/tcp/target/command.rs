@@ -1,8 +1,7 @@
-//! A command's way from its capsule: checked in one place, then refused, granted its data, or
-//! executed.
+//! Processing of a command capsule: all checks first, then refused, granted its data, or executed.
 //!
-//! Invariants: nothing of a command is executed before all checks have passed; what is refused is
-//! answered, unless the protocol itself is broken. Absent: what commands do (`execute`).
+//! Invariants: no part of a command is executed before all checks have passed; a refused command is
+//! answered, unless the host has violated the protocol. Absent: execution (`execute`).
 
 use super::*;
 
@@ -14,7 +13,7 @@ impl Connection {
     ) -> Result<(), End> {
         let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
 
-        // Event requests hold places of the queue too, for as long as they wait.
+        // Event requests also occupy queue entries for as long as they wait.
         let events = self
             .queue
             .as_ref()
@@ -55,11 +54,11 @@ impl Connection {
 
         context.span = self.begin_span(&sqe, context);
 
-        // The answers to two commands with one identifier could not be told apart.
+        // Answers to two commands with the same identifier could not be told apart.
         if self.is_under_way(cid) {
             return self.refuse(&sqe, Status::ID_CONFLICT, context);
         }
-        // Only the data were damaged; the command itself is whole, and the host may send it again.
+        // Only the data are damaged; the command itself is intact, and the host may send it again.
         if pdu.damaged {
             return self.refuse(&sqe, Status::TRANSIENT_TRANSPORT, context);
         }
@@ -67,7 +66,7 @@ impl Connection {
             return self.disconnect(&sqe, context);
         }
 
-        // Borrowed, not moved out: processors wait when they copy what was just written in parts.
+        // Borrowed, not moved: copying just after a write in parts stalls processors.
         let checked = self.check(&sqe);
         let command = match &checked {
             Ok(command) => command,
@@ -81,14 +80,14 @@ impl Connection {
             Err(status) => return self.refuse(&sqe, status, context),
         };
 
-        // Without memory it goes on later (`resume`).
+        // Without memory it is resumed later (`resume`).
         let Some(charged) = self.charge_or_park(&sqe, command, context) else {
             return Ok(());
         };
 
         match sqe.sgl.identifier {
-            // Nothing of a command without its data is executed: the host is asked for them, as
-            // memory allows.
+            // No part of a command is executed without its data: they are requested as memory
+            // allows.
             Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
                 let span = context.span.take();
                 self.transfers
@@ -105,10 +104,10 @@ impl Connection {
         }
     }
 
-    /// Checks a command's SGL against the data it moves; how many bytes the host sends.
+    /// Checks a command's SGL against its data; returns the number of bytes that the host sends.
     ///
-    /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux
-    /// sends 4,096 bytes with Dataset Management, whatever its number of ranges says.
+    /// An SGL may be longer than the data (SGLS bit 18): only the first bytes are used. Linux sends
+    /// 4,096 bytes with Dataset Management, for any number of ranges.
     fn bytes_from_host(
         &self,
         sqe: &Sqe,
@@ -140,7 +139,7 @@ impl Connection {
             return Err(Status::INVALID_FIELD);
         }
 
-        // Data in the capsule are all of it, from its start (Fabrics 1.1 §2.2).
+        // In-capsule data must be complete, and start at offset 0 (Fabrics 1.1 §2.2).
         if identifier == Sgl::IN_CAPSULE && address != 0 {
             return Err(Status::SGL_OFFSET);
         }
@@ -151,9 +150,9 @@ impl Connection {
         Ok(if from_host { needed as usize } else { 0 })
     }
 
-    /// Whether a command with this identifier is under way.
+    /// Returns true if a command with this identifier is outstanding.
     pub(super) fn is_under_way(&self, cid: u16) -> bool {
-        // An event request may wait for ever, and its identifier with it.
+        // An event request, and thus its identifier, may be outstanding without limit.
         let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
         let awaiting_sync = || {
             self.awaiting_sync
@@ -167,15 +166,15 @@ impl Connection {
             || self.queue.as_ref().is_some_and(event)
     }
 
-    /// What a command asks for, and the data it moves. Inlined, as what it calls: results of this
-    /// size cost more to hand on than to make.
+    /// Decodes and checks a command. Inlined with its callees: results of this size cost more to
+    /// return than to build.
     #[inline(always)]
     fn check(&self, sqe: &Sqe) -> Result<CheckedCommand, Status> {
         if sqe.head().psdt() != PSDT_SGL {
             return Err(Status::INVALID_FIELD);
         }
 
-        // Authentication belongs to every queue, so it is looked for before queues are told apart.
+        // Every queue may authenticate, so check for that before distinguishing queues.
         if let Some(transfer) = self.authentication_transfer(sqe)? {
             let verb = ParsedCommand::Admin;
             return Ok(CheckedCommand { verb, transfer });
@@ -201,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// Disconnect: an I/O queue ends after this answer (Base 2.0 §6.4).
+    /// Handles Disconnect: an I/O queue ends after this answer (Base 2.0 §6.4).
     fn disconnect(&mut self, sqe: &Sqe, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
         // The record format is in bits 15:0 of dword 10.
@@ -233,7 +232,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The draft of a command's span, if it is sampled.
+    /// A draft of a command's span, if it is sampled.
     #[inline]
     fn begin_span(&self, sqe: &Sqe, context: &ReceiveContext<'_>) -> Option<Box<SpanDraft>> {
         let tracer = context.subsystem.tracer()?;
@@ -243,8 +242,8 @@ impl Connection {
             .flatten()
     }
 
-    /// A sampled command is answered: with what status, when that is due, and whether it waited
-    /// until it was durable.
+    /// Ends the span of an answered command: its status, when it is due, and whether it waited for
+    /// durability.
     pub(super) fn end_span(&self, span: SpanDraft, sqe: &Sqe, ended: (Status, u64, bool)) {
         let Some(queue) = &self.queue else { return };
         let origin = SpanOrigin {

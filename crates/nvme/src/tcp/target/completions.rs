@@ -1,6 +1,6 @@
 //! Completions that are not due yet, with their data.
 //!
-//! Invariant: those due at one time leave in the order in which they were put. Absent: the clock.
+//! Invariant: completions due at the same time leave in the order of insertion. Absent: the clock.
 
 use super::cids::Cids;
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct DelayedCompletion {
     at: u64,
-    /// Tells completions of one time apart, in the order in which they were put.
+    /// Orders completions with the same time by insertion.
     order: u64,
     cid: u16,
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ impl DelayedCompletions {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-    /// Whether the completion of this command is held back.
+    /// Returns true if the completion of this command is delayed.
     pub fn has(&self, cid: u16) -> bool {
         self.cids.contains(cid)
     }
@@ -40,7 +40,7 @@ impl DelayedCompletions {
         self.held.peek().map(|Reverse(held)| held.at)
     }
     pub fn put(&mut self, at: u64, cid: u16, bytes: Vec<u8>) {
-        // Of two that are due at one time the first to be put comes first.
+        // Of two completions due at the same time, the first inserted comes first.
         self.order += 1;
         self.bytes += bytes.len();
         self.cids.insert(cid);

@@ -1,9 +1,9 @@
-//! Connect: a queue of an association, or a refusal that says why.
+//! Connect: creates a queue of an association, or refuses with a reason.
 //!
-//! Invariants: a host that must authenticate holds nothing of its own before it has: neither the
-//! number of an I/O queue nor a share of its host's connections and memory, so that a stranger who
-//! knows a host's name cannot keep the host out. What it does hold is bounded with the half-open
-//! connections (`server`). Absent: the exchange (`authenticate`).
+//! Invariants: a host that must authenticate holds no resources of its own before it has: neither
+//! the number of an I/O queue nor a share of its host's connections and memory, so that a stranger
+//! who knows a host's name cannot keep the host out. The resources that it does hold are bounded as
+//! for half-open connections (`server`). Absent: the exchange (`authenticate`).
 
 use super::{Connection, End, PDU_BYTES_MAX, Queue, ReceiveContext, Refused};
 use crate::controller::{Association, ConnectRefusal, JoinedQueue, Reached};
@@ -16,9 +16,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// What a queue that is not authenticated is charged with: its small buffer.
+/// Charge of an unauthenticated queue: its small buffer.
 const UNPROVEN_BYTES: usize = 4096;
-/// What a queue in use is charged with: its buffer holds two of the largest PDUs.
+/// Charge of a queue in use: its buffer holds two maximum PDUs.
 const QUEUE_BYTES: usize = 2 * PDU_BYTES_MAX;
 
 impl Connection {
@@ -43,8 +43,8 @@ impl Connection {
             Err(refusal) => {
                 self.respond(cid, refusal.status, refusal.result, context.out.open());
 
-                // What the host said of itself is for the log. It is not trusted: it may not even
-                // be text.
+                // The host's data are kept for the log. They are not trusted: they may not even be
+                // text.
                 let data = ConnectData::read_from_bytes(data).ok();
                 let (host, subsystem) = data
                     .map(|data| (lossy_text(&data.hostnqn), lossy_text(&data.subnqn)))
@@ -64,12 +64,12 @@ impl Connection {
         let (association, joined, entries) = self.join(now, sqe, data)?;
         let qid = joined.map_or(0, |joined| joined.qid);
 
-        // Bit 2 of the attributes: the host does not look at the queue head in responses.
+        // Bit 2 of the attributes: the host ignores the queue head in responses.
         let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
 
         let exchange = self.exchange_of(&association);
 
-        // A host that has all its connections learns so before it authenticates.
+        // A host at its limit of connections learns so before it authenticates.
         let of_host = self.port.seat(
             association.hostnqn(),
             self.peer.ip(),
@@ -109,7 +109,7 @@ impl Connection {
         Ok(queue)
     }
 
-    /// The association that a Connect makes or joins, and its queue.
+    /// Creates or joins the association of a Connect; returns it with the queue.
     fn join(
         &self,
         now: u64,
@@ -131,7 +131,7 @@ impl Connection {
                 Association::connect(&self.port.subsystem, sqe, &data, reached, now)?;
             self.check_host(&association)?;
 
-            // Discovery tells the host to come by TLS again, as it did.
+            // Discovery then tells the host to use TLS.
             if self.proven().is_some() {
                 association.note_tls();
             }
@@ -148,12 +148,12 @@ impl Connection {
         Ok((association, Some(joined), joined.entries))
     }
 
-    /// Whether the host may join a controller whose admin queue came from another address: not if
-    /// it would get other rights than its own address has.
+    /// Checks that a host may join a controller whose admin queue came from another address: it
+    /// must not gain rights that its own address lacks.
     fn check_address(&self, association: &Association, from: IpAddr) -> Result<(), ConnectRefusal> {
         let host = association.hostnqn();
         let is_same = from == self.peer.ip()
-            // The list is asked only for hosts that really come from somewhere else.
+            // The list is consulted only if the address differs.
             || self.port.rights(from, host) == self.port.rights(self.peer.ip(), host);
         if is_same {
             Ok(())
@@ -162,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Whether the host may connect: by its address or name, and by its key if there are keys.
+    /// Checks that the host may connect: by its address or name, and by its key if there are keys.
     fn check_host(&self, association: &Association) -> Result<(), ConnectRefusal> {
         let host = association.hostnqn();
         if self.port.allowed().rights(self.peer.ip(), host).is_none() {
@@ -172,11 +172,10 @@ impl Connection {
         self.check_key(association)
     }
 
-    /// The host has authenticated its queue: it takes the queue's number, and its share of what its
-    /// host may have.
+    /// After authentication the queue takes its number, and its share of its host's resources.
     ///
     /// # Errors
-    /// Others have it by now.
+    /// Others have taken them in the meantime.
     pub(super) fn admit_queue(&mut self) -> Result<(), &'static str> {
         let tls_bytes = self.tls_bytes();
         let Some(queue) = self.queue.as_mut() else {
@@ -186,13 +185,13 @@ impl Connection {
             return Ok(());
         }
 
-        // The new seat takes over what is charged for output.
+        // The new seat takes over the charge for output.
         let host = queue.association.hostnqn();
         let bytes = QUEUE_BYTES + tls_bytes + self.output_bytes;
         let seat = self.port.seat(host, self.peer.ip(), bytes);
         let seat = seat.map_err(Full::reason)?;
 
-        // The number first: without it the seat is given back, and the old one stays.
+        // The number first: without it the seat is returned, and the old one stays.
         queue.take_number().map_err(|refusal| refusal.why)?;
         queue.seat = seat;
         Ok(())
@@ -200,12 +199,12 @@ impl Connection {
 }
 
 impl Queue {
-    /// Whether it has a share of what its host may have.
+    /// Returns true if it has a share of its host's resources.
     pub(super) fn is_admitted(&self) -> bool {
         self.seat.is_counted()
     }
 
-    /// Takes the number of an I/O queue, if no other connection has it by now.
+    /// Takes the number of an I/O queue, unless another connection has taken it.
     fn take_number(&mut self) -> Result<(), ConnectRefusal> {
         match &mut self.joined {
             Some(joined) => self.association.take_queue(joined),
@@ -214,7 +213,7 @@ impl Queue {
     }
 }
 
-/// The text of a fixed field, whatever a host put into it.
+/// The text of a fixed-size field, with invalid bytes replaced.
 fn lossy_text(field: &[u8; 256]) -> String {
     let len = field
         .iter()

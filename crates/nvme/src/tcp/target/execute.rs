@@ -1,6 +1,7 @@
-//! Commands that have all their data, or a part of them: executed, answered, held until due.
+//! Execution of commands whose data have arrived, in full or in part; their answers, held until
+//! due.
 //!
-//! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
+//! Invariant: the answer of a failed command has no data. Absent: the order of PDUs.
 
 use super::awaiting_sync::AwaitingSync;
 use super::parked::HEADERS_BYTES_MAX;
@@ -49,8 +50,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The part of a write that `len` bytes of its data from `at` on are, if it can be executed by
-    /// itself.
+    /// The part of a write that consists of `len` bytes of its data from `at` on, if it can be
+    /// executed separately.
     pub(super) fn write_part(
         &self,
         request: &CheckedRequest,
@@ -59,15 +60,15 @@ impl Connection {
         last: bool,
         context: &ReceiveContext<'_>,
     ) -> Option<CheckedRequest> {
-        // A fault is a whole command's: a write that fails must not have begun.
+        // Faults apply to whole commands: a write that fails must not have begun.
         if context.subsystem.fault_injector().is_some() {
             return None;
         }
         request.part(at, len, last)
     }
 
-    /// Executes the next part of a write, unless an earlier one has failed. `before`: how the earlier
-    /// ones ended, and how many commands had begun before the first.
+    /// Executes the next part of a write, unless an earlier one has failed. `before`: the outcome
+    /// of the earlier ones, and the number of commands begun before the first.
     pub(super) fn execute_next_part(
         &self,
         sqe: &Sqe,
@@ -76,8 +77,7 @@ impl Connection {
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
-        // What comes after a part that failed is taken and thrown away: the host must be able to
-        // send all of it.
+        // Data after a failed part are discarded: the host must be able to send everything.
         if let Some((before, _)) = before.filter(|(before, _)| !before.status.is_success()) {
             return before;
         }
@@ -114,7 +114,7 @@ impl Connection {
         self.execute_unwitnessed(sqe, request, continued, data, context)
     }
 
-    /// The same without telling a witness.
+    /// Like `execute_io`, without a witness.
     #[inline]
     pub(super) fn execute_unwitnessed(
         &self,
@@ -130,7 +130,7 @@ impl Connection {
         self.execute_now(sqe, request, continued, data, context)
     }
 
-    /// A command that is sampled: how long it waits for the device, and how long it has it.
+    /// Executes a sampled command: measures its wait for the device, and its use of it.
     #[cold]
     #[inline(never)]
     fn execute_traced(
@@ -144,7 +144,7 @@ impl Connection {
         let subsystem = context.subsystem;
         let now_ns = || subsystem.tracer().map_or(0, Tracer::now_ns);
         let from_ns = now_ns();
-        // What a turn that is there already has waited for, other commands have waited for.
+        // The earlier wait of an existing turn belongs to other commands.
         let waited_before = context.device.as_ref().map_or(0, DeviceTurn::waited_ns);
 
         let outcome = self.execute_now(sqe, request, continued, data, context);
@@ -179,7 +179,7 @@ impl Connection {
             actor: Actor::Host(queue.association.host()),
         };
 
-        // The first command of a call takes the device; the others of the call find it taken.
+        // The first I/O command of a call takes the device; later ones reuse the turn.
         let device = context.device.get_or_insert_with(|| {
             let standing = queue.standing.clone();
             context.subsystem.turn_of(self.weight, standing)
@@ -189,8 +189,8 @@ impl Connection {
             return subsystem.execute_next_part(device, &job, began, &mut data);
         }
 
-        // How long a command took is known if that is emulated; else the caller says it, for all of
-        // them. Nothing follows this execution, so that its outcome is made where it is needed.
+        // Emulated latency tells the duration of a command; otherwise the caller reports it for all
+        // commands. Executing is the last operation here, so that the outcome is built in place.
         let kind = CommandKind::of(&request.request);
         if context.subsystem.latency() == Latency::None {
             self.executed.add(kind);
@@ -203,7 +203,7 @@ impl Connection {
         outcome
     }
 
-    /// A command with data for the host: they go from the image to where they are sent from.
+    /// Executes a command with data for the host, which are copied once, into the output buffer.
     fn execute_to_host(
         &mut self,
         sqe: &Sqe,
@@ -229,8 +229,8 @@ impl Connection {
             return self.complete(sqe, &refused, context);
         }
 
-        // What is held until it is due needs a buffer of its own. All else is appended to what is
-        // sent next.
+        // An answer held until it is due needs its own buffer. Otherwise it is appended to the next
+        // output.
         let mut to = if delayed {
             context.out.spare()
         } else {
@@ -238,7 +238,7 @@ impl Connection {
         };
         let start = to.len();
 
-        // Room for all of it at once: a buffer that grows would copy the data.
+        // Reserve everything at once: growing the buffer would copy the data.
         if start == 0 {
             to.reserve_exact(bytes as usize + HEADERS_BYTES_MAX);
         }
@@ -260,7 +260,7 @@ impl Connection {
         };
         let outcome = self.execute_io(sqe, request, None, data, context);
 
-        // The header has gone ahead. If the command fails it is taken back with the data.
+        // The header is already written. If the command fails it is removed with the data.
         if outcome.status.is_success() {
             pdu.end(&mut to);
         } else {
@@ -268,7 +268,7 @@ impl Connection {
         }
         let data_suffice = outcome.status.is_success() && without_response;
 
-        // The answer waits for the disk, apart from what may be sent at once.
+        // The answer waits for the disk, separate from output that may be sent at once.
         if outcome.sync_to.is_some() {
             let data = to.split_off(start);
             self.awaiting_sync.push(AwaitingSync {
@@ -305,7 +305,7 @@ impl Connection {
         outcome: &Outcome,
         context: &mut ReceiveContext<'_>,
     ) {
-        // Logged when it is known how it ends: the commit may still fail.
+        // Logged only when the result is final: the commit may still fail.
         if outcome.sync_to.is_some() {
             let awaiting_sync = AwaitingSync {
                 sqe: *sqe,
@@ -359,7 +359,7 @@ impl Connection {
             return Err(End::Closed);
         };
 
-        // A page of its own: how long it is must be known before room is charged for it.
+        // A separate buffer: the length must be known before room is charged for it.
         let mut page = Vec::new();
 
         let outcome = match verb {
@@ -390,7 +390,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Puts the data of a command that answers with all of them at once.
+    /// Puts the data of a command whose answer is sent in one piece.
     pub(super) fn put_data(&self, cid: u16, page: &[u8], out: &mut Vec<u8>) {
         let agreed = self.agreed.unwrap_or_default();
         let header = Data::new(cid, 0, 0, page.len() as u32);

@@ -1,9 +1,8 @@
-//! What becomes of data that were asked for: parts of a write are executed as they arrive, all else
-//! is gathered; data that arrived damaged, or for which there is no memory, fail their command.
+//! Handling of requested data: parts of a write are executed as they arrive, all other data are
+//! gathered; data that arrive damaged, or without memory for them, fail their command.
 //!
-//! Invariants: a command is answered once, after all its data have come; what was charged for
-//! gathered data is refunded however the command ends. Absent: which data are asked for when
-//! (`transfers`).
+//! Invariants: a command is answered once, after all its data have arrived; the charge for gathered
+//! data is refunded at the end of the command. Absent: when data are requested (`transfers`).
 
 use super::transfers::{Arrived, Incoming};
 use super::{Connection, End, ParsedCommand, ReceiveContext};
@@ -12,8 +11,8 @@ use crate::spec::status::Status;
 use crate::tcp::wire::Pdu;
 
 impl Connection {
-    /// Data that were asked for. Whole pages of a write go to the device at once; all else waits
-    /// for the rest.
+    /// Handles requested data. Whole pages of a write go to the device at once; other data wait for
+    /// the rest.
     pub(super) fn data(
         &mut self,
         pdu: &Pdu<'_>,
@@ -27,7 +26,7 @@ impl Connection {
         let incoming = self.transfers.get(arrived.tag);
         context.span = incoming.and_then(|incoming| incoming.span.take());
         let result = self.take_data(pdu, arrived, context);
-        // The command goes on as long as it has no answer.
+        // The span continues until the command is answered.
         if let Some(incoming) = self.transfers.get(arrived.tag) {
             incoming.span = context.span.take();
         }
@@ -51,12 +50,12 @@ impl Connection {
             return self.skip_refused(tag, last, context);
         }
 
-        // What arrived just now is counted as received already, so its offset lies behind.
+        // `executed` already counts the data that just arrived, so subtract them for their offset.
         let (sqe, command) = (incoming.sqe, incoming.command);
         let (before, began_before) = (incoming.outcome, incoming.began);
         let at = incoming.executed() - pdu.data.len() as u32;
 
-        // Once something is gathered the rest must follow it, or pages would be written out of
+        // Once data are gathered the rest must be gathered too, or pages would be written out of
         // order.
         let part = match (incoming.gathered.is_empty(), command.verb) {
             (true, ParsedCommand::Io(request)) => {
@@ -77,9 +76,9 @@ impl Connection {
             }
         } else if let Some(incoming) = self.transfers.get(tag) {
             if incoming.gathered.is_empty() {
-                // Charged at once for all that is to come: a transfer must not run out of memory
-                // half-way. A command that must have all its data was charged for them before they
-                // were asked for (`parked`).
+                // Charged at once for all remaining data: a transfer must not run out of memory
+                // halfway. A command that needs all its data was charged before they were requested
+                // (`parked`).
                 let rest = (incoming.total - at) as usize;
                 let missing = rest.saturating_sub(incoming.charged);
                 if missing > 0
@@ -106,7 +105,7 @@ impl Connection {
         };
 
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
-        // What was gathered behind executed parts is the end of a write, which need not be a whole
+        // Data gathered after executed parts are the end of a write, which need not be a whole
         // page.
         let rest = match command.verb {
             ParsedCommand::Io(request) if at > 0 && len > 0 => {
@@ -130,8 +129,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data of a command, part of which arrived damaged: the command fails once all data have come,
-    /// and the host may retry.
+    /// Discards data of a command that arrived damaged in part: the command fails once all data
+    /// have arrived, and the host may retry.
     fn fail_damaged(
         &mut self,
         tag: u16,
@@ -142,7 +141,7 @@ impl Connection {
             return Ok(());
         };
 
-        // Its memory is of use to others from now on; the charge goes back with the last byte.
+        // Release the memory now; the charge is refunded with the last byte.
         incoming.gathered = Vec::new();
 
         if !last {
@@ -165,8 +164,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data for which there is no memory: the command fails once all data have come, and the host
-    /// may retry.
+    /// Discards data without memory for them: the command fails once all data have arrived, and the
+    /// host may retry.
     fn skip_refused(
         &mut self,
         tag: u16,
@@ -180,7 +179,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a command whose data have all come, and gives back what they were charged.
+    /// Removes a command whose data have all arrived, and refunds their charge.
     fn finish_transfer(&mut self, tag: u16) -> Option<Incoming> {
         let incoming = self.transfers.finish(tag)?;
         if let Some(queue) = &mut self.queue {
@@ -189,7 +188,7 @@ impl Connection {
         Some(incoming)
     }
 
-    /// Asks for data of commands that wait for their turn to send.
+    /// Requests data of waiting commands.
     pub(super) fn grant(&mut self, context: &mut ReceiveContext<'_>) {
         let agreed = self.agreed.unwrap_or_default();
         self.transfers

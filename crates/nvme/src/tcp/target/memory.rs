@@ -1,13 +1,13 @@
 //! Memory for output, charged to the host.
 //!
-//! Invariants: no more is executed while output waits and there is no room for as much again; what
-//! was charged is given back once everything is sent and memory is short, or nothing is under way.
-//! Absent: the account itself (`quota`), and data that arrive (`transfers`).
+//! Invariants: no command is executed while output is unsent and there is no room for as much
+//! again; the charge is refunded once everything is sent and either memory is short or the
+//! connection is idle. Absent: the account itself (`quota`), and arriving data (`transfers`).
 
 use super::{Connection, OUTPUT_STEP, Output, TRANSFER_BYTES_MAX};
 
 impl Connection {
-    /// Whether there is unsent output and no memory for as much again.
+    /// Returns true if there is unsent output and no memory for as much again.
     pub(super) fn waits_for_memory(&self, out: &Output) -> bool {
         let Some(queue) = &self.queue else {
             return false;
@@ -18,7 +18,7 @@ impl Connection {
             && !queue.seat.has_room(2 * TRANSFER_BYTES_MAX as usize)
     }
 
-    /// Charges memory for an answer of this many bytes; `false` if there is none.
+    /// Charges memory for an answer of `bytes` bytes; `false` if there is none.
     pub(super) fn charge_output(&mut self, bytes: usize, out: &Output) -> bool {
         let Some(queue) = &mut self.queue else {
             return true;
@@ -37,7 +37,7 @@ impl Connection {
         false
     }
 
-    /// Everything has been sent: frees spare buffers if the connection is idle or memory is short.
+    /// After everything is sent: frees spare buffers if the connection is idle or memory is short.
     pub fn release_spare(&mut self, is_idle: bool, out: &mut Output) {
         let Some(queue) = &mut self.queue else { return };
         if self.output_bytes > 0

@@ -6,10 +6,10 @@
 //! ```
 //! Invariants: the first PDU is ICReq and the first command Connect; a queue that must be
 //! authenticated executes nothing before; a payload is copied once, between its PDU and the image;
-//! memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the
-//! queue's size, output up to `OUT_BYTES_MAX` before the caller must send it, and all of it is
-//! charged to the host (`quota`). One call executes what fits in a slice of the device, or one
-//! command. Absent: sockets and clocks.
+//! memory is bounded for any input: transfers are granted up to a limit, commands up to the queue's
+//! size, output up to `OUT_BYTES_MAX` before the caller must send it, and all of it is charged to
+//! the host (`quota`). One call executes as much as fits in a slice of the device, or one command.
+//! Absent: sockets and clocks.
 
 mod allowed;
 mod authenticate;
@@ -54,17 +54,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use transfers::Transfers;
 
-/// Data of one H2CData that we accept.
+/// Maximum data of one H2CData that we accept.
 pub const H2C_BYTES_MAX: u32 = 128 << 10;
-/// PSDT of commands on networks: data by an SGL, metadata by an address (Fabrics 1.1 §2.1).
+/// PSDT of fabrics commands: data by an SGL, metadata by an address (Fabrics 1.1 §2.1).
 const PSDT_SGL: u8 = 1;
-/// Completions that are not due yet, after which no more is executed.
+/// Bytes of delayed completions after which no more commands are executed.
 const HELD_BYTES_MAX: usize = 16 << 20;
-/// Output is charged in steps.
+/// Granularity of charges for output.
 const OUTPUT_STEP: usize = 64 << 10;
-/// Output after which no more is executed before it is sent.
+/// Bytes of output after which no more commands are executed before it is sent.
 const OUT_BYTES_MAX: usize = 1 << 20;
-/// Largest PDU that can arrive: its buffer must hold it whole.
+/// Maximum size of an arriving PDU, which its buffer must hold whole.
 pub const PDU_BYTES_MAX: usize = 1024
     + if IN_CAPSULE_BYTES > H2C_BYTES_MAX {
         IN_CAPSULE_BYTES
@@ -72,68 +72,68 @@ pub const PDU_BYTES_MAX: usize = 1024
         H2C_BYTES_MAX
     } as usize;
 
-/// A queue that a host has connected.
+/// A queue connected by a host.
 struct Queue {
     association: Arc<Association>,
     qid: u16,
-    /// Of an I/O queue: as the association knows it.
+    /// The association's handle of an I/O queue.
     joined: Option<JoinedQueue>,
-    /// Whether it may go on: asked wherever something of it goes on.
+    /// Checked whenever an operation of the queue starts or resumes.
     standing: Standing,
     entries: u16,
     head: u16,
-    /// The host does not look at the queue head.
+    /// True if the host ignores the queue head.
     no_flow_control: bool,
     /// The connection's share of the memory.
     seat: Seat,
     exchange: Option<Exchange>,
 }
 
-/// A command that was checked, and the data it moves.
+/// A checked command, and its data transfer.
 #[derive(Clone, Copy)]
 struct CheckedCommand {
     verb: ParsedCommand,
     transfer: Transfer,
 }
 
-/// What a command asks for.
+/// A decoded command.
 #[derive(Clone, Copy)]
 enum ParsedCommand {
     Io(CheckedRequest),
-    /// A reservation, which needs no turn at the device before it is in force.
+    /// A reservation command, which needs no turn at the device before it is in force.
     Reservation,
-    /// An admin command or one of Fabrics.
+    /// An admin or fabrics command.
     Admin,
 }
 
 /// Why a connection ends, for the log and for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The host broke the protocol; a termination request has been put out.
+    /// The host violated the protocol; a termination request is in the output.
     Fatal(Fault),
     /// Its Connect was refused; see `Connection::refused`.
     Refused,
-    /// The host disconnected, or told us to terminate the connection.
+    /// The host disconnected, or requested termination of the connection.
     Closed,
     /// Its controller was reset: all I/O queues are gone.
     Reset,
-    /// The association that it belongs to has ended.
+    /// Its association has ended.
     Dead,
-    /// It did not authenticate, or others have its queue by now; see
+    /// It did not authenticate, or others have taken its queue; see
     /// `Connection::authentication_failure`.
     Unauthenticated(&'static str),
 }
 
-/// A Connect that was refused, as the host put it.
+/// A refused Connect, with the host's own data.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// The queue it asked for.
+    /// The queue requested.
     pub qid: u16,
-    /// The host name it sent: bytes that are not UTF-8 are replaced, nothing else.
+    /// The host name, with invalid UTF-8 replaced and otherwise unchecked.
     pub host: String,
-    /// The subsystem it asked for.
+    /// The subsystem requested.
     pub subsystem: String,
-    /// Why the host may not connect.
+    /// The reason.
     pub refusal: ConnectRefusal,
 }
 
@@ -143,16 +143,16 @@ impl From<Fault> for End {
     }
 }
 
-/// What one call of `receive` works with.
+/// Context of one call of `receive`.
 struct ReceiveContext<'a> {
     now: u64,
     subsystem: &'a Subsystem,
-    /// The turn that the first I/O command takes, until the end of the call or the next admin
+    /// The turn taken by the first I/O command, until the end of the call or the next admin
     /// command.
     device: Option<DeviceTurn<'a>>,
-    /// Of the command under way, if it is sampled.
+    /// Span of the current command, if it is sampled.
     span: Option<Box<SpanDraft>>,
-    /// What the witness was told of commands, by their identifiers.
+    /// Reports to the witness, by command identifier.
     told: Vec<(u16, Ticket)>,
     out: &'a mut Output,
 }
@@ -160,12 +160,12 @@ struct ReceiveContext<'a> {
 /// One connection: a queue of a host, from its first byte on.
 pub struct Connection {
     port: Arc<Port>,
-    /// Its number, as logs have it.
+    /// Its number, as in the log.
     number: u64,
     peer: SocketAddr,
     local: SocketAddr,
     agreed: Option<Agreement>,
-    /// What a TLS handshake has proven, if there was one.
+    /// The proof of a TLS handshake, if there was one.
     proven: Option<Proven>,
     queue: Option<Queue>,
     transfers: Transfers,
@@ -173,23 +173,23 @@ pub struct Connection {
     refused: Option<Refused>,
     /// Why it was not authenticated.
     authentication_failure: Option<&'static str>,
-    /// Whether its socket has ended before it was admitted.
+    /// Returns true if its socket has ended before it was admitted.
     has_ended: Option<Box<dyn Fn() -> bool + Send>>,
-    /// Checked, and without the memory to go on.
+    /// Commands checked, but waiting for memory.
     parked: ParkedCommands,
-    /// Executed, and not acknowledged before they are durable.
+    /// Commands executed, but not durable and so not acknowledged.
     awaiting_sync: Vec<AwaitingSync>,
-    /// What the witness was told and is not completed, by the commands' identifiers.
+    /// Reports to the witness that are not completed, by command identifier.
     told: Vec<(u16, Ticket)>,
     output_bytes: usize,
     /// Weight of the last turn.
     weight: Weight,
-    /// Commands executed whose time is still to be said, where no time is emulated.
+    /// Commands executed whose duration is not reported yet; unused with emulated latency.
     executed: Batch,
 }
 
 impl Connection {
-    /// A connection that has just been accepted.
+    /// A newly accepted connection.
     pub fn new(port: Arc<Port>, peer: SocketAddr, local: SocketAddr) -> Self {
         Self {
             port,
@@ -213,19 +213,19 @@ impl Connection {
         }
     }
 
-    /// With the number that logs have.
+    /// Sets its number, as in the log.
     pub fn numbered(mut self, number: u64) -> Self {
         self.number = number;
         self
     }
 
-    /// With a question that is asked while it waits to be authenticated: whether it has ended.
+    /// Sets a check, used while it waits to be authenticated, whether its socket has ended.
     pub fn ending_when(mut self, has_ended: impl Fn() -> bool + Send + 'static) -> Self {
         self.has_ended = Some(Box::new(has_ended));
         self
     }
 
-    /// The Connect that was refused, if that is why it ended.
+    /// The refused Connect, if that ended the connection.
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
     }
@@ -237,28 +237,28 @@ impl Connection {
             .map(|queue| (&*queue.association, queue.qid))
     }
 
-    /// The controller that it belongs to, once it is connected.
+    /// Its controller, once connected.
     pub fn association(&self) -> Option<&Arc<Association>> {
         self.queue.as_ref().map(|queue| &queue.association)
     }
 
-    /// The commands that were executed and whose time was not said yet; none where it is emulated.
+    /// Commands executed whose duration is not reported yet; none with emulated latency.
     #[inline]
     pub fn executed(&self) -> &Batch {
         &self.executed
     }
 
-    /// When the next completion is due.
+    /// Time at which the next completion is due.
     pub fn next_deadline(&self) -> Option<u64> {
         self.held.next()
     }
 
-    /// Whether nothing is under way. Nothing of a command that waits for memory has been done.
+    /// Returns true if no command is in progress. A command that waits for memory has not begun.
     pub fn is_idle(&self) -> bool {
         self.held.len() == 0 && self.transfers.len() == 0 && self.awaiting_sync.is_empty()
     }
 
-    /// Appends completions and data that are due by now; none of a queue that may not go on.
+    /// Appends due completions and their data, unless the queue may not go on.
     pub fn due(&mut self, now: u64, out: &mut Output) {
         if self.must_go_on().is_err() {
             return;
@@ -271,11 +271,11 @@ impl Connection {
         self.tell_completed();
     }
 
-    /// Handles what depends on time alone: keep-alive and events. Call it after receiving
-    /// everything the host has sent, since that counts as heard.
+    /// Handles time-dependent work: keep-alive and events. Call it after processing everything that
+    /// the host has sent, since that counts as heard.
     ///
     /// # Errors
-    /// The association is dead, or has been reset.
+    /// The association has ended, or has been reset.
     pub fn tick(&mut self, now: u64, out: &mut Output) -> Result<(), End> {
         let Some(queue) = &self.queue else {
             return Ok(());
@@ -283,14 +283,14 @@ impl Connection {
 
         self.must_go_on()?;
 
-        // Only the admin queue's thread knows that everything its host sent was processed.
-        // Keep-alive begins with the authenticated queue: a host may take long to calculate.
+        // Only the admin queue's thread knows that everything from its host was processed.
+        // Keep-alive starts once the queue is authenticated: a host may calculate for a long time.
         let judges_silence = queue.qid == 0 && !self.must_authenticate();
         if judges_silence && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
 
-        // Events are answers on the admin queue, which alone has requests for them.
+        // Events are answers on the admin queue; only it has requests for them.
         if queue.qid == 0
             && let Some((cid, result)) = queue.association.event()
         {
@@ -299,7 +299,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the queue may go on, if there is one.
+    /// Checks that the queue, if there is one, may go on.
     ///
     /// # Errors
     /// Its controller was reset, or has ended: an operator has dropped the host, or its admin queue
@@ -312,19 +312,19 @@ impl Connection {
         }
     }
 
-    /// The connection ends. With the admin queue its controller does: when this returns no command
-    /// of it has an effect any more.
+    /// Ends the connection. An admin queue also ends its controller: when this returns, none of its
+    /// commands has an effect any more.
     pub fn end(&mut self) {
         if let Some(queue) = self.queue.as_ref().filter(|queue| queue.qid == 0) {
             queue.association.end();
         }
     }
 
-    /// Handles the whole PDUs at the beginning of `input`; how many bytes that were. Stops early
-    /// when there is much to send.
+    /// Handles the complete PDUs at the beginning of `input`; returns the number of bytes consumed.
+    /// Stops early when there is much to send.
     ///
     /// # Errors
-    /// The connection has to end, after `out` has been sent.
+    /// The connection must end, after `out` has been sent.
     pub fn receive(&mut self, now: u64, input: &[u8], out: &mut Output) -> Result<usize, End> {
         let port = self.port.clone();
         let mut context = ReceiveContext {
@@ -341,8 +341,7 @@ impl Connection {
         let mut start;
         let result = loop {
             start = at;
-            // Three reasons to stop: enough to send, enough held back, or no memory for more
-            // answers.
+            // Three reasons to stop: enough to send, enough delayed, or no memory for more answers.
             if context.out.len() >= OUT_BYTES_MAX
                 || self.held.bytes() >= HELD_BYTES_MAX
                 || self.waits_for_memory(context.out)
@@ -376,18 +375,18 @@ impl Connection {
             }
         };
 
-        // Remembered for the next call: long turns wait behind short ones.
+        // Kept for the next call: long turns queue after short ones.
         if let Some(device) = &context.device {
             self.weight = device.weight();
         }
 
-        // The turn ends before anything is sent: others need the device meanwhile.
+        // End the turn before sending anything: others need the device.
         let mut told = std::mem::take(&mut context.told);
         drop(context);
         self.told.append(&mut told);
 
-        // Commands of a queue that is gone have no answers, those that were executed before no more
-        // than those that were not (`DeviceTurn::queue_must_stand`).
+        // Commands of a queue that is gone get no answers, whether they were executed or not
+        // (`DeviceTurn::queue_must_stand`).
         if let Err(end) = self.must_go_on() {
             out.clear();
             return Err(end);
@@ -400,7 +399,7 @@ impl Connection {
             queue.association.heard(now);
         }
 
-        // The host gets the header that it was wrong about, so that its log can say why.
+        // The host gets the header in error back, so that its log can tell the cause.
         if let Err(End::Fatal(fault)) = result {
             wire::put_term(out.open(), kind::C2H_TERM, fault, &input[start..]);
         }
@@ -427,7 +426,7 @@ impl Connection {
         }
         let digest = ic.digest & 3;
         self.agreed = Some(Agreement::new(digest, ic.pda));
-        // Hosts may put data where they like: no alignment is asked for.
+        // Hosts may place data as they like: we request no alignment.
         wire::put_ic(
             context.out.open(),
             kind::IC_RESP,
@@ -436,7 +435,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The process was paused until now: no wait before counts against the host.
+    /// The process was paused until now: no earlier wait counts against the host.
     pub fn begin_anew(&mut self, now: u64) {
         self.transfers.begin_anew(now);
         self.parked.begin_anew(now);
@@ -445,18 +444,18 @@ impl Connection {
         }
     }
 
-    /// When the oldest outstanding data were requested.
+    /// Time at which the oldest outstanding data were requested.
     pub fn waits_for_data_since(&self) -> Option<u64> {
         self.transfers.oldest_grant()
     }
 
     fn respond(&self, cid: u16, status: Status, result: u64, out: &mut Vec<u8>) {
-        // Commands come after ICReq, so there is an agreement.
+        // Commands come after ICReq, so parameters are negotiated.
         let agreed = self.agreed.unwrap_or_default();
         let status = status.into_bits() << 1;
 
         let cqe = match &self.queue {
-            // Without flow control the host does not look at the queue head, and is told so.
+            // Without flow control the queue head is unused, which 0xffff indicates.
             Some(queue) => {
                 let sqhd = if queue.no_flow_control {
                     0xffff
@@ -498,7 +497,7 @@ impl Queue {
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(queue) = &self.queue {
-            // An admin queue takes its association with it; an I/O queue only its own number.
+            // An admin queue ends its association; an I/O queue only releases its number.
             match &queue.joined {
                 None => queue.association.close(),
                 Some(joined) => queue.association.leave(joined),

@@ -1,21 +1,20 @@
-//! What is to be sent, in order: buffers that are used again.
+//! Output in order, in reused buffers.
 //!
-//! Small answers share a buffer; what was held back until it was due stays in the one it was put
-//! in. Invariant: buffers kept for later use are few and of ordinary size. Absent: the socket's
-//! time-outs.
+//! Small answers share a buffer; a delayed answer stays in its own. Invariant: spare buffers are
+//! few and of ordinary size. Absent: the socket's time-outs.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
 /// Capacity that a buffer is shrunk to.
 const SHRUNK_BYTES: usize = 4 << 10;
-/// Buffers kept, and how large they are together.
+/// Maximum number and total size of spare buffers.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2 << 20;
-/// Buffers that one system call is given at most.
+/// Maximum buffers per system call.
 const SLICES: usize = 64;
 
-/// Bytes to send, in buffers that are used again.
+/// Bytes to send, in reused buffers.
 #[derive(Debug, Default)]
 pub struct Output {
     full: VecDeque<Vec<u8>>,
@@ -26,16 +25,16 @@ pub struct Output {
 }
 
 impl Output {
-    /// How many bytes are waiting to be sent.
+    /// Number of bytes to send.
     pub fn len(&self) -> usize {
         self.full_bytes + self.open.len()
     }
-    /// Whether there is no output.
+    /// Returns true if there is no output.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all output.
+    /// Discards all output.
     pub(super) fn clear(&mut self) {
         self.open.clear();
         (self.full, self.full_bytes) = (VecDeque::new(), 0);
@@ -56,7 +55,7 @@ impl Output {
         self.open.shrink_to(SHRUNK_BYTES);
     }
 
-    /// The buffer that is being filled.
+    /// The buffer being filled.
     pub(super) fn open(&mut self) -> &mut Vec<u8> {
         &mut self.open
     }
@@ -67,9 +66,9 @@ impl Output {
         spare
     }
 
-    /// A whole buffer, behind all that is there.
+    /// Appends a complete buffer.
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
-        // What is there already goes first, so the open buffer is closed.
+        // Earlier output goes first, so the open buffer is closed.
         if !self.open.is_empty() {
             let next = self.spare();
             let open = std::mem::replace(&mut self.open, next);
@@ -80,12 +79,12 @@ impl Output {
         self.full.push_back(bytes);
     }
 
-    /// Writes all output, and keeps a few of its buffers to be filled again.
+    /// Writes all output, and keeps a few buffers for reuse.
     ///
     /// # Errors
     /// The system's reason.
     pub fn write_to(&mut self, socket: &mut impl Write) -> io::Result<()> {
-        // Nothing but small answers, in one buffer: one write, and the buffer is used again.
+        // Only small answers, in one buffer: one write, and the buffer is reused.
         if self.full.is_empty() {
             socket.write_all(&self.open)?;
             self.open.clear();
@@ -96,8 +95,8 @@ impl Output {
         self.push(last);
         let mut written = 0;
         while let Some(first) = self.full.front() {
-            // Buffers that were sent whole go first; `written` is what was sent of the one behind
-            // them.
+            // Remove buffers sent completely; `written` counts the bytes sent of the first
+            // remaining one.
             if written >= first.len() {
                 written -= first.len();
                 let done = self.full.pop_front().unwrap_or_default();
@@ -105,7 +104,7 @@ impl Output {
                 continue;
             }
 
-            // Of the first buffer what is not sent yet, then as many as one call takes.
+            // The unsent rest of the first buffer, then as many buffers as one call takes.
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
             for (slice, bytes) in slices.iter_mut().zip(&self.full) {
@@ -127,7 +126,7 @@ impl Output {
 
     fn keep(&mut self, mut bytes: Vec<u8>) {
         let capacity = bytes.capacity();
-        // More would only hold memory of a peak that is over.
+        // More would only keep the memory of a past peak.
         if self.spare.len() < SPARE_MAX
             && capacity > 0
             && self.spare_bytes + capacity <= SPARE_BYTES_MAX

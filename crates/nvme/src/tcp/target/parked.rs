@@ -1,14 +1,14 @@
 //! Commands that wait for memory.
 //!
-//! A command that was checked and lacks memory, for its answer or for data that must be gathered, is
-//! parked until others give memory back. Commands that need none are executed meanwhile.
+//! A checked command that lacks memory, for its answer or for data that must be gathered, is parked
+//! until others release memory. Commands that need none are executed in the meantime.
 //!
-//! Invariants: nothing of a parked command has been executed, and its data have not been asked for;
-//! parked commands go on in the order in which they came; a connection has one place in the line, for
-//! the first of them; parked commands count as under way, so that the queue's size bounds them; after
-//! the time that the quota states a command is parked no longer and fails. Whatever may end a queue
-//! or change its rights meanwhile is asked when the command is executed, as always. Absent: the line
-//! (`memory_line`).
+//! Invariants: no part of a parked command has been executed, and its data have not been requested;
+//! parked commands resume in order of arrival; a connection has one place in the line, for the
+//! first of them; parked commands count as outstanding, so that the queue's size bounds them; after
+//! the quota's time limit a parked command fails. Its queue's standing and its host's rights, which
+//! may change in the meantime, are checked when the command is executed, as always. Absent: the
+//! line (`memory_line`).
 
 use super::{CheckedCommand, Connection, End, OUTPUT_STEP, ParsedCommand, ReceiveContext};
 use crate::controller::Transfer;
@@ -23,12 +23,12 @@ use std::sync::Arc;
 /// Headers, padding and digests of a data PDU, and its response.
 pub(super) const HEADERS_BYTES_MAX: usize = 512;
 
-/// What a command needs memory for.
+/// Purpose of the memory that a command needs.
 #[derive(Clone, Copy)]
 enum Need {
-    /// So many bytes of answer.
+    /// An answer of this many bytes.
     Answer(usize),
-    /// So many bytes from the host, which must all be there before the command is executed.
+    /// This many bytes from the host, which must all arrive before the command is executed.
     Data(usize),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Parked {
     sqe: Sqe,
     command: CheckedCommand,
     need: Need,
-    /// When it came.
+    /// Time of its arrival.
     since: u64,
     span: Option<Box<SpanDraft>>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Parked {
 /// All parked commands of a connection.
 pub(super) struct ParkedCommands {
     commands: VecDeque<Parked>,
-    /// For the first of them.
+    /// The place in the line, for the first of them.
     place: Option<Place>,
     wake: Wake,
 }
@@ -69,12 +69,12 @@ impl ParkedCommands {
         self.commands.is_empty()
     }
 
-    /// Whether a command with this identifier is parked.
+    /// Returns true if a command with this identifier is parked.
     pub fn has(&self, cid: u16) -> bool {
         self.commands.iter().any(|one| one.sqe.head().cid() == cid)
     }
 
-    /// The process was paused until now: no wait before counts.
+    /// The process was paused until now: no earlier wait counts.
     pub fn begin_anew(&mut self, now: u64) {
         for one in &mut self.commands {
             one.since = now;
@@ -83,25 +83,25 @@ impl ParkedCommands {
 }
 
 impl Connection {
-    /// With a function that is called, by any thread, when a parked command may go on.
+    /// Sets a function that any thread may call when a parked command may resume.
     pub fn waking_by(mut self, wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         self.parked.wake = wake;
         self
     }
 
-    /// Whether commands wait for memory.
+    /// Returns true if commands wait for memory.
     pub fn waits_for_others(&self) -> bool {
         !self.parked.is_empty()
     }
 
-    /// Whether one of them may go on by now.
+    /// Returns true if one of them may resume now.
     pub fn can_resume(&self) -> bool {
         let place = self.parked.place.as_ref();
         !self.parked.is_empty() && place.is_none_or(Place::is_granted)
     }
 
-    /// Charges the memory that a command needs before it goes on; how many bytes of it are for its
-    /// data. `None` if there is none: the command is parked.
+    /// Charges the memory that a command needs to proceed; returns the number of bytes charged for
+    /// its data. `None` if there is not enough memory: the command is parked.
     #[inline]
     pub(super) fn charge_or_park(
         &mut self,
@@ -113,7 +113,7 @@ impl Connection {
             return Some(0);
         };
 
-        // Those that wait already go first.
+        // Commands already waiting go first.
         if self.parked.is_empty()
             && let Some(charged) = self.charge(need, context)
         {
@@ -130,8 +130,8 @@ impl Connection {
         None
     }
 
-    /// What a command needs memory for, if anything. A queue that is not authenticated waits for
-    /// nothing: it has a share only once it is.
+    /// The memory that a command needs, if any. A queue that is not authenticated never waits: it
+    /// has no share yet.
     fn need(
         &self,
         sqe: &Sqe,
@@ -156,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// Charges what is needed; how much of it is for data. `None` if there is no memory.
+    /// Charges a need; returns the bytes charged for data. `None` if there is not enough memory.
     fn charge(&mut self, need: Need, context: &ReceiveContext<'_>) -> Option<usize> {
         match need {
             Need::Answer(bytes) => self.charge_output(bytes, context.out).then_some(0),
@@ -167,7 +167,7 @@ impl Connection {
         }
     }
 
-    /// Takes what was granted for the first parked command; how much of it is for data.
+    /// Takes the charge granted to the first parked command; returns the bytes for data.
     fn take_granted(&mut self, need: Need, place: Place) -> Option<usize> {
         let bytes = self.queue.as_mut()?.seat.take(place);
         match need {
@@ -179,10 +179,10 @@ impl Connection {
         }
     }
 
-    /// Goes on with the first parked command, if it may; whether it did.
+    /// Resumes the first parked command, if possible; returns whether it did.
     ///
     /// # Errors
-    /// The connection has to end.
+    /// The connection must end.
     pub(super) fn resume(&mut self, context: &mut ReceiveContext<'_>) -> Result<bool, End> {
         let (Some(first), Some(queue)) = (self.parked.commands.front(), &self.queue) else {
             return Ok(false);
@@ -190,7 +190,7 @@ impl Connection {
         let (need, waited_ns) = (first.need, context.now.saturating_sub(first.since));
         let is_late = u128::from(waited_ns) >= queue.seat.memory_within().as_nanos();
 
-        // What has been granted is taken, however late.
+        // A granted charge is taken, however late.
         let granted = match self.parked.place.take() {
             Some(place) if place.is_granted() => self.take_granted(need, place),
             Some(place) if !is_late => {
@@ -201,7 +201,7 @@ impl Connection {
             _ => None,
         };
 
-        // An answer was granted room of its own. What else waits to be sent may need some too.
+        // An answer's own room was granted. Other unsent output may need some too.
         let charged = granted.or_else(|| self.charge(need, context));
         if charged.is_none() && !is_late {
             self.enter_line(need);
@@ -228,7 +228,7 @@ impl Connection {
         self.parked.place = Some(queue.seat.wait(bytes, self.parked.wake.clone()));
     }
 
-    /// Asks for the data of a command that was charged for them, or answers it.
+    /// Requests the data of a command that was charged for them, or executes it.
     fn begin(
         &mut self,
         sqe: &Sqe,

@@ -1,8 +1,8 @@
-//! What all connections know: the subsystem, who may connect, and the associations to join.
+//! State shared by all connections: the subsystem, access rules, and the associations to join.
 //!
-//! Invariant: a host has the rights that its line among the keys and the entries of the list allow
-//! both, from Connect on and whenever one of the two has been replaced; the controllers of a host
-//! that one of them does not name any more end then. Absent: connections.
+//! Invariant: a host has the rights allowed by both its line among the keys and its entries in the
+//! list, from Connect on and after each replacement of either; if one of them no longer names the
+//! host, its controllers end. Absent: connections.
 
 use super::allowed::Allowed;
 use crate::auth::Keyring;
@@ -13,28 +13,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-/// The address that discovery announces, if address translation makes it differ from the one that
+/// The address that discovery reports, if address translation makes it differ from the one that
 /// hosts reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// The address that hosts are told to connect to.
+    /// The address for hosts to connect to.
     pub address: IpAddr,
-    /// Port; the one they reached us at if not given.
+    /// Port; if not given, the one by which the host reached us.
     pub port: Option<u16>,
 }
 
-/// The address as the host knows it: IPv4-mapped IPv6 addresses become IPv4.
+/// The address in the host's terms: IPv4-mapped IPv6 addresses become IPv4.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// An association, and where its admin queue came from.
+/// An association, and the address of its admin queue's peer.
 struct Member {
     association: Weak<Association>,
     from: IpAddr,
 }
 
-/// What all connections of a server know.
+/// State shared by all connections of a server.
 pub struct Port {
     pub(super) subsystem: Arc<Subsystem>,
     allowed: RwLock<Arc<Allowed>>,
@@ -66,14 +66,14 @@ impl Port {
             quotas,
         }
     }
-    /// The same, but discovery names another address.
+    /// Sets another address for discovery to report.
     pub fn advertised(mut self, advertised: Option<Advertised>) -> Self {
         self.advertised = advertised;
         self
     }
-    /// The same, but hosts must have one of these keys, and prove it on every queue of the
-    /// subsystem's. Discovery, which names the subsystem and its address, asks only that the host
-    /// has a key.
+    /// Requires hosts to have one of these keys, and to prove it on every queue of the subsystem.
+    /// Discovery, which reports the subsystem and its address, only requires that the host has a
+    /// key.
     pub fn authenticated(mut self, keyring: Option<Arc<Keyring>>) -> Self {
         self.keyring = keyring;
         self
@@ -82,7 +82,7 @@ impl Port {
     pub fn keyring(&self) -> Option<&Arc<Keyring>> {
         self.keyring.as_ref()
     }
-    /// What discovery tells a host that reached us at `local`.
+    /// The address that discovery reports to a host that reached us at `local`.
     pub(super) fn address(&self, local: SocketAddr) -> SocketAddr {
         match self.advertised {
             Some(Advertised { address, port }) => {
@@ -91,7 +91,7 @@ impl Port {
             None => canonical(local),
         }
     }
-    /// The same, with limits for hosts.
+    /// Sets limits for hosts.
     pub(in crate::tcp) fn shared(mut self, shares: Shares) -> Self {
         self.quotas = Arc::new(Quotas::new(shares));
         self
@@ -102,7 +102,7 @@ impl Port {
     pub(super) fn unproven_seat(&self, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         self.quotas.unproven_seat(address, bytes)
     }
-    /// Connections that wait for memory now.
+    /// Number of connections that wait for memory now.
     pub fn waiting_for_memory(&self) -> usize {
         self.quotas.waiting()
     }
@@ -110,35 +110,35 @@ impl Port {
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
-    /// Who may connect, as it is now.
+    /// The current list of hosts that may connect.
     pub fn allowed(&self) -> Arc<Allowed> {
         let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
         allowed.clone()
     }
-    /// Puts another list in its place: from now on hosts connect by this one.
+    /// Replaces the list, for all connections from now on.
     pub fn replace_allowed(&self, allowed: Allowed) {
         let mut place = self.allowed.write().unwrap_or_else(PoisonError::into_inner);
         *place = Arc::new(allowed);
     }
 
-    /// What a host may do; `None` if it is not on the list, or has no key where one is needed.
+    /// Rights of a host; `None` if it is not on the list, or lacks a required key.
     pub fn rights(&self, from: IpAddr, hostnqn: &str) -> Option<Rights> {
         let by_list = self.allowed().rights(from, hostnqn)?;
         match &self.keyring {
-            // Both must allow it: the list says from where, the keys say who.
+            // Both must allow it: the list knows addresses, the keys know hosts.
             Some(keyring) => Some(keyring.find(hostnqn)?.rights.and(&by_list)),
             None => Some(by_list),
         }
     }
 
-    /// Gives all hosts that are connected the rights that they have by now, and ends the controllers
-    /// of those that may not connect any more; the names of these hosts. When this returns no command
-    /// has an effect any more that its host may not have now.
+    /// Updates the rights of all connected hosts, and ends the controllers of those that may not
+    /// connect any more; returns the names of these hosts. When this returns, no command has an
+    /// effect that its host's new rights do not allow.
     pub fn renew_rights(&self) -> BTreeSet<String> {
         let mut all = Vec::new();
         let mut ended = BTreeSet::new();
         for member in self.associations().values() {
-            // The lock is held, so that no host connects between the old rights and the new.
+            // Under the lock, so that no host connects between the old rights and the new.
             let Some(association) = member.association.upgrade() else {
                 continue;
             };
@@ -149,12 +149,12 @@ impl Port {
             all.push(association);
         }
 
-        // Without the lock: hosts connect meanwhile.
+        // Without the lock, so that hosts can connect.
         Association::settle_all(&all);
         ended
     }
 
-    /// Gives a host the rights that it has by now; `false` if it may not connect.
+    /// Gives a host its current rights; `false` if it may not connect.
     fn grant(&self, association: &Association, from: IpAddr) -> bool {
         let rights = self.rights(from, association.hostnqn());
         let may = rights.is_some();
@@ -169,7 +169,7 @@ impl Port {
             .lock()
             .expect("nothing under this lock can fail")
     }
-    /// An association by its number, and where its admin queue came from.
+    /// An association by its number, and the address of its admin queue's peer.
     pub(super) fn find(&self, cntlid: u16) -> Option<(Arc<Association>, IpAddr)> {
         let all = self.associations();
         let member = all.get(&cntlid)?;
@@ -181,14 +181,14 @@ impl Port {
             association: Arc::downgrade(association),
             from,
         };
-        // Under the lock, so that who replaces keys or list finds it in there, or it finds those.
+        // Under the lock: whoever replaces keys or list finds the association here, or it finds the
+        // new ones.
         let mut all = self.associations();
         if !self.grant(association, from) {
-            // It has lost its line since it was looked at.
+            // It has lost its entry since the check.
             association.close();
         }
-        // Associations that are gone are removed when a new one comes, so that the map stays as
-        // small as it needs to be.
+        // Remove associations that are gone whenever a new one comes, so that the map stays small.
         all.retain(|_, other| other.association.strong_count() > 0);
         all.insert(association.cntlid(), member);
     }

@@ -1,7 +1,7 @@
-//! Data that hosts are asked for: R2T out, H2CData in.
+//! Requested data: R2T out, H2CData in.
 //!
-//! Invariants: what hosts may be sending at once is bounded; data arrive in order and are as long
-//! as was asked for. Absent: what becomes of them.
+//! Invariants: data requested at the same time are bounded; data arrive in order and have the
+//! requested length. Absent: use of the data.
 
 use super::CheckedCommand;
 use super::cids::Cids;
@@ -12,31 +12,31 @@ use crate::spec::pdu::{Data, FatalError, Flags, kind, offset};
 use crate::tcp::wire::{self, Agreement, Fault, Pdu};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Data that hosts may be sending at once on one connection.
+/// Maximum data requested at the same time on one connection.
 const GRANTED_BYTES_MAX: u64 = 8 << 20;
 
-/// A command whose data the host is to send.
+/// A command whose data the host must send.
 pub(super) struct Incoming {
     pub sqe: Sqe,
     pub command: CheckedCommand,
-    /// Bytes asked for, and received.
+    /// Bytes requested, and received.
     pub total: u32,
     received: u32,
-    /// When the host was asked for them.
+    /// Time of the request.
     granted: Option<u64>,
-    /// There is no memory for the data: they are skipped.
+    /// True if there is no memory for the data: they are skipped.
     pub refused: bool,
-    /// Bytes charged for what is gathered.
+    /// Bytes charged for gathered data.
     pub charged: usize,
-    /// What has been received and not executed.
+    /// Data received but not executed.
     pub gathered: Vec<u8>,
-    /// How its first parts ended, if some were executed as they arrived.
+    /// Outcome of the first parts, if some were executed as they arrived.
     pub outcome: Option<Outcome>,
-    /// The subsystem's number of commands when the first of them began.
+    /// The subsystem's number of commands before the first of them began.
     pub began: u64,
-    /// Did data arrive with a wrong digest? Then no more of it is executed.
+    /// True if data arrived with a wrong digest. Then no more of it is executed.
     pub damaged: bool,
-    /// If the command is sampled.
+    /// Present if the command is sampled.
     pub span: Option<Box<SpanDraft>>,
 }
 
@@ -47,11 +47,11 @@ impl Incoming {
     }
 }
 
-/// Data that have arrived and belong to a transfer.
+/// Data that have arrived for a transfer.
 #[derive(Clone, Copy)]
 pub(super) struct Arrived {
     pub tag: u16,
-    /// Whether they are the last ones.
+    /// True if they are the last ones.
     pub last: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Transfers {
     cids: Cids,
     next_tag: u16,
     granted_bytes: u64,
-    /// Those that wait to be granted.
+    /// Transfers waiting to be granted.
     waiting: VecDeque<u16>,
 }
 
@@ -71,13 +71,12 @@ impl Transfers {
         self.incoming.len()
     }
 
-    /// Whether this command waits for data.
+    /// Returns true if this command waits for data.
     pub fn has(&self, cid: u16) -> bool {
         self.cids.contains(cid)
     }
 
-    /// A command whose data are to be asked for when memory allows. They may have been charged for
-    /// already.
+    /// Adds a command whose data will be requested when memory allows. They may already be charged.
     pub fn add(
         &mut self,
         sqe: Sqe,
@@ -86,8 +85,7 @@ impl Transfers {
         charged: usize,
         span: Option<Box<SpanDraft>>,
     ) {
-        // Tags are numbers of ours: the next one that is free, so that late data of an old transfer
-        // fit none.
+        // Tags are ours: use the next free one, so that late data of an old transfer match none.
         while self.incoming.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
         }
@@ -116,11 +114,11 @@ impl Transfers {
         self.waiting.push_back(tag);
     }
 
-    /// Asks for the data of waiting commands, as far as memory goes.
+    /// Requests the data of waiting commands, as far as the limit allows.
     pub fn grant(&mut self, agreed: Agreement, now: u64, out: &mut Vec<u8>) {
         while let Some(tag) = self.waiting.front().copied()
             && let Some(incoming) = self.incoming.get_mut(&tag)
-            // One transfer is always granted, however long it is; otherwise it would wait for ever.
+            // One transfer is always granted, of any length; otherwise it would wait forever.
             && (self.granted_bytes == 0
                 || self.granted_bytes + u64::from(incoming.total) <= GRANTED_BYTES_MAX)
         {
@@ -132,10 +130,10 @@ impl Transfers {
         }
     }
 
-    /// Checks that data belong to a transfer and are its next; they count as received from now on.
+    /// Checks that data are the next of a transfer; they count as received from now on.
     pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, Fault> {
         let header = wire::data_header(pdu)?;
-        // Data that nobody was asked for end the connection.
+        // Data that were not requested end the connection.
         let incoming = self
             .incoming
             .get_mut(&header.ttag)
@@ -152,7 +150,7 @@ impl Transfers {
             return Err(FatalError::OutOfRange.into());
         }
 
-        // Counted before it is known what becomes of them: they have arrived in any case.
+        // Counted before they are processed: they have arrived in any case.
         incoming.received += header.length;
         incoming.damaged |= pdu.damaged;
         let last = incoming.received == incoming.total;
@@ -166,7 +164,7 @@ impl Transfers {
         })
     }
 
-    /// All hosts that were asked for data have as long as if they were asked now.
+    /// Restarts all waits for requested data.
     pub fn begin_anew(&mut self, now: u64) {
         let granted = self.incoming.values_mut();
         for since in granted.filter_map(|incoming| incoming.granted.as_mut()) {
@@ -174,7 +172,7 @@ impl Transfers {
         }
     }
 
-    /// When the oldest incomplete transfer was granted.
+    /// Time at which the oldest incomplete transfer was granted.
     pub fn oldest_grant(&self) -> Option<u64> {
         self.incoming
             .values()
@@ -186,10 +184,10 @@ impl Transfers {
         self.incoming.get_mut(&tag)
     }
 
-    /// Takes a transfer that is complete, and frees its tag.
+    /// Removes a complete transfer, and frees its tag.
     pub fn finish(&mut self, tag: u16) -> Option<Incoming> {
         let incoming = self.incoming.remove(&tag)?;
-        // The next transfer may be granted what this one had.
+        // Its share may be granted to the next transfer.
         self.cids.remove(incoming.sqe.head().cid());
         self.granted_bytes -= u64::from(incoming.total);
         Some(incoming)

@@ -1,14 +1,14 @@
-//! What a witness is told of a connection's commands: when flushes come, and when answers go.
+//! Reports to a witness about a connection's commands: arrival of flushes, sending of answers.
 //!
-//! Invariant: all that was told of a command is completed after it has its answer and before that
-//! is sent. Absent: what commands change (`controller::witness`).
+//! Invariant: all reports of a command are completed after its answer exists and before it is sent.
+//! Absent: changes by commands (`controller::witness`).
 
 use super::{Connection, ReceiveContext};
 use crate::controller::{CheckedRequest, InMemory, IoRequest, Outcome};
 use crate::spec::command::Sqe;
 
 impl Connection {
-    /// Executes a command, or a part of one, and keeps what the witness is told of it.
+    /// Executes a command, or a part of one, and keeps its reports to the witness.
     #[cold]
     #[inline(never)]
     pub(super) fn execute_witnessed(
@@ -20,7 +20,7 @@ impl Connection {
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
         let cid = sqe.head().cid();
-        // Before it waits for the device: what is completed meanwhile is not covered.
+        // Before it waits for the device: later completions are not covered.
         if let (IoRequest::Flush, Some(witness)) = (request.request, context.subsystem.witness()) {
             context.told.push((cid, witness.flush()));
         }
@@ -34,7 +34,7 @@ impl Connection {
         outcome
     }
 
-    /// Commands that have their answers by now are completed: the answers are sent next.
+    /// Completes the reports of answered commands: their answers are sent next.
     #[inline]
     pub(super) fn tell_completed(&mut self) {
         if !self.told.is_empty() {
