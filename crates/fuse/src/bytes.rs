@@ -1,48 +1,49 @@
-//! What a file must be able to do: an array of bytes whose size does not change.
+//! Interface of a file: an array of bytes of fixed size.
 //!
-//! Invariant: an answer says when it is done, in the clock of all services of the device, if there
-//! is one. Absent: the kernel, and what is behind it: a namespace (`disk`), or a disk of host
-//! software (`pages`).
+//! Invariant: an answer includes its completion time, in the common clock of the device's services,
+//! if there is one. Absent: the kernel, and the implementations: a namespace (`disk`), or a disk of
+//! host software (`pages`).
 
 use crate::disk::{Disk, DiskError};
 
-/// An array of bytes that is shown as a file.
+/// An array of bytes that is presented as a file.
 pub trait Bytes: Send + Sync + 'static {
-    /// Name of the file in the folder, which other arrays there must not have.
+    /// Name of the file in the folder; unique there.
     fn name(&self) -> String;
 
     /// Size of the file in bytes.
     fn bytes(&self) -> u64;
 
-    /// Reads what of the range is there; and when it is done.
+    /// Reads the part of the range that exists; also returns the completion time.
     ///
     /// # Errors
-    /// It could not be read.
+    /// The read failed.
     fn read(&self, offset: u64, len: u32) -> Result<(Vec<u8>, u64), DiskError>;
 
-    /// Writes what of the range is there: how many bytes; and when it is done. `through`: durably.
+    /// Writes the part of the range that exists; returns the number of bytes and the completion
+    /// time. `through`: durably.
     ///
     /// # Errors
-    /// Nothing of it is there, or it could not be written.
+    /// No part of the range exists, or the write failed.
     fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError>;
 
-    /// Makes what of a range is there read as zeroes; when it is done.
+    /// Zeroes the part of the range that exists; returns the completion time.
     ///
     /// # Errors
-    /// It could not.
+    /// It failed.
     fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError>;
 
-    /// Makes everything durable; when it is done.
+    /// Makes everything durable; returns the completion time.
     ///
     /// # Errors
-    /// It could not.
+    /// It failed.
     fn flush(&self) -> Result<u64, DiskError>;
 
-    /// Copies whole blocks by remapping: how many bytes, which may be fewer than asked for; and
-    /// when it is done.
+    /// Copies whole blocks by remapping; returns the number of bytes, which may be fewer than
+    /// requested, and the completion time.
     ///
     /// # Errors
-    /// The range, or it could not.
+    /// The range is invalid, or the copy failed.
     fn copy(
         &self,
         offset: u64,

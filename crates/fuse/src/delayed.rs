@@ -1,7 +1,7 @@
-//! Answers that are held until the timing model completes them.
+//! Answers delayed until their completion time in the timing model.
 //!
-//! Invariant: answers are given in the order of their times, none early. Dropped, the rest is given
-//! at once.
+//! Invariant: answers are given in the order of their times, none early. On drop, the remaining
+//! ones are given at once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Sleeping ends this much before an answer is due; the rest is spent looking at the clock.
+/// Sleeping ends this long before an answer is due; the rest is spent polling the clock.
 const SPIN: Duration = Duration::from_micros(60);
 
 /// A thread that gives answers when they are due.
@@ -18,10 +18,10 @@ pub struct DelayedAnswers {
     sender: Sender<(u64, Answer)>,
 }
 
-/// An answer that waits; the first one is the one that is due first.
+/// A waiting answer; ordered by due time.
 struct Waiting {
     due: u64,
-    /// Ties go in the order in which they came.
+    /// Breaks ties in order of arrival.
     order: u64,
     answer: Answer,
 }
@@ -44,10 +44,10 @@ impl Ord for Waiting {
 }
 
 impl DelayedAnswers {
-    /// Starts; times count from `epoch`.
+    /// Starts the thread; times count from `epoch`.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be created.
     pub fn start(epoch: Instant) -> std::io::Result<Self> {
         let (sender, receiver) = channel();
         std::thread::Builder::new()
@@ -58,7 +58,7 @@ impl DelayedAnswers {
 
     /// Gives an answer when it is due.
     pub fn at(&self, due: u64, answer: impl FnOnce() + Send + 'static) {
-        // The thread has failed: an early answer is better than none.
+        // If the thread has failed, an early answer is better than none.
         if let Err(unsent) = self.sender.send((due, Box::new(answer))) {
             unsent.0.1();
         }
@@ -85,7 +85,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
 
         match received {
             Ok(first) => {
-                // All that is known before any is answered, so that they are in order.
+                // Collect all known answers before giving any, so that they are in order.
                 for (due, answer) in std::iter::once(first).chain(receiver.try_iter()) {
                     order += 1;
                     waiting.push(Reverse(Waiting { due, order, answer }));
@@ -121,7 +121,7 @@ mod tests {
         let given = Arc::new(Mutex::new(Vec::new()));
         let delayed = DelayedAnswers::start(epoch).expect("a thread");
 
-        // One that takes its time, until all the others are known.
+        // One that blocks until all the others are queued.
         let (go, wait) = channel();
         delayed.at(0, move || wait.recv().expect("sent"));
 

@@ -1,10 +1,10 @@
 //! A namespace addressed by bytes.
 //!
-//! Partial blocks are read, changed and written whole, in one turn at the device, so that
+//! Partial blocks are read, modified and written whole in one turn at the device, so that
 //! neighbouring bytes are never lost. Between the pages of any other request, other hosts may go
 //! first. Waiting for durability comes after the turn, together with all other waiters. Invariants:
-//! an answer says when it is done, in the clock of all services of the device; ranges past the end
-//! are cut or refused here. Absent: the kernel.
+//! an answer includes its completion time, in the common clock of the device's services; ranges
+//! past the end are cut or refused here. Absent: the kernel.
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::telemetry::CommandKind;
@@ -18,22 +18,22 @@ use std::sync::Arc;
 use std::time::Instant;
 use zerocopy::IntoBytes;
 
-/// Why a disk could not.
+/// Why an operation of a disk failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
     /// The range ends beyond the disk.
     #[error("the range ends beyond the disk")]
     Range,
-    /// Copies are of whole blocks.
+    /// The copy is not of whole blocks.
     #[error("copies are of whole blocks")]
     Alignment,
     /// The device refused the command.
     #[error("the device answered with status {:#x}", .0.number())]
     Device(Status),
-    /// A disk of host software failed, and said why.
+    /// A disk of host software failed, and reported the reason.
     #[error("the disk has failed")]
     Failed,
-    /// The service has ended, and the device with it.
+    /// The service, and with it the device, has ended.
     #[error("the service has ended")]
     Gone,
 }
@@ -49,20 +49,20 @@ impl From<Status> for DiskError {
 pub struct Disk {
     gate: Arc<Gate>,
     epoch: Instant,
-    /// As it was at first: its blocks may have another size by now, its pages are the same.
+    /// As of the start: the block size may have changed since, but not the pages.
     first: Namespace,
     delays_answers: bool,
 }
 
-/// The device, for one operation of several commands.
+/// Access to the device for one operation of several commands.
 struct DiskAccess<'a> {
     subsystem: &'a Subsystem,
     device: DeviceTurn<'a>,
     namespace: &'a Namespace,
     now: u64,
-    /// Where that is counted from.
+    /// Origin of the clock.
     epoch: Instant,
-    /// Completion time of all commands together.
+    /// Combined outcome of all commands.
     outcome: Outcome,
 }
 
@@ -73,8 +73,8 @@ impl DiskAccess<'_> {
         data: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), DiskError> {
-        // Files have a volatile cache as disks have: what is to stay is flushed, or opened to be
-        // written through.
+        // Files have a volatile cache like disks: for durability, flush or open them for
+        // synchronous writes.
         let job = Job {
             nsid: self.namespace.nsid,
             version: self.namespace.version,
@@ -94,7 +94,7 @@ impl DiskAccess<'_> {
         self.outcome.done_at = self.outcome.done_at.max(outcome.done_at);
         self.outcome.sync_to = self.outcome.sync_to.max(outcome.sync_to);
 
-        // Telemetry counts what a host sees: the model's time, or the wall clock's if that is
+        // Telemetry counts the time that a host sees: the model's time, or the wall clock's if
         // longer.
         let done_ns = outcome.done_at.max(self.epoch.elapsed().as_nanos() as u64);
         let took_ns = done_ns.saturating_sub(self.now);
@@ -129,7 +129,7 @@ impl DiskAccess<'_> {
         )
     }
 
-    /// Writes bytes anywhere: the blocks at the ends are read first if they are not covered.
+    /// Writes bytes anywhere: partly covered blocks at the ends are read first.
     fn write_bytes(&mut self, offset: u64, data: &[u8], through: bool) -> Result<(), DiskError> {
         let Cover {
             slba,
@@ -149,7 +149,7 @@ impl DiskAccess<'_> {
             whole[..block].copy_from_slice(&self.read(slba, 1)?);
         }
 
-        // A range within a single block has read it above.
+        // A range within a single block has already read it.
         if after > 0 && !(before > 0 && count == 1) {
             let last = whole.len() - block;
             whole[last..].copy_from_slice(&self.read(slba + u64::from(count) - 1, 1)?);
@@ -160,7 +160,7 @@ impl DiskAccess<'_> {
     }
 }
 
-/// The blocks that a range of bytes touches, and what of them lies before and after it.
+/// The blocks that a range of bytes touches, and their bytes before and after it.
 struct Cover {
     slba: u64,
     count: u32,
@@ -184,10 +184,10 @@ impl Cover {
 }
 
 impl Disk {
-    /// A disk over a namespace; `None` if there is none of that number, or no subsystem any more.
-    /// Times count from `epoch`.
+    /// A disk over a namespace; `None` if the namespace or the subsystem does not exist. Times
+    /// count from `epoch`.
     pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
-        // Two ways to fail: the gate is closed, or there is no such namespace.
+        // `None` in two cases: the gate is closed, or there is no such namespace.
         let (first, delays_answers) =
             gate.with(|subsystem| Some((subsystem.namespace(nsid)?, subsystem.delays_answers())))??;
         Some(Self {
@@ -202,11 +202,11 @@ impl Disk {
     pub fn bytes(&self) -> u64 {
         u64::from(self.first.pages) * PAGE_BYTES as u64
     }
-    /// Number of the namespace that it is, from 1.
+    /// Number of its namespace, from 1.
     pub fn nsid(&self) -> u32 {
         self.first.nsid
     }
-    /// Whether to hold answers until they are done.
+    /// Returns true if answers must be delayed until their completion times.
     pub fn delays_answers(&self) -> bool {
         self.delays_answers
     }
@@ -215,10 +215,10 @@ impl Disk {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// The namespace as it is now.
+    /// The current state of the namespace.
     ///
     /// # Errors
-    /// It was deleted, though another one may have its number, or the device is gone.
+    /// It was deleted, even if another one now has its number, or the device is gone.
     fn namespace(&self) -> Result<Namespace, DiskError> {
         let now = self.gate.with(|subsystem| subsystem.namespace(self.nsid()));
         let now = now.ok_or(DiskError::Gone)?;
@@ -227,7 +227,7 @@ impl Disk {
     }
 
     /// Runs commands in one turn. The turn may be interrupted between pages, unless the commands
-    /// belong together.
+    /// are `together`.
     fn turn<R>(
         &self,
         namespace: &Namespace,
@@ -237,7 +237,7 @@ impl Disk {
         let result = self.gate.with(|subsystem| {
             let device = subsystem.turn(Weight::Light);
 
-            // Another host's write between the read and the write of a partial block would be
+            // Otherwise another host's write between reading and writing a partial block would be
             // undone.
             let device = if together { device.undivided() } else { device };
             let now = self.now();
@@ -275,12 +275,12 @@ impl Disk {
         result.unwrap_or(Err(DiskError::Gone))
     }
 
-    /// Bytes of a range that lie on the disk.
+    /// Length of the part of a range that lies on the disk.
     fn fitting(&self, offset: u64, len: u64) -> u64 {
         len.min(self.bytes().saturating_sub(offset))
     }
 
-    /// Reads what of the range is on the disk; and when it is done.
+    /// Reads the part of the range on the disk; also returns the completion time.
     ///
     /// # Errors
     /// The device refused, or is gone.
@@ -298,7 +298,7 @@ impl Disk {
         } = Cover::of(&namespace, offset, len);
         let (mut data, done_at) = self.turn(&namespace, false, |turn| turn.read(slba, count))?;
 
-        // The device reads whole blocks; the ends that nobody asked for are cut off.
+        // The device reads whole blocks; cut off the ends outside the range.
         if before > 0 {
             data.drain(..before);
         }
@@ -306,15 +306,15 @@ impl Disk {
         Ok((data, done_at))
     }
 
-    /// Writes what of the range is on the disk: how many bytes; and when it is done. `through`: not
-    /// only to a cache.
+    /// Writes the part of the range on the disk; returns the number of bytes and the completion
+    /// time. `through`: not only to a cache.
     ///
     /// # Errors
-    /// Nothing of it is on the disk, or the device refused, or is gone.
+    /// No part of it is on the disk, or the device refused, or is gone.
     pub fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
         let len = self.fitting(offset, data.len() as u64) as usize;
 
-        // A write of nothing succeeds anywhere; one that lies wholly past the end does not.
+        // An empty write succeeds anywhere; one entirely past the end does not.
         match (data.len(), len) {
             (0, _) => return Ok((0, self.now())),
             (_, 0) => return Err(DiskError::Range),
@@ -325,15 +325,14 @@ impl Disk {
         let whole_blocks = ends
             .iter()
             .all(|end| end.is_multiple_of(1 << namespace.lba_shift));
-        // Only partial blocks are read first, and have to keep other hosts out meanwhile.
+        // Only partial blocks are read first, and must exclude other hosts.
         let ((), done_at) = self.turn(&namespace, !whole_blocks, |turn| {
             turn.write_bytes(offset, &data[..len], through)
         })?;
         Ok((len as u32, done_at))
     }
 
-    /// Makes a range read as zeroes: whole pages are deallocated. What lies behind the disk is left
-    /// out.
+    /// Zeroes a range: whole pages are deallocated. The part past the end of the disk is ignored.
     ///
     /// # Errors
     /// The device refused, or is gone.
@@ -341,14 +340,14 @@ impl Disk {
         let namespace = self.namespace()?;
         let end = offset + self.fitting(offset, len);
 
-        // Parts of blocks at the ends are written.
+        // Partial blocks at the ends are written.
         let block = 1u64 << namespace.lba_shift;
         let (first, last) = (
             offset.next_multiple_of(block).min(end),
             (end - end % block).max(offset),
         );
 
-        // A range without a whole block is written in one part.
+        // A range without a whole block is written in one piece.
         let parts = if first < last {
             [(offset, first), (last, end)]
         } else {
@@ -367,7 +366,7 @@ impl Disk {
         let ((), whole_done_at) = self.turn(&namespace, false, |turn| {
             let mut at = first / block;
             while first < last && at < last / block {
-                // A request counts blocks in 32 bits: a long range takes several.
+                // The number of blocks of a request has 32 bits: a long range takes several.
                 let count = (last / block - at).min(1 << 31) as u32;
                 let blocks = turn.namespace.blocks(at, count)?;
 
@@ -385,10 +384,10 @@ impl Disk {
         Ok(done_at.max(whole_done_at))
     }
 
-    /// Makes all that was written survive a crash of this machine; when it is done.
+    /// Makes all written data survive a crash of this machine; returns the completion time.
     ///
     /// # Errors
-    /// It could not, or the device is gone.
+    /// It failed, or the device is gone.
     pub fn flush(&self) -> Result<u64, DiskError> {
         let ((), done_at) = self.turn(&self.namespace()?, false, |turn| {
             turn.execute(&IoRequest::Flush, &[], &mut Vec::new())
@@ -396,9 +395,9 @@ impl Disk {
         Ok(done_at)
     }
 
-    /// Copies bytes from another disk of the device, or from this one, as Copy does: whole pages
-    /// are remapped. A long copy takes several Copy commands. Returns how many bytes were copied,
-    /// which may be fewer than asked for, and when it is done.
+    /// Copies bytes from another disk of the device, or from this one, by Copy: whole pages are
+    /// remapped. A long copy takes several Copy commands. Returns the number of bytes copied, which
+    /// may be fewer than requested, and the completion time.
     ///
     /// # Errors
     /// The range is not whole blocks, or past the end; the device refused, or is gone. If it
@@ -419,8 +418,8 @@ impl Disk {
             return Err(DiskError::Alignment);
         };
 
-        // Copy is in blocks, which must be the same on both sides. Nothing to copy is past the
-        // end.
+        // Both sides must have the same block size. If there is nothing to copy, the range is past
+        // the end.
         if count == 0 || from_namespace.lba_shift != shift {
             return Err(if len == 0 {
                 DiskError::Range
@@ -449,7 +448,7 @@ impl Disk {
                 match turn.execute(&request, range.as_bytes(), &mut Vec::new()) {
                     Ok(()) => copied += blocks,
                     Err(error) if copied == 0 => return Err(error),
-                    // What was copied stays copied and is reported; the caller asks again and gets
+                    // Copied bytes are reported; the caller repeats the call for the rest and gets
                     // the error.
                     Err(_) => break,
                 }

@@ -1,9 +1,9 @@
-//! What the kernel asks for: one folder with a file for every namespace, or disk.
+//! File system operations: one folder with a file for every namespace or disk.
 //!
-//! Files are opened for direct I/O, so that the kernel keeps no data of ours: what it acknowledges
-//! is acknowledged by the device. Punched holes and zeroed ranges are deallocated pages, fsync is
-//! Flush, copy_file_range is Copy, which remaps. Invariant: sizes, names and owners never change.
-//! Absent: caches, and locks.
+//! Files are opened for direct I/O, so that the kernel caches none of our data: its
+//! acknowledgements are the device's. Punched holes and zeroed ranges are deallocated pages, fsync
+//! is Flush, copy_file_range is Copy, which remaps. Invariant: sizes, names and owners never
+//! change. Absent: caches, and locks.
 
 use crate::bytes::Bytes;
 use crate::delayed::DelayedAnswers;
@@ -21,11 +21,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-/// The kernel may remember names and attributes as long as it likes: they do not change.
+/// The kernel may cache names and attributes without limit: they do not change.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 const BLOCK: u32 = 4096;
 
-/// Name of a namespace's file, as Linux names the namespace's part of a device node.
+/// Name of a namespace's file, like the namespace suffix of a Linux device node.
 pub fn file_name(nsid: u32) -> String {
     format!("n{nsid}")
 }
@@ -41,7 +41,7 @@ pub struct Files<B> {
 
 fn errno(error: DiskError) -> Errno {
     match error {
-        // As Linux answers a write past the end of a block device.
+        // Like Linux for a write past the end of a block device.
         DiskError::Range | DiskError::Device(Status::CAPACITY_EXCEEDED) => Errno::ENOSPC,
         DiskError::Alignment => Errno::EOPNOTSUPP,
         DiskError::Device(Status::WRITE_PROTECTED) => Errno::EROFS,
@@ -66,7 +66,7 @@ impl<B: Bytes> Files<B> {
     }
 
     fn disk(&self, ino: INodeNo) -> Result<&B, Errno> {
-        // Inode 1 is the folder, and namespaces follow.
+        // Inode 1 is the folder; namespaces follow.
         let index = ino.0.checked_sub(2).ok_or(Errno::EISDIR)?;
         self.disks.get(index as usize).ok_or(Errno::ENOENT)
     }
@@ -91,7 +91,7 @@ impl<B: Bytes> Files<B> {
         Ok(FileAttr {
             ino,
             size,
-            // Its space is reserved, used or not.
+            // All space is reserved, used or not.
             blocks: size / 512,
             atime: at,
             mtime: at,
@@ -118,7 +118,7 @@ impl<B: Bytes> Files<B> {
 
 impl<B: Bytes> Filesystem for Files<B> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel cannot do it does without.
+        // Capabilities that the kernel lacks are not needed.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.set_max_write(TRANSFER_BYTES_MAX);
         Ok(())
@@ -130,7 +130,7 @@ impl<B: Bytes> Filesystem for Files<B> {
             .filter(|_| parent == INodeNo::ROOT)
             .ok_or(Errno::ENOENT);
         match found.and_then(|ino| self.attributes(ino)) {
-            // Inode numbers are never used again: one generation is enough.
+            // Inode numbers are never reused: one generation is enough.
             Ok(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
             Err(error) => reply.error(error),
         }
@@ -143,7 +143,7 @@ impl<B: Bytes> Filesystem for Files<B> {
         }
     }
 
-    /// Times are not kept; everything else is as it is.
+    /// Times are not stored; all other attributes are fixed.
     fn setattr(
         &self,
         _: &Request,
@@ -162,11 +162,11 @@ impl<B: Bytes> Filesystem for Files<B> {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Like a block device: opened with O_TRUNC (`cp`, `>`) it stays as it is, and no other size
-        // can be set. The kernel asks for the size 0 in the first case.
+        // Like a block device: opening with O_TRUNC (`cp`, `>`) leaves it unchanged, and no other
+        // size can be set. In the first case the kernel sets size 0.
         let keeps_size = |now: &FileAttr| size.is_none_or(|size| size == 0 || size == now.size);
 
-        // Owner and mode are fixed: setting what is there already succeeds, as shells expect.
+        // Owner and mode are fixed: setting the current values succeeds, as shells expect.
         let changes_nothing = |now: &FileAttr| {
             mode.is_none_or(|mode| mode & 0o7777 == u32::from(now.perm))
                 && uid.is_none_or(|uid| uid == now.uid)
@@ -183,8 +183,7 @@ impl<B: Bytes> Filesystem for Files<B> {
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.disk(ino) {
-            // No page cache, and writes to one file need not wait for each other: the device
-            // orders them.
+            // No page cache, and concurrent writes to one file are allowed: the device orders them.
             Ok(_) => reply.opened(
                 FileHandle(0),
                 FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
@@ -237,7 +236,7 @@ impl<B: Bytes> Filesystem for Files<B> {
         }
     }
 
-    /// Called at each close of a file, which promises nothing: durability is fsync's.
+    /// Called at each close of a file, which promises no durability: that is fsync's.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
@@ -271,17 +270,17 @@ impl<B: Bytes> Filesystem for Files<B> {
         let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
         let what = mode - FallocateFlags::KEEP_SIZE;
 
-        // Past the end without KEEP_SIZE asks for a larger file, and sizes are fixed.
+        // Past the end without KEEP_SIZE requests a larger file, but sizes are fixed.
         if !inside && !keeps_size {
             return reply.error(Errno::EFBIG);
         }
 
         if what.is_empty() {
-            // All its space is there.
+            // All space is already allocated.
             return reply.ok();
         }
 
-        // Other modes move data or undo sharing: no command does that.
+        // Other modes move data or undo sharing, for which no command exists.
         if what != FallocateFlags::PUNCH_HOLE && what != FallocateFlags::ZERO_RANGE {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -305,7 +304,7 @@ impl<B: Bytes> Filesystem for Files<B> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        // The answer counts in 32 bits.
+        // The number of bytes in the answer has 32 bits.
         let len = len.min(1 << 30);
 
         let copied = self.disk(ino_in).and_then(|from| {
@@ -336,7 +335,7 @@ impl<B: Bytes> Filesystem for Files<B> {
         let files = self.disks.iter().zip(2..);
         let files = files.map(|(disk, ino)| (INodeNo(ino), FileType::RegularFile, disk.name()));
 
-        // `next` is where the kernel goes on if its buffer is full. It counts from 1: offset 0 is
+        // `next` is where the kernel continues if its buffer is full. It counts from 1: offset 0 is
         // the beginning.
         for ((ino, kind, name), next) in
             dots.into_iter().chain(files).zip(1..).skip(offset as usize)
@@ -349,18 +348,18 @@ impl<B: Bytes> Filesystem for Files<B> {
         reply.ok();
     }
 
-    /// The folder never changes, so that it is durable as it is.
+    /// The folder never changes, so it is always durable.
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
 
-    /// There are none; the kernel does not ask again.
+    /// Not supported; the kernel does not ask again.
     fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
         reply.error(Errno::ENOSYS);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // No block and no inode is free: all space is reserved, and no file can be made.
+        // No block and no inode is free: all space is reserved, and files cannot be created.
         let blocks = self.disks.iter().map(B::bytes).sum::<u64>() / u64::from(BLOCK);
         reply.statfs(blocks, 0, 0, self.disks.len() as u64, 0, BLOCK, 255, BLOCK);
     }

@@ -1,16 +1,16 @@
-//! The device's namespaces as files: for hosts without NVMe modules, to be loop-mounted or opened
-//! as they are. And any disk of host software as a file.
+//! The device's namespaces as files: for hosts without NVMe modules, for loop mounts or direct use.
+//! Also any disk of host software as a file.
 //!
 //! ```text
 //! disk      a namespace addressed by bytes; no kernel needed
 //! pages     a disk of host software addressed by bytes
-//! bytes     what both can do
-//! later     answers that wait until the timing model completes them
-//! files     what the kernel asks for, as operations on disks
-//! mount     mountpoints: what can be wrong with them, and what a server that was killed leaves behind
+//! bytes     the common interface of both
+//! delayed   answers delayed until their time in the timing model
+//! files     file system operations, translated to operations on disks
+//! mount     mountpoints: checks, and removal of a killed server's mount
 //! ```
-//! Invariants: a namespace's commands take the way of NVMe/TCP's, through the same controller and
-//! lock; the kernel caches no data of ours. Absent: names, owners or sizes that could change.
+//! Invariants: a namespace's commands use the same controller and lock as those by NVMe/TCP; the
+//! kernel caches none of our data. Absent: changes of names, owners or sizes.
 
 mod bytes;
 mod delayed;

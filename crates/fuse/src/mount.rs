@@ -1,8 +1,9 @@
-//! Mountpoints: mounting, unmounting, and everything that can be wrong with them.
+//! Mountpoints: mounting, unmounting, and checks.
 //!
-//! A server that was killed leaves its mount behind, dead: whoever looks at it is told "Transport
-//! endpoint is not connected". The next server takes such a mount away if it was one of ours, and
-//! nothing else. Invariant: however it ends, the device can be given back: the gate is closed, or
+//! The mount of a killed server remains, dead: accesses fail with "Transport endpoint is not
+//! connected". The next server removes such a mount if it was one of ours, and no other. Invariant:
+//! the device can always be given back: when unmounting returns, the gate is closed, or the disk
+//! taken out.
 //! the disk taken out, when unmounting returns.
 
 use crate::bytes::Bytes;
@@ -21,18 +22,18 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is mounted, in the kernel's table.
+/// Name of the mount in the kernel's table.
 const NAME: &str = "remap-ssd";
 const DEVICE: &str = "/dev/fuse";
-/// More than the device, which does one command at a time, can keep busy.
+/// More than enough to keep the device busy, which executes one command at a time.
 const THREADS: usize = 4;
-/// Once it is unmounted everywhere, the service ends within milliseconds.
+/// Once unmounted everywhere, the service ends within milliseconds.
 const ENDING_MAX: Duration = Duration::from_secs(5);
-/// A program that forks has our files open for its child too, until the child runs a program of its
-/// own: a mount can be busy for milliseconds after its last file was closed.
+/// A forked child also has our files open until it executes a program of its own: a mount can be
+/// busy for milliseconds after its last file was closed.
 const BUSY_MAX: Duration = Duration::from_millis(500);
 
-/// Why nothing is mounted, and what to do.
+/// Why mounting failed, with advice.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel's FUSE device cannot be opened.
@@ -40,7 +41,7 @@ pub enum MountError {
         "{DEVICE} cannot be opened ({0}): load the kernel's module with `modprobe fuse`, and see that you may use it"
     )]
     NoFuse(io::Error),
-    /// Not there, or no folder.
+    /// The path does not exist, or is not a folder.
     #[error("there is no such folder: make one with mkdir")]
     NoFolder,
     /// Something is mounted at the path.
@@ -57,9 +58,9 @@ pub enum MountError {
     Io(#[from] io::Error),
 }
 
-/// Namespaces, or a disk, as files in a folder.
+/// Namespaces, or a disk, mounted as files in a folder.
 pub struct Mounted {
-    /// Lets nobody in any more.
+    /// Stops all further use of the device by the files.
     close: Box<dyn Fn() + Send>,
     mountpoint: PathBuf,
     unmounter: SessionUnmounter,
@@ -68,10 +69,10 @@ pub struct Mounted {
 
 impl Mounted {
     /// Mounts files for all namespaces of a subsystem; times count from `epoch`. `ended` is called
-    /// when the files are gone, by `unmount` or by somebody else.
+    /// when the files are unmounted, by `unmount` or externally.
     ///
     /// # Errors
-    /// The reason, and what to do about it.
+    /// The reason, with advice.
     pub fn mount(
         gate: Gate,
         mountpoint: &Path,
@@ -83,7 +84,7 @@ impl Mounted {
             .map_while(|nsid| Disk::new(gate.clone(), nsid, epoch))
             .collect();
 
-        // Answers that wait for the model, or for a planted fault, need someone who waits.
+        // Answers delayed by the model, or by an injected fault, need a thread that waits.
         let delays_answers = disks.first().is_some_and(Disk::delays_answers);
         let delayed = if delays_answers {
             Some(DelayedAnswers::start(epoch)?)
@@ -99,11 +100,11 @@ impl Mounted {
         )
     }
 
-    /// Mounts a file for a disk of host software, which stays with the caller: what is left of it
-    /// is taken out of `disk` after unmounting. `ended` as in `mount`.
+    /// Mounts a file for a disk of host software, which the caller shares: it takes the disk out of
+    /// `disk` after unmounting. `ended` as in `mount`.
     ///
     /// # Errors
-    /// The reason, and what to do about it.
+    /// The reason, with advice.
     pub fn mount_disk<D: remap_ssd_device::Disk + Send + 'static>(
         disk: &Pages<D>,
         mountpoint: &Path,
@@ -117,11 +118,11 @@ impl Mounted {
         )
     }
 
-    /// Mounts arrays of bytes, each a file by its name; they stay with the caller. `ended` as in
+    /// Mounts arrays of bytes as files with their names; the caller shares them. `ended` as in
     /// `mount`.
     ///
     /// # Errors
-    /// The reason, and what to do about it.
+    /// The reason, with advice.
     pub fn mount_arrays<B: Bytes>(
         arrays: Vec<B>,
         mountpoint: &Path,
@@ -136,7 +137,7 @@ impl Mounted {
         close: Box<dyn Fn() + Send>,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Self, MountError> {
-        // Opened only to say early, and by name, what is missing.
+        // Opened only to report a missing device early and precisely.
         std::fs::OpenOptions::new()
             .read(true)
             .write(true)
@@ -144,7 +145,7 @@ impl Mounted {
             .map_err(MountError::NoFuse)?;
         prepare(mountpoint)?;
 
-        // Unmounting needs the path as the kernel's mount table has it.
+        // Unmounting needs the path as it is in the kernel's mount table.
         let mountpoint = mountpoint.canonicalize()?;
 
         // DefaultPermissions: the kernel checks owner and mode, since `Files` does not.
@@ -177,17 +178,16 @@ impl Mounted {
         })
     }
 
-    /// Path at which the files are.
+    /// Path of the folder.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// Unmounts, after what is under way. `false` if the files were in use: the folder is free
-    /// again and the device is given back all the same, and whoever has a file open is told that
-    /// the device is gone.
+    /// Unmounts, after requests in progress. `false` if the files were in use: the folder is still
+    /// freed and the device given back, and programs with an open file get errors.
     ///
     /// # Errors
-    /// The service had failed before.
+    /// The service had already failed.
     pub fn unmount(mut self) -> io::Result<bool> {
         let unmounted = self.unmount_once_free() || self.unmounter.unmount().is_ok();
         if !unmounted {
@@ -197,8 +197,8 @@ impl Mounted {
             return Ok(false);
         }
 
-        // In another mount namespace, such as a container's, there may be a copy of the mount: then
-        // the service goes on.
+        // Another mount namespace, such as a container's, may have a copy of the mount: then the
+        // service does not end.
         let ended = self.thread.take().filter(ends_soon).map(JoinHandle::join);
         (self.close)();
         match ended {
@@ -209,12 +209,12 @@ impl Mounted {
         }
     }
 
-    /// Unmounts as soon as nobody uses the files, if that is soon; `false` if it must be tried
-    /// another way, as it must without the right to unmount, or if the files are unmounted already.
+    /// Unmounts as soon as the files are unused, within `BUSY_MAX`; `false` if another way must be
+    /// tried: without the right to unmount, or if the files are already unmounted.
     fn unmount_once_free(&self) -> bool {
         let until = Instant::now() + BUSY_MAX;
         loop {
-            // Somebody else may have unmounted the files, and mounted others in their place.
+            // The files may have been unmounted externally, and others mounted in their place.
             if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
                 return false;
             }
@@ -229,7 +229,7 @@ impl Mounted {
     }
 }
 
-/// Waits for a thread for a limited time: has it ended?
+/// Waits for a thread for a limited time; returns true if it has ended.
 fn ends_soon<T>(thread: &JoinHandle<T>) -> bool {
     let until = Instant::now() + ENDING_MAX;
     while !thread.is_finished() && Instant::now() < until {
@@ -238,22 +238,22 @@ fn ends_soon<T>(thread: &JoinHandle<T>) -> bool {
     thread.is_finished()
 }
 
-/// Keeps this thread, and those that it starts, from waiting for themselves.
+/// Prevents this thread, and those that it starts, from waiting for themselves.
 ///
 /// A file system may lie on our file, by a loop device. When memory is short, a thread that
-/// allocates is made to write back dirty pages and to evict inodes, of that file system too, and a
-/// thread that writes a file is slowed down until dirty pages are written, that file system's too.
-/// Both would wait for requests that only these threads can serve.
+/// allocates has to write back dirty pages and evict inodes, including that file system's, and a
+/// thread that writes a file is throttled until dirty pages are written, including that file
+/// system's. Both would wait for requests that only these threads can serve.
 fn serve_without_deadlock() {
-    // Without CAP_SYS_RESOURCE, or before Linux 5.6, it is refused: then it is as it was, and there
-    // is no loop device of ours either.
+    // Refused without CAP_SYS_RESOURCE, or before Linux 5.6: then there is no protection, but no
+    // loop device of ours either.
     let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
 /// Detaches a mountpoint, even if something under it is still in use.
 fn detach(mountpoint: &Path) {
     if rustix::mount::unmount(mountpoint, UnmountFlags::DETACH).is_err() {
-        // Without the right to unmount, the helper that is setuid root does it.
+        // Without the right to unmount, use the setuid root helper.
         let mut fusermount = Command::new("fusermount3");
         fusermount
             .args(["-u", "-q", "-z", "--"])
@@ -264,9 +264,9 @@ fn detach(mountpoint: &Path) {
     }
 }
 
-/// Sees that a folder can be mounted on.
+/// Checks that a folder can be mounted on.
 fn prepare(mountpoint: &Path) -> Result<(), MountError> {
-    // Of a dead mount the kernel may remember attributes, but there is nobody to list it.
+    // The kernel may cache attributes of a dead mount, but listing it fails.
     let listed = std::fs::read_dir(mountpoint);
 
     if listed.is_err_and(|error| error.kind() == ErrorKind::NotConnected) {
@@ -274,7 +274,7 @@ fn prepare(mountpoint: &Path) -> Result<(), MountError> {
             .canonicalize()
             .or_else(|_| std::path::absolute(mountpoint))?;
 
-        // Only a dead mount of ours is taken away: somebody may still want another.
+        // Remove a dead mount only if it is ours: another one may still be needed.
         match mounted_at(&path)? {
             Some(what) if what == NAME => detach(&path),
             Some(what) => {
@@ -305,7 +305,7 @@ fn prepare(mountpoint: &Path) -> Result<(), MountError> {
     }
 }
 
-/// What is mounted at a path, last of what is mounted there: a device's name, or a file system's.
+/// Source of the topmost mount at a path: a device or file system name.
 fn mounted_at(path: &Path) -> io::Result<Option<String>> {
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
     Ok(table
@@ -325,7 +325,7 @@ fn entry(line: &str) -> Option<(PathBuf, String)> {
     ))
 }
 
-/// Blanks, tabs, line ends and backslashes stand there as three octal digits.
+/// Blanks, tabs, line ends and backslashes are encoded as three octal digits.
 fn unescaped(text: &str) -> String {
     [
         ("\\040", " "),

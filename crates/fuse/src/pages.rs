@@ -1,7 +1,8 @@
-//! A disk of host software as a file: whole pages behind bytes.
+//! A disk of host software as a file: translation of bytes to whole pages.
 //!
-//! Requests take turns (one mutex around the disk). Partial pages are read, changed and written in
-//! one turn, so that neighbouring bytes are never lost. Invariant: after `take` everything is
+//! Requests take turns (one mutex around the disk). Partial pages are read, modified and written in
+//! one turn, so that neighbouring bytes are never lost. Invariant: after `take` every request fails
+//! with "gone". Absent: time; durability, which is up to the disk.
 //! answered with "gone". Absent: time; the disk's promises are its own.
 
 use crate::bytes::Bytes;
@@ -10,15 +11,15 @@ use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A page, in the 64 bits that the kernel counts bytes in.
+/// Page size, as a 64-bit byte count of the kernel.
 const PAGE: u64 = PAGE_BYTES as u64;
-/// Pages of a remap: 16 MiB, as long as a Copy may be.
+/// Maximum pages of a remap: 16 MiB, the maximum of a Copy.
 const REMAP_PAGES: u64 = 4096;
 
-/// Text for errors of which the kernel reports only numbers.
+/// Receives the text of errors, of which the kernel reports only numbers.
 type Tell = dyn Fn(&str) + Send + Sync;
 
-/// A disk behind a file; clones are the same one.
+/// A disk presented as a file; clones share it.
 pub struct Pages<D> {
     disk: Arc<Mutex<Option<D>>>,
     name: String,
@@ -43,14 +44,14 @@ impl<D> Clone for Pages<D> {
     }
 }
 
-/// A part of a range, within a page or of whole pages.
+/// A part of a range: within a page, or whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Within { page: u64, from: usize, to: usize },
     Whole { page: u64, pages: u64 },
 }
 
-/// A range of bytes as partial pages and whole ones, in order.
+/// Splits a range of bytes into partial and whole pages, in order.
 fn parts(offset: u64, len: u64) -> Vec<Part> {
     let (mut at, end) = (offset, offset + len);
 
@@ -78,7 +79,7 @@ fn parts(offset: u64, len: u64) -> Vec<Part> {
 }
 
 impl<D: Disk + Send + 'static> Pages<D> {
-    /// A file of this name. `tell` gets a sentence for each error.
+    /// A file with this name. `tell` gets a sentence for each error.
     pub fn new(disk: D, name: &str, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let pages = disk.pages();
         Self {
@@ -89,7 +90,7 @@ impl<D: Disk + Send + 'static> Pages<D> {
         }
     }
 
-    /// Takes the disk out, once what is under way is done: nobody has it any more.
+    /// Takes the disk out, after requests in progress; later ones fail.
     pub fn take(&self) -> Option<D> {
         self.disk
             .lock()
@@ -99,7 +100,7 @@ impl<D: Disk + Send + 'static> Pages<D> {
 
     /// Works on the disk, in turn.
     fn turn<R>(&self, work: impl FnOnce(&mut D) -> Result<R, D::Error>) -> Result<R, DiskError> {
-        // A panic in the middle of a command leaves a disk that nobody should rely on.
+        // A panic in the middle of a command leaves the disk in an unknown state.
         let mut disk = self.disk.lock().map_err(|_| DiskError::Gone)?;
         let disk = disk.as_mut().ok_or(DiskError::Gone)?;
         work(disk).map_err(|error| {
@@ -143,7 +144,7 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
         let mut bytes = vec![0; ((end - first) * PAGE) as usize];
         self.turn(|disk| disk.read(first, &mut bytes))?;
 
-        // Whole pages were read: both ends are cut off where they were not asked for.
+        // Whole pages were read: cut off both ends outside the range.
         bytes.drain(..(offset % PAGE) as usize);
         bytes.truncate(len as usize);
         Ok((bytes, 0))
@@ -193,7 +194,7 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
                         change(disk, page, |page| page[from..to].fill(0))
                     }
 
-                    // A trimmed page reads as zeroes, and nothing is programmed for it.
+                    // A trimmed page reads as zeroes, and no page is programmed for it.
                     Part::Whole { page, pages } => disk.trim(page, pages),
                 })
         })?;
@@ -215,8 +216,8 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
         let pages = self.fitting(offset, from.fitting(from_offset, len)) / PAGE;
         let aligned = offset.is_multiple_of(PAGE) && from_offset.is_multiple_of(PAGE);
 
-        // Pages in part, or of another disk, cannot be shared: `Alignment` makes the kernel copy
-        // them by reading and writing.
+        // Partial pages, or pages of another disk, cannot be shared: `Alignment` makes the kernel
+        // copy them by reading and writing.
         if !aligned || pages == 0 || !Arc::ptr_eq(&self.disk, &from.disk) {
             return Err(if len == 0 {
                 DiskError::Range

@@ -1,14 +1,14 @@
-//! The other end, for `remap-ssd ctl`, collectors of traces and tests: one request, one answer.
+//! HTTP client, for `remap-ssd ctl`, trace collectors and tests: one request, one answer.
 //!
-//! Invariants: an answer has at most `ANSWER_BYTES_MAX`, and is there when the patience ends. Absent: names that are looked up more than
-//! once, TLS.
+//! Invariants: an answer has at most `ANSWER_BYTES_MAX`, and arrives within the time limit. Absent:
+//! repeated name lookups, TLS.
 
 use crate::token::Token;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-// A server of whatever kind answers here: it must not be able to fill our memory.
+// Any server may answer: it must not be able to fill our memory.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// The answer to a request.
@@ -16,14 +16,14 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 pub struct Answer {
     /// Status code, from the answer's first line.
     pub status: u16,
-    /// Everything behind the head; chunked encoding is not undone.
+    /// Everything after the head; chunked encoding is not decoded.
     pub body: Vec<u8>,
 }
 
-/// Asks for a path, or posts a body to it, and waits for the answer as long as `patience`.
+/// Gets a path, or posts a body to it, and waits for the answer at most for `patience`.
 ///
 /// # Errors
-/// The server cannot be reached, or does not speak HTTP.
+/// The server is unreachable, or does not speak HTTP.
 pub fn ask(
     address: &str,
     path: &str,
@@ -39,10 +39,10 @@ pub fn ask(
     exchange(address, path, &headers, body, Instant::now() + patience)
 }
 
-/// Posts a body with headers of its own, to a server of whatever kind.
+/// Posts a body with custom headers, to any server.
 ///
 /// # Errors
-/// The server cannot be reached, or does not speak HTTP, or not in time.
+/// The server is unreachable, too slow, or does not speak HTTP.
 pub fn post(
     address: &str,
     path: &str,
@@ -68,8 +68,8 @@ fn exchange(
 ) -> io::Result<Answer> {
     let mut stream = connect(address, until)?;
     let method = if body.is_some() { "POST" } else { "GET" };
-    // `Connection: close` makes the end of the answer the end of the stream, so that neither
-    // lengths nor chunks need to be followed.
+    // With `Connection: close` the answer ends with the stream, so that neither lengths nor chunks
+    // need to be parsed.
     let mut request =
         format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     for (name, value) in headers {
@@ -82,7 +82,7 @@ fn exchange(
     let request = [request.as_bytes(), body.unwrap_or_default()].concat();
     send(&mut stream, &request, until)?;
 
-    // An answer that `ANSWER_BYTES_MAX` cut short parses all the same: its body is what came.
+    // An answer truncated at `ANSWER_BYTES_MAX` still parses: its body is the part received.
     let answer = receive(&mut stream, until)?;
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Response::new(&mut headers);
@@ -98,11 +98,11 @@ fn exchange(
     }
 }
 
-/// Connects to the first of the address's hosts that can be reached.
+/// Connects to the first reachable address.
 fn connect(address: &str, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
     for to in address.to_socket_addrs()? {
-        // One address that swallows packets must not use up the time of the others: `localhost` is
+        // An address that drops packets must not use up the time of the others: `localhost` is
         // often both ::1 and 127.0.0.1, and only one of them listens.
         let within = left(until)?.min(Duration::from_secs(5));
         match TcpStream::connect_timeout(&to, within) {
@@ -115,8 +115,8 @@ fn connect(address: &str, until: Instant) -> io::Result<TcpStream> {
 
 fn send(stream: &mut TcpStream, mut rest: &[u8], until: Instant) -> io::Result<()> {
     while !rest.is_empty() {
-        // Renewed each time: a socket's timeout counts from each call, and a peer that takes a byte
-        // now and then would stretch the request without end.
+        // Renewed for each call: a socket's time-out counts from each call, and a peer that takes a
+        // byte now and then would otherwise stretch the request without limit.
         stream.set_write_timeout(Some(left(until)?))?;
         match stream.write(rest) {
             Ok(sent) => rest = &rest[sent..],
@@ -127,12 +127,12 @@ fn send(stream: &mut TcpStream, mut rest: &[u8], until: Instant) -> io::Result<(
     Ok(())
 }
 
-/// All that comes until the server closes the connection.
+/// Receives everything until the server closes the connection.
 fn receive(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut chunk = [0; 16 << 10];
     while answer.len() < ANSWER_BYTES_MAX {
-        // Renewed each time, as in `send`.
+        // Renewed for each call, as in `send`.
         stream.set_read_timeout(Some(left(until)?))?;
         match stream.read(&mut chunk) {
             Ok(0) => break,
@@ -144,7 +144,7 @@ fn receive(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// How much time is left; an error if none is.
+/// The time left; an error if there is none.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {

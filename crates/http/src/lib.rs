@@ -1,21 +1,22 @@
-//! A device in service, for operators: metrics, health, JSON, a live page, and verbs, over HTTP.
+//! A device in service, for operators: metrics, health, JSON, a live page, and operations, over
+//! HTTP.
 //!
 //! ```text
-//! status   what is known of a device, as plain data; `Watched` is who knows it
+//! status   the state of a device, as plain data; provided by a `Watched`
 //! metrics  a status as OpenMetrics, or as Prometheus' older text format
-//! page     the live page: HTML, CSS and JavaScript of our own, in the binary
-//! route    which path gives what, and who may have it
-//! token    who may have more than health and the page
+//! page     the live page: our own HTML, CSS and JavaScript, in the binary
+//! route    paths and the permissions that they need
+//! token    the token for everything but health and the page
 //! request  one request: parsed, within limits
 //! response one response: status, headers, body
 //! server   sockets, threads, limits of clients and of time
-//! places   who has a place: strangers, those who ask for health or the page, operators
-//! client   the other end, for `remap-ssd ctl`
+//! places   limits of connections: strangers, public (health or the page), operators
+//! client   the client's side, for `remap-ssd ctl`
 //! ```
-//! Invariants: no request makes anything here panic, wait for ever, or hold more than a few
-//! kilobytes; verbs need a token, always; without a token only names that a browser cannot be
-//! tricked into are answered. Absent: devices. What is shown here is what a `Watched` says, whether
-//! that is served or simulated.
+//! Invariants: no request causes a panic here, an endless wait, or the use of more than a few
+//! kilobytes; operations always need a token; without a token only host names safe against DNS
+//! rebinding are answered. Absent: devices. All data come from a `Watched`, of a served or
+//! simulated device.
 
 pub mod client;
 pub mod metrics;

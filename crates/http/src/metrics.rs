@@ -1,9 +1,9 @@
-//! A status as metrics: OpenMetrics 1.0, or Prometheus' text format 0.0.4 for those who do not ask
-//! for it.
+//! A status as metrics: OpenMetrics 1.0, or Prometheus' text format 0.0.4 for clients that do not
+//! request it.
 //!
-//! Names follow Prometheus' practice: `remap_ssd_` in front, base units, `_total` behind counters.
-//! Invariant: `io stat` and these say the same, under the same words. Absent: registers that live
-//! longer than a scrape; what is counted is counted elsewhere.
+//! Names follow Prometheus' practice: prefix `remap_ssd_`, base units, suffix `_total` of counters.
+//! Invariant: `io stat` and these agree in names and values. Absent: registries that outlive a
+//! scrape; the counters themselves.
 
 use crate::status::Status;
 use prometheus_client::collector::Collector;
@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 
-/// The format that a client is given.
+/// The format for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0, for clients that accept it.
@@ -22,7 +22,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What an `Accept` header asks for.
+    /// The format requested by an `Accept` header.
     pub fn accepted(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") {
             Self::OpenMetrics
@@ -40,10 +40,9 @@ impl Format {
     }
 }
 
-/// A status in a format.
+/// Encodes a status.
 pub fn encode(status: Status, format: Format) -> String {
-    // A registry for each scrape: what is counted lives elsewhere, and none of it is kept here
-    // twice.
+    // One registry per scrape: the counters live elsewhere, and are not duplicated here.
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(status)));
     let mut text = String::new();
@@ -60,7 +59,7 @@ struct Scrape(Status);
 
 type Labels<'a> = [(&'a str, &'a str); 1];
 
-/// Writes families one after the other.
+/// Writes families in sequence.
 struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Families<'_> {
@@ -120,7 +119,7 @@ impl Families<'_> {
     }
 }
 
-/// Counters of the translation layer that are told as they are: the name, and what it counts.
+/// Counters of the translation layer that are reported unchanged: name and help text.
 const PLAIN: [(&str, &str); 18] = [
     (
         "host_pages",
@@ -169,7 +168,7 @@ impl Collector for Scrape {
 
 fn service(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     let scheme = status.scheme.as_str();
-    // Text that never changes is a family of type info, with the value 1.
+    // Constant text is a family of type info, with the value 1.
     let build = [("version", env!("CARGO_PKG_VERSION")), ("scheme", scheme)];
 
     to.0.encode_descriptor(
@@ -244,7 +243,7 @@ fn commands(status: &Status, to: &mut Families<'_>) -> fmt::Result {
 
     for command in &status.commands {
         let labels: Labels<'_> = [("command", command.name)];
-        // Bucket n counts times up to 2^n µs, and Prometheus wants seconds; its last bucket must be
+        // Bucket n counts times up to 2^n µs; Prometheus uses seconds, and its last bucket must be
         // `+Inf`.
         let last = command.buckets.len().saturating_sub(1);
 
@@ -435,7 +434,7 @@ fn rights(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Only where commands are traced.
+/// Only if commands are traced.
 fn spans(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     let Some(spans) = &status.spans else {
         return Ok(());

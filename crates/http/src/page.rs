@@ -1,11 +1,11 @@
-//! The live page, in the binary: no file is read, no package is needed, and there is no build step.
+//! The live page, in the binary: no files at run time, no packages, no build step.
 //!
-//! Absent: data. The page asks for it (`/api/live`, `/api/map`, `/api/hosts`).
+//! Absent: data. The page fetches them (`/api/live`, `/api/map`, `/api/hosts`).
 
 /// A part of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Asset {
-    /// Media type with its charset: answers carry `nosniff`, so browsers believe nothing else.
+    /// Media type with its charset: answers carry `nosniff`, so browsers rely on it.
     pub content_type: &'static str,
     /// Text of the asset, compiled into the binary.
     pub text: &'static str,
@@ -23,14 +23,14 @@ pub const CSS: Asset = Asset {
     text: include_str!("../page/page.css"),
 };
 
-/// Colours and strokes of the page's charts: those of the program's own figures. The file is the
-/// plotter's, so that there is one palette.
+/// Colours and strokes of the page's charts, the same as in the program's figures: the file is
+/// shared with the plotter, so that there is one palette.
 pub const PLOT_CSS: Asset = Asset {
     content_type: "text/css; charset=utf-8",
     text: include_str!("../../sim/src/plot/plot.css"),
 };
 
-/// The page's script, `/page.js`; it asks for data: `/api/live`, `/api/map` and `/api/hosts`.
+/// The page's script, `/page.js`; it fetches `/api/live`, `/api/map` and `/api/hosts`.
 pub const JS: Asset = Asset {
     content_type: "text/javascript; charset=utf-8",
     text: include_str!("../page/page.js"),
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Names behind `prefix` in a text.
+    /// Names after `prefix` in a text.
     fn names<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
         let is_part = |c: char| c.is_ascii_lowercase() || c == '-';
         text.split(prefix)

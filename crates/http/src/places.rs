@@ -1,42 +1,42 @@
-//! Who has a place: connections, by what they have shown so far.
+//! Limits of connections, by the kind of caller shown so far.
 //!
 //! ```text
-//! stranger  it has sent no whole request, or one without a token that it needs
-//! public    it asked for health or the page, which are for everybody
-//! operator  it has shown the token, or none is needed
+//! stranger  no complete request yet, or one without a required token
+//! public    a request for health or the page, which are open to all
+//! operator  a request with the token, or none is required
 //! ```
-//! A connection begins as a stranger, and is promoted once its request is there. Invariants: there are
-//! at most `max` connections; each kind has places of its own, so that no number of strangers takes
-//! one from the others. The oldest stranger, or public connection, ends for the next one; operators
-//! never do. What a displaced stranger has sent already is still answered. Absent: sockets' time-outs,
-//! and what is answered.
+//! A connection begins as a stranger, and is promoted once its request has arrived. Invariants:
+//! there are at most `max` connections; each kind has its own places, so that strangers in any
+//! number take none from the others. The oldest stranger, or public connection, ends for the next
+//! one; operators are never displaced. A complete request of a displaced stranger is still
+//! answered. Absent: sockets' time-outs, and the answers.
 
 use std::collections::BTreeMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a wait for a place looks whether the server ends.
+/// Interval at which a wait for a place checks whether the server ends.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a connection has shown.
+/// Kind of a connection's caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// Nothing that counts.
+    /// No valid request yet.
     Stranger,
-    /// It asks for what everybody may have.
+    /// Requests something open to all.
     Public,
-    /// It may have everything.
+    /// May request everything.
     Operator,
 }
 
 struct Place {
     caller: Caller,
-    /// To shut it down with.
+    /// Handle to shut it down.
     stream: TcpStream,
 }
 
-/// All connections, by their number: the first is the oldest.
+/// All connections, by number: the first is the oldest.
 pub(crate) struct Places {
     max: usize,
     taken: Mutex<BTreeMap<u64, Place>>,
@@ -57,7 +57,7 @@ impl Places {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Places of a kind: a quarter of all for strangers, as many for everybody, the rest for
+    /// Maximum of a kind: a quarter of all for strangers, as many for public ones, the rest for
     /// operators.
     fn max_of(&self, caller: Caller) -> usize {
         let quarter = (self.max / 4).max(1);
@@ -71,14 +71,14 @@ impl Places {
         self.taken().len()
     }
 
-    /// Gives a connection a place among the strangers, the oldest one's if there is no other;
-    /// `false` if the server ends before there is one.
+    /// Gives a connection a place among the strangers, displacing the oldest if necessary; `false`
+    /// if the server ends before there is one.
     pub fn admit(&self, number: u64, stream: TcpStream, ends: impl Fn() -> bool) -> bool {
         let mut taken = self.taken();
-        // A place is free once the thread of its connection has ended; meanwhile no other connection is
-        // let in.
+        // A place becomes free when the thread of its connection ends; until then no other
+        // connection is admitted.
         while count(&taken, Caller::Stranger) >= self.max_of(Caller::Stranger) {
-            // Only the way in is closed: a request that has come whole is answered.
+            // Only the receiving side is closed: a request received completely is answered.
             displace(&taken, Caller::Stranger, Shutdown::Read);
             taken = self.wait(taken);
             if ends() {
@@ -90,7 +90,7 @@ impl Places {
         true
     }
 
-    /// A connection has shown what it is; `false` if there is no place for it.
+    /// Sets the kind of a connection; `false` if there is no place for it.
     pub fn promote(&self, number: u64, caller: Caller, ends: impl Fn() -> bool) -> bool {
         let mut taken = self.taken();
         while caller != Caller::Stranger && count(&taken, caller) >= self.max_of(caller) {
@@ -110,13 +110,13 @@ impl Places {
         true
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub fn remove(&self, number: u64) {
         self.taken().remove(&number);
         self.changed.notify_all();
     }
 
-    /// Waits for all connections to end, and shuts down those that have not within a time.
+    /// Waits for all connections to end, and shuts down the remaining ones after a time limit.
     pub fn end_all(&self, within: Duration) {
         let (taken, _) = self
             .changed
@@ -141,7 +141,7 @@ fn count(taken: &BTreeMap<u64, Place>, caller: Caller) -> usize {
     of_kind.count()
 }
 
-/// Shuts the oldest connection of a kind down. Its thread wakes, and gives the place back.
+/// Shuts down the oldest connection of a kind. Its thread wakes, and returns the place.
 fn displace(taken: &BTreeMap<u64, Place>, caller: Caller, how: Shutdown) {
     let mut of_kind = taken.values().filter(|place| place.caller == caller);
     if let Some(oldest) = of_kind.next() {

@@ -1,37 +1,37 @@
-//! One request, parsed: its method, path and body, and the three headers that mean something here.
+//! One parsed request: its method, path and body, and the headers used here.
 //!
 //! Invariants: a head has at most `HEAD_BYTES_MAX` bytes and 64 headers, a body `BODY_BYTES_MAX`;
-//! what is not understood is refused with a status, never guessed. One request a connection:
-//! nothing can hide behind another. Absent: sockets (`server`).
+//! malformed input is refused with a status, never guessed. One request per connection prevents
+//! request smuggling. Absent: sockets (`server`).
 
 use crate::response::Response;
 
-/// Bytes of a request line and its headers.
+/// Maximum size of a request line and its headers.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Bytes of the largest body.
+/// Maximum size of a body.
 pub const BODY_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// A request, with the headers that mean something here.
+/// A request, with the headers used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Method, as sent: methods are case-sensitive (RFC 9110, 9.1).
     pub method: String,
-    /// Path, without what follows `?`.
+    /// Path, without the query.
     pub path: String,
-    /// Query: what follows `?` in the target.
+    /// Query: the part of the target after `?`.
     pub query: String,
-    /// The host that the client believes to talk to.
+    /// The `Host` header.
     pub host: Option<String>,
-    /// Who it says it is.
+    /// The `Authorization` header.
     pub authorization: Option<Vec<u8>>,
-    /// Value of `Accept`; empty without.
+    /// Value of `Accept`; empty if missing.
     pub accept: String,
     /// Body; empty if the request has none.
     pub body: Vec<u8>,
 }
 
-/// A head, and how much follows.
+/// A head, and the length of the body that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The request, still without its body.
@@ -42,15 +42,15 @@ pub struct Head {
     pub body_bytes: usize,
 }
 
-/// Parses what has arrived of a request; `None` if the head is not complete.
+/// Parses the bytes received of a request; `None` if the head is not complete.
 ///
 /// # Errors
-/// What to answer to something that will never be a request.
+/// The answer to an invalid request.
 pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
     let head_bytes = match parsed.parse(input) {
-        // Both arms check the limit: a head may arrive complete in one read and still be too long.
+        // Both arms check the limit: a complete head may arrive in one read and still be too long.
         Ok(httparse::Status::Complete(bytes)) if bytes <= HEAD_BYTES_MAX => bytes,
         Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => return Ok(None),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
@@ -67,8 +67,8 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         query: query.into(),
         ..Request::default()
     };
-    // A header that comes twice is read differently by different servers and proxies; that is how
-    // requests are smuggled past one of them (RFC 9112, 11.2). `Accept` may be a list of several.
+    // Servers and proxies differ in reading duplicate headers, which enables request smuggling (RFC
+    // 9112, 11.2). `Accept` may be a list over several.
     let mut length: Option<&[u8]> = None;
 
     for header in parsed.headers.iter() {
@@ -89,8 +89,7 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
                 .push_str(&String::from_utf8_lossy(header.value));
             false
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            // Chunks are the one other way to say where a body ends; not to read them keeps one
-            // truth.
+            // Chunks are the only other way to delimit a body; refusing them leaves a single one.
             return Err(Response::error(
                 411,
                 "say how long the body is: Content-Length",
@@ -103,7 +102,7 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         }
     }
 
-    // What talks HTTP/1.1 says which host it means, once and in order (RFC 9112, 3.2).
+    // HTTP/1.1 requires exactly one valid Host header (RFC 9112, 3.2).
     let is_in_order = match &request.host {
         Some(host) => host.bytes().all(is_of_a_host),
         None => parsed.version == Some(0),
@@ -115,14 +114,14 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         ));
     }
 
-    // `usize::parse` would accept a leading `+`, which is no length (RFC 9110, 8.6).
+    // `usize::parse` would accept a leading `+`, which is not a valid length (RFC 9110, 8.6).
     let body_bytes = match length {
         None => 0,
         Some(digits) if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
             std::str::from_utf8(digits)
                 .ok()
                 .and_then(|digits| digits.parse::<usize>().ok())
-                // Digits that overflow are a number, only too large: 413 below, not 400.
+                // Digits that overflow are a valid number, only too large: 413 below, not 400.
                 .unwrap_or(usize::MAX)
         }
         Some(_) => return Err(Response::error(400, "Content-Length is no number")),
@@ -137,7 +136,7 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
     }))
 }
 
-/// Bytes of a host and its port (RFC 3986, 3.2.2 and 3.2.3).
+/// Returns true for bytes allowed in a host and its port (RFC 3986, 3.2.2 and 3.2.3).
 fn is_of_a_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=[]:".contains(&byte)
 }
@@ -219,7 +218,7 @@ mod tests {
         assert_eq!(status_of(many.as_bytes()), Some(431));
     }
 
-    // Every damage to a request is a status or a wait, never a panic.
+    // Any damaged request results in a status or a wait, never a panic.
     #[test]
     fn no_byte_anywhere_makes_the_parser_fail() {
         let whole = b"GET /metrics HTTP/1.1\r\nHost: [::1]:9\r\nAccept: */*\r\n\r\n";

@@ -1,19 +1,20 @@
 //! One response: status, media type, headers and body.
 //!
-//! Invariant: an error is one sentence, as JSON. Absent: who gets which (`route`), sockets.
+//! Invariant: an error is one sentence, as JSON. Absent: the choice of responses (`route`),
+//! sockets.
 
 use serde_json::json;
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Status code; `phrase` has its words.
+    /// Status code; see `phrase` for its text.
     pub status: u16,
     /// Media type, with its charset if it is text.
     pub content_type: &'static str,
-    /// Headers beside those of every answer.
+    /// Headers in addition to those of every answer.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// Body; HEAD sends its length and leaves it out.
+    /// Body; for HEAD only its length is sent.
     pub body: Vec<u8>,
 }
 
@@ -27,7 +28,7 @@ impl Response {
 
     pub(crate) fn json(status: u16, value: &impl serde::Serialize) -> Self {
         let mut body = serde_json::to_vec(value).expect("plain data is JSON");
-        // For whoever reads it with curl in a terminal.
+        // For readability in a terminal (curl).
         body.push(b'\n');
         Self::ok(JSON, body).with_status(status)
     }
@@ -50,7 +51,7 @@ impl Response {
         self
     }
 
-    /// The phrase behind the status.
+    /// The reason phrase of the status.
     pub fn phrase(&self) -> &'static str {
         match self.status {
             200 => "OK",

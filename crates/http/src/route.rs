@@ -1,17 +1,16 @@
-//! Which path gives what, and who may have it.
+//! Paths, their answers, and the permissions that they need.
 //!
 //! ```text
-//! GET  /  /page.css  /plot.css  /page.js  the page, which has no data in it
+//! GET  /  /page.css  /plot.css  /page.js  the page, which contains no data
 //! GET  /healthz  /readyz                  for supervisors, without a token
 //! GET  /metrics                           for Prometheus
 //! GET  /api/live  /api/map?cells=N        for the page
 //! GET  /api/hosts  namespaces  config  statistics
 //! POST /api/ctl/VERB                      with a token
-//! POST /api/play                          how fast a simulation is played
+//! POST /api/play                          speed of a simulation
 //! ```
-//! Without a token's file, only clients that name an address of the loopback are answered: a page
-//! elsewhere whose name was made to mean this machine is not. Paths are compared whole: nothing is
-//! looked up in a file system. Absent: sockets.
+//! Without a token file, only requests whose Host is a loopback address are answered, which stops
+//! DNS rebinding. Paths are compared whole: there is no lookup in a file system. Absent: sockets.
 
 use crate::metrics::{self, Format};
 use crate::page;
@@ -23,15 +22,15 @@ use crate::token::Token;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// The page, which has no data in it.
+/// Paths of the page, which contains no data.
 const OPEN: [&str; 4] = ["/", "/page.css", "/plot.css", "/page.js"];
-/// What supervisors and load balancers ask for.
+/// Paths for supervisors and load balancers.
 const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
-/// Cells of a map, unless said otherwise, and at most.
+/// Default and maximum cells of a map.
 const CELLS: usize = 1024;
 const CELLS_MAX: usize = 4096;
 
-/// What the sender of a request has shown.
+/// The kind of a request's sender.
 pub(crate) fn caller(request: &Request, token: Option<&Token>) -> Caller {
     let is_public = || OPEN.contains(&&*request.path) || HEALTH.contains(&&*request.path);
     match token {
@@ -43,11 +42,11 @@ pub(crate) fn caller(request: &Request, token: Option<&Token>) -> Caller {
     }
 }
 
-/// Answers a request, if its token and the name of its host are right.
+/// Answers a request, after checking its token and the name of its host.
 pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {
     let is_get = matches!(&*request.method, "GET" | "HEAD");
-    // Listening on the loopback alone does not keep web pages out: a page elsewhere can make its
-    // own name resolve to 127.0.0.1 (DNS rebinding). Its requests still carry its name in `Host`.
+    // Listening only on the loopback does not keep web pages out: a remote page can make its own
+    // name resolve to 127.0.0.1 (DNS rebinding). Its requests still carry its name in `Host`.
     if token.is_none() && !names_loopback(request.host.as_deref()) {
         return Response::error(
             421,
@@ -55,7 +54,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         );
     }
 
-    // What has no data in it is for everybody.
+    // Paths without data are open to all.
     let open = match &*request.path {
         "/" => Some(page::HTML),
         "/page.css" => Some(page::CSS),
@@ -70,7 +69,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
             wrong_method("GET, HEAD")
         };
     }
-    // Supervisors and load balancers have no token, and learn nothing here but one word.
+    // Supervisors and load balancers have no token, and learn only one word here.
     if HEALTH.contains(&&*request.path) {
         return if is_get {
             health(&request.path, watched)
@@ -79,8 +78,8 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         };
     }
 
-    // Verbs change the device or cut its power: they need a token on the loopback too, where any
-    // local user, and any page in a local browser, can connect.
+    // Operations change the device or cut its power: they need a token even on the loopback, to
+    // which any local user, and any page in a local browser, can connect.
     if let Some(verb) = request.path.strip_prefix("/api/ctl/") {
         return match (&*request.method, token) {
             ("POST", None) => Response::error(
@@ -90,8 +89,8 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
             ("POST", Some(token)) if !has(token, request) => unauthorized(),
             ("POST", Some(_)) => told(&request.body, |arguments| {
                 let done = watched.act(verb, arguments)?;
-                // Only what was done is logged at this level; a refusal goes back to the one who
-                // asked.
+                // Only executed operations are logged at this level; a refusal is returned to the
+                // sender.
                 tracing::info!(verb, %arguments, "done for an operator");
                 Ok(done)
             }),
@@ -99,7 +98,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         };
     }
 
-    // A simulation's speed is no device's data: a token is needed only if there is one.
+    // A simulation's speed is not data of a device: a token is needed only if there is one.
     if request.path == "/api/play" {
         return match &*request.method {
             "POST" if token.is_some_and(|token| !has(token, request)) => unauthorized(),
@@ -117,7 +116,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         "/api/config",
         "/api/statistics",
     ];
-    // Unknown paths are told apart before the token is checked: what exists is documented anyway.
+    // Unknown paths are reported before the token is checked: the existing ones are public anyway.
     if !known.contains(&&*request.path) {
         return Response::error(404, "there is nothing here");
     }
@@ -156,14 +155,14 @@ fn read(request: &Request, watched: &dyn Watched) -> Response {
 }
 
 fn health(path: &str, watched: &dyn Watched) -> Response {
-    // Being alive is answering at all; being ready is that the device works.
+    // Alive means any answer; ready means that the device works.
     match watched.ready() {
         Err(why) if path == "/readyz" => Response::error(503, &why),
         _ => Response::ok("text/plain; charset=utf-8", "ok\n"),
     }
 }
 
-/// Does what a body's JSON says.
+/// Executes an operation with the JSON arguments in a body.
 fn told(body: &[u8], act: impl FnOnce(&Value) -> Result<Value, Refused>) -> Response {
     let arguments = if body.trim_ascii().is_empty() {
         json!({})
@@ -197,13 +196,14 @@ fn wrong_method(allow: &'static str) -> Response {
     Response::error(405, "not with this method").with("Allow", allow)
 }
 
-/// Does a `Host` header name the loopback? HTTP/1.0 clients send none; all others do (`request`).
+/// Returns true if a `Host` header names the loopback. Only HTTP/1.0 clients may omit it
+/// (`request`).
 fn names_loopback(host: Option<&str>) -> bool {
     let Some(host) = host else {
         return true;
     };
-    // A bare `::1` is taken for a name with a port, and refused: an IPv6 address comes in brackets
-    // (RFC 3986, 3.2.2).
+    // A bare `::1` is parsed as a name with a port, and refused: an IPv6 address must be in
+    // brackets (RFC 3986, 3.2.2).
     let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':') {
         Some((name, port)) if is_port(port) => name,

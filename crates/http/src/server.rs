@@ -1,10 +1,10 @@
-//! Sockets and threads: one request a connection, one thread each, within limits.
+//! Sockets and threads: one request per connection, one thread each, within limits.
 //!
-//! `tiny_http` and its like keep a thread for whoever connects, for as long as it likes; this
-//! server's limits are why it is our own, on `httparse`. Invariants: at most `Limits::clients`
-//! connections, and who may take whose place `places` says; a request that is not there
-//! within `Limits::receive_within`, and an answer that is not taken within `Limits::send_within`,
-//! end their connection. Absent: what is answered (`route`).
+//! `tiny_http` and similar servers keep a thread per connection without a time limit; that is why
+//! this server is our own, on `httparse`. Invariants: at most `Limits::clients` connections, with
+//! displacement by `places`; a request that does not arrive within `Limits::receive_within`, or an
+//! answer that is not taken within `Limits::send_within`, ends its connection. Absent: the answers
+//! (`route`).
 
 use crate::places::{Caller, Places};
 use crate::request::{self, HEAD_BYTES_MAX, Head, Request};
@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Limits of what clients may take.
+/// Limits on resources used by clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. A quarter is for those that have shown no token, and a quarter for
-    /// health and the page: there the next one takes the place of the oldest. The rest is for
-    /// requests with a token, or for all where none is needed.
+    /// Maximum connections. A quarter is for those that have shown no token, and a quarter for
+    /// health and the page: there the next one displaces the oldest. The rest is for requests with
+    /// a token, or for all if none is needed.
     pub clients: usize,
     /// Time for a whole request to arrive.
     pub receive_within: Duration,
@@ -42,15 +42,16 @@ impl Default for Limits {
     }
 }
 
-/// How long a server that ends waits for its connections.
+/// Time for which a server that ends waits for its connections.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
-/// What is read of a client that goes on sending after its answer, so that the answer is not lost.
+/// Maximum bytes read from a client that goes on sending after its answer, so that the answer is
+/// not lost.
 const DRAIN_BYTES_MAX: usize = 64 << 10;
 const DRAIN_WITHIN: Duration = Duration::from_millis(500);
-// A thread a client: 32 times the default of 2 MiB would be 64 MiB of address space for nothing.
+// One thread per client: 32 times the default of 2 MiB would waste 64 MiB of address space.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Sent with every answer. The page is the only place that its scripts and data may come from.
+/// Sent with every answer. The page's scripts and data may only come from this server.
 const HEADERS: &str = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
     Referrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
@@ -63,7 +64,7 @@ struct ServerState {
     places: Places,
 }
 
-/// A server, until it is dropped.
+/// A server, which runs until dropped.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<ServerState>,
@@ -71,8 +72,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and answers from now on. Whoever can reach an address beyond the loopback needs the
-    /// token.
+    /// Listens, and serves from now on. An address beyond the loopback requires a token.
     ///
     /// # Errors
     /// The system's reason; `InvalidInput` for such an address without a token.
@@ -91,7 +91,7 @@ impl Server {
         }
 
         let listener = TcpListener::bind(address)?;
-        // Port 0 asks the system for any free port; this is the one it gave.
+        // The actual port, if the requested one is 0.
         let address = listener.local_addr()?;
 
         let shared = Arc::new(ServerState {
@@ -128,8 +128,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        // `accept` cannot be interrupted: one connection to ourselves makes it return. Not every
-        // system connects to the unspecified address, so its loopback stands in.
+        // `accept` cannot be interrupted: a connection to ourselves makes it return. Some systems
+        // cannot connect to the unspecified address, so use the loopback for it.
         let mut to = self.address;
         if to.ip().is_unspecified() {
             to.set_ip(match to {
@@ -141,7 +141,7 @@ impl Drop for Server {
         let _ = TcpStream::connect_timeout(&to, Duration::from_millis(200));
         let _ = self.thread.take().map(JoinHandle::join);
 
-        // What is under way may finish; then all sockets are closed, whoever is behind them.
+        // Requests in progress may finish; then all sockets are closed.
         self.shared.places.end_all(FINISH_WITHIN);
     }
 }
@@ -159,7 +159,7 @@ impl ServerState {
             }
             match stream {
                 Ok((stream, _)) => self.clone().admit(number, stream),
-                // No file descriptors are left, say: the listener itself still works.
+                // For example, no file descriptors are left: the listener itself still works.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -178,7 +178,7 @@ impl ServerState {
             shared: self.clone(),
             number,
         };
-        // If there is no thread, the place is given back with what was to run in it.
+        // If no thread can be created, dropping the closure returns the place.
         let _ = std::thread::Builder::new()
             .name("http client".into())
             .stack_size(STACK_BYTES)
@@ -189,7 +189,7 @@ impl ServerState {
     }
 
     fn serve(&self, number: u64, mut stream: &TcpStream) -> io::Result<()> {
-        // An answer is one write; waiting for more of it (Nagle) would only delay it.
+        // An answer is one write; waiting for more (Nagle) would only delay it.
         stream.set_nodelay(true)?;
         let response = match self.receive(stream)? {
             Ok(request) => {
@@ -212,8 +212,8 @@ impl ServerState {
             self.send(stream, &response, true)?;
         }
 
-        // Closing with something unread would reset the connection, and the answer might be lost on
-        // the way.
+        // Closing with unread input would reset the connection, and the answer might be lost in
+        // transit.
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(Duration::from_millis(100)))?;
         let (until, mut drained) = (Instant::now() + DRAIN_WITHIN, 0);
@@ -227,7 +227,7 @@ impl ServerState {
         Ok(())
     }
 
-    /// Answers a request, from the place that its sender has shown to be due.
+    /// Answers a request, after promotion of its connection.
     fn answer(&self, number: u64, request: &Request) -> Response {
         let token = self.token.as_ref();
         let caller = route::caller(request, token);
@@ -240,7 +240,7 @@ impl ServerState {
         }
     }
 
-    /// A whole request, or what to answer instead.
+    /// Receives a whole request, or returns the answer to an invalid one.
     fn receive(&self, mut stream: &TcpStream) -> io::Result<Result<Request, Response>> {
         let until = Instant::now() + self.limits.receive_within;
         let mut input = Vec::with_capacity(1024);
@@ -260,12 +260,12 @@ impl ServerState {
                 Ok(None) => {}
                 Err(response) => return Ok(Err(response)),
             }
-            // `parse` has refused whatever is longer, so a client cannot make this buffer grow
+            // `parse` has refused longer requests, so a client cannot make this buffer grow
             // further.
             debug_assert!(input.len() < HEAD_BYTES_MAX + request::BODY_BYTES_MAX + chunk.len());
 
-            // One deadline for the whole request: a timeout for each read would let a client that
-            // sends a byte a second keep its place for hours.
+            // One deadline for the whole request: with a time-out for each read, a client that
+            // sends a byte per second could keep its place for hours.
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let late = Response::error(408, "the request did not come in time");
@@ -322,7 +322,7 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// A connection's place, until its thread ends, by a panic too.
+/// A connection's place, until its thread ends, even by a panic.
 struct ConnectionSlot {
     shared: Arc<ServerState>,
     number: u64,

@@ -1,51 +1,51 @@
-//! What is known of a device, as plain data.
+//! The state of a device, as plain data.
 //!
-//! Invariants: counters never go back but when the device has lost its power; whatever is counted
-//! in pages is in flash pages of 4096 bytes. Absent: where the numbers come from.
+//! Invariants: counters only decrease when the device loses its power; all counts of pages are in
+//! flash pages of 4096 bytes. Absent: the source of the numbers.
 
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Why a verb is not done: a sentence and whose mistake it is.
+/// Why an operation was not executed, and whose error it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no such verb.
+    /// There is no such operation.
     Unknown,
-    /// The arguments are wrong: status 400.
+    /// The arguments are invalid: status 400.
     Usage(String),
     /// It cannot be done, or failed.
     Failed(String),
 }
 
-/// Who knows a device. Calls may come from several threads at once, and often.
+/// Provides the state of a device. Calls may come from several threads at once, and often.
 pub trait Watched: Send + Sync + 'static {
-    /// What is counted. May be some hundred milliseconds old.
+    /// The counters. May be some hundred milliseconds old.
     fn status(&self) -> Status;
-    /// The superblocks, in at most so many cells.
+    /// The superblocks, in at most `cells_max` cells.
     fn cells(&self, cells_max: usize) -> Cells;
     /// Connections with a queue; none in a simulation.
     fn hosts(&self) -> Vec<Host>;
-    /// The namespaces, in the form of the API.
+    /// The namespaces, in the format of the API.
     fn namespaces(&self) -> Value;
-    /// What the device and the service were made with, as JSON.
+    /// Configuration of the device and the service, as JSON.
     fn config(&self) -> Value;
     /// Counters since they were last reset, as JSON.
     fn statistics(&self) -> Value;
-    /// Can hosts be served? If not, one sentence says why.
+    /// Checks whether hosts can be served; if not, the error is one sentence.
     ///
     /// # Errors
     /// The reason.
     fn ready(&self) -> Result<(), String>;
-    /// Does what a verb says.
+    /// Executes an operation.
     ///
     /// # Errors
-    /// There is no such verb, its arguments are wrong, or it cannot be done.
+    /// There is no such operation, its arguments are invalid, or it failed.
     fn act(&self, verb: &str, arguments: &Value) -> Result<Value, Refused>;
-    /// Changes how a simulation is played.
+    /// Changes the playback of a simulation.
     ///
     /// # Errors
-    /// Nothing is played, or not like this.
+    /// Nothing is played, or the change is invalid.
     fn play(&self, _change: &Value) -> Result<Value, Refused> {
         Err(Refused::Unknown)
     }
@@ -54,12 +54,12 @@ pub trait Watched: Send + Sync + 'static {
 /// I/O commands of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CommandStatistics {
-    /// Name of the kind, as label `command` of the metrics.
+    /// Name of the kind; label `command` of the metrics.
     pub name: &'static str,
-    /// Commands by time, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all
-    /// that took longer.
+    /// Commands by duration, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all
+    /// longer ones.
     pub buckets: Vec<u64>,
-    /// Sum of their times, in nanoseconds.
+    /// Sum of their durations, in nanoseconds.
     pub sum_ns: u64,
     /// Those that ended with an error.
     pub failed: u64,
@@ -72,17 +72,17 @@ pub struct Host {
     pub connection: u64,
     /// Address and port of the host.
     pub peer: String,
-    /// NQN that the host gave in its Connect command.
+    /// NQN in the host's Connect command.
     pub hostnqn: String,
-    /// Controller that the queue belongs to.
+    /// ID of the queue's controller.
     pub controller: u16,
     /// The queue; 0 is the admin queue.
     pub queue: u16,
-    /// Whether it is a discovery controller's.
+    /// True if it belongs to a discovery controller.
     pub discovery: bool,
-    /// What its host may do, `1:rw,2:ro`.
+    /// Rights of its host, such as `1:rw,2:ro`.
     pub rights: String,
-    /// Commands of its controller that were denied for want of rights.
+    /// Commands of its controller denied for lack of rights.
     pub denied: u64,
     /// Seconds since it connected its queue.
     pub seconds: f64,
@@ -90,87 +90,87 @@ pub struct Host {
     pub commands: u64,
 }
 
-/// Superblocks by what they are.
+/// Superblocks by state.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Superblocks {
-    /// Erased, or to be erased when they are opened.
+    /// Erased, or to be erased when opened.
     pub free: u64,
-    /// Superblocks that are being filled.
+    /// Superblocks being filled.
     pub open: u64,
-    /// Superblocks that are full, and are collection's candidates.
+    /// Full superblocks, the candidates of garbage collection.
     pub closed: u64,
-    /// Too few good blocks are left.
+    /// Superblocks with too few good blocks left.
     pub retired: u64,
-    /// Free ones at which collection starts.
+    /// Number of free ones at which garbage collection starts.
     pub gc_start: u64,
 }
 
 /// Erases of the least and the most worn block, and on average.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Wear {
-    /// Of the least worn block.
+    /// Least worn block.
     pub min: u32,
     /// Mean over all blocks, retired ones included.
     pub mean: f64,
-    /// Of the most worn block.
+    /// Most worn block.
     pub max: u32,
 }
 
-/// NVRAM, or the log, for remaps.
+/// Use of NVRAM, or of the log, for remaps.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Nvram {
-    /// All of it; 0 if unlimited.
+    /// Total size; 0 if unlimited.
     pub capacity_bytes: u64,
-    /// Taken by entries, valid or not.
+    /// Used by entries, valid or not.
     pub used_bytes: u64,
-    /// Bytes of entries that are in force.
+    /// Used by valid entries.
     pub valid_bytes: u64,
-    /// Bytes of the largest segment group.
+    /// Size of the largest segment group.
     pub largest_group_bytes: u64,
 }
 
-/// How long watching has had the device to itself.
+/// Time for which watching has held the device.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Holds {
-    /// Turns at the device that watching took; hosts wait during each.
+    /// Turns at the device taken by watching; hosts wait during each.
     pub turns: u64,
-    /// Sum of their times, in nanoseconds.
+    /// Sum of their durations, in nanoseconds.
     pub sum_ns: u64,
-    /// Time of the longest turn, in nanoseconds.
+    /// Duration of the longest turn, in nanoseconds.
     pub max_ns: u64,
-    /// Most superblocks looked at in one turn.
+    /// Maximum superblocks visited in one turn.
     pub superblocks_max: u64,
 }
 
-/// What became of the spans of traced commands.
+/// Spans of traced commands, by result.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Spans {
-    /// Spans that a collector has taken.
+    /// Spans accepted by a collector.
     pub exported: u64,
-    /// Spans for which there was no room: the collector is slower than the hosts.
+    /// Spans dropped for lack of room: the collector is slower than the hosts.
     pub dropped_full: u64,
-    /// Spans that were lost with a collector that could not be reached, or refused them.
+    /// Spans lost because the collector was unreachable, or refused them.
     pub dropped_failed: u64,
 }
 
-/// What is known of a device.
+/// The state of a device.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
-    /// Since the service began; virtual seconds of a simulation.
+    /// Seconds since the service began; virtual seconds of a simulation.
     pub uptime_seconds: f64,
-    /// Is it a simulation, in virtual time?
+    /// True for a simulation, in virtual time.
     pub simulated: bool,
-    /// What is shown: a name, a workload.
+    /// Title: a name, a workload.
     pub title: String,
-    /// How remaps survive a power cut.
+    /// Scheme by which remaps survive a power cut.
     pub scheme: String,
-    /// Counters of the translation layer by name, as `io stat` has them.
+    /// Counters of the translation layer, with the names of `io stat`.
     pub counters: BTreeMap<&'static str, u64>,
-    /// I/O commands by kind, with their times.
+    /// I/O commands by kind, with their durations.
     pub commands: Vec<CommandStatistics>,
-    /// Bytes that hosts read by I/O commands.
+    /// Bytes read by hosts' I/O commands.
     pub host_read_bytes: u64,
-    /// Bytes that hosts wrote by I/O commands; remaps carry no data.
+    /// Bytes written by hosts' I/O commands; remaps carry no data.
     pub host_written_bytes: u64,
     /// Commands answered with a media error.
     pub media_errors: u64,
@@ -180,13 +180,13 @@ pub struct Status {
     pub wear: Wear,
     /// Room for remaps and its use.
     pub nvram: Nvram,
-    /// Is nothing changed any more?
+    /// True if the device is read-only.
     pub read_only: bool,
-    /// Power cuts that an operator asked for.
+    /// Power cuts requested by an operator.
     pub power_cuts: u64,
-    /// Connections that have a queue.
+    /// Connections with a queue.
     pub connections: u64,
-    /// Connections that were accepted so far.
+    /// Connections accepted so far.
     pub accepted: u64,
     /// Connections that the service ended.
     pub dropped: u64,
@@ -194,28 +194,28 @@ pub struct Status {
     pub refused: BTreeMap<&'static str, u64>,
     /// Commands denied to hosts that lack the rights.
     pub denied: u64,
-    /// How many namespaces each host that is connected may write, and only read.
+    /// Number of namespaces that each connected host may write, and only read.
     pub rights: BTreeMap<String, [u64; 2]>,
     /// Resident memory of the process, in bytes.
     pub resident_bytes: u64,
-    /// What of it are pages of files, an image's above all, which the system may take back.
+    /// Part of it in mapped pages of files, mainly an image, which the system may reclaim.
     pub resident_file_bytes: u64,
     /// Time for which watching held the device.
     pub holds: Holds,
-    /// What became of spans, if commands are traced.
+    /// Spans by result, if commands are traced.
     pub spans: Option<Spans>,
-    /// How fast a simulation is played, and whether it has ended.
+    /// Playback of a simulation.
     pub playing: Option<Playing>,
 }
 
-/// A simulation that is played.
+/// Playback of a simulation.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Playing {
-    /// Virtual seconds a second; 0 while it is paused.
+    /// Virtual seconds per second; 0 while paused.
     pub speed: f64,
-    /// Has it come to its end?
+    /// True if it has ended.
     pub ended: bool,
-    /// The part of the requests that is done, 0 to 1.
+    /// Fraction of the requests done, 0 to 1.
     pub done: f64,
 }
 
@@ -226,25 +226,25 @@ impl Status {
     }
 }
 
-/// Superblocks, several to a cell where there are many.
+/// Superblocks, several to a cell if there are many.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cells {
-    /// Superblocks in all, and in one cell.
+    /// Total number of superblocks.
     pub superblocks: u32,
-    /// Superblocks that a cell stands for.
+    /// Number of superblocks per cell.
     pub per_cell: u32,
-    /// Pages of a superblock, so that `valid` and `garbage` can be shares.
+    /// Pages per superblock, to convert `valid` and `garbage` to shares.
     pub pages_per_superblock: u32,
-    /// One letter a cell: `f`ree, `h` open for the host, `g` open for collection, `c`losed,
-    /// `r`etired; of several superblocks the one that is open, else the most frequent.
+    /// One letter per cell: `f`ree, `h` open for the host, `g` open for garbage collection,
+    /// `c`losed, `r`etired; of several superblocks the open one, else the most frequent state.
     pub state: String,
-    /// Pages that an LPN owns, by cell.
+    /// Pages owned by an LPN, by cell.
     pub valid: Vec<u32>,
-    /// LPNs that were mapped by a remap, so that they may share their page.
+    /// LPNs mapped by a remap, which may share their page.
     pub remapped: Vec<u32>,
-    /// Pages that no LPN owns, by cell.
+    /// Pages owned by no LPN, by cell.
     pub garbage: Vec<u32>,
-    /// Erases of a block, on average.
+    /// Mean erases of a block.
     pub erases: Vec<u32>,
     /// Segments of remaps in NVRAM.
     pub segments: Vec<u32>,

@@ -1,20 +1,20 @@
-//! Who may have more than health and the page: whoever knows what is in the token's file.
+//! The token that a request needs for everything but health and the page; it is kept in a file.
 //!
-//! Invariants: a comparison takes equally long wherever the first difference is; the token is never
-//! logged or shown. Absent: TLS; beyond the loopback put a proxy in front that has it.
+//! Invariants: comparison takes constant time; the token is never logged or shown. Absent: TLS;
+//! beyond the loopback use a proxy that has it.
 
 use constant_time_eq::constant_time_eq;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Fewest characters of a token.
+/// Minimum length of a token.
 pub const LEN_MIN: usize = 16;
 
 /// A token that requests must carry.
 pub struct Token(String);
 
-/// A file that is no token's.
+/// Why a token file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -23,16 +23,16 @@ pub enum TokenError {
     /// Other users can read the file; its mode.
     #[error("others can read it (mode {0:04o}): chmod 600")]
     Open(u32),
-    /// It is too short, or no text of one line.
+    /// It is too short, or not a single line of text.
     #[error("a token is one line of at least {LEN_MIN} letters, digits and signs, without blanks")]
     Shape,
 }
 
 impl Token {
-    /// Reads a token's file, which nobody else may be able to read.
+    /// Reads a token file, which other users must not be able to read.
     ///
     /// # Errors
-    /// It cannot be read, others can, or it holds no token.
+    /// It cannot be read, others can read it, or it holds no valid token.
     pub fn load(path: &Path) -> Result<Self, TokenError> {
         let mode = std::fs::metadata(path)
             .map_err(TokenError::Unreadable)?
@@ -45,10 +45,10 @@ impl Token {
         Self::new(&text)
     }
 
-    /// A token from its text.
+    /// Parses a token.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a valid token.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.trim_end_matches(['\n', '\r']);
         let fits = text.len() >= LEN_MIN && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -59,9 +59,9 @@ impl Token {
         }
     }
 
-    /// Is this the value of an `Authorization` header that carries the token?
+    /// Returns true if the value of an `Authorization` header carries the token.
     pub fn is_in(&self, authorization: &[u8]) -> bool {
-        // `Bearer ` has seven bytes; names of schemes have no case (RFC 9110, section 11.1).
+        // `Bearer ` has seven bytes; scheme names are case-insensitive (RFC 9110, section 11.1).
         let Some((scheme, said)) = authorization.split_at_checked(7) else {
             return false;
         };
@@ -77,7 +77,7 @@ impl Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Logs print whole structures; none of them may print a token.
+        // Debug output ends up in logs, and must not contain a token.
         f.write_str("Token(..)")
     }
 }

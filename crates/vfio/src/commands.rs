@@ -1,7 +1,8 @@
 //! Commands: from a submission queue entry to its completion.
 //!
-//! Invariants: what is to be durable is completed only then; no identifier is under way twice.
-//! Absent: which command is next (`worker`), and what I/O commands do (`nvme`'s controller).
+//! Invariants: a command that must be durable is completed only then; no two outstanding commands
+//! of a queue share an identifier. Absent: the order of commands (`worker`), and execution of I/O
+//! commands (`nvme`'s controller).
 
 use crate::completions::DelayedCompletion;
 use crate::function::{AwaitingSync, FunctionShared, FunctionState};
@@ -36,14 +37,13 @@ impl FunctionShared {
 
         let event = || sqid == 0 && state.association.has_event_request(cid);
 
-        // A completion names its command by the identifier alone, so that no two may have the
-        // same.
+        // A completion names its command only by the identifier, which must be unique.
         let in_use = state.delayed.has(sqid, cid) || awaiting_sync() || event();
 
         let outcome = if in_use {
             Some(completed(Status::ID_CONFLICT, 0))
         } else if sqe.head().psdt() != 0 {
-            // PRPs alone: Identify says that there are no SGLs.
+            // Only PRPs: Identify reports no support of SGLs.
             Some(completed(Status::INVALID_FIELD, 0))
         } else if sqid == 0 {
             self.admin(state, sqe)
@@ -52,7 +52,7 @@ impl FunctionShared {
             Some(self.io(state, sqe))
         };
 
-        // An asynchronous event request: it is completed when there is an event.
+        // An asynchronous event request is completed when there is an event.
         let Some(outcome) = outcome else {
             return Ok(());
         };
@@ -70,7 +70,7 @@ impl FunctionShared {
         self.complete(state, sqid, sqe, outcome)
     }
 
-    /// Makes durable and completes all commands of a burst that wait for it, together.
+    /// Makes all waiting commands of a burst durable together, and completes them.
     pub fn acknowledge_synced(&self, state: &mut FunctionState) -> Result<(), OutOfReach> {
         let Some(wanted) = state
             .awaiting_sync
@@ -81,8 +81,8 @@ impl FunctionShared {
             return Ok(());
         };
 
-        // One sync for all of them. Then each is judged by its own position in the device's history:
-        // a power cut between two of them takes what the first did and nothing of the second.
+        // One sync for all of them. Then each is judged by its own position in the device's
+        // history: a power cut between two of them takes back the first one, but not the second.
         let subsystem = state.association.subsystem().clone();
         let _ = subsystem.make_durable(wanted);
 
@@ -115,7 +115,7 @@ impl FunctionShared {
             state.association.log_error(sqid, sqe, status, failed_block);
         }
 
-        // The host gets its answer when the device would have given it.
+        // Complete it at the device's completion time.
         if state.association.subsystem().delays_answers() && done_at > self.now() {
             state.delayed.put(DelayedCompletion::new(
                 done_at,
@@ -132,7 +132,7 @@ impl FunctionShared {
     }
 
     fn io(&self, state: &mut FunctionState, sqe: &Sqe) -> Outcome {
-        // The guest may rewrite its PRP list at any time: it is read once, before the command
+        // The guest may change its PRP list at any time: it is read once, before the command
         // begins.
         let checked = state
             .association
@@ -164,7 +164,7 @@ impl FunctionShared {
         let mut device = subsystem.turn(state.weight);
         let outcome = subsystem.execute(&mut device, &job, &mut data);
 
-        // Others wait for the device: give it back before the bookkeeping.
+        // Others wait for the device: release it before the bookkeeping.
         let failed = data.failed();
         state.weight = device.weight();
         drop(device);
@@ -174,7 +174,7 @@ impl FunctionShared {
             .telemetry()
             .observe(CommandKind::of(&request.request), 1, took_ns);
 
-        // The device has done its part, but not all data reached the guest, or came from it.
+        // The device has executed it, but some data did not reach or leave the guest.
         if outcome.status.is_success() && failed {
             return Outcome {
                 status: Status::DATA_TRANSFER,
@@ -185,7 +185,7 @@ impl FunctionShared {
         outcome
     }
 
-    /// Creates or deletes a queue, and resets its doorbell; `None` for any other command.
+    /// Creates or deletes a queue, and resets its doorbell; `None` for other commands.
     fn queue_command(&self, state: &mut FunctionState, sqe: &Sqe) -> Option<Status> {
         let qids = state.association.io_queues();
         let made = match sqe.head().opcode() {
@@ -202,12 +202,12 @@ impl FunctionShared {
                 .delete_cq(sqe)
                 .map(|qid| usize::from(qid) * 2 + 1),
             admin::DELETE_SQ => {
-                // Guest memory out of reach is detected again at the next command.
+                // Unreachable guest memory is detected again at the next command.
                 let _ = self.acknowledge_synced(state);
                 self.complete_all(state, sqe);
                 state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2)
             }
-            // For networks.
+            // For networks only.
             admin::FABRICS => Err(Status::INVALID_OPCODE),
             _ => return None,
         };
@@ -216,7 +216,7 @@ impl FunctionShared {
             Ok(doorbell) => {
                 state.association.queue_made();
 
-                // The next queue of this number begins at position 0.
+                // The next queue with this number begins at position 0.
                 self.doorbells[doorbell].store(0, Ordering::Release);
                 Status::SUCCESS
             }
@@ -248,7 +248,7 @@ impl FunctionShared {
 
         let mut guest = GuestData::new(&state.memory, &found);
 
-        // Admin data is short: all of it is gathered first, so that the command sees one copy.
+        // Admin data are short: they are gathered first, so that the command sees one copy.
         let mut sent = Vec::new();
         while matches!(transfer, Transfer::FromHost(_)) && sent.len() < len {
             match guest.take(len - sent.len()) {
@@ -260,7 +260,7 @@ impl FunctionShared {
         let mut page = Vec::new();
         match state.association.admin(sqe, &sent, &mut page) {
             AdminOutcome::Waits => {
-                // It may wait for ever, and keeps no other command from being fetched.
+                // It may wait without limit, and must not block other commands from being fetched.
                 state.queues.release_slot(0);
                 None
             }
@@ -278,12 +278,12 @@ impl FunctionShared {
         }
     }
 
-    /// Completes at once what of a queue that goes is not due yet.
+    /// Completes the delayed commands of a deleted queue at once.
     fn complete_all(&self, state: &mut FunctionState, sqe: &Sqe) {
         let qid = QueueCdw10::from_bits(sqe.cdw10).qid();
         for due in state.delayed.take_queue(qid) {
             let status = Status::from_bits(due.status);
-            // Guest memory out of reach is detected again at the next command.
+            // Unreachable guest memory is detected again at the next command.
             let _ = state
                 .queues
                 .complete(due.sqid, due.cid, status, due.result, &state.memory);
@@ -291,7 +291,7 @@ impl FunctionShared {
     }
 }
 
-/// Completed, with nothing to wait for.
+/// An outcome with nothing to wait for.
 fn completed(status: Status, result: u64) -> Outcome {
     Outcome {
         status,
@@ -302,7 +302,7 @@ fn completed(status: Status, result: u64) -> Outcome {
     }
 }
 
-/// How many bytes, and how guest memory is accessed.
+/// Number of bytes, and the access to guest memory.
 fn moved(transfer: Transfer) -> (usize, Access) {
     match transfer {
         Transfer::None => (0, Access::Read),

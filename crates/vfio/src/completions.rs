@@ -1,6 +1,6 @@
-//! Completions that are not due yet.
+//! Delayed completions.
 //!
-//! Invariant: those due at one time leave in the order in which they were put. Absent: the clock.
+//! Invariant: completions due at the same time leave in the order of insertion. Absent: the clock.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// A completion that is not due yet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DelayedCompletion {
-    /// When it is due, in nanoseconds since the epoch.
+    /// Due time, in nanoseconds since the epoch.
     pub at: u64,
-    /// Ties go in the order of `put`.
+    /// Breaks ties in the order of `put`.
     order: u64,
     pub sqid: u16,
     pub cid: u16,
@@ -31,7 +31,7 @@ impl DelayedCompletion {
     }
 }
 
-/// Completions that wait for their time.
+/// Completions that wait until they are due.
 #[derive(Default)]
 pub struct DelayedCompletions {
     delayed: BinaryHeap<Reverse<DelayedCompletion>>,
@@ -41,18 +41,18 @@ pub struct DelayedCompletions {
 }
 
 impl DelayedCompletions {
-    /// Whether this command's completion is delayed.
+    /// Returns true if this command's completion is delayed.
     pub fn has(&self, sqid: u16, cid: u16) -> bool {
         self.commands.contains(&(sqid, cid))
     }
 
-    /// When the next one is due.
+    /// Time at which the next one is due.
     pub fn next(&self) -> Option<u64> {
         self.delayed.peek().map(|Reverse(due)| due.at)
     }
 
     pub fn put(&mut self, due: DelayedCompletion) {
-        // The heap alone would not keep those of one time in order.
+        // The heap alone would not order those with the same time.
         self.order += 1;
         self.commands.insert((due.sqid, due.cid));
         self.delayed.push(Reverse(DelayedCompletion {
@@ -61,7 +61,7 @@ impl DelayedCompletions {
         }));
     }
 
-    /// Takes one that is due at `now`, the earliest first.
+    /// Takes a completion due at `now`, the earliest first.
     pub fn take(&mut self, now: u64) -> Option<DelayedCompletion> {
         if self.next()? > now {
             return None;
@@ -71,12 +71,12 @@ impl DelayedCompletions {
         Some(due)
     }
 
-    /// All of a queue's, in the order in which they are due.
+    /// Takes all completions of a queue, in the order of their due times.
     pub fn take_queue(&mut self, sqid: u16) -> Vec<DelayedCompletion> {
         self.commands.retain(|(other, _)| *other != sqid);
         let all = std::mem::take(&mut self.delayed).into_sorted_vec();
 
-        // By `Reverse` the earliest is the last.
+        // With `Reverse` the earliest is the last.
         let (taken, kept) = all
             .into_iter()
             .rev()
@@ -86,7 +86,7 @@ impl DelayedCompletions {
         taken.into_iter().map(|Reverse(due)| due).collect()
     }
 
-    /// For a reset: nothing that was under way is completed to the next controller.
+    /// For a reset: earlier commands are not completed to the next controller.
     pub fn clear(&mut self) {
         self.delayed.clear();
         self.commands.clear();

@@ -1,10 +1,11 @@
 //! The function as the monitor sees it: configuration space, registers, doorbells, memory,
 //! interrupts.
 //!
-//! Doorbells are numbers that the function's thread (`worker`) looks at; everything else is behind
-//! one lock, which the thread holds for a burst of commands. Invariants: memory that the monitor
-//! takes away is not used afterwards; a controller that is reset has no queue, and nothing that was
-//! under way is completed to its successor; closed, the device is given back. Absent: vfio-user's
+//! Doorbells are atomics read by the function's thread (`worker`); all other state has one lock,
+//! which the thread holds for a burst of commands. Invariants: memory unmapped by the monitor is
+//! not used afterwards; a controller that is reset has no queues, and earlier commands are not
+//! completed to its successor; closing gives the device back. Absent: vfio-user messages
+//! (`socket`), and execution of commands (`commands`).
 //! messages (`socket`), and what commands do (`commands`).
 
 use crate::completions::DelayedCompletions;
@@ -23,17 +24,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Instant;
 
-/// A tail and a head for each queue, the admin queues among them.
+/// A tail and a head for each queue, including the admin queues.
 const DOORBELLS: usize = 2 * (IO_QUEUES_MAX as usize + 1);
 
-/// A command that was executed and waits until it is durable.
+/// An executed command that waits until it is durable.
 pub(crate) struct AwaitingSync {
     pub sqid: u16,
     pub sqe: Sqe,
     pub outcome: Outcome,
 }
 
-/// What is behind the lock.
+/// The state protected by the lock.
 pub(crate) struct FunctionState {
     pub association: Arc<Association>,
     pub memory: Memory,
@@ -43,7 +44,7 @@ pub(crate) struct FunctionState {
     pub aqa: u32,
     pub asq: u64,
     pub acq: u64,
-    /// How to interrupt: an event file descriptor for each vector that the monitor has set.
+    /// Interrupts: an event file descriptor for each vector that the monitor has set.
     pub vectors: Vec<Option<File>>,
     pub delayed: DelayedCompletions,
     /// Executed commands that are completed only once they are durable.
@@ -52,10 +53,10 @@ pub(crate) struct FunctionState {
     pub weight: Weight,
 }
 
-/// What the thread and the socket share.
+/// State shared by the thread and the socket.
 pub(crate) struct FunctionShared {
     pub state: Mutex<Option<FunctionState>>,
-    /// Even places are tails of submission queues, odd ones heads of completion queues.
+    /// Even indices are tails of submission queues, odd ones heads of completion queues.
     pub doorbells: [AtomicU32; DOORBELLS],
     pub stop: AtomicBool,
     pub epoch: Instant,
@@ -69,10 +70,10 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function in front of a subsystem; times count from `epoch`.
+    /// A function for a subsystem; times count from `epoch`.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be created.
     pub fn start(subsystem: &Arc<Subsystem>, epoch: Instant) -> std::io::Result<Self> {
         let state = FunctionState {
             association: Association::on_bus(subsystem),
@@ -109,7 +110,7 @@ impl Function {
         })
     }
 
-    /// The same function for another thread; closing is left to this one.
+    /// The same function for another thread; only the original closes it.
     pub fn handle(&self) -> Self {
         Self {
             shared: self.shared.clone(),
@@ -117,8 +118,8 @@ impl Function {
         }
     }
 
-    /// Ends the thread after the commands under way, and gives the device back. `false` if the
-    /// thread had failed.
+    /// Ends the thread after commands in progress, and gives the device back. `false` if the thread
+    /// had failed.
     pub fn close(&mut self) -> bool {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
@@ -126,7 +127,7 @@ impl Function {
             .thread
             .take()
             .is_none_or(|thread| thread.join().is_ok());
-        // Only now: the thread's last turns complete what is under way.
+        // Only now: the thread's last turns complete commands in progress.
         drop(self.shared.lock().take());
         well
     }
@@ -145,19 +146,19 @@ impl Function {
         }
     }
 
-    /// Reads BAR 0; what is no register is zero.
+    /// Reads BAR 0; bytes outside registers are zero.
     pub fn bar_read(&self, offset: u64, to: &mut [u8]) {
         to.fill(0);
         let guard = self.shared.lock();
         let Some(state) = &*guard else { return };
 
-        // Doorbells can only be written: they read as zeroes.
+        // Doorbells are write-only: they read as zeroes.
         for (at, byte) in (offset..offset.max(register::DOORBELLS.into())).zip(to) {
             *byte = state.register(at as u32 & !7).to_le_bytes()[(at & 7) as usize];
         }
     }
 
-    /// Writes BAR 0, by dwords; anything else than whole dwords is ignored.
+    /// Writes BAR 0, by dwords; other writes are ignored.
     pub fn bar_write(&self, offset: u64, from: &[u8]) {
         if !offset.is_multiple_of(4) || offset >= BAR_BYTES {
             return;
@@ -166,8 +167,8 @@ impl Function {
             let (at, value) = (offset + index as u64 * 4, u32::from_le_bytes(*dword));
             match at.checked_sub(u64::from(register::DOORBELLS)) {
                 Some(doorbell) if doorbell / 4 < DOORBELLS as u64 => {
-                    // Without the lock: a guest rings at every command, and the thread holds it
-                    // for a burst.
+                    // Without the lock: a guest rings at every command, and the thread holds the
+                    // lock for a burst.
                     self.shared.doorbells[(doorbell / 4) as usize].store(value, Ordering::Release);
                     self.shared.wake();
                 }
@@ -179,10 +180,10 @@ impl Function {
         }
     }
 
-    /// Makes a part of a file reachable as guest memory at `address`.
+    /// Maps a part of a file as guest memory at `address`.
     ///
     /// # Errors
-    /// It overlaps, is not in its file, or the system's reason.
+    /// It overlaps, is not within its file, or the system's reason.
     pub fn map(
         &self,
         address: u64,
@@ -197,7 +198,7 @@ impl Function {
         }
     }
 
-    /// Guest memory goes; none of it for `None`.
+    /// Unmaps guest memory; all of it for `None`.
     pub fn unmap(&self, range: Option<(u64, u64)>) {
         if let Some(state) = &mut *self.shared.lock() {
             match range {
@@ -207,8 +208,8 @@ impl Function {
         }
     }
 
-    /// Says how to interrupt: event file descriptors of vectors from `start` on. Vectors past the
-    /// last are ignored.
+    /// Sets the event file descriptors of vectors from `start` on. Vectors past the last are
+    /// ignored.
     pub fn set_vectors(&self, start: u32, files: impl IntoIterator<Item = Option<File>>) {
         if let Some(state) = &mut *self.shared.lock() {
             let vectors = state.vectors.iter_mut().skip(start as usize);
@@ -216,12 +217,12 @@ impl Function {
         }
     }
 
-    /// Removes the eventfds of all vectors.
+    /// Removes the event file descriptors of all vectors.
     pub fn clear_vectors(&self) {
         self.set_vectors(0, (0..VECTORS).map(|_| None));
     }
 
-    /// Triggers interrupts as the monitor asks.
+    /// Triggers interrupts at the monitor's request.
     pub fn trigger(&self, start: u32, count: u32) {
         if let Some(state) = &*self.shared.lock() {
             state
@@ -234,7 +235,7 @@ impl Function {
         }
     }
 
-    /// As after power-on; memory stays mapped.
+    /// Returns to the state after power-on; memory stays mapped.
     pub fn reset(&self) {
         if let Some(state) = &mut *self.shared.lock() {
             self.shared.disable(state, 0);
@@ -245,13 +246,13 @@ impl Function {
 }
 
 pub(crate) fn interrupt(mut event: &File) {
-    // A full counter means that the guest has been told.
+    // A full counter means that an interrupt is already pending.
     let _ = event.write_all(&1u64.to_ne_bytes());
 }
 
 impl FunctionState {
     fn register(&self, offset: u32) -> u64 {
-        // By eight bytes: two registers of four share a place, and what is not there is zero.
+        // In units of eight bytes: two 4-byte registers share one, and missing registers are zero.
         let pair = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
         match offset {
             property::CAP => self.association.register(property::CAP),
@@ -268,7 +269,7 @@ impl FunctionState {
 }
 
 impl FunctionShared {
-    /// A thread that failed leaves queues as they were; the device below looks after itself.
+    /// A failed thread leaves the queues consistent; the device protects itself.
     pub fn lock(&self) -> MutexGuard<'_, Option<FunctionState>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -285,7 +286,7 @@ impl FunctionShared {
         let mut guard = self.lock();
         let Some(state) = &mut *guard else { return };
 
-        // A host may write a register of 64 bits in two halves.
+        // A host may write a 64-bit register in two halves.
         let low = |old: u64| old & !0xffff_ffff | u64::from(value);
         let high = |old: u64| old & 0xffff_ffff | u64::from(value) << 32;
         match offset {
@@ -319,7 +320,7 @@ impl FunctionShared {
                 place(state.acq, aqa.acqs_z()),
             );
 
-            // A doorbell that the last controller left would be taken for new commands.
+            // A doorbell left by the last controller would be taken for new commands.
             self.clear_doorbells();
             state.queues = Queues::of_admin(submission, completion);
             state.association.configure(value);
@@ -334,7 +335,7 @@ impl FunctionShared {
         state.association.configure(value);
     }
 
-    /// A controller reset: no queues, nothing under way.
+    /// A controller reset: no queues, no commands in progress.
     fn disable(&self, state: &mut FunctionState, cc: u32) {
         state.association.configure(cc & !1);
         state.queues = Queues::default();

@@ -2,20 +2,20 @@
 //! system's own driver.
 //!
 //! ```text
-//! memory      the guest's memory: what is mapped, and nothing beyond it
-//! prp         where in it a command's data are
+//! memory      the guest's memory: mapped regions, and no access outside them
+//! prp         location of a command's data in it
 //! pci         configuration space
 //! queues      submission and completion queues in guest memory
 //! function    registers, doorbells, interrupts
 //! worker      the thread that fetches and completes commands
 //! commands    one command, from its entry to its completion
-//! completions completions that are not due yet
+//! completions delayed completions
 //! socket      vfio-user: the virtual machine monitor's requests
 //! library_panics  panics of the vfio-user library
 //! ```
-//! Invariants: whatever a guest writes to registers, queues or lists, nothing here panics and no
-//! byte outside its memory is read or written; what is read from its memory is copied before it is
-//! looked at, since it may change meanwhile. Absent: what commands do (`nvme`'s controller).
+//! Invariants: for any guest input in registers, queues or lists, nothing here panics and no byte
+//! outside its memory is read or written; data from its memory are copied before they are used,
+//! since they may change concurrently. Absent: execution of commands (`nvme`'s controller).
 
 mod commands;
 mod completions;

@@ -1,5 +1,5 @@
 //! The vfio-user library panics on malformed messages. We catch the panic and log it; without this
-//! module its own message would go to standard error as well, as often as a peer likes.
+//! module its own message would also go to standard error, as often as a peer likes.
 //!
 //! Invariant: only panics of the library are silenced. Our own code that the library calls runs
 //! under `ours`, and its panics are printed as usual. Absent: catching them.
@@ -9,7 +9,7 @@ use std::panic::{set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether this thread is in library code, not in ours.
+    /// True while this thread is in library code, not in ours.
     static IN_LIBRARY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -17,7 +17,7 @@ thread_local! {
 pub fn library<R>(work: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
 
-    // Once: the hook is the process's, and the flag a thread's.
+    // Only once: the hook is per process, the flag per thread.
     HOOK.call_once(|| {
         let usual = take_hook();
         set_hook(Box::new(move |about| {
@@ -28,7 +28,7 @@ pub fn library<R>(work: impl FnOnce() -> R) -> R {
     });
     IN_LIBRARY.set(true);
 
-    // A panic leaves the flag as it is: `was_library` asks for it.
+    // A panic leaves the flag set, for `was_library`.
     let result = work();
     IN_LIBRARY.set(false);
     result
@@ -42,7 +42,7 @@ pub fn ours<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// After a panic was caught: whether it came from the library.
+/// After catching a panic: returns true if it came from the library.
 pub fn was_library() -> bool {
     IN_LIBRARY.replace(false)
 }

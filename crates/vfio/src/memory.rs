@@ -1,9 +1,9 @@
-//! The guest's memory, as far as the virtual machine monitor has mapped it for the device.
+//! The guest's memory, as mapped for the device by the virtual machine monitor.
 //!
-//! Invariants: regions do not overlap; an access lies within one region, or within several that
-//! adjoin, or is refused whole; what the monitor mapped for reading only is not written. All
-//! accesses are volatile ones (`vm-memory`), since the guest goes on running. Files that shrink
-//! under their mapping are beyond this: the monitor must not do that.
+//! Invariants: regions do not overlap; an access lies within one region, or within several
+//! adjoining ones, or is refused as a whole; memory mapped read-only is not written. All accesses
+//! are volatile (`vm-memory`), since the guest runs concurrently. Absent: protection against files
+//! that shrink while mapped, which the monitor must not do.
 
 use rustix::mm::{MapFlags, ProtFlags};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 
-/// Memory that the device cannot reach.
+/// The memory is not accessible to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfReach;
 
@@ -23,13 +23,13 @@ struct Region {
     writable: bool,
 }
 
-/// Memory of the guest, as far as it is mapped.
+/// Mapped memory of the guest.
 #[derive(Default)]
 pub struct Memory {
     regions: BTreeMap<u64, Region>,
 }
 
-/// What a mapping may be used for.
+/// Permitted use of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -44,7 +44,7 @@ impl Memory {
     /// Maps a part of a file at a guest address.
     ///
     /// # Errors
-    /// It overlaps another mapping, or is not in the file, or the system's reason.
+    /// It overlaps another mapping, or is not within the file, or the system's reason.
     pub fn map(
         &mut self,
         address: u64,
@@ -64,13 +64,13 @@ impl Memory {
             return Err(invalid("the range overlaps one that is mapped"));
         }
 
-        // Touching a mapped page past the end of its file would end this process (SIGBUS).
+        // Accessing a mapped page past the end of its file would kill this process (SIGBUS).
         let there = file.metadata()?.len();
         if offset.checked_add(len).is_none_or(|end| end > there) {
             return Err(invalid("the range is not in its file"));
         }
 
-        // What the monitor maps for reading is mapped so here: not even a bug writes to it.
+        // Read-only memory is mapped read-only here: not even a bug can write to it.
         let protection = if writable {
             ProtFlags::READ | ProtFlags::WRITE
         } else {
@@ -88,11 +88,11 @@ impl Memory {
         Ok(())
     }
 
-    /// Forgets the mappings that lie in a range; they are not used any more when this returns.
+    /// Unmaps the mappings within a range; they are unused when this returns.
     pub fn unmap(&mut self, address: u64, len: u64) {
         let end = address.saturating_add(len);
 
-        // vfio-user unmaps whole mappings; one that is only partly in the range stays.
+        // vfio-user unmaps whole mappings; one only partly in the range stays.
         self.regions
             .retain(|start, region| *start < address || start.saturating_add(region.len) > end);
     }
@@ -102,7 +102,7 @@ impl Memory {
         self.regions.clear();
     }
 
-    /// The region that an address is in, where in it, and how much follows.
+    /// The region of an address, the offset in it, and the length that follows.
     fn find(&self, address: u64, access: Access) -> Result<(&Region, usize, usize), OutOfReach> {
         let (start, region) = self
             .regions
@@ -116,12 +116,12 @@ impl Memory {
         Ok((region, at as usize, (region.len - at) as usize))
     }
 
-    /// Whether the whole range can be accessed.
+    /// Checks that the whole range can be accessed.
     pub fn check(&self, address: u64, len: usize, access: Access) -> Result<(), OutOfReach> {
         self.pieces(address, len, access, |_, _, _| Ok(()))
     }
 
-    /// Does something with a range region by region: region, offset in it, and part of the range.
+    /// Calls `work` for a range by region: region, offset in it, and part of the range.
     fn pieces(
         &self,
         address: u64,
@@ -164,7 +164,7 @@ impl Memory {
         })
     }
 
-    /// Stores four bytes at once, after everything that was written before.
+    /// Stores four bytes atomically, after all earlier writes.
     pub fn store(&self, address: u64, value: u32) -> Result<(), OutOfReach> {
         // One store, which the guest sees whole or not at all: it does not span two regions.
         let (region, at, _) = self.find(address, Access::Write)?;

@@ -1,4 +1,4 @@
-//! Configuration space: what a PCI host finds before it knows of NVMe.
+//! Configuration space: the function as a PCI host finds it.
 //!
 //! ```text
 //! 00  vendor, device        08  revision, class 01 08 02 (NVM Express)
@@ -6,18 +6,18 @@
 //! 34  capabilities at 40    40  MSI-X: table in BAR 0 at 2000, pending bits at 3000
 //! ```
 //! Invariant: only writable bits change. Absent: legacy interrupts, and MSI-X's table, which the
-//! virtual machine monitor has itself.
+//! virtual machine monitor keeps itself.
 
-/// Bytes of the configuration space (PCI 3.0 §6.1).
+/// Size of the configuration space (PCI 3.0 §6.1).
 pub const CONFIG_BYTES: u64 = 256;
-/// Bytes of BAR 0: registers, doorbells and the MSI-X table.
+/// Size of BAR 0: registers, doorbells and the MSI-X table.
 pub const BAR_BYTES: u64 = 0x4000;
 const MSIX_TABLE: u32 = 0x2000;
 const MSIX_PENDING: u32 = 0x3000;
 /// Interrupt vectors: one for every queue.
 pub const VECTORS: u16 = remap_ssd_nvme::controller::IO_QUEUES_MAX + 1;
 
-/// Numbers that QEMU's project keeps for experiments: we have none of our own.
+/// Identifiers that QEMU reserves for experiments: we have none of our own.
 const VENDOR: u16 = 0x1af4;
 const DEVICE: u16 = 0x10f0;
 const SUBSYSTEM_DEVICE: u16 = 0x1100;
@@ -46,11 +46,11 @@ impl Default for Config {
         new.set(0x00, &VENDOR.to_le_bytes());
         new.set(0x02, &DEVICE.to_le_bytes());
 
-        // Capabilities are listed.
+        // Capabilities list present.
         new.set(STATUS, &0x0010u16.to_le_bytes());
         new.set(CLASS, &[0x02, 0x08, 0x01]);
 
-        // A BAR of 64 bits takes two registers; the second one's type bits are zero.
+        // A 64-bit BAR takes two registers; the second one's type bits are zero.
         // Memory, 64 bits wide.
         new.set(BAR_0, &4u32.to_le_bytes());
 
@@ -59,7 +59,7 @@ impl Default for Config {
 
         new.set(CAPABILITIES, &[MSIX as u8]);
 
-        // MSI-X, and no further capability. Its table size is one less than the vectors.
+        // MSI-X, and no further capability. Its table size is 0's based.
         new.set(MSIX, &[0x11, 0]);
         new.set(MSIX + 2, &(VECTORS - 1).to_le_bytes());
         new.set(MSIX + 4, &MSIX_TABLE.to_le_bytes());
@@ -68,7 +68,7 @@ impl Default for Config {
         // Memory space, bus master, interrupts disabled.
         new.allow(COMMAND, &0x0406u16.to_le_bytes());
 
-        // A host writes ones and reads which of them stay: that is the BAR's size.
+        // A host writes ones and reads back which of them stay, to size the BAR.
         new.allow(BAR_0, &(!(BAR_BYTES as u32 - 1)).to_le_bytes());
         new.allow(BAR_0 + 4, &u32::MAX.to_le_bytes());
         new.allow(INTERRUPT_LINE, &[0xff]);
@@ -88,7 +88,7 @@ impl Config {
         self.writable[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Reads; what is not there is zero.
+    /// Reads; bytes past the end are zero.
     pub fn read(&self, offset: u64, to: &mut [u8]) {
         let there = usize::try_from(offset)
             .ok()
@@ -99,7 +99,7 @@ impl Config {
         to[..len].copy_from_slice(&there[..len]);
     }
 
-    /// Writes the bits that can be written.
+    /// Writes the writable bits.
     pub fn write(&mut self, offset: u64, from: &[u8]) {
         let first = usize::try_from(offset).unwrap_or(usize::MAX);
         for (at, byte) in (first.min(self.bytes.len())..self.bytes.len()).zip(from) {
@@ -135,7 +135,7 @@ mod tests {
         config.read(0x42, &mut control);
         assert_eq!(u16::from_le_bytes(control), 0xc000 | (VECTORS - 1));
 
-        // Past the end nothing happens.
+        // Accesses past the end have no effect.
         config.write(255, &[1; 4]);
         config.read(255, &mut [0; 4]);
         config.read(u64::MAX - 1, &mut [0; 1]);

@@ -1,7 +1,7 @@
-//! Where in the guest's memory a command's data are: physical region pages (Base 2.0 §4.1.1).
+//! Location of a command's data in the guest's memory: physical region pages (Base 2.0 §4.1.1).
 //!
-//! Invariants: lists are read once; how much of them is read is bounded by the transfer; every
-//! segment lies in the guest's memory when data begin to move.
+//! Invariants: lists are read once; the part read is bounded by the transfer; every segment is
+//! checked to lie in the guest's memory before data move.
 
 use crate::memory::{Access, Memory};
 use remap_ssd_nvme::controller::HostData;
@@ -39,7 +39,7 @@ pub fn segments(
 
         *rest -= len;
 
-        // Guests' pages often adjoin, and each segment is a copy of its own.
+        // Guests' pages often adjoin, and each segment is copied separately.
         match found.last_mut() {
             Some(last) if last.address + last.len as u64 == address => last.len += len,
             _ => found.push(Segment { address, len }),
@@ -53,7 +53,7 @@ pub fn segments(
 
     let [first, second] = prps;
 
-    // Only the first entry may begin within a page, and only at a dword.
+    // Only the first entry may start within a page, and only at a dword.
     if !first.is_multiple_of(4) {
         return Err(Status::PRP_OFFSET);
     }
@@ -72,15 +72,15 @@ pub fn segments(
         return Ok(found);
     }
 
-    // A list, which may begin anywhere in its page; the last entry of a page leads to the next one
-    // if more are needed.
+    // A list, which may start anywhere in its page; the last entry of a page points to the next
+    // list page if more are needed.
     let mut list = second;
     while rest > 0 {
         if !list.is_multiple_of(ENTRY) {
             return Err(Status::PRP_OFFSET);
         }
 
-        // No more is read than the transfer needs: a guest cannot make lists without end.
+        // Read no more than the transfer needs: a guest cannot make lists endless.
         let room = (PAGE - list % PAGE) / ENTRY;
         let needed = rest.div_ceil(PAGE as usize) as u64;
         let mut bytes = vec![0; (room.min(needed) * ENTRY) as usize];
@@ -103,8 +103,8 @@ pub fn segments(
         }
 
         match entries.next() {
-            // A page whose only entry leads on must lead to the beginning of one, so that this
-            // ends.
+            // A list page with a single entry must point to the start of another one, so that this
+            // terminates.
             Some(next) if rest > 0 && next.is_multiple_of(PAGE) => list = next,
             Some(_) if rest > 0 => return Err(Status::PRP_OFFSET),
             _ => {}
@@ -118,9 +118,9 @@ pub fn segments(
 pub struct GuestData<'a> {
     memory: &'a Memory,
     segments: &'a [Segment],
-    /// Bytes of the first segment that have been moved.
+    /// Bytes of the first segment already moved.
     at: usize,
-    /// What was taken last: a copy, since the guest may write to the original.
+    /// The last bytes taken: a copy, since the guest may write to the original.
     taken: Vec<u8>,
     failed: bool,
 }
@@ -136,7 +136,7 @@ impl<'a> GuestData<'a> {
         }
     }
 
-    /// Whether some memory was out of reach or not described.
+    /// Returns true if some memory was inaccessible or not described.
     pub fn failed(&self) -> bool {
         self.failed
     }
@@ -297,14 +297,14 @@ mod tests {
             Ok(4)
         );
 
-        // Two entries fit behind the offset: one page, and where the list goes on.
+        // Two entries fit after the offset: one page, and the next list.
         list(&file, 0x1eff0, &[0x12000, 0x1f000]);
         assert_eq!(
             of([0x10000, 0x1eff0], 5 * 4096).map(|found| found.len()),
             Ok(5)
         );
 
-        // One that leads to itself for ever.
+        // A list that points to itself.
         list(&file, 0x1eff8, &[0x1eff8]);
         assert_eq!(of([0x10000, 0x1eff8], 5 * 4096), Err(Status::PRP_OFFSET));
 

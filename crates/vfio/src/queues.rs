@@ -1,8 +1,8 @@
 //! Submission and completion queues in the guest's memory.
 //!
-//! Invariants: a command is fetched only if its completion will find room; doorbells that make no
-//! sense change nothing; a completion's last dword, with the phase, is stored after the rest.
-//! Absent: what commands do.
+//! Invariants: a command is fetched only if there will be room for its completion; invalid
+//! doorbells are ignored; a completion's last dword, with the phase, is stored after the rest.
+//! Absent: execution of commands.
 
 use crate::memory::{Memory, OutOfReach};
 use crate::pci::VECTORS;
@@ -31,21 +31,21 @@ pub struct CompletionQueue {
     head: u16,
     tail: u16,
     phase: bool,
-    /// Entries that commands under way will need.
+    /// Entries reserved for outstanding commands.
     promised: u16,
     vector: Option<u16>,
-    /// Whether entries were added since the last interrupt.
+    /// True if entries were added since the last interrupt.
     news: bool,
 }
 
-/// All queues, the admin queues as number 0.
+/// All queues; the admin queues have number 0.
 #[derive(Default)]
 pub struct Queues {
     submission: BTreeMap<u16, SubmissionQueue>,
     completion: BTreeMap<u16, CompletionQueue>,
 }
 
-/// Where a queue is and how large.
+/// Location and size of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueMemory {
     pub base: u64,
@@ -76,7 +76,7 @@ impl CompletionQueue {
 }
 
 impl Queues {
-    /// The admin queues, and no others.
+    /// Only the admin queues.
     pub fn of_admin(submission: QueueMemory, completion: QueueMemory) -> Self {
         let mut queues = Self::default();
         queues.put_sq(0, submission, 0);
@@ -106,7 +106,7 @@ impl Queues {
             return Err(Status::QUEUE_IDENTIFIER);
         }
 
-        // The size is zero-based, and a queue has at least two entries.
+        // The size is 0's based, and a queue has at least two entries.
         if !(1..QUEUE_ENTRIES_MAX).contains(&cdw10.qsize_z()) {
             return Err(Status::QUEUE_SIZE);
         }
@@ -167,7 +167,7 @@ impl Queues {
             return Err(Status::QUEUE_IDENTIFIER);
         }
 
-        // A submission queue must not lose the place of its completions.
+        // A submission queue must keep its completion queue.
         if self.submission.values().any(|queue| queue.cqid == qid) {
             return Err(Status::QUEUE_DELETION);
         }
@@ -175,7 +175,7 @@ impl Queues {
         Ok(qid)
     }
 
-    /// Delete I/O Submission Queue. Its commands under way have to be completed first.
+    /// Delete I/O Submission Queue. Its outstanding commands must be completed first.
     pub fn delete_sq(&mut self, sqe: &Sqe) -> Result<u16, Status> {
         let qid = QueueCdw10::from_bits(sqe.cdw10).qid();
         if qid == 0 || self.submission.remove(&qid).is_none() {
@@ -189,12 +189,12 @@ impl Queues {
         self.submission.keys().copied().collect()
     }
 
-    /// The host has taken completions up to what the doorbells say.
+    /// Updates the heads of completion queues from the doorbells.
     pub fn take(&mut self, doorbell: impl Fn(u16) -> u16) {
         for (qid, queue) in &mut self.completion {
             let head = doorbell(*qid);
             if head < queue.entries && head != queue.head {
-                // Not past what has been put there.
+                // Not beyond the tail.
                 let used = (queue.tail + queue.entries - queue.head) % queue.entries;
                 let now = (head + queue.entries - queue.head) % queue.entries;
                 if now <= used {
@@ -204,14 +204,14 @@ impl Queues {
         }
     }
 
-    /// Whether there is room for a completion beyond those of the commands under way.
+    /// Returns true if there is room for a completion besides those of outstanding commands.
     pub fn has_room(&self, cqid: u16) -> bool {
         self.completion
             .get(&cqid)
             .is_some_and(|queue| queue.room() > 0)
     }
 
-    /// A command that was fetched does without the room that was kept for it.
+    /// Releases the completion entry reserved for a fetched command.
     pub fn release_slot(&mut self, sqid: u16) {
         let cqid = self.submission.get(&sqid).map(|queue| queue.cqid);
         if let Some(queue) = cqid.and_then(|cqid| self.completion.get_mut(&cqid)) {
@@ -219,8 +219,7 @@ impl Queues {
         }
     }
 
-    /// The next command of a queue whose doorbell says `tail`, if there is one and room for its
-    /// completion.
+    /// The next command of a queue up to `tail`, if there is one and room for its completion.
     ///
     /// # Errors
     /// The queue is not in the guest's memory.
@@ -237,8 +236,8 @@ impl Queues {
             return Ok(None);
         };
 
-        // No room, no command: a completion has nowhere else to go. A tail outside the queue is a
-        // doorbell that makes no sense.
+        // Without room for its completion no command is fetched. A tail outside the queue is an
+        // invalid doorbell.
         if tail >= queue.entries || tail == queue.head || completion.room() == 0 {
             return Ok(None);
         }
@@ -255,7 +254,7 @@ impl Queues {
         Ok(Some(Sqe::read_from_bytes(&bytes).expect("64 bytes")))
     }
 
-    /// Puts the completion of a command that was fetched. Nothing if its queue is gone.
+    /// Puts the completion of a fetched command. No effect if its queue is gone.
     ///
     /// # Errors
     /// The queue is not in the guest's memory.
@@ -289,20 +288,19 @@ impl Queues {
             .checked_add(u64::from(queue.tail) * CQE_BYTES)
             .ok_or(OutOfReach)?;
 
-        // 1. all but the last dword  2. the last, whose phase tells the guest that the entry is
-        //    there.
+        // 1. all but the last dword 2. the last, whose phase makes the entry visible to the guest.
         memory.write(at, &cqe.as_bytes()[..12])?;
         let last = u32::from_le_bytes(cqe.as_bytes()[12..].try_into().expect("four bytes"));
         memory.store(at + 12, last.to_le())?;
 
-        // The phase changes with each round: the guest tells new entries from old ones by it.
+        // The phase flips each round: it tells the guest new entries from old ones.
         queue.tail += 1;
         if queue.tail == queue.entries {
             (queue.tail, queue.phase) = (0, !queue.phase);
         }
 
-        // An event request gave its room back when it was fetched; it is completed when no other
-        // command of its queue is under way.
+        // An event request released its entry when it was fetched; it is completed when no other
+        // command of its queue is outstanding.
         queue.promised = queue.promised.saturating_sub(1);
         queue.news = true;
         Ok(())

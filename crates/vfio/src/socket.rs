@@ -1,10 +1,10 @@
-//! vfio-user: a virtual machine monitor connects, maps the guest's memory and hands the guest's
-//! accesses on.
+//! vfio-user: a virtual machine monitor connects, maps the guest's memory and forwards the guest's
+//! accesses.
 //!
-//! One monitor at a time; when it goes, the function is reset and the next one may come.
-//! Invariants: a message that makes no sense is answered with an error or ends the connection,
-//! nothing else; a socket that a killed server left is taken away, one that is served is not; only
-//! its owner may connect, unless the owner gives the file other permissions.
+//! One monitor at a time; when it disconnects, the function is reset and the next one may connect.
+//! Invariants: an invalid message is answered with an error or ends the connection, with no other
+//! effect; the socket of a killed server is removed, one in use is not; only its owner may connect,
+//! unless the owner changes the file's permissions.
 
 use crate::function::Function;
 use crate::library_panics;
@@ -33,7 +33,7 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
 
-/// Why there is no socket, and what to do.
+/// Why the socket cannot be created, with advice.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// Another process listens at the path.
@@ -47,10 +47,10 @@ pub enum ServiceError {
     Io(#[from] io::Error),
 }
 
-/// What a service tells of itself.
+/// Receives log lines of a service.
 type Log = Box<dyn Fn(&str) + Send>;
 
-/// A function behind a socket.
+/// A function served on a socket.
 pub struct Service {
     function: Function,
     stop: Arc<AtomicBool>,
@@ -61,10 +61,10 @@ struct Backend(Function);
 
 impl Service {
     /// Listens for a virtual machine monitor; times count from `epoch`. `log` gets a line for each
-    /// that comes or goes.
+    /// connection and disconnection.
     ///
     /// # Errors
-    /// The reason, and what to do about it.
+    /// The reason, with advice.
     pub fn start(
         subsystem: &Arc<Subsystem>,
         path: &Path,
@@ -77,7 +77,7 @@ impl Service {
         let function = Function::start(subsystem, epoch)?;
         let stop = Arc::new(AtomicBool::new(false));
 
-        // It waits in the library for messages and cannot be called back: ended, it finds a closed
+        // It blocks in the library and cannot be interrupted: after `close` it finds a closed
         // function.
         std::thread::Builder::new()
             .name("vfio-user".into())
@@ -93,7 +93,7 @@ impl Service {
         })
     }
 
-    /// Ends after the commands under way, and gives the device back.
+    /// Ends after commands in progress, and gives the device back.
     ///
     /// # Errors
     /// The service had failed.
@@ -110,7 +110,7 @@ impl Service {
             return true;
         }
 
-        // The device first: the library's thread cannot be called back, and need not end.
+        // The device first: the library's thread cannot be interrupted, and may never end.
         let well = self.function.close();
         // Wakes it if it waits for a monitor.
         let _ = UnixStream::connect(&self.path);
@@ -135,7 +135,7 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
     };
 
     while !stop.load(Ordering::SeqCst) {
-        // The library trusts its peer to send well-formed messages: if not, this connection ends.
+        // The library requires well-formed messages: others end this connection.
         let ended = catch_unwind(AssertUnwindSafe(|| {
             library_panics::library(|| server.run(backend))
         }));
@@ -145,7 +145,7 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
             return;
         }
 
-        // However it ended: the next monitor finds neither memory nor interrupts of this one.
+        // After any end: the next monitor must not find memory or interrupts of this one.
         backend.gone();
         match ended {
             Ok(Ok(())) => notice("gone", "the virtual machine has gone"),
@@ -166,7 +166,7 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
     }
 }
 
-/// A listening socket that only its owner can connect to, from the start.
+/// Creates a listening socket that only its owner can ever connect to.
 fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
     let owner = Mode::RUSR | Mode::WUSR;
 
@@ -187,20 +187,20 @@ fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
         error => ServiceError::Io(error),
     })?;
 
-    // 2. Elsewhere the mode is set here, before the socket listens.
+    // 2. On other systems the mode is set here, before the socket listens.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(owner.bits()))?;
     rustix::net::listen(&socket, 16).map_err(io::Error::from)?;
 
     Ok(socket)
 }
 
-/// Takes away a socket that nobody serves.
+/// Removes a socket that is not in use.
 fn make_way(path: &Path) -> Result<(), ServiceError> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
         Ok(found) if !found.file_type().is_socket() => Err(ServiceError::NoSocket),
-        // Only connecting tells a socket that is served from one that a killed server left.
+        // Only connecting tells a socket in use from one of a killed server.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 Ok(std::fs::remove_file(path)?)
@@ -210,7 +210,7 @@ fn make_way(path: &Path) -> Result<(), ServiceError> {
     }
 }
 
-/// Every region that a PCI device can have; those that there are not have size 0.
+/// All regions of a PCI device; unsupported ones have size 0.
 fn regions() -> Vec<ServerRegion> {
     let region = |index: u32| {
         let size = match index {
@@ -238,7 +238,7 @@ fn regions() -> Vec<ServerRegion> {
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
 
-/// Every kind of interrupt that a PCI device can have; those that there are not have count 0.
+/// All interrupt types of a PCI device; unsupported ones have count 0.
 fn interrupts() -> Vec<IrqInfo> {
     let irq = |index: u32| match index {
         VFIO_PCI_MSIX_IRQ_INDEX => IrqInfo {
@@ -247,7 +247,7 @@ fn interrupts() -> Vec<IrqInfo> {
             count: VECTORS.into(),
         },
 
-        // Which monitors want to have, and which never comes.
+        // Required by monitors, but never triggered.
         VFIO_PCI_ERR_IRQ_INDEX => IrqInfo {
             index,
             flags: VFIO_IRQ_INFO_EVENTFD,
@@ -265,7 +265,7 @@ fn interrupts() -> Vec<IrqInfo> {
 }
 
 impl Backend {
-    /// The monitor has gone, and its memory with it.
+    /// Handles the disconnection of the monitor, whose memory is gone.
     fn gone(&mut self) {
         self.0.reset();
         self.0.clear_vectors();
@@ -300,7 +300,7 @@ impl ServerBackend for Backend {
         size: u64,
         fd: Option<File>,
     ) -> io::Result<()> {
-        // Memory without a file cannot be shared: the device does without it.
+        // Memory without a file cannot be shared, so the device cannot access it.
         library_panics::ours(|| match fd {
             Some(file) => self.0.map(
                 address,
@@ -333,7 +333,7 @@ impl ServerBackend for Backend {
         fds: Vec<File>,
     ) -> io::Result<()> {
         if index != VFIO_PCI_MSIX_IRQ_INDEX || flags & VFIO_IRQ_SET_ACTION_TRIGGER == 0 {
-            // There are no other interrupts, and masks are the monitor's.
+            // Other interrupts do not exist, and masking is done by the monitor.
             return Ok(());
         }
 
@@ -344,7 +344,7 @@ impl ServerBackend for Backend {
             } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
                 let count = count.min(VECTORS.into()) as usize;
 
-                // A vector without a descriptor loses the one that it had.
+                // A vector without a descriptor loses its previous one.
                 let files = fds
                     .into_iter()
                     .map(Some)

@@ -1,8 +1,7 @@
-//! The function's thread: it fetches commands, has them executed, completes them and interrupts the
-//! guest.
+//! The function's thread: fetches, executes and completes commands, and interrupts the guest.
 //!
-//! Invariants: the lock is held for at most `BURST` commands; guest memory that cannot be reached
-//! makes the controller fail, and nothing else. Absent: what commands do (`commands`).
+//! Invariants: the lock is held for at most `BURST` commands; unreachable guest memory makes the
+//! controller fail, with no other effect. Absent: execution (`commands`).
 
 use crate::function::{FunctionShared, FunctionState, interrupt};
 use crate::memory::OutOfReach;
@@ -12,11 +11,11 @@ use remap_ssd_nvme::spec::status::Status;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Commands executed before the lock is released.
+/// Maximum commands executed before the lock is released.
 const BURST: usize = 64;
-/// How often the clock alone is a reason to look.
+/// Interval of periodic checks.
 const TICK: Duration = Duration::from_millis(250);
-/// Sleeping ends this much before a completion is due.
+/// Sleeping ends this long before a completion is due.
 const SPIN: Duration = Duration::from_micros(60);
 
 impl FunctionShared {
@@ -27,13 +26,12 @@ impl FunctionShared {
             let mut guard = self.lock();
             let Some(state) = &mut *guard else { return };
 
-            // Commands of the burst that have to be durable share one sync before they are
-            // completed.
+            // Commands of the burst that must be durable share one sync before they are completed.
             let mut worked = self
                 .burst(state)
                 .and_then(|worked| self.acknowledge_synced(state).map(|()| worked));
 
-            // Once in a while without any command: the device may have failed, or have an event.
+            // Periodically even without commands: the device may have failed, or have an event.
             if Instant::now() >= tick {
                 tick = Instant::now() + TICK;
                 if state.association.subsystem().is_broken() {
@@ -52,7 +50,7 @@ impl FunctionShared {
                 false
             });
 
-            // One interrupt a vector for all completions of the burst.
+            // One interrupt per vector for all completions of the burst.
             let FunctionState {
                 queues, vectors, ..
             } = state;
@@ -68,10 +66,10 @@ impl FunctionShared {
                 .delayed
                 .next()
                 .map(|at| self.epoch + Duration::from_nanos(at));
-            // Sleep without the lock: accesses to registers need it.
+            // Sleep without the lock: register accesses need it.
             drop(guard);
 
-            // A stop waits for what is under way, delayed completions among it.
+            // A stop waits for commands in progress, including delayed completions.
             if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
                 return;
             }
@@ -83,7 +81,7 @@ impl FunctionShared {
 
     /// Answers an asynchronous event request if there is something to report; `true` if so.
     fn report(&self, state: &mut FunctionState) -> Result<bool, OutOfReach> {
-        // An event request has given up its room in the queue.
+        // An event request has released its completion entry.
         if !state.queues.has_room(0) {
             return Ok(false);
         }
@@ -96,8 +94,8 @@ impl FunctionShared {
         Ok(true)
     }
 
-    /// Completes what is due and executes commands, some of each queue in turns; `true` if there
-    /// may be more.
+    /// Completes due commands and executes new ones, from each queue in turn; `true` if there may
+    /// be more.
     fn burst(&self, state: &mut FunctionState) -> Result<bool, OutOfReach> {
         let now = self.now();
         let mut worked = false;
@@ -112,12 +110,12 @@ impl FunctionShared {
             worked = true;
         }
 
-        // A controller that has failed fetches nothing until it is reset.
+        // A failed controller fetches nothing until it is reset.
         if !state.association.is_enabled() || state.association.status().cfs() {
             return Ok(worked);
         }
 
-        // A command of each queue in turn: a long queue does not starve the others.
+        // One command of each queue in turn: a long queue does not starve the others.
         let mut left = BURST;
         loop {
             let before = left;
@@ -125,7 +123,7 @@ impl FunctionShared {
                 u16::try_from(self.doorbells[index].load(Ordering::Acquire)).unwrap_or(u16::MAX)
             };
 
-            // Heads first: room that the host has just made is used at once.
+            // Heads first: room just made by the host is used at once.
             state
                 .queues
                 .take(|cqid| doorbell(usize::from(cqid) * 2 + 1));

@@ -60,7 +60,7 @@ pub(super) struct AssociationState {
     pub(super) by_tls: bool,
     /// Its notifications about reservations.
     pub(super) notifications: NotificationQueue,
-    /// What it has reported of its portal.
+    /// Changes of its portal reported so far.
     pub(super) ana_reported: AnaReported,
 }
 

@@ -12,7 +12,7 @@
 //! volatile    a volatile write cache between commands and the device, and its content after a power cut
 //! durable     group commit for commands that wait for durability
 //! data        command data, wherever the transport has it
-//! bus         what a controller on a bus has instead of connections
+//! bus         registers of a controller on a bus, which has no connections
 //! format      formats all blocks of a namespace
 //! gate        access for services that may have to release the device
 //! telemetry   counts and latencies of commands, for an operator
@@ -25,7 +25,7 @@
 //! portals     the paths to the subsystem, and their ANA states
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! connect     reasons to refuse a host a controller
-//! rights      what a host may do, and the rights that each command needs
+//! rights      rights of hosts, and the rights that each command needs
 //! changed     the namespaces that have changed for a host
 //! standing    whether a queue may go on: its controller was neither reset nor has it ended
 //! ```

@@ -117,7 +117,7 @@ impl From<SocketAddr> for Reached {
 #[derive(Default)]
 pub(super) struct Portals(Mutex<Vec<Arc<Portal>>>);
 
-/// What a controller has reported to its host about its portal.
+/// Changes of its portal that a controller has reported to its host.
 #[derive(Clone, Copy, Default)]
 pub(super) struct AnaReported {
     /// Number of changes that the host has read.

@@ -18,7 +18,7 @@ pub enum Clearing {
 /// The hosts that see a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Whether hosts that are not listed see it.
+    /// True if hosts that are not listed see it.
     pub others: bool,
     /// Names (NQN) of the hosts for which the opposite holds.
     pub except: BTreeSet<String>,

@@ -12,7 +12,7 @@
 //! cache:
 //!
 //! ```text
-//! 1. read what the device holds; write the newest version      cut before 2: any version since the
+//! 1. read the device's content; write the newest version      cut before 2: any version since the
 //!    to the device; keep both in the cache                     last durable one, or that one
 //! 2. a sync makes the device's history durable up to a         cut between 2 and 3: the same, since
 //!    position, in its files                                    nothing is acknowledged
@@ -448,7 +448,7 @@ impl<'t> ActiveCommand<'_, 't> {
         let pages = if apart < pages { 1 } else { pages };
 
         for at in 0..pages {
-            // Bytes are compared, not histories: equal content is as good, whatever its origin.
+            // Bytes are compared, not histories: equal content is as good.
             let wanted = self.newest_page(cache, lpn.offset(at))?;
 
             self.device.spend(Step::Read);

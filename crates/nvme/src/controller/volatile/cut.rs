@@ -27,7 +27,7 @@ pub struct LostBlocks {
     pub versions: u32,
 }
 
-/// What a power cut did to the cache.
+/// Effect of a power cut on the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
     /// Seed of all random choices.

@@ -15,7 +15,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 /// Bytes that a base takes.
 pub(super) const BASE_BYTES: u64 = PAGE_BYTES as u64 + 128;
 
-/// Whether and since when the device has a version.
+/// Write-back state of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WrittenBack {
     /// The device has an older version of some sector.

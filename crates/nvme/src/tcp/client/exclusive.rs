@@ -41,7 +41,7 @@ const ATTEMPTS: usize = 8;
 /// The vendor feature that ends commands with the reservation.
 const HOLDS_OR_STOPS: u32 = 0xc0;
 
-/// Whether a client holds its namespace exclusively.
+/// State of a client's exclusive hold on its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exclusive {
     /// It has not asked to.

@@ -101,7 +101,7 @@ impl Client {
                 return Ok(entries);
             }
 
-            // A device that makes no progress would be asked forever.
+            // A device that makes no progress would cause an endless loop.
             if wanted == 0 {
                 return Err(FileMapError::Disk(broken("a list that does not go on")));
             }

@@ -240,7 +240,7 @@ impl Client {
 
     /// Maximum outstanding commands of the I/O queue.
     fn commands_at_once(&self) -> usize {
-        // One entry stays free: a full queue could not be told from an empty one.
+        // One entry stays free: a full queue would look like an empty one.
         usize::from(self.options.entries).saturating_sub(1).max(1)
     }
 

@@ -262,7 +262,7 @@ impl Client {
                 .zip(&answers)
                 .filter(|(_, answer)| !answer.status.is_success());
 
-            // The first failed remap of the list, in whatever order the answers came.
+            // The first failed remap of the list, regardless of the order of answers.
             if let Some((command, answer)) = failed.min_by_key(|(command, _)| command.index) {
                 let what = if command.ranges.is_empty() {
                     "remap"

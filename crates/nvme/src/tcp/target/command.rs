@@ -54,7 +54,7 @@ impl Connection {
 
         context.span = self.begin_span(&sqe, context);
 
-        // Answers to two commands with the same identifier could not be told apart.
+        // Answers to two commands with the same identifier would be indistinguishable.
         if self.is_under_way(cid) {
             return self.refuse(&sqe, Status::ID_CONFLICT, context);
         }

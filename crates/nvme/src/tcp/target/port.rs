@@ -181,7 +181,7 @@ impl Port {
             association: Arc::downgrade(association),
             from,
         };
-        // Under the lock: whoever replaces keys or list finds the association here, or it finds the
+        // Under the lock: a replacement of keys or list finds the association here, or it finds the
         // new ones.
         let mut all = self.associations();
         if !self.grant(association, from) {
