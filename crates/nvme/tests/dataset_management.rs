@@ -1,5 +1,5 @@
-//! Trims as hosts send them. Linux sends 4,096 bytes with every Dataset Management, whatever its
-//! number of ranges says.
+//! Trims as sent by hosts. Linux sends 4,096 bytes with every Dataset Management, for any number of
+//! ranges.
 
 mod kit;
 
@@ -13,7 +13,7 @@ use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, entry};
 use zerocopy::IntoBytes;
 
-/// What Linux allocates for 256 ranges and sends for one.
+/// Size that Linux allocates for 256 ranges, and sends even for one.
 const LINUX_BYTES: usize = 4096;
 
 fn dsm(ranges: usize) -> Sqe {
@@ -23,8 +23,7 @@ fn dsm(ranges: usize) -> Sqe {
     sqe
 }
 
-/// Ranges of two blocks, one every four, from a block on; behind them what else lies in the host's
-/// page.
+/// Ranges of two blocks, one every four blocks, followed by other content of the host's page.
 fn ranges(first: u64, count: usize, bytes: usize) -> Vec<u8> {
     let ranges: Vec<DsmRange> = (0..count as u64)
         .map(|index| DsmRange {
@@ -34,7 +33,7 @@ fn ranges(first: u64, count: usize, bytes: usize) -> Vec<u8> {
         })
         .collect();
     let mut data = ranges.as_bytes().to_vec();
-    // Were it taken for ranges, it would be out of the namespace.
+    // Invalid as ranges: outside the namespace.
     data.resize(bytes, 0xff);
     data
 }
@@ -64,7 +63,7 @@ fn a_trim_of_one_range_in_a_page_of_4096_bytes_trims_that_range() {
     let mut queue = Peer::io(rig.address, cntlid, 1, 0);
     let data = ranges(4, 1, LINUX_BYTES);
 
-    // In the capsule, as Linux does on this target.
+    // In the capsule, as Linux does with this target.
     let before = deallocations(&mut client);
     let answer = queue.call(in_capsule(dsm(1), LINUX_BYTES as u32), &data);
     assert_eq!(answer.cqe.status(), Status::SUCCESS);
@@ -75,8 +74,7 @@ fn a_trim_of_one_range_in_a_page_of_4096_bytes_trims_that_range() {
         "nothing else"
     );
 
-    // Asked for by R2T, as with targets that take less in a capsule: no more is asked for than is
-    // needed.
+    // By R2T, as with targets with a lower in-capsule limit: no more is requested than needed.
     let data = ranges(8, 1, LINUX_BYTES);
     let bytes = queue.capsule(&transport(dsm(1), LINUX_BYTES as u32), &[]);
     queue.send(&bytes);
@@ -189,7 +187,7 @@ fn a_transfer_may_be_longer_than_its_command_needs_and_not_shorter() {
         [[3; 4096], [0; 4096]].concat()
     );
 
-    // Longer than any transfer may be is too long.
+    // Longer than the maximum transfer.
     assert_eq!(
         queue
             .call(transport(dsm(1), (1 << 20) + 1), &[])

@@ -1,5 +1,5 @@
-//! Bytes that change on their way, and PDUs that cannot be: what fails, what goes on, and what the
-//! host is told.
+//! Bytes damaged in transit, and invalid PDUs: which commands fail, which connections go on, and
+//! what the host learns.
 
 mod kit;
 
@@ -54,7 +54,7 @@ fn damaged_data_fail_their_command_and_the_connection_goes_on() {
         Status::SUCCESS
     );
 
-    // In one of several PDUs: the rest of them is taken, and the command fails when all are there.
+    // In one of several PDUs: the rest is received, and then the command fails.
     let begin = |queue: &mut Peer| {
         let bytes = queue.capsule(&transport(write(20, 3), 3 * 4096), &[]);
         queue.send(&bytes);
@@ -105,7 +105,7 @@ fn commands_whose_data_arrive_damaged_keep_no_memory() {
     let (_admin, cntlid) = Peer::admin(rig.address);
     let mut queue = Peer::io(rig.address, cntlid, 1, BOTH);
 
-    // A Compare gathers all its data first. All of these together are more than the host may hold.
+    // A Compare gathers all its data first. Together these exceed the host's share of memory.
     let mut compare = write(0, (2 * PIECE / 4096) as u16);
     compare.cdw0 = u32::from(io::COMPARE);
     let mut compared = |is_damaged: bool| {
@@ -134,8 +134,8 @@ fn commands_whose_data_arrive_damaged_keep_no_memory() {
     rig.stop();
 }
 
-/// What a connection says last: fatal error status, its information, and the header returned with
-/// it.
+/// Returns the termination request of a connection: fatal error status, its information, and the
+/// header returned with it.
 fn terminated(peer: &mut Peer) -> (u16, u32, Vec<u8>) {
     loop {
         let arrived = peer.next().expect("a termination request");
@@ -152,7 +152,7 @@ fn terminated(peer: &mut Peer) -> (u16, u32, Vec<u8>) {
 fn a_termination_names_the_field_and_returns_the_header() {
     let rig = Rig::new();
 
-    // ICReq: a version that there is not, an alignment that there is not.
+    // ICReq with an unsupported version or alignment.
     for (ic, expected) in [
         (
             {
@@ -173,7 +173,7 @@ fn a_termination_names_the_field_and_returns_the_header() {
         assert_eq!(header, bytes, "128 bytes of header");
     }
 
-    // Common headers that cannot be. An ICReq comes first where `kind` is not it.
+    // Invalid common headers. An ICReq precedes each.
     let mut capsule = Vec::new();
     wire::put(
         &mut capsule,
@@ -198,14 +198,14 @@ fn a_termination_names_the_field_and_returns_the_header() {
         assert_eq!(header, bytes[..usize::from(bytes[2]).min(bytes.len())]);
     }
 
-    // A PDU out of place, which is no field's fault.
+    // A PDU out of place, which is not the fault of a field.
     let mut peer = Peer::open(rig.address, 0);
     let mut bytes = Vec::new();
     wire::put_ic(&mut bytes, kind::IC_REQ, &Ic::new(0, 0, 0));
     peer.send(&bytes);
     assert_eq!(terminated(&mut peer), (2, 0, bytes));
 
-    // The digest of a header: who sent what cannot be told any more.
+    // A wrong header digest: the PDU cannot be attributed any more.
     let mut peer = Peer::open(rig.address, BOTH);
     let mut bytes = peer.capsule(&connect(0), connect_data(0xffff).as_bytes());
     bytes[60] ^= 1;
@@ -238,7 +238,7 @@ fn data_that_were_not_asked_for_end_the_connection_and_are_named() {
         assert_eq!((fes, fei), expected);
         assert_eq!(header, bytes[..24]);
         queue.close();
-        // The queue is free once the target has seen its end.
+        // The queue is free once the target has noticed its end.
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     drop(_admin);

@@ -1,5 +1,5 @@
-//! Host software is written once: the same steps on a disk in this process, on one in a folder, and
-//! on two behind the network leave the same bytes, and what cannot be is refused by each.
+//! All disks behave alike: the same steps on a disk in this process, on one in a folder, and on two
+//! remote ones leave the same bytes, and each refuses invalid operations.
 
 mod kit;
 
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 const BYTES: u64 = 16 << 20;
-/// Pages that the steps use.
+/// Pages used by the steps.
 const SPAN: u64 = 96;
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ fn remap() -> impl Strategy<Value = DiskRemap> {
     )
 }
 
-/// As a checkpoint has them: short, mostly copies, often next to each other.
+/// As in a checkpoint: short, mostly copies, often adjacent.
 fn short_remap() -> impl Strategy<Value = DiskRemap> {
     (0..SPAN - 3, 0..SPAN - 3, 0..4u32, 0..8u8).prop_map(|(target, source, pages, kind)| {
         let (relocate, atomic) = (kind == 0, kind == 1);
@@ -105,7 +105,7 @@ fn remapped(bytes: &mut [u8], remap: &DiskRemap) {
     bytes[at(target)..at(target) + taken.len()].copy_from_slice(&taken);
 }
 
-/// What a disk is by definition.
+/// Reference model of a disk.
 fn model(steps: &[Step]) -> Vec<u8> {
     let mut bytes = vec![0; at(SPAN)];
     for step in steps {
@@ -336,12 +336,12 @@ fn every_disk_has_the_same_file_map_or_none() {
     }
 }
 
-/// Passes bytes on between a host and the server, and counts how often the host has to wait for an
-/// answer before it says more: round trips.
+/// Forwards bytes between a host and the server, and counts round trips: how often the host waits
+/// for an answer before it sends more.
 fn counting_proxy(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    // Twice the number of round trips, and 1 more while the host waits.
+    // Twice the number of round trips, plus 1 while the host waits.
     let turns = Arc::new(AtomicU64::new(0));
     let counted = turns.clone();
     std::thread::spawn(move || {
@@ -381,8 +381,7 @@ fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
     let mut client = Client::connect(address, Options::default()).expect("it listens");
     Disk::write(&mut client, 1000, &content(1000, PAGES, 3)).expect("possible");
 
-    // A database's pages in their order, from all over the log: 389 has no factor in common with
-    // 1,000.
+    // A database's pages in order, from all over the log: 389 and 1,000 have no common factor.
     let one = |page: u64, step: u64| DiskRemap {
         target: page * step,
         source: 1000 + page * 389 % PAGES,
@@ -434,8 +433,8 @@ fn a_transaction_does_not_pay_a_round_trip_a_page() {
         apart.len()
     );
 
-    // More than may be under way at once, one of them larger than a command; and a page that is
-    // written twice.
+    // More than may be outstanding at once, one of them larger than a command; and a page written
+    // twice.
     let mut many: Vec<(u64, u64, u8)> = (0..300).map(|place| (place * 5, 1, place as u8)).collect();
     many.extend([(1600, 400, 9), (1602, 1, 10)]);
     let found = trips(&many, &mut client);
@@ -461,7 +460,7 @@ fn a_client_writes_nothing_to_another_device_at_its_address() {
     Disk::write(&mut client, 0, &content(0, 1, 3)).expect("possible");
     rig.stop();
 
-    // Another size, or the same size in another life: nothing of what the host knows is there.
+    // Another size, or the same size in another incarnation: the host's data are not there.
     for (bytes, incarnation) in [(2 * BYTES, 1), (BYTES, 2)] {
         let other = Rig::at(address, device(bytes, false), incarnation);
         for _ in 0..2 {
@@ -479,7 +478,7 @@ fn a_client_writes_nothing_to_another_device_at_its_address() {
         other.stop();
     }
 
-    // The device itself is welcome again.
+    // The original device is accepted again.
     let back = Rig::at(address, device(BYTES, false), 1);
     Disk::write(&mut client, 1, &content(1, 1, 3)).expect("the device is back");
     drop(client);

@@ -1,5 +1,5 @@
-//! What a host may rely on when a command has been acknowledged, in a folder that a crash of the
-//! machine would leave as it was last synced; and what commands do to the other blocks of a page.
+//! Durability of acknowledged commands, in a folder that a crash of the machine would leave as last
+//! synced; and the effect of commands on other blocks of a page.
 
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
@@ -11,7 +11,7 @@ use remap_ssd_nvme::spec::status::Status;
 use tempfile::TempDir;
 
 const BLOCK: usize = 512;
-/// Blocks of a page.
+/// Blocks per page.
 const PAGE_BLOCKS: u64 = 8;
 
 struct Host {
@@ -21,8 +21,8 @@ struct Host {
 }
 
 impl Host {
-    /// Two namespaces of 512-byte blocks; what is acknowledged may stay in the machine's cache
-    /// until a flush.
+    /// Two namespaces of 512-byte blocks; acknowledged writes may stay in the machine's cache until
+    /// a flush.
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let mut config =
@@ -102,7 +102,7 @@ impl Host {
     }
 }
 
-/// Blocks that all differ.
+/// Blocks with distinct content.
 fn numbered(from: u8, blocks: u8) -> Vec<u8> {
     (0..blocks)
         .flat_map(|block| [from + block; BLOCK])
@@ -116,7 +116,7 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
     let data = numbered(1, 8);
     let commands = |fua| {
         [
-            // Each changes something: behind what changes nothing there is nothing to make durable.
+            // Each changes something: otherwise there would be nothing to make durable.
             (IoRequest::Write { blocks, fua }, &data[..]),
             (
                 IoRequest::Remap {
@@ -152,7 +152,7 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
             "{request:?}"
         );
     }
-    // Without a cache each command is forced.
+    // Without a cache every command is forced.
     host.cache_enabled = false;
     for (request, data) in commands(false) {
         let before = host.syncs();
@@ -205,7 +205,7 @@ fn namespaces_end_where_they_end() {
     );
 }
 
-/// Blocks of 512 bytes: what is remapped must be whole pages at both ends.
+/// Blocks of 512 bytes: a remap must be of whole pages on both sides.
 #[test]
 fn parts_of_pages_are_not_remapped() {
     let host = Host::new();
@@ -235,7 +235,7 @@ fn parts_of_pages_are_not_remapped() {
     assert!(host.read(1, 64, 16) == numbered(9, 16));
 }
 
-/// Each range of a copy goes behind the one before.
+/// Each range of a copy follows the one before in the target.
 #[test]
 fn ranges_of_a_copy_follow_each_other() {
     let host = Host::new();
@@ -258,7 +258,7 @@ fn ranges_of_a_copy_follow_each_other() {
     assert!(host.read(1, 96, 21) == wanted);
 }
 
-/// Pages of files are listed where their own namespace has them.
+/// Pages of files are listed with the LBAs of their own namespace.
 #[test]
 fn a_namespace_lists_its_own_pages_of_a_file() {
     let host = Host::new();

@@ -1,5 +1,5 @@
-//! The error log names the first block that met an error, which is not always the first block of
-//! its command.
+//! The error log names the first block with an error, which is not always the first block of the
+//! command.
 
 #[path = "kit/mod.rs"]
 mod kit;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::FromBytes;
 
-/// Refuses to read one byte, and to write any.
+/// Refuses reads of one byte, and all writes.
 struct BadByte(u64);
 
 impl FaultInjector for BadByte {
@@ -108,7 +108,7 @@ fn an_injected_fault_is_logged_with_the_block_that_is_bad() {
     assert!(client.queue(|queue| queue.call("verify", &verify)).is_err());
     assert_eq!(newest_entry(&mut client), bad);
 
-    // The source of a copy is bad, not the target that the command names first.
+    // The source of the copy is bad, not the target that the command names first.
     assert!(client.copy(8, 128, 16).is_err());
     assert_eq!(newest_entry(&mut client), bad);
 
@@ -150,7 +150,7 @@ fn a_page_that_the_flash_cannot_read_is_logged_with_its_first_block_of_the_comma
     };
     let mut client = Client::connect(rig.address, options).expect("it listens");
 
-    // (first block, count, block that is logged): from before the page, and from within it.
+    // (first block, count, block logged): from before the page, and from within it.
     for (slba, blocks, wanted) in [(0, 32, 16), (19, 9, 19)] {
         assert!(client.read(slba, blocks).is_err());
         let bad = (Status::UNRECOVERED_READ.into_bits(), 2, wanted);

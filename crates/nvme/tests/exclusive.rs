@@ -1,5 +1,5 @@
-//! A namespace for one holder alone: whom the device keeps out, who may come instead, and that a
-//! holder that was sent away never goes on.
+//! Exclusive use of a namespace by one holder: exclusion of others, succession, and that a
+//! preempted holder never goes on.
 
 mod kit;
 
@@ -28,13 +28,13 @@ fn refusal<R>(result: Result<R, HoldError<ClientError>>) -> String {
     }
 }
 
-/// Breaks a client's connections, as a network would, without its knowing.
+/// Breaks a client's connections, as a network would, without its noticing.
 fn cut_off(client: &mut Client) {
     client.admin(|queue| queue.abandon()).expect("connected");
     client.queue(|queue| queue.abandon()).expect("connected");
 }
 
-/// Holds the namespace as soon as the server has noticed that the holder before is gone.
+/// Holds the namespace as soon as the server has noticed that the previous holder is gone.
 fn hold_after(client: &mut Client, id: HolderId) {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
@@ -50,7 +50,7 @@ fn is_lost(result: Result<(), ClientError>) -> bool {
     matches!(result, Err(ClientError::HoldLost))
 }
 
-/// A reservation command of other software, by hand.
+/// A reservation command by other software.
 fn reserve(client: &mut Client, opcode: u8, cdw10: u32, keys: [u64; 2]) {
     let send = keys.map(u64::to_le_bytes).concat();
     let mut sqe = entry(opcode, 1);
@@ -84,7 +84,7 @@ fn a_second_holder_is_refused_and_nobody_else_reads_or_writes() {
     Disk::read(&mut member, 3, &mut page).expect("it is the holder");
     assert_eq!(page, [1; 4096]);
 
-    // Let go, it is a host like any other one, for all connections of the holder.
+    // After letting go it is an ordinary host, with all connections of the holder.
     first.let_go().expect("connected");
     assert!(is_lost(Disk::flush(&mut member)));
     Disk::write(&mut first, 3, &[2; 4096]).expect("nobody has it");
@@ -102,7 +102,7 @@ fn a_holder_that_is_gone_is_replaced_and_gets_nothing_when_it_returns_even_after
     hold_after(&mut second, B);
     assert!(is_lost(Disk::write(&mut first, 0, &[1; 4096])));
 
-    // It stays so when the namespace is free again, and for others of the holder too.
+    // This stays so when the namespace is free again, also for other connections of the holder.
     second.let_go().expect("connected");
     assert!(is_lost(Disk::write(&mut first, 0, &[1; 4096])));
     assert!(is_lost(first.still_held()));
@@ -111,7 +111,7 @@ fn a_holder_that_is_gone_is_replaced_and_gets_nothing_when_it_returns_even_after
     rig.stop();
 }
 
-// No reservation holds it back any more: it has to ask whether the namespace is still its own.
+// No reservation excludes it any more: it has to check whether it still holds the namespace.
 #[test]
 fn a_holder_that_returns_when_its_successor_has_left_gets_nothing() {
     let rig = Rig::new();
@@ -125,8 +125,8 @@ fn a_holder_that_returns_when_its_successor_has_left_gets_nothing() {
     rig.stop();
 }
 
-// It was gone when the other one looked, and connected again before the other one acted: nothing
-// breaks that it could notice, and it is idle until the namespace is free again.
+// It was gone when the other one looked, and reconnected before the other one acted: it notices no
+// break, and is idle until the namespace is free again.
 #[test]
 fn a_holder_that_was_replaced_over_a_connection_that_lasts_gets_nothing() {
     let rig = Rig::new();
@@ -149,7 +149,7 @@ fn the_holder_that_ended_last_is_named_to_its_successor_and_no_other_one() {
     assert_eq!(second.hold(B, &[C, A]).expect("A ended"), Some(A));
     second.let_go().expect("connected");
 
-    // Between A and this one there was B.
+    // B held it between A and this one.
     let mut third = rig.client();
     assert_eq!(third.hold(C, &[A]).expect("it is free"), None);
     rig.stop();
@@ -161,7 +161,7 @@ fn an_idle_holder_notices_a_broken_connection_before_it_believes_what_it_read() 
     let mut first = holder(&rig, A);
     first.still_held().expect("nothing has happened");
     cut_off(&mut first);
-    // Nobody came instead: it goes on.
+    // No one took over: it goes on.
     first.still_held().expect("it connects again");
 
     cut_off(&mut first);

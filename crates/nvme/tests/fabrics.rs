@@ -1,5 +1,4 @@
-//! Connect and what follows it: what refused hosts are told, which queues there are and when they
-//! end, identifiers.
+//! Connect and its consequences: answers to refused hosts, creation and end of queues, identifiers.
 
 mod kit;
 
@@ -24,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The parameter is in the data of Connect.
+/// IATTR: the parameter is in the data of Connect.
 const IN_DATA: u64 = 1 << 16;
 
 fn refused(rig: &Rig, sqe: Sqe, data: &ConnectData) -> (Status, u64) {
@@ -34,7 +33,7 @@ fn refused(rig: &Rig, sqe: Sqe, data: &ConnectData) -> (Status, u64) {
     (answer.cqe.status(), answer.cqe.result)
 }
 
-/// All that a server has logged, once every connection has ended.
+/// Returns all log lines of a server, after the end of every connection.
 fn logged(rig: Rig) -> Vec<String> {
     let lines = rig.lines.clone();
     rig.stop();
@@ -100,7 +99,7 @@ fn a_refused_connect_names_the_parameter() {
         "it is connected"
     );
 
-    // The log says who asked for what, and why not.
+    // The log tells which host requested what, and the reason of refusal.
     drop((_admin, _queue));
     let lines = logged(rig);
     let other =
@@ -149,7 +148,7 @@ fn a_name_cannot_forge_a_line_of_the_log() {
     );
 }
 
-/// Numbers are given in the order of acceptance, to connections that never say who they are, too.
+/// Numbers are assigned in order of acceptance, also to connections that never identify themselves.
 #[test]
 fn every_line_about_a_connection_has_its_number_and_its_host_once_that_is_known() {
     let rig = Rig::new();
@@ -216,7 +215,7 @@ fn a_reset_takes_the_io_queues_and_they_can_be_connected_again() {
             .status()
             .is_success()
     );
-    // The old queue ends, whether it says something or not.
+    // The old queue ends, whether or not it sends anything.
     let mut again = Peer::io(rig.address, cntlid, 1, 0);
     assert!(queue.next().is_none(), "a queue from before the reset");
     drop(queue);
@@ -326,7 +325,7 @@ fn commands_need_sgls_and_data_where_these_say() {
     );
     read.sgl.identifier = 0x30;
     assert_eq!(queue.call(read, &[]).cqe.status(), Status::SGL_TYPE);
-    // Fabrics commands that are the admin queue's.
+    // Fabrics commands of the admin queue.
     assert!(
         !queue
             .call(property_get(property::VS, false), &[])
@@ -345,7 +344,7 @@ fn an_identifier_that_is_in_use_is_refused_until_it_is_free() {
     let mut queue = Peer::io(rig.address, cntlid, 1, 0);
     let status = |answer: Answer| answer.cqe.status();
 
-    // A write that waits for its data.
+    // A write waiting for its data.
     let mut write = entry(io::WRITE, 1);
     write.cdw12 = RwCdw12::new().with_nlb_z(0).into_bits();
     let bytes = queue.capsule(&with_cid(transport(write, 4096), 7), &[]);
@@ -367,7 +366,7 @@ fn an_identifier_that_is_in_use_is_refused_until_it_is_free() {
         Status::SUCCESS
     );
 
-    // An asynchronous event request that waits.
+    // A waiting asynchronous event request.
     let event = with_cid(transport(entry(admin::ASYNC_EVENT, 0), 0), 9);
     let bytes = admin_queue.capsule(&event, &[]);
     admin_queue.send(&bytes);
@@ -428,8 +427,8 @@ fn what_a_queue_read_before_it_waited_makes_its_host_no_more_silent() {
     let connected = Association::connect(&subsystem(), &sqe, &connect_data(0xffff), address, 0);
     let (association, _) = connected.expect("a keep-alive time of 2 s");
 
-    // The admin queue is heard at 10 s; a command of an I/O queue was read at 1 s, and is done only
-    // now.
+    // The admin queue is heard at 10 s; a command of an I/O queue was read at 1 s, but completes
+    // only now.
     association.heard(10 * SECOND);
     association.heard(SECOND);
     assert!(!association.is_silent(11 * SECOND));
@@ -446,7 +445,7 @@ fn numbers_of_controllers_are_not_given_twice() {
             .expect("there is a number")
             .0
     };
-    // Once around, and those that live on are passed over.
+    // Once around; IDs still in use are skipped.
     let kept: Vec<_> = (0..3).map(|_| connect()).collect();
     for _ in 0..70_000 {
         let other = connect().cntlid();
@@ -457,7 +456,7 @@ fn numbers_of_controllers_are_not_given_twice() {
     }
 }
 
-/// A server at `listen` for hosts at 127.0.0.1, and what it logs.
+/// A server at `listen` for hosts at 127.0.0.1, with its log.
 fn for_ipv4_hosts(
     listen: &str,
     hosts: &[&str],
@@ -499,13 +498,13 @@ fn for_ipv4_hosts(
 #[test]
 fn a_host_of_ipv4_is_known_behind_a_socket_of_ipv6_and_a_stranger_is_logged() {
     for hosts in [&["127.0.0.1"], &["::ffff:127.0.0.1"]] {
-        // Where there is no IPv6 there is no such socket.
+        // Without IPv6 there is no such socket.
         let Some((address, stopper, thread, _)) = for_ipv4_hosts("[::]:0", hosts) else {
             return;
         };
         let client = Client::connect(address, Options::default()).expect("it is on the list");
         assert_eq!(client.subnqn(), NQN);
-        // Discovery names the address by which this host reached it.
+        // Discovery reports the address by which this host reached it.
         let mut peer = Peer::open(address, 0);
         let data = ConnectData::new([1; 16], 0xffff, DISCOVERY_NQN, HOSTNQN);
         assert!(

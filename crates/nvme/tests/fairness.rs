@@ -1,4 +1,4 @@
-//! Long commands of one host, and what others notice of them.
+//! Long commands of one host, and their effect on others.
 
 mod kit;
 
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 const PAGE: usize = 4096;
-/// Pages of the device, and of what a copy reads and writes.
+/// Pages of the device, and of the source and target of a copy.
 const PAGES: u32 = 32 << 10;
 const HALF: u32 = PAGES / 2;
-/// Reads that another host makes at least, in one attack of several. Most of an attack's time it need
-/// not even be scheduled, on a busy machine; a host that is shut out makes one or two between the
-/// attacker's batches, in every attack.
+/// Minimum reads by another host in one of several attacks. On a busy machine it may not even be
+/// scheduled for most of an attack; a host that is shut out makes one or two between the attacker's
+/// batches, in every attack.
 const READS_MIN: u32 = 20;
 const ATTACKS_MAX: u32 = 10;
 
@@ -49,17 +49,18 @@ fn copy() -> (Sqe, CopyRange) {
     (sqe, CopyRange::new(0, (copy_blocks_max(12) - 1) as u16))
 }
 
-/// Sends as many commands as a queue takes, again and again; how often another host reads
-/// meanwhile, in the best of a few attacks. Each time so many slices are used up others may go first.
+/// Repeatedly sends as many commands as a queue takes; returns the number of concurrent reads by
+/// another host, in the best of a few attacks. Others may go first after each of at least
+/// `slices_used_up` slices.
 fn reads_during(slices_used_up: u64, attack: impl Fn(&mut Client) + Sync) -> u32 {
-    // One attack at a time: what is counted is how the device shares its time, not how this machine
+    // One attack at a time: the test measures how the device shares its time, not how this machine
     // shares its processors among the tests.
     static ONE_ATTACK: Mutex<()> = Mutex::new(());
     let _one = ONE_ATTACK.lock().unwrap_or_else(PoisonError::into_inner);
 
     let rig = rig(Limits::default());
     let (mut attacker, mut reader) = (host(&rig, "attacker"), host(&rig, "reader"));
-    // Something to read, and to copy.
+    // Data to read, and to copy.
     for first in (0..u64::from(HALF)).step_by(256) {
         attacker.write(first, &[7; 256 * PAGE]).expect("served");
     }
@@ -191,8 +192,7 @@ fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
         })
         .expect("served");
 
-    // Both queues' threads wait for the device; meanwhile the host says every 100 ms that it is
-    // there.
+    // Both queues' threads wait for the device, while the host sends a keep-alive every 100 ms.
     let smart = Sqe {
         cdw10: 0x02 | 127 << 16,
         ..entry(admin::GET_LOG_PAGE, u32::MAX)

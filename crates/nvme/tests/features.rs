@@ -1,4 +1,4 @@
-//! Features: what they change, whose they are, and when they may be set.
+//! Features: their effects, scopes, and when they may be set.
 
 mod kit;
 
@@ -80,7 +80,7 @@ fn temperature_thresholds_warn_and_make_an_event() {
     );
     assert_eq!(critical_warning(&mut peer, false), 0);
 
-    // The host asks to hear of temperatures, and lowers the threshold below the temperature.
+    // The host enables temperature events, and lowers the threshold below the temperature.
     assert_eq!(set(&mut peer, 0, EVENTS, 2), Status::SUCCESS);
     for cid in [70, 71] {
         let event = with_cid(transport(entry(admin::ASYNC_EVENT, 0), 0), cid);
@@ -100,7 +100,7 @@ fn temperature_thresholds_warn_and_make_an_event() {
         "read, and the event retained"
     );
 
-    // Past it again: no second event before the log has been read.
+    // Crossed again: no second event before the log has been read.
     assert_eq!(set(&mut peer, 0, TEMPERATURE, 343), Status::SUCCESS);
     assert_eq!(critical_warning(&mut peer, true), 0);
     std::thread::sleep(Duration::from_millis(300));
@@ -244,7 +244,7 @@ fn a_keep_alive_time_is_rounded_up_and_kept_to() {
     );
     assert_eq!(id[96] >> 6 & 1, 1, "TBKAS: any command keeps it alive");
 
-    // Any command does, for longer than the time; then silence ends it, and not before the time.
+    // Any command does, beyond that time; then silence ends it, but not before that time.
     assert_eq!(set(&mut peer, 0, KEEP_ALIVE, 1900), Status::SUCCESS);
     for _ in 0..7 {
         std::thread::sleep(Duration::from_millis(400));
@@ -321,7 +321,7 @@ fn logs_and_structures_are_those_of_version_2() {
         );
         (answer.cqe.status(), answer.data)
     };
-    // What every namespace has: two formats, and no size.
+    // Properties common to all namespaces: two formats, and no size.
     let (status, common) = identify(0, ALL);
     assert_eq!(
         (status, common[25], &common[..8]),

@@ -1,5 +1,5 @@
-//! Format NVM: the namespace reads as zeroes, the others as before, and who must not write does not
-//! format either.
+//! Format NVM: the namespace reads as zeroes, others are unchanged, and hosts without the right to
+//! write cannot format.
 
 mod kit;
 
@@ -45,7 +45,7 @@ fn plain() -> FormatCdw10 {
     FormatCdw10::new()
 }
 
-/// Two namespaces of 4 MiB, of blocks of 4096 and of 512 bytes; each is full of its number.
+/// Two namespaces of 4 MiB, with blocks of 4096 and of 512 bytes; each is full of its number.
 fn halves() -> (Rig, [Client; 2]) {
     let specs = [12, 9].map(|lba_shift| NamespaceSpec {
         pages: PAGES as u32,
@@ -61,7 +61,7 @@ fn halves() -> (Rig, [Client; 2]) {
     (rig, clients)
 }
 
-/// Whether a namespace is full of this.
+/// Returns true if a namespace is full of this number.
 fn is_full_of(client: &mut Client, number: u8) -> bool {
     let blocks = PAGES << (12 - client.lba_shift());
     let all = client.read(0, blocks).expect("served");
@@ -81,7 +81,7 @@ fn a_formatted_namespace_reads_as_zeroes_and_its_neighbour_as_before() {
             assert!(is_full_of(&mut clients[formatted], 0));
             assert!(is_full_of(&mut clients[1 - formatted], 2 - formatted as u8));
 
-            // It goes on as before.
+            // It remains usable.
             clients[formatted].write(0, &[9; PAGE]).expect("served");
             assert_eq!(
                 clients[formatted].read(0, 1).expect("served")[..512],
@@ -126,7 +126,7 @@ fn a_format_is_durable_when_it_is_acknowledged() {
     assert_eq!(format(&mut client, 1, plain()), Status::SUCCESS);
     assert!(rig.subsystem.commits() > before, "it waits for the disk");
 
-    // Nothing is left that a flush would have to make durable.
+    // A flush then has nothing left to make durable.
     let before = rig.subsystem.commits();
     client.flush().expect("served");
     assert_eq!(rig.subsystem.commits() - before, 0);
@@ -189,12 +189,12 @@ fn a_host_that_a_reservation_keeps_out_formats_nothing() {
     assert_eq!(status, Status::RESERVATION_CONFLICT);
     assert!(is_full_of(&mut clients[0], 1));
 
-    // Nor with blocks of another size.
+    // Nor with another block size.
     let status = format(&mut clients[0], 1, plain().with_lbafl(1));
     assert_eq!(status, Status::RESERVATION_CONFLICT);
     assert!(is_full_of(&mut clients[0], 1));
 
-    // The other namespace is nobody's; and the holder may.
+    // The other namespace is not reserved; and the holder may format.
     let status = format(&mut clients[0], 2, plain().with_lbafl(1));
     assert_eq!(status, Status::SUCCESS);
     assert_eq!(format(&mut holder, 1, plain()), Status::SUCCESS);
@@ -238,7 +238,7 @@ fn others_go_first_between_its_slices() {
     let mut client = rig.client();
     let before = rig.subsystem.slices();
     assert_eq!(format(&mut client, 1, plain()), Status::SUCCESS);
-    // 65,536 pages at 16 a unit are four slices of 1,000.
+    // 65,536 pages at 16 per unit are four slices of 1,000.
     assert!(rig.subsystem.slices() >= before + 4);
     drop(client);
     rig.stop();

@@ -1,8 +1,8 @@
-//! Power cuts in the middle of Format NVM, of a device in a folder: what the process had written
-//! when it was killed, and what a machine that died leaves of it.
+//! Power cuts during Format NVM, of a device in a folder: after the process is killed, and after a
+//! crash of the machine.
 //!
-//! FORMAT.md allows each page to be old or zero, one after the other, until the format is
-//! acknowledged, and only zero from then on; other namespaces keep all they have.
+//! FORMAT.md allows each page to be old or zero independently until the format is acknowledged, and
+//! only zero from then on; other namespaces are unaffected.
 
 #![cfg(target_os = "linux")]
 
@@ -29,18 +29,18 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Pages of the two namespaces: 8,192 are deallocated at a time, so that a format is two records.
+/// Pages of the two namespaces: 8,192 are deallocated at a time, so a format is two records.
 const FORMATTED: u32 = 10_000;
 const KEPT: u32 = 2000;
 const JOURNAL_BYTES: u64 = 1 << 20;
 const FILES: [&str; 5] = ["contents", "state.0", "state.1", "journal.0", "journal.1"];
 const SCHEMES: [SchemeKind; 3] = [SchemeKind::RemapSsd, SchemeKind::NLog, SchemeKind::None];
 
-/// One in so many pages holds something before.
+/// One in `WRITTEN` pages has content before.
 const WRITTEN: u32 = 16;
 const ALREADY_ZERO: u32 = FORMATTED - FORMATTED / WRITTEN;
 
-/// What a page of both namespaces holds before.
+/// Previous content of a page, in both namespaces.
 fn content(lpn: u32) -> u64 {
     if lpn.is_multiple_of(WRITTEN) {
         u64::from(lpn) + 1
@@ -61,7 +61,7 @@ fn write(device: &mut Device, lpn: u32, content: u64) {
     done.result.expect("in bounds");
 }
 
-/// Content of a page, 0 for zeroes.
+/// Reads the content of a page, 0 for zeroes.
 fn read(device: &mut Device, lpn: u32) -> u64 {
     match device.read(0, Lpn(lpn)).1.expect("readable") {
         Page::Zeroes => 0,
@@ -70,7 +70,7 @@ fn read(device: &mut Device, lpn: u32) -> u64 {
     }
 }
 
-/// A device in a folder, whose contents are durable.
+/// A device in a folder with durable content.
 fn filled(dir: &Path, scheme: SchemeKind) -> Device {
     let config = DeviceConfig::for_service(48 << 20, scheme, false);
     let device = Device::create_in_folder(dir, config.expect("possible"), Some(JOURNAL_BYTES));
@@ -86,7 +86,7 @@ fn filled(dir: &Path, scheme: SchemeKind) -> Device {
     device
 }
 
-/// Formats the first of two namespaces; what its host is told.
+/// Formats the first of two namespaces; returns the status.
 fn format(device: Device) -> Status {
     let specs = [FORMATTED, KEPT].map(|pages| NamespaceSpec {
         pages,
@@ -116,8 +116,8 @@ fn format(device: Device) -> Status {
     ask(entry(admin::FORMAT, 1))
 }
 
-/// How many pages of the first namespace are zero, in a device that was found after a cut; the
-/// others are as before, and so is the second namespace.
+/// Returns the number of zero pages in the first namespace of a device found after a cut; checks
+/// that its other pages and the second namespace are unchanged.
 fn zeroes(device: &mut Device, at: &str) -> u32 {
     device.ftl().check().expect("consistent");
     let held: Vec<u64> = (0..FORMATTED).map(|lpn| read(device, lpn)).collect();
@@ -131,7 +131,7 @@ fn zeroes(device: &mut Device, at: &str) -> u32 {
     held.iter().filter(|held| **held == 0).count() as u32
 }
 
-/// The device goes on: another format is whole.
+/// Checks that the device still works: another format is complete.
 fn formats_again(dir: &Path, device: Device, at: &str) {
     assert_eq!(format(device), Status::SUCCESS, "{at}");
     let mut device = open(dir, at);
@@ -143,8 +143,8 @@ fn open(dir: &Path, at: &str) -> Device {
     opened.unwrap_or_else(|error| panic!("{at}: {error}")).0
 }
 
-// The journal is written in ascending order: whatever is there of it is a beginning of what was
-// written. A process that is killed leaves it whole words long.
+// The journal is written in ascending order: at a cut, a prefix of the data is present. A killed
+// process leaves whole words.
 #[test]
 fn a_server_that_is_killed_during_a_format_leaves_each_page_old_or_zero() {
     let mut seen = BTreeSet::new();
@@ -164,7 +164,7 @@ fn a_server_that_is_killed_during_a_format_leaves_each_page_old_or_zero() {
         for cut in 0..=words.len() {
             let at = format!("{scheme}, cut at {cut} of {} words", words.len());
             let mut left = before.clone();
-            // Pages are written before the records that name them. The last page says how far the
+            // Pages are written before the records that name them. The last page tells how far the
             // journal was durable, and is written after it.
             left[0] = after[0].clone();
             let witnesses = left[0].len() - 4096;
@@ -192,7 +192,7 @@ fn a_server_that_is_killed_during_a_format_leaves_each_page_old_or_zero() {
             "{scheme}: the last cut is behind the format"
         );
         let counts = seen.iter().filter(|(of, _)| *of == scheme.to_string());
-        // Nothing of it, its first half, and all.
+        // None of it, its first half, and all.
         assert_eq!(counts.count(), 3, "{scheme}: {seen:?}");
     }
 }
@@ -209,7 +209,7 @@ fn write_sparse(path: &Path, bytes: &[u8]) {
     }
 }
 
-/// Where two files have other words.
+/// Offsets of the words in which two files differ.
 fn differing_words(one: &[u8], other: &[u8]) -> Vec<usize> {
     assert_eq!(one.len(), other.len());
     let words = one.chunks(8).zip(other.chunks(8)).enumerate();
@@ -217,7 +217,7 @@ fn differing_words(one: &[u8], other: &[u8]) -> Vec<usize> {
     differing.map(|(word, _)| word * 8).collect()
 }
 
-// Nothing that was not synced can be relied on: any sector may be old.
+// No unsynced data can be relied on: any sector may be old.
 #[test]
 fn a_machine_that_dies_during_a_format_leaves_each_page_old_or_zero() {
     let (mut whole, mut old) = (0, 0);
@@ -228,7 +228,7 @@ fn a_machine_that_dies_during_a_format_leaves_each_page_old_or_zero() {
             let dir = tempfile::tempdir().expect("a folder");
             let device = filled(dir.path(), scheme);
             disk::attach(dir.path());
-            // The disk takes nothing any more: the format cannot be acknowledged.
+            // The disk accepts no more writes: the format cannot be acknowledged.
             disk::fail(true);
             let status = format(device);
             assert!(!status.is_success(), "{at}: nothing of it is durable");

@@ -1,4 +1,4 @@
-//! How often the disk is asked to make things durable: once for all that wait.
+//! Number of syncs of the disk: one for all waiting commands.
 
 mod kit;
 
@@ -102,8 +102,8 @@ fn a_flush_behind_which_nothing_was_written_asks_for_no_sync() {
     rig.stop();
 }
 
-/// A long command that makes the device program much waits for the disk, so that nobody waits
-/// behind it before an erase. One that programs nothing has no part in what others have written.
+/// A long command that programs much waits for the disk, so that no host has to wait for it before
+/// an erase. One that programs nothing need not wait for data of others.
 #[test]
 fn a_copy_waits_for_the_disk_only_if_it_programs() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -122,7 +122,7 @@ fn a_copy_waits_for_the_disk_only_if_it_programs() {
         "16 MiB of writes are not durable, and the copy need not wait for them"
     );
 
-    // One page has as many owners as it can have: the copy programs.
+    // One page reaches the maximum of owners: the copy programs.
     client.write(0, &[7; PAGE]).expect("served");
     let mut have = 1;
     while have < longest {
@@ -138,7 +138,7 @@ fn a_copy_waits_for_the_disk_only_if_it_programs() {
     rig.stop();
 }
 
-/// A commit has the device to begin, and does not get it before all of them wait.
+/// A commit needs the device to begin, and does not get it before all of them wait.
 #[test]
 fn threads_that_wait_for_the_same_moment_share_one_sync() {
     let dir = tempfile::tempdir().expect("a folder");

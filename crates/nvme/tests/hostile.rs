@@ -1,5 +1,5 @@
-//! Peers that send anything, or nothing, or do not read: the connection ends, and nobody else
-//! notices.
+//! Peers that send arbitrary data, or nothing, or do not read: their connection ends, without any
+//! effect on others.
 
 mod kit;
 
@@ -25,7 +25,7 @@ fn connect_entry() -> Sqe {
     in_capsule(sqe, 1024)
 }
 
-/// A session as a host would begin it: ICReq, Connect, some commands.
+/// A session as started by a host: ICReq, Connect, some commands.
 fn session(nqn: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let agreed = Agreement::default();
@@ -59,7 +59,7 @@ fn session(nqn: &str) -> Vec<u8> {
     out
 }
 
-/// Sends and reads until the other end has had enough; whether it said anything.
+/// Sends, and reads until the other end closes; returns its answer.
 fn send(rig: &Rig, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(rig.address).expect("it listens");
     stream
@@ -204,7 +204,7 @@ fn a_peer_that_does_not_read_is_not_waited_for_by_others() {
     let rig = Rig::new();
     let mut greedy = rig.client();
     let mut client = rig.client();
-    // Asks for far more than the sockets hold and takes nothing.
+    // Requests far more than the sockets hold, and reads nothing.
     let mut sqe = entry(io::READ, 1);
     sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
     let asked = greedy.queue(|queue| {
@@ -239,7 +239,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
     sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
     let result = client.queue(|queue| {
         for _ in 0..400 {
-            // Too large for the capsule: each waits for its data to be asked for, and they are
+            // Too large for the capsule: each waits for its data to be requested, and they are
             // never sent.
             queue.send_only(&Call {
                 sqe,

@@ -1,5 +1,5 @@
-//! What one command may do, to the block: Identify says it, longer commands are refused whole, our
-//! client keeps to it.
+//! Limits of a single command, to the block: Identify reports them, longer commands are refused as
+//! a whole, and our client stays within them.
 
 mod kit;
 
@@ -19,10 +19,10 @@ use zerocopy::{FromBytes, IntoBytes};
 const PAGE: usize = 4096;
 /// Pages of the device: three of the longest commands.
 const PAGES: usize = 12 << 10;
-/// What one Copy copies and one Verify reads.
+/// Maximum of one Copy and of one Verify.
 const LONGEST: usize = 16 << 20;
 
-/// A device each of whose 512 bytes says where it was written.
+/// A device with a distinct number in each 512 bytes.
 fn filled(lba_shift: u8) -> (Rig, Client, Vec<u8>) {
     let spec = NamespaceSpec {
         pages: PAGES as u32,
@@ -59,7 +59,7 @@ fn status(client: &mut Client, sqe: Sqe, send: &[u8]) -> Status {
     }
 }
 
-/// A Copy of ranges of so many blocks, which follow each other from block 0 on, to a block.
+/// A Copy of consecutive ranges of these lengths, from block 0 on, to a block.
 fn copy(client: &mut Client, to: u32, lengths: &[u32]) -> Status {
     let starts = lengths.iter().scan(0, |end, len| {
         Some(std::mem::replace(end, *end + u64::from(*len)))
@@ -91,7 +91,7 @@ fn one_copy_is_16_mib_in_one_range_or_in_256_and_not_a_block_more() {
             (most, most, 255)
         );
 
-        // One range too long, two and 256 that are too long together: refused before any of it is
+        // One range too long, and two and 256 ranges too long together: refused before anything is
         // copied.
         let to = most * 2;
         let mut many = vec![most / 256; 256];
@@ -160,7 +160,7 @@ fn one_verify_is_16_mib_and_not_a_block_more() {
     }
 }
 
-/// Blocks that are not aligned to pages are moved, others are remapped; either in several commands.
+/// Unaligned blocks are moved, others are remapped; either takes several commands.
 #[test]
 fn our_client_copies_any_length_in_either_direction_over_itself_too() {
     for (lba_shift, from, to, len) in [
@@ -204,7 +204,7 @@ fn our_client_copies_any_length_in_either_direction_over_itself_too() {
     }
 }
 
-/// It has asked for more than sockets hold, and reads none of it.
+/// The host requests more than sockets hold, and reads none of it.
 #[test]
 fn a_host_that_does_not_read_its_answers_keeps_no_thread_of_a_service_that_ends() {
     let limits = Limits {
@@ -220,7 +220,7 @@ fn a_host_that_does_not_read_its_answers_keeps_no_thread_of_a_service_that_ends(
         let bytes = deaf.capsule(&with_cid(transport(sqe, 1 << 20), cid), &[]);
         deaf.send(&bytes);
     }
-    // The first answer has begun to come, and the rest has no room.
+    // The first answer has begun to arrive, and the rest has no room.
     deaf.stream.peek(&mut [0]).expect("it is answered");
 
     let subsystem = Arc::downgrade(&rig.subsystem);

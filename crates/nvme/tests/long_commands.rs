@@ -1,4 +1,4 @@
-//! Commands that are executed in slices do what they would do at once.
+//! Commands executed in slices have the same effect as if executed at once.
 
 mod kit;
 
@@ -10,7 +10,7 @@ use remap_ssd_nvme::tcp::client::Client;
 const PAGE: usize = 4096;
 const PAGES: usize = 4 << 10;
 
-/// What the device holds: a number for each page, 0 for zeroes.
+/// Content of the device: a number in each page, 0 for zeroes.
 fn numbered(pages: &[u16]) -> Vec<u8> {
     pages
         .iter()
@@ -18,7 +18,7 @@ fn numbered(pages: &[u16]) -> Vec<u8> {
         .collect()
 }
 
-/// A device whose pages have their numbers, but for some that are not mapped.
+/// A device with numbered pages, except for some that are not mapped.
 fn filled(rig: &Rig, unit: u64) -> (Client, Vec<u16>) {
     let mut client = rig.client();
     let mut model: Vec<u16> = (1..=PAGES as u16).collect();
@@ -43,8 +43,8 @@ fn remapped(model: &[u16], from: usize, to: usize, len: usize, relocate: bool) -
     after
 }
 
-/// Copies of more than a command may copy, which the client divides: apart from their source, and
-/// over a part of it in both directions.
+/// Copies longer than one command, split by the client: to a range apart from the source, and to
+/// one that overlaps it in either direction.
 #[test]
 fn a_copy_of_several_commands_reads_as_if_all_sources_were_read_first() {
     const COMMAND_PAGES: usize = (COPY_BYTES_MAX / PAGE as u64) as usize;
@@ -83,7 +83,7 @@ fn a_copy_of_several_commands_reads_as_if_all_sources_were_read_first() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Ranges that overlap in either direction, by less and by more than what one slice remaps.
+    // Ranges that overlap in either direction, by less and by more than one slice remaps.
     #[test]
     fn a_long_remap_reads_as_if_all_sources_were_read_first(
         from in 0usize..1500, shift in -700isize..700, len in 1usize..1500, relocate: bool

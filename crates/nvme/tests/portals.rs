@@ -1,5 +1,5 @@
-//! Two portals to one device: what hosts are told of them, and that nothing is executed by one that
-//! is inaccessible.
+//! Two portals to one device: reports to hosts, and that an inaccessible portal executes no
+//! commands.
 
 mod kit;
 
@@ -31,7 +31,7 @@ fn log(lid: u8, specific: u32, bytes: u32, retain: bool) -> Sqe {
     transport(sqe, bytes)
 }
 
-/// Changes, state and namespaces.
+/// Returns the change count, state and namespaces.
 fn ana(peer: &mut Peer, specific: u32, retain: bool) -> (u64, u8, Vec<u32>) {
     let answer = peer.call(log(lid::ANA, specific, 64, retain), &[]);
     assert_eq!(answer.cqe.status(), Status::SUCCESS);
@@ -102,13 +102,13 @@ fn an_inaccessible_portal_executes_nothing_and_its_hosts_hear_of_it() {
     }
     assert_eq!(write(&mut other), Status::SUCCESS);
 
-    // The page is read with the event retained: no other event before it is read without.
+    // The page is read with the event retained: no other event until it is read without.
     assert_eq!(ana(&mut admin, 0, true), (1, 3, vec![1]));
     assert_eq!(set(portals[0], AnaState::NonOptimized), 1);
     assert_eq!(ana(&mut admin, 0, false), (2, 2, vec![1]));
     assert_eq!(write(&mut queue), Status::SUCCESS);
 
-    // The same state again is no change; the other portal's hosts have heard nothing so far.
+    // The same state again is no change; the other portal's hosts have no events so far.
     assert_eq!(set(portals[0], AnaState::NonOptimized), 1);
     assert_eq!(ana(&mut admin, 0, false).0, 2);
     assert_eq!(ana(&mut other_admin, 0, false), (0, 1, vec![1]));
@@ -120,7 +120,7 @@ fn an_inaccessible_portal_executes_nothing_and_its_hosts_hear_of_it() {
     rig.stop();
 }
 
-/// An admin command with dword 10, by one portal.
+/// Sends an admin command with dword 10 by one portal.
 fn status(peer: &mut Peer, opcode: u8, nsid: u32, cdw10: u32, data: &[u8]) -> Status {
     let sqe = Sqe {
         cdw10,
@@ -154,8 +154,8 @@ fn an_inaccessible_portal_executes_no_admin_command_that_names_a_namespace_and_a
     rig.subsystem
         .set_ana_state(Some(portals[0]), AnaState::Inaccessible);
 
-    // A controller list of one, and the features Error Recovery, those of reservations, and Events,
-    // which is the controller's.
+    // A controller list of one; the features Error Recovery, those of reservations, and Events,
+    // which belongs to the controller.
     let mut list = [0; PAGE as usize];
     list[..4].copy_from_slice(&[1, 0, 1, 0]);
     let create = [0; PAGE as usize];
@@ -183,7 +183,7 @@ fn an_inaccessible_portal_executes_no_admin_command_that_names_a_namespace_and_a
         );
     }
 
-    // Nothing of it has happened; what names no namespace is executed as by the other portal.
+    // Nothing was executed; commands without a namespace are executed as by the other portal.
     let mut client = Client::connect(portals[1], Options::default()).expect("it listens");
     assert_eq!(client.read(0, 1).expect("served"), [7; PAGE as usize]);
     for (opcode, cdw10, data) in [
@@ -274,7 +274,7 @@ fn hosts_of_all_portals_share_controllers_numbers_and_limits() {
     let (admin, first) = Peer::admin(rig.addresses[0]);
     let (other, second) = Peer::admin(rig.addresses[1]);
     assert_ne!(first, second);
-    // An I/O queue finds its controller by whichever portal it comes.
+    // An I/O queue finds its controller by any portal.
     let mut queue = Peer::io(rig.addresses[1], first, 1, 0);
     assert_eq!(write(&mut queue), Status::SUCCESS);
     drop((admin, other, queue));

@@ -1,4 +1,4 @@
-//! What one host can take of the server, and what is left for others.
+//! Limits of one host's resources on the server, and the remainder for others.
 
 mod kit;
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
-/// How long a line of the log is waited for, on a machine that has other things to do.
+/// Maximum wait for a log line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn rig(limits: Limits) -> Rig {
@@ -104,7 +104,7 @@ fn a_full_server_says_that_it_is_busy() {
     rig.stop();
 }
 
-/// A Compare of as many bytes as a command may move.
+/// A Compare with the maximum data of a command.
 fn compare() -> Sqe {
     let mut sqe = entry(io::COMPARE, 1);
     sqe.cdw12 = RwCdw12::new()
@@ -113,7 +113,7 @@ fn compare() -> Sqe {
     sqe
 }
 
-/// The least memory that there can be. Half of it is one host's, three quarters are one address's.
+/// The minimum memory. Half of it is for one host, three quarters for one address.
 fn little_memory() -> Limits {
     Limits {
         memory_bytes: 16 * MIB,
@@ -121,7 +121,7 @@ fn little_memory() -> Limits {
     }
 }
 
-/// A host by a queue for its commands. Each connection takes 258 KiB.
+/// A host with a queue for its commands. Each connection takes 258 KiB.
 fn peer(rig: &Rig, name: &str) -> (Peer, Peer) {
     let name = format!("nqn.2026-11.test:{name}");
     let (admin, cntlid) = Peer::admin_of(rig.address, &name);
@@ -129,8 +129,8 @@ fn peer(rig: &Rig, name: &str) -> (Peer, Peer) {
     (admin, queue)
 }
 
-/// Begins eight commands with 1 MiB of data each, and sends no data; how many got memory. Flush
-/// needs none: when it is answered all others have been looked at.
+/// Starts eight commands with 1 MiB of data each, without sending data; returns how many got
+/// memory. Flush needs none: its answer comes after all others were considered.
 fn take_memory(queue: &mut Peer) -> usize {
     for cid in 0..8 {
         let sqe = transport(with_cid(compare(), cid), MIB as u32);
@@ -154,7 +154,7 @@ fn read_mib(cid: u16) -> Sqe {
     sqe
 }
 
-/// Sends commands that are answered in this order; the statuses and lengths of the answers.
+/// Sends commands that are answered in order of `cids`; returns statuses and lengths.
 fn answers(queue: &mut Peer, commands: &[Sqe], cids: &[u16]) -> Vec<(Status, usize)> {
     for sqe in commands {
         let bytes = queue.capsule(sqe, &[]);
@@ -175,11 +175,11 @@ fn a_read_that_lacks_memory_waits_until_others_give_it_back_and_nothing_else_doe
     let (_admin_of_one, mut one) = peer(&rig, "one");
     let (admin_of_two, mut two) = peer(&rig, "two");
 
-    // A client with two names of its own has all that an address may have, and wants more.
+    // A client with two made-up names has the whole share of its address, and wants more.
     assert_eq!([take_memory(&mut one), take_memory(&mut two)], [7, 3]);
     assert_eq!(rig.port.waiting_for_memory(), 2);
 
-    // A later command that needs no memory is answered before the read is.
+    // A later command that needs no memory is answered before the read.
     let commands = [read_mib(1), flush(2)];
     let done = answers(&mut victim, &commands, &[2]);
     assert_eq!(done, [(Status::SUCCESS, 0)]);
@@ -187,7 +187,7 @@ fn a_read_that_lacks_memory_waits_until_others_give_it_back_and_nothing_else_doe
     let alive = transport(entry(admin::KEEP_ALIVE, 0), 0);
     assert_eq!(admin.call(alive, &[]).cqe.status(), Status::SUCCESS);
 
-    // Another read waits in turn, and the first one's identifier is taken.
+    // Another read waits in turn, and the first one's identifier is in use.
     let done = answers(&mut victim, &[read_mib(3), flush(1)], &[1]);
     assert_eq!(done, [(Status::ID_CONFLICT, 0)]);
 
@@ -227,7 +227,7 @@ fn commands_whose_data_must_be_gathered_wait_for_memory_and_all_of_them_are_exec
     let mut greedy = host(&rig, "greedy").expect("it listens");
     let mut other = host(&rig, "other").expect("it listens");
 
-    // Eight at a time are asked for their data, on six queues: far more than the host may have.
+    // Eight at a time get their data requested, on six queues: far more than the host's share.
     let zeroes = vec![0; MIB];
     let call = Call {
         sqe: compare(),
@@ -247,7 +247,7 @@ fn commands_whose_data_must_be_gathered_wait_for_memory_and_all_of_them_are_exec
     });
     assert_eq!(rig.port.waiting_for_memory(), 0);
 
-    // Later there is memory again, and others have had theirs all the time.
+    // Later there is memory again, and others always had theirs.
     assert!(greedy.queue(|queue| queue.call("compare", &call)).is_ok());
     assert!(other.queue(|queue| queue.call("compare", &call)).is_ok());
     drop((greedy, other, queues));

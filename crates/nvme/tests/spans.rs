@@ -1,5 +1,5 @@
-//! Sampled commands: each has one span, which says who sent it, what it asked for, how it ended,
-//! and where its time went. Hosts over real sockets; the tracer is a list with a clock.
+//! Sampled commands: each has one span, with its host, parameters, status, and a breakdown of its
+//! time. Hosts over real sockets; the tracer is a list with a clock.
 
 mod kit;
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
-/// What the tests look at of a span.
+/// The parts of a span checked by tests.
 #[derive(Clone, Debug)]
 struct Kept {
     hostnqn: String,
@@ -56,8 +56,8 @@ impl Listed {
         }))
     }
 
-    /// The spans since it was asked last, once there are so many. A span may be handed over after
-    /// its answer has been sent.
+    /// Takes the new spans, once there are `count`. A span may be handed over after its answer has
+    /// been sent.
     fn taken(&self, count: usize) -> Vec<Kept> {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
@@ -182,7 +182,7 @@ fn a_command_that_is_refused_has_a_span_with_its_status() {
     ask(beyond, PAGE);
     ask(entry(io::READ, 9), PAGE);
     ask(entry(0x7e, 1), 0);
-    // A reservation that nobody has registered for.
+    // A reservation report without registrants.
     ask(entry(io::RESERVATION_REPORT, 1), PAGE);
 
     let spans = list.taken(4);
@@ -231,7 +231,7 @@ fn a_command_that_is_not_sampled_has_none() {
     rig.stop();
 }
 
-// The disk is a folder: FUA waits for it, and the wait is neither the device's nor other hosts'.
+// The disk is a folder: FUA waits for it, apart from the waits for the device and other hosts.
 #[test]
 fn the_time_until_a_write_is_durable_is_told_apart() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -286,15 +286,15 @@ fn with_emulated_latency_a_span_ends_when_its_answer_is_due() {
     let telemetry = rig.subsystem.telemetry().read();
     let spans = list.taken(2);
     for (kind, span) in [(1, &spans[0]), (0, &spans[1])] {
-        // The model says the same to both, but for a moment between their clocks.
+        // The model gives both the same time, except for the offset between their clocks.
         let modelled = telemetry[kind].sum_ns;
         assert!(span.took_ns >= modelled, "{span:?}: {modelled}");
     }
     rig.stop();
 }
 
-// Data of a write that come in pieces, one of which is damaged, and a command under a number that
-// is taken.
+// Data of a write that arrive in pieces, one of them damaged; and a command with an identifier in
+// use.
 #[test]
 fn commands_that_fail_on_their_way_have_one_span_each() {
     let (rig, list) = rig();

@@ -1,4 +1,4 @@
-//! A program that is built without the feature `tls`: nobody is let in unencrypted for want of it.
+//! A program built without the feature `tls`: it never falls back to unencrypted connections.
 #![cfg(not(feature = "tls"))]
 
 mod kit;
@@ -59,7 +59,7 @@ fn a_host_that_begins_with_tls_is_refused_and_the_log_says_why() {
         .write_all(&[FIRST_BYTE, 3, 1, 0, 4])
         .expect("it listens");
     let mut answer = Vec::new();
-    // Closed or reset, and not a byte.
+    // Closed or reset, without any data.
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.is_empty(), "{answer:?}");
     rig.logged(&["this program was built without"]);

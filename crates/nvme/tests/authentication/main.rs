@@ -1,4 +1,4 @@
-//! DH-HMAC-CHAP between our target and our own host, and hosts that do not keep to it.
+//! DH-HMAC-CHAP between our target and our own host, and with misbehaving hosts.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -29,7 +29,7 @@ fn text(secret: &Secret) -> String {
     secret.reveal().to_string()
 }
 
-/// A line of a host whose secret begins with 1, and the controller's with 101.
+/// A line for a host whose secret starts with byte 1, and the controller's with 101.
 fn line(options: &str) -> String {
     let (host, controller) = (text(&secret(1)), text(&secret(101)));
     format!("{HOST} {host} controller={controller} {options}\n")
@@ -59,12 +59,12 @@ fn connected(rig: &Rig, known: Option<Credentials>) -> Result<Client, ClientErro
     Client::connect(rig.address, options(known))
 }
 
-/// The error of a Connect that must fail.
+/// Returns the error of a Connect that must fail.
 fn refused(rig: &Rig, known: Option<Credentials>) -> ClientError {
     connected(rig, known).err().expect("it is refused")
 }
 
-/// A refusal is logged with the host's name and the connection's number.
+/// Checks that a refusal is logged with the host's name and the connection's number.
 fn logged_refusal(rig: &Rig, why: &str) {
     rig.logged(&["refused: queue", HOST, why, "connection="]);
 }
@@ -82,7 +82,7 @@ fn command(kind: u8, bytes: u32) -> Sqe {
     sqe
 }
 
-/// A queue that is connected and has proven nothing.
+/// Returns a connected queue that is not authenticated.
 fn unproven(rig: &Rig) -> Peer {
     let mut peer = Peer::open(rig.address, 0);
     let answer = peer.call(connect(0), connect_data(0xffff).as_bytes());
@@ -109,7 +109,7 @@ fn receive(peer: &mut Peer) -> Vec<u8> {
     answer.data
 }
 
-/// What Failure1 explains; the connection is over then.
+/// Returns the explanation of Failure1, after which the connection ends.
 fn failure(peer: &mut Peer) -> u8 {
     let message = receive(peer);
     assert_eq!(message[..2], [0, 0xf1], "Failure1");
@@ -154,7 +154,7 @@ fn a_wrong_secret_is_refused_and_logged_with_the_hosts_name() {
     let error = refused(&rig, Some(credentials(2, None)));
     assert!(error.to_string().contains("the secret is wrong"), "{error}");
     logged_refusal(&rig, "its secret is wrong");
-    // Who knows only the controller's secret is not the host.
+    // Knowing only the controller's secret does not authenticate a host.
     let error = refused(&rig, Some(credentials(101, None)));
     assert!(matches!(error, ClientError::Authentication(_)), "{error}");
     works(&mut connected(&rig, Some(credentials(1, None))).expect("the right one"));
@@ -172,7 +172,7 @@ fn a_target_that_does_not_know_its_own_secret_is_not_trusted() {
         "{error}"
     );
     logged_refusal(&rig, "it did not accept our proof");
-    // One that is not even asked for a proof by its keys cannot give one.
+    // A target whose keys lack the controller's secret cannot prove it.
     let line = format!("{HOST} {}", text(&secret(1)));
     let other = Rig::guarded(&keyring(&line), Limits::default());
     let error = refused(&other, Some(credentials(1, Some(101))));
@@ -217,7 +217,7 @@ fn nothing_but_authentication_is_executed_before_it_on_any_queue() {
     }
     logged_refusal(&rig, "it sent another command before it had authenticated");
 
-    // An I/O queue of a controller that is authenticated.
+    // An I/O queue of an authenticated controller.
     let known = credentials(1, None);
     let mut first = unproven(&rig);
     proven(&mut first, &known);
@@ -236,7 +236,7 @@ fn nothing_but_authentication_is_executed_before_it_on_any_queue() {
     );
     assert!(peer.next().is_none());
 
-    // And it is free for a host that does authenticate.
+    // Then the queue is free for a host that authenticates.
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         let mut peer = Peer::open(rig.address, 0);
@@ -260,7 +260,7 @@ fn nothing_but_authentication_is_executed_before_it_on_any_queue() {
     rig.stop();
 }
 
-/// Identify Controller says which controller it is.
+/// Returns the controller ID from Identify Controller.
 fn rig_cntlid(peer: &mut Peer) -> u16 {
     let mut sqe = entry(admin::IDENTIFY, 0);
     sqe.cdw10 = 1;
@@ -268,7 +268,7 @@ fn rig_cntlid(peer: &mut Peer) -> u16 {
     u16::from_le_bytes([page[78], page[79]])
 }
 
-/// Goes through a whole exchange.
+/// Performs a whole exchange.
 fn proven(peer: &mut Peer, known: &Credentials) {
     let mut exchange = HostExchange::new(known, HOST, NQN);
     assert!(send(peer, &exchange.negotiate()).is_success());
@@ -291,7 +291,7 @@ fn a_host_that_calculates_for_longer_than_its_keep_alive_is_waited_for() {
     );
     std::thread::sleep(Duration::from_millis(1500));
     proven(&mut peer, &credentials(1, None));
-    // Then it counts.
+    // From then on keep-alive applies.
     while peer.next().is_some() {}
     rig.logged(&["queue 0 of", HOST, "nothing was heard from its host"]);
     rig.stop();

@@ -1,4 +1,4 @@
-//! Payloads that are repeated, weak, malformed or out of place.
+//! Repeated, weak, malformed or misplaced payloads.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_reply_that_was_right_once_is_worth_nothing_again() {
         Ok(Step::Done)
     ));
 
-    // The same again on another connection, in the same transaction.
+    // The same messages on another connection, in the same transaction.
     let mut other = unproven(&rig);
     assert!(send(&mut other, &negotiate).is_success());
     receive(&mut other);
@@ -25,7 +25,7 @@ fn a_reply_that_was_right_once_is_worth_nothing_again() {
     assert_eq!(failure(&mut other), explanation::FAILED);
     logged_refusal(&rig, "its secret is wrong");
 
-    // And without a challenge to answer, or twice.
+    // Likewise without a challenge, or twice.
     let mut other = unproven(&rig);
     assert!(send(&mut other, &reply).is_success());
     assert_eq!(failure(&mut other), explanation::MESSAGE);
@@ -48,7 +48,7 @@ fn no_two_challenges_are_the_same() {
         receive(&mut peer)
     });
     challenges.sort();
-    // Neither the number, nor the random bytes, nor the value of ours.
+    // Neither the number, nor the random bytes, nor our DH value.
     for part in [12..16, 16..48, 48..304] {
         let [a, b, c] = challenges
             .each_ref()
@@ -91,7 +91,7 @@ fn a_host_that_offers_less_than_its_line_asks_for_is_refused() {
         assert_eq!(failure(&mut peer), wanted);
         logged_refusal(&rig, why);
     }
-    // The null group must be asked for.
+    // The null group must be enabled explicitly.
     let plain = guarded("");
     let exchange = HostExchange::offering(&known, HOST, NQN, &Hash::ALL, &Group::ALL[..1]);
     let mut peer = unproven(&plain);
@@ -134,8 +134,8 @@ fn messages_that_cannot_be_are_refused() {
 fn replies_that_do_not_fit_the_challenge_are_refused() {
     let rig = guarded("group=null");
     let known = credentials(1, Some(101));
-    // Of another transaction, with a hash of another length, with a value of a group, challenging
-    // by our own challenge, or by a number that is none.
+    // Another transaction; a hash of another length; a value without a group; our own challenge
+    // reflected; an invalid `challenges` field.
     type Change = fn(&mut Vec<u8>, &[u8]);
     let changes: [(Change, u8); 5] = [
         (|reply, _| reply[4] ^= 1, explanation::PAYLOAD),
@@ -162,7 +162,7 @@ fn replies_that_do_not_fit_the_challenge_are_refused() {
     }
     logged_refusal(&rig, "it sent our own challenge back");
 
-    // Nothing is said out of turn.
+    // No message is sent out of turn.
     let mut peer = unproven(&rig);
     let ask = transport(command(fabrics::AUTH_RECEIVE, 4096), 4096);
     assert_eq!(peer.call(ask, &[]).cqe.status(), Status::SEQUENCE);
@@ -197,7 +197,7 @@ fn payloads_of_other_protocols_and_of_any_size_are_not_taken() {
         Status::INVALID_FIELD
     );
 
-    // Who asks for less room than the message needs does not get a part of it.
+    // A host that requests less than the whole message gets nothing.
     let known = credentials(1, None);
     assert!(send(&mut peer, &HostExchange::new(&known, HOST, NQN).negotiate()).is_success());
     let answer = peer.call(transport(command(fabrics::AUTH_RECEIVE, 64), 64), &[]);
@@ -207,7 +207,8 @@ fn payloads_of_other_protocols_and_of_any_size_are_not_taken() {
     );
     assert!(peer.next().is_none());
 
-    // More than a message fills the small buffer of a connection that has proven nothing.
+    // A payload longer than any message overflows the small buffer of an unauthenticated
+    // connection.
     let mut peer = unproven(&rig);
     let sqe = in_capsule(command(fabrics::AUTH_SEND, 8192), 8192);
     let bytes = peer.capsule(&sqe, &[0; 8192]);

@@ -1,8 +1,8 @@
-//! Hosts that connect queues and prove nothing: what they hold, and for how long.
+//! Hosts that connect queues without authenticating: their resources, and how long they keep them.
 
 use super::*;
 
-/// Connects a queue and proves nothing.
+/// Connects an I/O queue without authenticating.
 fn unproven_io(rig: &Rig, qid: u16, cntlid: u16) -> Peer {
     let mut peer = Peer::open(rig.address, 0);
     let answer = peer.call(connect(qid), connect_data(cntlid).as_bytes());
@@ -14,8 +14,8 @@ fn unproven_io(rig: &Rig, qid: u16, cntlid: u16) -> Peer {
     peer
 }
 
-/// A stranger may know the names of a host and the number of its controller. None of its Connects,
-/// open for as long as strangers may stay, keeps the host from its queue.
+/// A stranger may know the name of a host and the ID of its controller. Its Connects, held open as
+/// long as possible, must not keep the host from its queue.
 #[test]
 fn who_connects_a_queue_and_proves_nothing_does_not_keep_the_host_from_it() {
     let rig = guarded("");
@@ -38,21 +38,21 @@ fn who_connects_a_queue_and_proves_nothing_does_not_keep_the_host_from_it() {
     let read = transport(entry(io::READ, 1), 4096);
     assert!(queue.call(read, &[]).cqe.status().is_success());
 
-    // A second connection that proves itself later does not take the queue from the first.
+    // A second connection that authenticates later does not take the queue from the first.
     proven(&mut late, &known);
     assert!(late.next().is_none(), "its connection ends");
     logged_refusal(&rig, "the queue is connected already");
     drop(strangers);
     assert!(queue.call(read, &[]).cqe.status().is_success());
 
-    // And the queue is taken for Connect, too.
+    // Another Connect finds the queue in use, too.
     let mut peer = Peer::open(rig.address, 0);
     let answer = peer.call(connect(1), connect_data(cntlid).as_bytes());
     assert_eq!(answer.cqe.status(), Status::SEQUENCE);
     rig.stop();
 }
 
-/// The least memory, of which a host may use half, has room for a dozen queues.
+/// The minimum memory, of which a host may use half, has room for a dozen queues.
 #[test]
 fn who_proves_nothing_is_not_charged_to_the_host_that_it_names() {
     let limits = Limits {
@@ -77,14 +77,14 @@ fn a_host_that_only_negotiates_is_dropped_in_time_and_takes_no_place() {
     let known = credentials(1, None);
     let negotiate = HostExchange::new(&known, HOST, NQN).negotiate();
 
-    // One exchange a connection.
+    // One exchange per connection.
     let mut peer = unproven(&rig);
     assert!(send(&mut peer, &negotiate).is_success());
     receive(&mut peer);
     assert!(send(&mut peer, &negotiate).is_success());
     assert_eq!(failure(&mut peer), explanation::MESSAGE);
 
-    // Who says nothing more is dropped, and so is who asks the same again and again.
+    // A silent host is dropped, and so is one that repeats the same command.
     let mut silent = unproven(&rig);
     let mut endless = unproven(&rig);
     let until = Instant::now() + Duration::from_secs(60);
@@ -98,7 +98,7 @@ fn a_host_that_only_negotiates_is_dropped_in_time_and_takes_no_place() {
     while silent.next().is_some() {}
     logged_refusal(&rig, "no proof in time");
 
-    // They are half open, so that many of them push each other out and nobody else.
+    // They are half open, so many of them only displace each other.
     let crowd: Vec<_> = (0..20).map(|_| unproven(&rig)).collect();
     works(&mut connected(&rig, Some(credentials(1, None))).expect("there is room"));
     rig.logged(&["others wanted its place"]);
@@ -124,7 +124,7 @@ fn negotiated(group: Group, has_ended: bool) -> Exchange {
 
 #[test]
 fn a_host_without_a_group_waits_for_no_calculation() {
-    // With a turn to wait for, the first of them would be turned away as one that has ended.
+    // If it needed a turn, the first one would be refused as ended.
     for has_ended in [true, false] {
         let mut exchange = negotiated(Group::Null, has_ended);
         assert_eq!((exchange.failed(), exchange.calculations()), (None, 0));
@@ -141,8 +141,8 @@ fn nothing_is_calculated_for_a_connection_that_has_ended() {
     assert!(exchange.is_over(), "nothing is left to say to it");
 }
 
-/// Strangers that ask for the longest calculation and go: others are there before them, so that
-/// they wait. Those that have gone make nobody wait.
+/// Strangers that request the longest calculation and disconnect while they wait for others. They
+/// must not delay anyone after that.
 #[test]
 fn strangers_that_go_while_they_wait_leave_the_line_and_the_host_gets_in() {
     let rig = guarded("");
@@ -154,7 +154,7 @@ fn strangers_that_go_while_they_wait_leave_the_line_and_the_host_gets_in() {
         negotiate.len() as u32,
     );
 
-    // Again until one has left: which of them waits at the time is not this test's to say.
+    // Repeat until one has left: which of them waits at a time is not deterministic.
     let until = Instant::now() + Duration::from_secs(120);
     let left = "it ended while it waited for a calculation";
     while !rig.has_logged(&[HOST, left]) {

@@ -1,4 +1,4 @@
-//! What the controller says of itself, and the status of what it refuses.
+//! Identify, log pages and features of the controller, and the statuses of refused commands.
 
 use super::*;
 
@@ -143,8 +143,7 @@ fn the_controller_says_what_linux_needs_to_hear() {
     let namespace = client.namespace().clone();
     assert_eq!({ namespace.nsze }, 8192);
 
-    // Every structure and log page that Linux or nvme-cli reads, by hand, on an admin queue of its
-    // own.
+    // All structures and log pages that Linux or nvme-cli reads, on the admin queue.
     let mut admin_queue = |sqe: Sqe, receive| {
         let call = Call {
             sqe,

@@ -1,4 +1,4 @@
-//! Copies: they program nothing, and reach from one namespace into another.
+//! Copies program no pages, and work across namespaces.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn a_client_copies_from_another_namespace_on_a_new_connection_too() {
 
     let single = Rig::with(device(32 << 20, false), &[], Latency::None);
     let mut client = Client::connect(single.address, options(1)).expect("it listens");
-    // There may be others later.
+    // Other namespaces may be added later.
     assert!(client.can_copy(true) && client.can_copy(false));
     assert!(client.copy_from(Some(2), 0, 0, 1).is_err());
     drop((one, two, client));

@@ -1,4 +1,4 @@
-//! The vendor's commands by which a file system lists the pages of its files.
+//! The vendor commands by which a file system lists the pages of its files.
 
 use super::*;
 

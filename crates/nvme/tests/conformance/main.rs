@@ -1,5 +1,5 @@
-//! Our client against our target, over real sockets: every command does what it says, and nothing
-//! more.
+//! Our client against our target, over real sockets: every command has exactly its specified
+//! effect.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -58,7 +58,7 @@ fn soak(client: &mut Client, blocks: u64, steps: u64, seed: u64) {
             }
             4 => {
                 client.trim(start, len).expect("served");
-                // Parts of pages keep what they hold.
+                // Partial pages keep their content.
                 let page = 4096 >> shift;
                 let (first, last) = (start.next_multiple_of(page), (start + len) / page * page);
                 if first < last {
@@ -96,14 +96,14 @@ fn what_is_written_copied_remapped_and_trimmed_reads_back() {
     rig.stop();
 }
 
-/// What a Remap's completion says was copied instead: how many pages, and why.
+/// The completion of Remap reports the pages copied instead, and why.
 #[test]
 fn a_remap_says_what_it_copied_instead() {
     let rig = Rig::new();
     let mut client = rig.client();
     client.write(0, &bytes(1, 4096)).expect("served");
 
-    // A page has at most 15 owners: the block that was written, and 14 more.
+    // A page has at most 15 owners: the block written, and 14 more.
     let first = client.remap(0, 100, 1, false, false).expect("served");
     assert_eq!(first, RemapResult::new());
     for target in 101..114 {
@@ -130,13 +130,13 @@ fn a_remap_says_what_it_copied_instead() {
         RemapResult::new().with_copied(128).with_counter_full(true)
     );
 
-    // Where there is nothing, there is nothing to copy.
+    // Unmapped pages need no copy.
     let nothing = client.remap(5000, 5100, 50, false, false).expect("served");
     assert_eq!(nothing, RemapResult::new());
     drop(client);
     rig.stop();
 
-    // A scheme that remaps nothing.
+    // A scheme without remapping.
     let config = DeviceConfig::for_service(32 << 20, SchemeKind::None, false).expect("possible");
     let rig = Rig::with(
         Device::format(config).expect("possible"),
@@ -179,7 +179,7 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
     large.write(1999, &bytes(7, 4096)).expect("served");
     soak(&mut small, 1500, 300, 3);
     soak(&mut large, 1000, 200, 4);
-    // Data in PDUs that end in the middle of pages, of blocks even.
+    // Data in PDUs that end within pages, or even within blocks.
     for (nsid, pdu_bytes_max) in [(1, 5 * 512), (1, 8192), (2, 1000), (2, 12 << 10)] {
         let options = Options {
             nsid,
@@ -213,8 +213,7 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
         )
         .is_err()
     );
-    // Copy between them: format 2 names the source's namespace; the block sizes differ, so it is
-    // refused.
+    // Copy between them: format 2 names the source's namespace; different block sizes are refused.
     drop((small, large));
     rig.stop();
     let specs = [
@@ -250,7 +249,7 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
         send: range.as_bytes(),
         receive: 0,
     };
-    // Only to a host that has said that it uses the format: CDFE in Host Behavior Support.
+    // Only for a host that has enabled the format: CDFE in Host Behavior Support.
     assert_eq!(
         status(two.queue(|queue| queue.call("copy", &call))),
         Status::INVALID_FIELD
@@ -303,7 +302,7 @@ fn emulated_completions_come_when_the_model_says() {
     for _ in 0..20 {
         client.read(0, 1).expect("served");
     }
-    // 50 us of flash each at the least; how much more depends on the machine.
+    // At least 50 µs of flash each; how much more depends on the machine.
     assert!(began.elapsed().as_micros() > 20 * 50);
     soak(&mut client, 300, 40, 5);
     drop(client);

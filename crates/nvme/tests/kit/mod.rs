@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 pub const NQN: &str = "nqn.2026-11.test:remap-ssd";
 
-/// Lines a server has logged.
+/// Log lines of a server.
 #[derive(Clone, Default)]
 pub struct Lines(pub Arc<Mutex<Vec<String>>>);
 
@@ -35,13 +35,13 @@ impl Log for Lines {
     }
 }
 
-/// A secret of 32 bytes that count up.
+/// A secret of 32 ascending bytes.
 pub fn secret(first: u8) -> Secret {
     let bytes: Vec<u8> = (first..first + 32).collect();
     Secret::new(Some(Hash::Sha256), &bytes).expect("a length that goes with the hash")
 }
 
-/// The keys in these lines.
+/// A keyring with these lines.
 pub fn keyring(text: &str) -> Arc<Keyring> {
     Arc::new(Keyring::new(Keys::parse(text).expect("lines in order")))
 }
@@ -67,7 +67,7 @@ pub fn allowed(hosts: &[(&str, &str)]) -> Allowed {
 
 pub struct Rig {
     pub address: SocketAddr,
-    /// All where it listens.
+    /// All addresses it listens on.
     pub addresses: Vec<SocketAddr>,
     pub lines: Lines,
     pub subsystem: Arc<Subsystem>,
@@ -102,7 +102,7 @@ impl Rig {
         )
     }
 
-    /// With a volatile write cache of so many bytes.
+    /// With a volatile write cache of `bytes` bytes.
     pub fn caching(device: Device, bytes: u64) -> Self {
         let subsystem = Subsystem::new(device, NQN, &[], Latency::None, false, Health::default())
             .expect("possible");
@@ -113,7 +113,7 @@ impl Rig {
         )
     }
 
-    /// On a port of the caller's, with identifiers of one incarnation.
+    /// At a given address, with identifiers of one incarnation.
     pub fn at(address: SocketAddr, device: Device, incarnation: u64) -> Self {
         let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
             .expect("possible");
@@ -124,12 +124,12 @@ impl Rig {
         )
     }
 
-    /// Only for hosts that have these keys.
+    /// Only for hosts with these keys.
     pub fn guarded(keyring: &Arc<Keyring>, limits: Limits) -> Self {
         Self::guarding(device(32 << 20, false), Latency::None, keyring, limits)
     }
 
-    /// The same with another device.
+    /// Like `guarded`, with another device.
     pub fn guarding(
         device: Device,
         latency: Latency,
@@ -157,25 +157,25 @@ impl Rig {
         Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
     }
 
-    /// Of a subsystem that the caller has made, for hosts on a list.
+    /// Serves the caller's subsystem, for hosts on a list.
     pub fn of_listing(subsystem: Subsystem, hosts: &[(&str, &str)]) -> Self {
         let address = "127.0.0.1:0".parse().expect("an address");
         Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
     }
 
-    /// The same with limits.
+    /// Like `of_listing`, with limits.
     pub fn of_listing_within(subsystem: Subsystem, hosts: &[(&str, &str)], limits: Limits) -> Self {
         let address = "127.0.0.1:0".parse().expect("an address");
         Self::serving_to(address, subsystem, limits, None, allowed(hosts))
     }
 
-    /// Of a subsystem that the caller has made.
+    /// Serves the caller's subsystem.
     pub fn of(subsystem: Subsystem) -> Self {
         let address = "127.0.0.1:0".parse().expect("an address");
         Self::serving(address, subsystem, Limits::default())
     }
 
-    /// With so many portals.
+    /// With `count` portals.
     pub fn with_portals(count: usize) -> Self {
         let device = device(32 << 20, false);
         let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
@@ -237,15 +237,14 @@ impl Rig {
         Client::connect(self.address, Options::default()).expect("it listens")
     }
 
-    /// Ends the service; it must not have failed.
-    /// Whether a line of the log has all of these in it.
+    /// Returns true if a line of the log contains all of these parts.
     pub fn has_logged(&self, parts: &[&str]) -> bool {
         let lines = self.lines.0.lock().expect("nothing fails here");
         let has = |line: &String| parts.iter().all(|part| line.contains(part));
         lines.iter().any(has)
     }
 
-    /// Waits for a line of the log that has all of these in it.
+    /// Waits for a line of the log that contains all of these parts.
     pub fn logged(&self, parts: &[&str]) {
         let until = Instant::now() + Duration::from_secs(30);
         loop {
@@ -261,6 +260,7 @@ impl Rig {
         }
     }
 
+    /// Ends the service, which must not have failed.
     pub fn stop(mut self) {
         self.stopper.stop();
         self.thread

@@ -1,7 +1,6 @@
-//! A host that says exactly what a test wants it to say, PDU by PDU.
+//! A host controlled by a test PDU by PDU.
 //!
-//! Nothing is filled in or checked on the way out except lengths and digests, and what comes back
-//! is handed out as it is.
+//! Only lengths and digests are filled in when sending; received PDUs are returned unchecked.
 
 use remap_ssd_nvme::spec::command::{Cqe, Sgl, Sqe};
 use remap_ssd_nvme::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};
@@ -16,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub const HOSTNQN: &str = "nqn.2026-11.test:host";
 
-/// A PDU that has arrived.
+/// A received PDU.
 #[derive(Clone, Debug)]
 pub struct Arrived {
     pub common: Common,
@@ -24,7 +23,7 @@ pub struct Arrived {
     pub data: Vec<u8>,
 }
 
-/// What became of a command.
+/// The completion of a command, with its data.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub cqe: Cqe,
@@ -37,7 +36,7 @@ pub struct Peer {
     input: Vec<u8>,
 }
 
-/// A command with an SGL of so many bytes that are to be transferred.
+/// A command with an SGL of `length` bytes to be transferred.
 pub fn transport(sqe: Sqe, length: u32) -> Sqe {
     Sqe {
         sgl: Sgl::new(Sgl::TRANSPORT, 0, length),
@@ -46,7 +45,7 @@ pub fn transport(sqe: Sqe, length: u32) -> Sqe {
     }
 }
 
-/// A command with an SGL of so many bytes that are in its capsule.
+/// A command with an SGL of `length` bytes in its capsule.
 pub fn in_capsule(sqe: Sqe, length: u32) -> Sqe {
     Sqe {
         sgl: Sgl::new(Sgl::IN_CAPSULE, 0, length),
@@ -55,7 +54,7 @@ pub fn in_capsule(sqe: Sqe, length: u32) -> Sqe {
     }
 }
 
-/// The same command by another identifier.
+/// The command with another identifier.
 pub fn with_cid(sqe: Sqe, cid: u16) -> Sqe {
     Sqe {
         cdw0: sqe.head().with_cid(cid).into_bits(),
@@ -95,7 +94,7 @@ pub fn enabled() -> u32 {
 }
 
 impl Peer {
-    /// A connection that has agreed on digests: bit 0 those of headers, bit 1 those of data.
+    /// A connection with negotiated digests: bit 0 of headers, bit 1 of data.
     pub fn open(address: SocketAddr, digests: u8) -> Self {
         let mut peer = Self::silent(address);
         let mut out = Vec::new();
@@ -106,7 +105,7 @@ impl Peer {
         peer
     }
 
-    /// A connection on which nothing has been said.
+    /// A connection on which nothing was sent.
     pub fn silent(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("it listens");
         stream.set_nodelay(true).expect("a socket");
@@ -120,12 +119,12 @@ impl Peer {
         }
     }
 
-    /// An admin queue whose controller is enabled, and the controller's number.
+    /// An admin queue whose controller is enabled, and the controller's ID.
     pub fn admin(address: SocketAddr) -> (Self, u16) {
         Self::admin_of(address, HOSTNQN)
     }
 
-    /// The same for another host.
+    /// Like `admin`, for another host.
     pub fn admin_of(address: SocketAddr, host: &str) -> (Self, u16) {
         let mut peer = Self::open(address, 0);
         let data = ConnectData::new([1; 16], 0xffff, super::NQN, host);
@@ -150,7 +149,7 @@ impl Peer {
         Self::io_of(address, HOSTNQN, cntlid, qid, digests)
     }
 
-    /// The same for another host.
+    /// Like `io`, for another host.
     pub fn io_of(address: SocketAddr, host: &str, cntlid: u16, qid: u16, digests: u8) -> Self {
         let mut peer = Self::open(address, digests);
         let data = ConnectData::new([1; 16], cntlid, super::NQN, host);
@@ -167,7 +166,7 @@ impl Peer {
         self.stream.write_all(bytes).expect("it takes what is sent");
     }
 
-    /// A command capsule as bytes, with data or without.
+    /// A command capsule as bytes, with or without data.
     pub fn capsule(&self, sqe: &Sqe, data: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         if data.is_empty() {
@@ -185,7 +184,7 @@ impl Peer {
         out
     }
 
-    /// Data that were asked for, as bytes.
+    /// An H2CData PDU as bytes.
     pub fn h2c(&self, header: &Data, data: &[u8], last: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let flags = Flags::new().with_last(last);
@@ -217,7 +216,7 @@ impl Peer {
         }
     }
 
-    /// The next answer and the data before it.
+    /// The next answer, with the data before it.
     pub fn answer(&mut self) -> Answer {
         let mut data = Vec::new();
         loop {
@@ -245,21 +244,21 @@ impl Peer {
         }
     }
 
-    /// The data that the controller asks for next.
+    /// The next R2T of the controller.
     pub fn asked(&mut self) -> Data {
         let arrived = self.next().expect("R2T");
         assert_eq!(arrived.common.kind, kind::R2T);
         Data::read_from_bytes(&arrived.header).expect("a header")
     }
 
-    /// Sends a command with the data that are in its capsule, and waits for its answer.
+    /// Sends a command with in-capsule data, and waits for its answer.
     pub fn call(&mut self, sqe: Sqe, data: &[u8]) -> Answer {
         let bytes = self.capsule(&sqe, data);
         self.send(&bytes);
         self.answer()
     }
 
-    /// The same for a command whose data the controller asks for.
+    /// Like `call`, for a command whose data the controller requests.
     pub fn call_asked(&mut self, sqe: Sqe, data: &[u8]) -> Answer {
         let bytes = self.capsule(&sqe, &[]);
         self.send(&bytes);

@@ -1,4 +1,4 @@
-//! What hosts can ask for, what they are told, and what they are refused.
+//! Commands of hosts: their results, and refusals.
 
 use crate::host::{FORMATS, Host, PAGE, Store, device, new_namespace, subsystem};
 use remap_ssd_nvme::controller::{AdminOutcome, NSID_MAX, Rights, Subsystem};
@@ -145,7 +145,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     );
     assert_eq!(b.seen(), NONE);
 
-    // A host without all rights manages nothing, its own namespaces included.
+    // A host without all rights cannot manage namespaces, not even its own.
     b.0.grant(Rights::parse("all:rw,2:ro").expect("rights"));
     assert_eq!(b.create(8, 0), Err(Status::OPERATION_DENIED));
     assert_eq!(b.delete(1), Err(Status::OPERATION_DENIED));
@@ -177,7 +177,7 @@ fn pages_between_others_are_used_again() {
     for _ in 0..4 {
         host.create(quarter, 0).expect("there is room");
     }
-    // Two that do not lie side by side are no room for one of twice the size.
+    // Two that are not adjacent have no room for one of twice the size.
     host.delete(1).expect("it is there");
     host.delete(3).expect("it is there");
     assert_eq!(host.create(2 * quarter, 0), Err(Status::NAMESPACE_CAPACITY));
@@ -238,7 +238,7 @@ fn what_another_host_has_reserved_is_not_deleted_and_the_next_of_its_number_is_f
     assert_eq!(a.create(8, 0), Ok(2));
     a.attach(2, &[&a], true).expect("it is there");
     assert_eq!(a.write(2, 0, 1, &[1; PAGE]), Ok(()));
-    // Neither the count of changes nor whether they persist.
+    // It inherits neither the generation nor the persist flag.
     let inherited = subsystem.reservations_of(2);
     assert_eq!((inherited.generation, inherited.persists), (0, false));
 }
@@ -247,7 +247,7 @@ fn what_another_host_has_reserved_is_not_deleted_and_the_next_of_its_number_is_f
 fn hosts_hear_of_what_changes_for_them_and_of_nothing_else() {
     let (subsystem, a) = empty();
     let b = Host::of(&subsystem, "b");
-    // The log page of changed namespaces, all of it.
+    // The whole log page of changed namespaces.
     let heard = |host: &Host| {
         let sqe = Sqe {
             cdw10: u32::from(lid::CHANGED_NAMESPACES) | 1023 << 16,
@@ -284,7 +284,7 @@ fn a_namespace_does_not_keep_the_names_of_hosts_without_end() {
     assert_eq!(host.attach(1, &[&host], true), Err(Status::CONTROLLER_LIST));
     assert_eq!(host.seen(), NONE);
 
-    // One less, and there is room for one.
+    // After one is detached, there is room for another.
     let first = Host::of(&subsystem, "0");
     assert_eq!(host.attach(1, &[&first], false), Ok(()));
     assert_eq!(host.attach(1, &[&host], true), Ok(()));

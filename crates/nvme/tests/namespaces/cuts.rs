@@ -1,9 +1,9 @@
-//! The power is cut at every step of a deletion and of a format with other blocks, and the service
-//! starts again from what was kept.
+//! Power cuts at every step of a deletion and of a format with another block size; then the service
+//! starts again from the saved state.
 //!
-//! The steps: the list is kept (save 0), pages are deallocated (in halves here, by a fault in the
-//! middle), the list is kept again (save 1). What comes out is the namespace as it was, or all of
-//! the change; never anything in between, and no page of it in another namespace.
+//! The steps: the list is saved (save 0), pages are deallocated (in halves here, by a fault in the
+//! middle), the list is saved again (save 1). The result is the namespace unchanged, or the
+//! complete change; never anything in between, and no page of it in another namespace.
 
 use crate::host::{Host, PAGE, Store, blocks_of, device, subsystem};
 use remap_ssd_device::Device;
@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 
 const PAGES: u32 = 300;
 
-/// Refuses to deallocate once it is armed.
+/// Refuses deallocations once armed.
 #[derive(Default)]
 struct NoDeallocation(AtomicBool);
 
@@ -41,16 +41,16 @@ impl FaultInjector for NoDeallocation {
     }
 }
 
-/// Where it ends.
+/// Where the change is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cut {
-    /// Before the list is kept for the first time.
+    /// Before the list is saved for the first time.
     BeforeFirstSave,
-    /// Behind that, before a page is deallocated.
+    /// After that, before a page is deallocated.
     BeforeDeallocation,
-    /// When all is deallocated, before that is kept.
+    /// When all is deallocated, before that is saved.
     BeforeSecondSave,
-    /// When all is done.
+    /// After the end.
     AtTheEnd,
 }
 
@@ -76,7 +76,7 @@ fn start(device: Device, store: &Store, cache: bool) -> Started {
     }
 }
 
-/// The power is cut, and the service ends; what is left of the device.
+/// Cuts the power and ends the service; returns the device.
 fn end(started: Started, seed: u64) -> Device {
     let Started {
         subsystem, host, ..
@@ -165,7 +165,7 @@ fn a_deletion_that_is_cut_is_none_or_whole() {
             }
             assert_eq!(host.seen(), [2], "{at}");
 
-            // Whoever gets its pages finds nothing in them.
+            // The next owners of its pages find them empty.
             let rest = (host.free_bytes() / PAGE as u64) as u32;
             assert_eq!(host.create(PAGES, 0), Ok(1), "{at}");
             assert_eq!(host.create(rest - PAGES, 0), Ok(3), "{at}");
@@ -193,8 +193,8 @@ fn a_format_with_other_blocks_that_is_cut_is_none_or_whole() {
     }
 }
 
-/// A device whose blocks cannot be deallocated now: what was begun is finished by the same command
-/// again, and nobody uses the namespace before.
+/// On a device that cannot deallocate for a while: repeating the command finishes it, and the
+/// namespace is not usable before.
 #[test]
 fn what_failed_halfway_can_be_asked_for_again() {
     let (started, _) = filled(false);
@@ -218,20 +218,20 @@ fn what_failed_halfway_can_be_asked_for_again() {
     // A new one could not be emptied, and leaves nothing.
     assert_eq!(host.create(8, 0), Err(Status::WRITE_FAULT));
     faults.0.store(false, Relaxed);
-    // The number and the pages of the one that is half deleted are not free yet.
+    // Number and pages of the half-deleted one are not free yet.
     assert_eq!(host.create(8, 0), Ok(3));
     assert_eq!(host.delete(2), Ok(()));
     assert_eq!(host.create(8, 0), Ok(2));
 }
 
-/// Cuts the power at the next flush, before it is done.
+/// Cuts the power at the next flush, before it is executed.
 #[derive(Default)]
 struct CutAtFlush {
     subsystem: OnceLock<Weak<Subsystem>>,
     is_armed: AtomicBool,
 }
 
-/// What is told of commands, and makes the cut.
+/// A witness that makes the cut.
 struct Told(Arc<CutAtFlush>);
 
 impl Witness for Told {
@@ -249,7 +249,7 @@ impl Witness for Told {
 }
 
 /// An operator cuts the power of a volatile cache between the deallocation of a namespace's pages
-/// and the flush: then they hold again what they held.
+/// and the flush: the pages have their old content again.
 #[test]
 fn deallocations_that_a_power_cut_has_taken_back_are_repeated() {
     let cut = Arc::new(CutAtFlush::default());
@@ -286,7 +286,7 @@ fn a_creation_that_is_cut_is_none_or_whole() {
         match cut {
             Cut::BeforeFirstSave => fail_save(0),
             Cut::BeforeDeallocation => started.faults.0.store(true, Relaxed),
-            // What was begun cannot be taken back either: the next start does that.
+            // Undoing it fails too: the next start does that.
             Cut::BeforeSecondSave => fail_save(1),
             Cut::AtTheEnd => {}
         }
@@ -305,8 +305,8 @@ fn a_creation_that_is_cut_is_none_or_whole() {
     }
 }
 
-/// The list is one from before the namespaces were made, as if an operator had put it back and
-/// accepted that: their pages count as free, and hold what they held.
+/// The list is older than the namespaces, as if an operator had restored it and accepted that:
+/// their pages count as free, but still have their content.
 #[test]
 fn a_new_namespace_reads_nothing_of_what_its_pages_held() {
     for cache in [false, true] {

@@ -1,4 +1,4 @@
-//! A host without a network, and a place where its namespaces are kept.
+//! A host without a network, and a store for its namespaces.
 
 use crate::kit::NQN;
 use crate::kit::raw::{connect, enabled, property_set};
@@ -24,7 +24,7 @@ pub const PAGE: usize = 4096;
 /// Logical block formats: 4,096 and 512 bytes.
 pub const FORMATS: [usize; 2] = [4096, 512];
 
-/// What was saved, and which of the next saves fails.
+/// The last saved list, the number of saves, and the one that fails.
 #[derive(Default)]
 pub struct Saved {
     pub last: Option<KeptNamespaces>,
@@ -32,7 +32,7 @@ pub struct Saved {
     pub fails_at: Option<usize>,
 }
 
-/// Keeps namespaces for as long as the test runs.
+/// Stores namespaces as long as the test runs.
 #[derive(Clone, Default)]
 pub struct Store(pub Arc<Mutex<Saved>>);
 
@@ -53,7 +53,7 @@ pub fn device(bytes: u64) -> Device {
     Device::in_memory(config.expect("possible")).expect("there is room")
 }
 
-/// A subsystem on a device, as what was saved last says.
+/// A subsystem on a device, with the last saved list.
 pub fn subsystem(device: Device, store: &Store) -> Subsystem {
     let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
     let subsystem = subsystem.expect("possible");
@@ -85,7 +85,7 @@ impl Host {
         host
     }
 
-    /// The result of an admin command, and what it has sent.
+    /// Executes an admin command; returns its result and data.
     pub fn admin(&self, sqe: Sqe, data: &[u8]) -> Result<(u64, Vec<u8>), Status> {
         let mut sent = Vec::new();
         match self.0.admin(&sqe, data, &mut sent) {
@@ -104,7 +104,7 @@ impl Host {
         Ok(nsid as u32)
     }
 
-    /// Creates a namespace of so many pages.
+    /// Creates a namespace of `pages` pages.
     pub fn create(&self, pages: u32, format: usize) -> Result<u32, Status> {
         self.create_as(&new_namespace(pages, format))
     }
@@ -143,7 +143,7 @@ impl Host {
         self.admin(sqe, &[]).map(drop)
     }
 
-    /// Copies may come from other namespaces.
+    /// Enables copies from other namespaces.
     pub fn enable_copy_across(&self) {
         let mut behavior = [0; 512];
         // Format 2, in byte 4 and 5.
@@ -180,19 +180,19 @@ impl Host {
         Ok(Namespace::read_from_bytes(&bytes).expect("whole"))
     }
 
-    /// Bytes that no namespace has.
+    /// Bytes that belong to no namespace.
     pub fn free_bytes(&self) -> u64 {
         let bytes = self.identify(cns::CONTROLLER, 0).expect("always");
         let controller = Controller::read_from_bytes(&bytes).expect("whole");
         u128::from_le_bytes(controller.unvmcap) as u64
     }
 
-    /// Checks an I/O command as a transport does when it arrives.
+    /// Checks an I/O command, as a transport does on arrival.
     pub fn check(&self, sqe: &Sqe) -> Result<CheckedRequest, Status> {
         self.0.io_request(sqe).map(|(request, _)| request)
     }
 
-    /// Executes a command that has been checked, some time ago or now.
+    /// Executes a command checked earlier.
     pub fn execute(
         &self,
         nsid: u32,
@@ -241,7 +241,7 @@ impl Host {
     }
 }
 
-/// A command of this opcode for blocks.
+/// A command with this opcode for blocks.
 pub fn blocks_of(opcode: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
     Sqe {
         cdw10: slba as u32,
@@ -251,7 +251,7 @@ pub fn blocks_of(opcode: u8, nsid: u32, slba: u64, blocks: u32) -> Sqe {
     }
 }
 
-/// What asks for a namespace of so many pages.
+/// The data to create a namespace of `pages` pages.
 pub fn new_namespace(pages: u32, format: usize) -> NewNamespace {
     let mut new = NewNamespace::new_zeroed();
     let blocks = u64::from(pages) * (PAGE / FORMATS[format]) as u64;

@@ -1,8 +1,8 @@
-//! Namespaces are created, deleted, attached, detached and formatted with other blocks while hosts
-//! use them, and the power is cut in between.
+//! Namespaces are created, deleted, attached, detached and formatted with another block size while
+//! hosts use them, with power cuts in between.
 //!
-//! Invariant of every test: a block reads as what was written to this namespace last, or as zeroes;
-//! never as what another namespace's host has written.
+//! Invariant of every test: a block reads as last written to this namespace, or as zeroes; never as
+//! data written by another namespace's host.
 
 #[path = "../kit/mod.rs"]
 mod kit;

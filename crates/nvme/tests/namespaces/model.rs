@@ -1,4 +1,4 @@
-//! Random commands of two hosts against a list of contents, with power cuts and restarts between.
+//! Random commands of two hosts against a model of the contents, with power cuts and restarts.
 
 use crate::host::{FORMATS, Host, PAGE, Store, device, subsystem};
 use crate::kit::numbers::Numbers;
@@ -6,12 +6,12 @@ use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, Subsystem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A namespace as it must be.
+/// Expected state of a namespace.
 struct Expected {
     pages: u32,
     format: usize,
     seen_by: BTreeSet<usize>,
-    /// By page: what it holds, durably.
+    /// Durable content, by page.
     held: BTreeMap<u32, u8>,
 }
 
@@ -124,7 +124,7 @@ fn run(seed: u64, cache: bool) {
                 let host = &hosts[who];
                 host.write(nsid, slba, per_page as u32, &data)
                     .expect("served");
-                // What was not flushed may be lost: here it is flushed.
+                // Unflushed data may be lost, so flush.
                 host.flush(nsid).expect("served");
                 one.held.insert(page, byte);
             }

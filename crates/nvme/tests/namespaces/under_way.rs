@@ -1,4 +1,4 @@
-//! Commands that are under way when their namespace goes away, or becomes another one.
+//! Commands in progress when their namespace is deleted, or replaced by another one.
 
 use crate::host::{Host, PAGE, Store, blocks_of, device, subsystem};
 use remap_ssd_device::{Device, DeviceConfig};
@@ -8,8 +8,8 @@ use remap_ssd_nvme::spec::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Two namespaces in the places of two that are gone: checked against the first, executed on the
-/// second.
+/// Two namespaces take the places of deleted ones: commands are checked against the first, and
+/// executed on the second.
 #[test]
 fn a_command_that_was_checked_against_another_namespace_is_refused() {
     let subsystem = Arc::new(subsystem(device(32 << 20), &Store::default()));
@@ -38,13 +38,13 @@ fn a_command_that_was_checked_against_another_namespace_is_refused() {
         }
     };
 
-    // Formatted with other blocks, and back: in blocks of 512 bytes it would be past the end.
+    // Formatted with another block size, and back: in 512-byte blocks they would be past the end.
     host.format(1, 1).expect("it is there");
     all_are(Status::INVALID_NAMESPACE);
     host.format(1, 0).expect("it is there");
     all_are(Status::INVALID_NAMESPACE);
 
-    // Deleted, and a smaller one in its place, with the rest of it another host's.
+    // Deleted, with a smaller one in its place, and another host's in the rest.
     host.delete(1).expect("it is there");
     all_are(Status::INVALID_NAMESPACE);
     assert_eq!((make(8, 0), make(504, 0)), (1, 3));
@@ -55,7 +55,7 @@ fn a_command_that_was_checked_against_another_namespace_is_refused() {
         assert_eq!(host.read(nsid, slba, 1), Ok(vec![nsid as u8; PAGE]));
     }
 
-    // A source of a copy counts as well, and so does a namespace that is detached.
+    // Likewise a source of a copy, and a detached namespace.
     let write = blocks_of(io::WRITE, 1, 0, 1);
     let request = host.check(&write).expect("in bounds");
     host.attach(1, &[&host], false).expect("it is there");
@@ -65,7 +65,7 @@ fn a_command_that_was_checked_against_another_namespace_is_refused() {
     assert_eq!(host.read(1, 0, 1), Ok(vec![1; PAGE]));
 }
 
-/// Sets it when this is dropped, also by a panic: the other thread ends.
+/// Sets the flag when dropped, even by a panic, so that the other thread ends.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -75,12 +75,12 @@ impl Drop for SetAtEnd<'_> {
 }
 
 /// One host writes as long as it can, in commands of several slices, while another one deletes the
-/// namespace and makes it anew.
+/// namespace and creates it again.
 #[test]
 fn nothing_that_is_written_during_a_deletion_appears_in_the_next_namespace() {
     const PAGES: u32 = 256;
     const ROUNDS: usize = 60;
-    // In a folder: while the deletion waits for the disk, the other one goes on.
+    // In a folder: while the deletion waits for the disk, the other host goes on.
     let folder = tempfile::tempdir().expect("a folder");
     let config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false);
     let device = Device::create_in_folder(
@@ -118,7 +118,7 @@ fn nothing_that_is_written_during_a_deletion_appears_in_the_next_namespace() {
                 assert!(read.iter().all(|byte| *byte == 0), "round {round}, {slba}");
             }
 
-            // From here on the other one may write, and it does.
+            // From here on the other one may write, and does.
             owner.attach(1, &[&writer], true).expect("it is there");
             std::thread::sleep(std::time::Duration::from_millis(2));
             owner.delete(1).expect("it is there");

@@ -1,11 +1,11 @@
-//! Whom a reservation keeps out: every command of every host, also of those under way.
+//! Exclusion by reservations: every command of every host, including those in progress.
 
 use super::*;
 
-/// A command, the data that go with it, and how many bytes it answers with.
+/// A command, its data, and the size of its answer.
 type Sent = (Sqe, Vec<u8>, usize);
 
-/// All commands that touch data, with what they send and receive; reads first.
+/// All commands that access data, with the data sent and received; reads first.
 fn commands() -> (Vec<Sent>, Vec<Sent>) {
     let sqe = |opcode: u8, cdw12: u32| Sqe {
         cdw12,
@@ -74,8 +74,8 @@ fn each_type_of_reservation_keeps_out_whom_it_must_from_every_command() {
         assert_eq!(acquire(&mut holder, 0, kind, 1, 0), SUCCESS, "type {kind}");
         holder.write(0, &[kind; PAGE]).expect("it holds it");
 
-        // Base 2.0 §8.19: types 2, 4 and 6 exclude reads; from 3 on registrants do what the holder
-        // does.
+        // Base 2.0 §8.19: types 2, 4 and 6 exclude reads; from 3 on registrants have the holder's
+        // rights.
         let (excludes_reads, for_registrants) = (kind % 2 == 0, kind >= 3);
         let cases = [
             (&mut stranger, excludes_reads, true),
@@ -124,7 +124,7 @@ fn a_copy_reads_its_source_only_with_the_right_to() {
     assert_eq!(register(&mut holder, 0, 0, 1), SUCCESS);
     assert_eq!(acquire(&mut holder, 0, 2, 1, 0), SUCCESS);
 
-    // From namespace 1, which is reserved, to namespace 2, which is not: the second of two ranges.
+    // From reserved namespace 1 to namespace 2, which is not reserved: the second of two ranges.
     let ranges = [
         CopyRange::new(0, 0).of_namespace(2),
         CopyRange::new(3, 0).of_namespace(1),
@@ -137,7 +137,7 @@ fn a_copy_reads_its_source_only_with_the_right_to() {
     assert_eq!(ask(&mut other, sqe, ranges.as_bytes(), 0).status, CONFLICT);
     assert_eq!(ask(&mut holder, sqe, ranges.as_bytes(), 0).status, SUCCESS);
 
-    // The types that exclude writes alone let it be read.
+    // Types that only exclude writes allow reading it.
     assert_eq!(acquire(&mut holder, 1, 1, 1, 1), SUCCESS);
     assert_eq!(ask(&mut other, sqe, ranges.as_bytes(), 0).status, SUCCESS);
     drop((holder, other));
@@ -150,7 +150,7 @@ fn what_all_namespaces_share_is_changed_only_where_none_is_reserved() {
     let [mut holder, mut other] = ["holder", "other"].map(|of| host(&rig, of));
     assert_eq!(register(&mut holder, 0, 0, 1), SUCCESS);
     assert_eq!(acquire(&mut holder, 0, 1, 1, 0), SUCCESS);
-    // By way of the other namespace: the map of files is the whole device's.
+    // Through the other namespace: the map of files belongs to the whole device.
     let reset = entry(io::FS_RESET, 2);
     assert_eq!(ask(&mut other, reset, &[], 0).status, CONFLICT);
     let write = entry(io::WRITE, 2);
@@ -180,7 +180,7 @@ fn a_write_whose_data_come_after_its_host_was_preempted_writes_nothing() {
     b.send(&bytes);
     let asked = b.asked();
 
-    // The first page comes in time, the second one too late.
+    // The first page arrives in time, the second one too late.
     let part = |at: usize, last: bool, b: &mut Peer| {
         let header = Data::new(77, asked.ttag, at as u32, PAGE as u32);
         let bytes = b.h2c(&header, &[2; PAGE], last);
@@ -200,8 +200,8 @@ fn a_write_whose_data_come_after_its_host_was_preempted_writes_nothing() {
     rig.stop();
 }
 
-// A copy that is not aligned to pages moves 16 MiB in some fifty slices. Once a preemption has been
-// acknowledged not a byte of it may follow.
+// A copy not aligned to pages moves 16 MiB in some fifty slices. Once a preemption has been
+// acknowledged, not a byte of it may follow.
 #[test]
 fn a_long_command_of_a_preempted_host_ends_where_it_is() {
     const BLOCKS: u64 = 8000;
@@ -295,7 +295,7 @@ fn commands_that_cannot_be_change_nothing() {
         assert_eq!(acquire(&mut a, 1, kind, 1, 1), Status::INVALID_FIELD);
         assert_eq!(release(&mut a, 0, kind, 1), Status::INVALID_FIELD);
     }
-    // CPTPL 1 is reserved; the current key must be compared (IEKEY) but by Register.
+    // CPTPL 1 is reserved; only Register may ignore the current key (IEKEY).
     assert_eq!(register(&mut a, 2 | 1 << 30, 1, 2), Status::INVALID_FIELD);
     assert_eq!(acquire(&mut a, 1 | 1 << 3, 2, 1, 1), Status::INVALID_FIELD);
     assert_eq!(release(&mut a, 1 | 1 << 3, 1, 1), Status::INVALID_FIELD);
@@ -339,7 +339,7 @@ fn commands_that_cannot_be_change_nothing() {
     }
     assert_eq!(report(&mut a), before);
 
-    // A host without an identifier is nobody.
+    // A host without an identifier cannot register.
     let (_admin, mut nobody) = raw_host(&rig, [0; 16], "nobody");
     let register = in_capsule(with_cdw10(io::RESERVATION_REGISTER, 0), 16);
     let status = nobody.call(register, &keys(0, 1)).cqe.status();

@@ -1,4 +1,4 @@
-//! Reservations: hosts over real sockets, one of which keeps the others out.
+//! Reservations: hosts over real sockets, one of which excludes the others.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -35,7 +35,7 @@ fn name(of: &str) -> String {
     format!("nqn.2026-11.test:{of}")
 }
 
-/// A host with a name of its own.
+/// A host with its own name.
 fn host(rig: &Rig, of: &str) -> Client {
     let options = Options {
         hostnqn: name(of),
@@ -91,7 +91,7 @@ fn release(client: &mut Client, action: u32, kind: u8, key: u64) -> Status {
     ask(client, sqe, &key.to_le_bytes(), 0).status
 }
 
-/// Generation, type, whether it persists, and registrants: their keys, and whether they hold it.
+/// Returns generation, type, persistence, and registrants: their keys, and whether they hold it.
 fn report(client: &mut Client) -> (u32, u8, u8, Vec<(u64, u8)>) {
     let sqe = Sqe {
         cdw10: 1023,
@@ -111,7 +111,7 @@ fn report(client: &mut Client) -> (u32, u8, u8, Vec<(u64, u8)>) {
     (head.generation, head.rtype, head.ptpls, entries.collect())
 }
 
-/// A queue of a host that says what a test wants: an admin queue and an I/O queue.
+/// A scripted host: an admin queue and an I/O queue.
 fn raw_host(rig: &Rig, id: [u8; 16], of: &str) -> (Peer, Peer) {
     let data = |cntlid| ConnectData::new(id, cntlid, NQN, &name(of));
     let mut peer = Peer::open(rig.address, 0);

@@ -1,4 +1,4 @@
-//! Who is registered, and what of that is kept.
+//! Registrations, and their persistence.
 
 use super::*;
 
@@ -9,12 +9,12 @@ fn keys_are_registered_replaced_and_taken_back_as_the_specification_says() {
     assert_eq!(report(&mut a), (0, 0, 0, vec![]));
 
     assert_eq!(register(&mut a, 0, 0, 10), SUCCESS);
-    // The same key again is no mistake, another one is.
+    // Repeating the same key is allowed, another one is not.
     assert_eq!(register(&mut a, 0, 0, 10), SUCCESS);
     assert_eq!(register(&mut a, 0, 0, 11), CONFLICT);
     assert_eq!(report(&mut b), (2, 0, 0, vec![(10, 0)]));
 
-    // Replace: with the right key, or whatever it is (IEKEY), even if there is none.
+    // Replace: with the correct key, or with any or none (IEKEY).
     assert_eq!(register(&mut a, 2, 9, 12), CONFLICT);
     assert_eq!(register(&mut a, 2, 10, 12), SUCCESS);
     assert_eq!(register(&mut a, 2 | 1 << 3, 0, 13), SUCCESS);
@@ -22,7 +22,7 @@ fn keys_are_registered_replaced_and_taken_back_as_the_specification_says() {
     assert_eq!(register(&mut b, 2 | 1 << 3, 0, 20), SUCCESS);
     assert_eq!(report(&mut b), (5, 0, 0, vec![(13, 0), (20, 0)]));
 
-    // Only who is registered by this key acquires and releases.
+    // Only a host registered with this key acquires and releases.
     assert_eq!(acquire(&mut a, 0, 1, 12, 0), CONFLICT);
     assert_eq!(acquire(&mut a, 0, 1, 13, 0), SUCCESS);
     assert_eq!(acquire(&mut a, 0, 1, 13, 0), SUCCESS);
@@ -33,13 +33,13 @@ fn keys_are_registered_replaced_and_taken_back_as_the_specification_says() {
     assert_eq!(release(&mut a, 0, 1, 12), CONFLICT);
     assert_eq!(report(&mut b), (5, 1, 0, vec![(13, 1), (20, 0)]));
 
-    // The reservation goes with its holder's registration.
+    // The reservation ends with its holder's registration.
     assert_eq!(register(&mut a, 1, 12, 0), CONFLICT);
     assert_eq!(register(&mut a, 1, 13, 0), SUCCESS);
     assert_eq!(register(&mut a, 1, 13, 0), CONFLICT);
     assert_eq!(report(&mut b), (6, 0, 0, vec![(20, 0)]));
 
-    // All registrants hold it, until the last one goes.
+    // All registrants hold it, until the last one is removed.
     assert_eq!(acquire(&mut b, 0, 6, 20, 0), SUCCESS);
     assert_eq!(register(&mut a, 0, 0, 10), SUCCESS);
     assert_eq!(report(&mut a), (7, 6, 0, vec![(20, 1), (10, 1)]));
@@ -62,7 +62,8 @@ fn a_preempted_host_loses_its_key_its_reservation_and_its_right_to_write() {
     assert_eq!(acquire(&mut b, 0, 3, 2, 0), SUCCESS);
     b.write(0, &[2; PAGE]).expect("it holds it");
 
-    // Nobody has key 9; 0 means nothing while one host alone holds it; the own key must be right.
+    // Key 9 has no registrants; 0 has no meaning while a single host holds it; the own key must be
+    // correct.
     assert_eq!(acquire(&mut a, 1, 3, 1, 9), CONFLICT);
     assert_eq!(acquire(&mut a, 1, 3, 1, 0), Status::INVALID_FIELD);
     assert_eq!(acquire(&mut a, 1, 3, 7, 2), CONFLICT);
@@ -73,7 +74,7 @@ fn a_preempted_host_loses_its_key_its_reservation_and_its_right_to_write() {
     assert!(b.write(0, &[3; PAGE]).is_err() && c.write(0, &[3; PAGE]).is_err());
     assert_eq!(a.read(0, 1).expect("it holds it"), [2; PAGE]);
 
-    // The holder takes a registrant's key away, and keeps what it holds; and it changes the type.
+    // The holder removes a registrant's key, and keeps its reservation; then it changes the type.
     assert_eq!(register(&mut b, 0, 0, 5), SUCCESS);
     assert_eq!(acquire(&mut a, 1, 6, 1, 5), SUCCESS);
     assert_eq!(all(&mut a), (6, 1, 0, vec![(1, 1)]));
@@ -93,7 +94,7 @@ fn a_preempted_host_loses_its_key_its_reservation_and_its_right_to_write() {
     rig.stop();
 }
 
-/// A store that remembers, and fails on demand.
+/// A store in memory that fails on demand.
 #[derive(Clone, Default)]
 struct MemoryStore(Arc<(Mutex<AllReservations>, AtomicBool)>);
 
@@ -120,14 +121,14 @@ fn what_is_to_persist_is_kept_before_it_is_acknowledged_and_survives_a_power_cut
     let rig = Rig::of(subsystem(AllReservations::new()));
     let [mut a, mut b] = ["a", "b"].map(|of| host(&rig, of));
 
-    // Not asked for: gone with the power.
+    // Persistence not requested: lost with the power.
     assert_eq!(register(&mut a, 0, 0, 1), SUCCESS);
     assert_eq!(acquire(&mut a, 0, 1, 1, 0), SUCCESS);
     assert!(kept(&shelf).is_empty());
     rig.subsystem.power_cut(1).expect("it recovers");
     assert_eq!(report(&mut a), (0, 0, 0, vec![]));
 
-    // Asked for (CPTPL 3): kept, and in force after a cut and after a restart.
+    // Requested (CPTPL 3): saved, and in force after a cut and after a restart.
     assert_eq!(register(&mut a, 3 << 30, 0, 1), SUCCESS);
     assert_eq!(acquire(&mut a, 0, 1, 1, 0), SUCCESS);
     assert_eq!(report(&mut a), (1, 1, 1, vec![(1, 1)]));
@@ -142,7 +143,7 @@ fn what_is_to_persist_is_kept_before_it_is_acknowledged_and_survives_a_power_cut
     drop(again);
     restarted.stop();
 
-    // It cannot be kept: nothing has changed.
+    // Saving fails: no change.
     shelf.0.1.store(true, Ordering::SeqCst);
     assert_eq!(register(&mut b, 0, 0, 2), Status::INTERNAL);
     assert_eq!(release(&mut a, 1, 0, 1), Status::INTERNAL);
@@ -150,7 +151,7 @@ fn what_is_to_persist_is_kept_before_it_is_acknowledged_and_survives_a_power_cut
     assert!(b.write(0, &[1; PAGE]).is_err());
     shelf.0.1.store(false, Ordering::SeqCst);
 
-    // No longer (CPTPL 2): nothing is kept any more.
+    // Disabled (CPTPL 2): nothing is saved any more.
     assert_eq!(register(&mut a, 2 << 30, 0, 1), SUCCESS);
     assert!(kept(&shelf).is_empty());
     rig.subsystem.power_cut(1).expect("it recovers");
@@ -196,7 +197,7 @@ fn a_host_reads_its_identifier_and_may_not_change_it() {
     let set = admin.call(transport(feature(admin::SET_FEATURES, 0, 0x81, 1), 0), &[]);
     assert_eq!(set.cqe.status(), Status::SEQUENCE);
 
-    // Persistence is a namespace's, and all hosts see it.
+    // Persistence belongs to a namespace, and all hosts see it.
     let set = admin.call(transport(feature(admin::SET_FEATURES, 2, 0x83, 1), 0), &[]);
     assert_eq!(set.cqe.status(), SUCCESS);
     let (mut other, _queue_2) = raw_host(&rig, [0x22; 16], "b");

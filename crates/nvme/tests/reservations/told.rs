@@ -1,4 +1,4 @@
-//! What registrants are told.
+//! Notifications of registrants.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn registrants_are_told_that_they_were_preempted_and_that_a_reservation_is_free(
     let bytes = admin.capsule(&event, &[]);
     admin.send(&bytes);
 
-    // Released, of a type for registrants: b hears of it; of a type for one alone: it does not.
+    // A released type for registrants notifies b; a type for one host alone does not.
     for kind in [3, 1] {
         assert_eq!(acquire(&mut a, 0, kind, 1, 0), SUCCESS);
         assert_eq!(release(&mut a, 0, kind, 1), SUCCESS);
@@ -35,7 +35,7 @@ fn registrants_are_told_that_they_were_preempted_and_that_a_reservation_is_free(
     let answer = admin.answer();
     assert_eq!((answer.cqe.cid, answer.cqe.result), (500, 6 | 0x80 << 16));
 
-    // Preempted meanwhile: one page after the other.
+    // Preempted as well: two pages in sequence.
     assert_eq!(acquire(&mut a, 1, 1, 1, 2), SUCCESS);
     assert_eq!(page_of(&mut admin, true), (1, 2, 1, 1));
     assert_eq!(page_of(&mut admin, false), (1, 2, 1, 1));
@@ -45,7 +45,7 @@ fn registrants_are_told_that_they_were_preempted_and_that_a_reservation_is_free(
     assert_eq!(page_of(&mut admin, false), (2, 1, 0, 1));
     assert_eq!(page_of(&mut admin, false), (0, 0, 0, 0));
 
-    // Cleared, and what b does not want to hear.
+    // Cleared; then a notification that b has masked.
     assert_eq!(b.call(register_b, &keys(0, 2)).cqe.status(), SUCCESS);
     assert_eq!(release(&mut a, 1, 0, 1), SUCCESS);
     assert_eq!(page_of(&mut admin, false), (3, 3, 0, 1));

@@ -1,8 +1,8 @@
-//! Every I/O command, by hosts that may execute it and by those that may not.
+//! Every I/O command, by hosts with and without the right to execute it.
 
 use super::*;
 
-/// What a command needs, as this test has decided.
+/// The right that a command needs, as decided for this test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Read,
@@ -12,7 +12,7 @@ enum Needs {
 }
 
 impl Needs {
-    /// What a host with `GUESTS` is answered for a namespace.
+    /// The expected status for a host with `GUESTS`, by namespace.
     fn answer(self, nsid: u32) -> Status {
         match (self, nsid) {
             (Self::Read, 1 | 2) | (Self::Write, 1) => Status::SUCCESS,
@@ -23,7 +23,7 @@ impl Needs {
     }
 }
 
-/// A command that succeeds for a host that may execute it, and the data that it sends.
+/// A command that succeeds for a host with the rights, with its data.
 struct Sample {
     needs: Needs,
     sqe: Sqe,
@@ -40,7 +40,7 @@ fn sample(needs: Needs, sqe: Sqe, data: Vec<u8>, receives: u32) -> Sample {
     }
 }
 
-/// Every I/O command that the controller knows. **A command that is added needs lines here**, and a
+/// Every I/O command supported by the controller. **Add lines here for a new command**, and a
 /// decision in `controller::rights::Need`.
 fn samples(nsid: u32) -> Vec<Sample> {
     let of = |opcode| entry(opcode, nsid);
@@ -115,7 +115,7 @@ fn samples(nsid: u32) -> Vec<Sample> {
     ]
 }
 
-/// Reservation commands, which leave nothing behind, and all others.
+/// Reservation commands, which leave no state, and all others.
 fn all_samples(nsid: u32) -> Vec<Sample> {
     let of = |opcode, cdw10| Sqe {
         cdw10,
@@ -156,7 +156,7 @@ fn opcode(sqe: &Sqe) -> u8 {
     sqe.head().opcode()
 }
 
-/// The same, with its number for messages.
+/// A description of the command, for messages.
 fn named(sample: &Sample, nsid: u32) -> String {
     let opcode = opcode(&sample.sqe);
     format!(
@@ -165,7 +165,7 @@ fn named(sample: &Sample, nsid: u32) -> String {
     )
 }
 
-/// A device whose every page of every namespace holds 7s, so that comparisons succeed.
+/// Fills every page used of every namespace with 7s, so that comparisons succeed.
 fn filled(rig: &Rig) -> Host {
     let mut owner = Host::of(rig, OWNER);
     for nsid in 1..=3 {
@@ -183,11 +183,11 @@ fn every_io_command_that_the_controller_knows_has_a_line_and_no_other() {
     let listed: Vec<u8> = all_samples(1).iter().map(|one| opcode(&one.sqe)).collect();
 
     for code in 0..=u8::MAX {
-        // Whatever a command would move, it is refused before if there is no such command.
+        // Unknown commands are refused before their data matter.
         let sqe = transport(entry(code, 1), 0);
         let status = owner.io.call(sqe, &[]).cqe.status();
         let is_known = status != Status::INVALID_OPCODE;
-        // 7Fh are commands of Fabrics, which go to the admin queue.
+        // 7Fh are fabrics commands, which belong to the admin queue.
         if code != admin::FABRICS {
             assert_eq!(is_known, listed.contains(&code), "{code:#04x}: {status:?}");
         }
@@ -207,14 +207,14 @@ fn every_io_command_is_executed_or_refused_as_its_hosts_rights_are() {
             assert_eq!(answer, one.needs.answer(nsid), "{}", named(&one, nsid));
         }
     }
-    // Nothing has changed where the guest may not change anything.
+    // No change where the guest may not change anything.
     for slba in 0..24 {
         for nsid in [2, 3] {
             let read = owner.read(nsid, slba).expect("served");
             assert!(read == [7; PAGE], "block {slba} of namespace {nsid}");
         }
     }
-    // Each of the commands is one that would have succeeded.
+    // Each of the commands succeeds with the rights.
     for nsid in 1..=3 {
         filled(&rig);
         for one in all_samples(nsid) {
@@ -270,7 +270,7 @@ fn a_copy_takes_nothing_from_a_namespace_that_its_host_does_not_see() {
     };
     assert_eq!(copy(&[3], 9), HIDDEN);
     assert_eq!(copy(&[4], 9), HIDDEN, "as one that is not there");
-    // All sources are looked at before the first is copied.
+    // All sources are checked before the first is copied.
     assert_eq!(copy(&[2, 3], 9), HIDDEN);
     assert_eq!(owner.read(1, 9).expect("served"), [7; PAGE]);
     assert_eq!(copy(&[1, 2], 9), Status::SUCCESS);
@@ -282,7 +282,7 @@ fn a_copy_takes_nothing_from_a_namespace_that_its_host_does_not_see() {
 fn blocks_of_a_hidden_namespace_are_not_out_of_range_but_not_there() {
     let rig = rig();
     let mut guest = Host::of(&rig, GUEST);
-    // Of its size nothing is said, whatever block is named.
+    // Its size is not revealed, for any block.
     for slba in [0, 499, 500, u32::MAX] {
         assert_eq!(guest.read(3, slba), Err(HIDDEN), "{slba}");
         assert_eq!(guest.write(3, slba, 1), HIDDEN, "{slba}");
@@ -296,7 +296,7 @@ fn a_write_that_is_refused_is_refused_before_its_data_are_asked_for() {
     let rig = rig();
     let mut guest = Host::of(&rig, GUEST);
     for (nsid, expected) in [(2, PROTECTED), (3, HIDDEN)] {
-        // `call` takes no request for data.
+        // `call` accepts no R2T.
         let write = transport(entry(io::WRITE, nsid), PAGE as u32);
         assert_eq!(guest.io.call(write, &[]).cqe.status(), expected);
     }
@@ -347,7 +347,7 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
         };
         samples(nsid).into_iter().map(parsed)
     };
-    // Before a host has been given any rights it has none.
+    // A host without granted rights has none.
     for (request, data, _) in each(1).filter(|(request, ..)| *request != IoRequest::Flush) {
         assert_eq!(execute(1, &request, &data), HIDDEN, "{request:?}");
     }
@@ -355,9 +355,9 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
     for nsid in 1..=3 {
         for (request, data, needs) in each(nsid) {
             let expected = match request {
-                // It names no namespace by now.
+                // It names no namespace at this point.
                 IoRequest::Flush => Status::SUCCESS,
-                // What is compared was not written there.
+                // The data compared were never written there.
                 IoRequest::Compare { .. } if nsid == 2 => Status::COMPARE_FAILURE,
                 _ => needs.answer(nsid),
             };

@@ -1,8 +1,8 @@
-//! How a host gets its rights, by a list or with its keys, and how they change while it is connected.
+//! Granting of rights by a list or by keys, and their changes while a host is connected.
 
 use super::*;
 
-/// What a connection answers to a PDU.
+/// Returns a connection's answer to a PDU.
 fn says(connection: &mut Connection, kind: u8, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let (mut sent, mut out) = (Vec::new(), Output::default());
     put(&mut sent);
@@ -137,12 +137,12 @@ fn a_host_hears_of_namespaces_whose_rights_have_changed() {
     send(&mut guest, 501);
     send(&mut guest, 502);
 
-    // What it had is gone, what it read may be changed, and one has come.
+    // One namespace has become hidden, one writable, and one visible.
     rig.port.replace_allowed(allowed(&[(GUEST, "2:rw,3:ro")]));
     rig.port.renew_rights();
     let event = guest.admin.answer().cqe;
     assert_eq!(event.cid, 501);
-    // A notice, 0: the namespaces; the log page.
+    // A notice; 0: namespaces changed; the log page.
     assert_eq!(event.result, 2 | u64::from(lid::CHANGED_NAMESPACES) << 16);
     assert_eq!(guest.active(), [2, 3]);
     assert_eq!((guest.attributes(2), guest.attributes(3)), ([0; 2], [1; 2]));
@@ -166,7 +166,7 @@ fn a_host_hears_of_namespaces_whose_rights_have_changed() {
     assert_eq!(page(&mut guest, false), [1, 2, 3]);
     assert!(page(&mut guest, false).is_empty());
 
-    // Rights that stay as they are are no event: the next one is for the next change.
+    // Unchanged rights cause no event: the next one is for the next change.
     rig.port.renew_rights();
     rig.port
         .replace_allowed(allowed(&[(GUEST, "1:rw,2:rw,3:rw")]));
@@ -237,7 +237,7 @@ fn a_host_that_authenticates_has_the_rights_of_its_line() {
     assert_eq!(status(remapped.map(drop)), PROTECTED);
     assert_eq!(status(guest.statistics().map(drop)), DENIED);
 
-    // Another file: it takes the host that is connected along.
+    // Another file also affects the connected host.
     ring.replace(Keys::parse(&lines("namespaces=all:rw")).expect("lines"));
     assert_eq!(status(guest.write(0, &[4; PAGE])), PROTECTED, "not before");
     rig.port.renew_rights();
@@ -248,7 +248,7 @@ fn a_host_that_authenticates_has_the_rights_of_its_line() {
 
 #[test]
 fn with_keys_and_a_list_a_host_has_what_both_allow() {
-    // By name, without a network between: what `Port` makes of the two.
+    // Without a network: how `Port` combines the two.
     let subsystem = Subsystem::new(
         device(32 << 20, false),
         kit::NQN,

@@ -1,5 +1,5 @@
-//! What a host may do: every command that the controller knows against every right, by hosts that
-//! keep to nothing.
+//! Rights of hosts: every command supported by the controller against every right, by misbehaving
+//! hosts.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -35,7 +35,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const OWNER: &str = "nqn.2026-11.test:owner";
 const GUEST: &str = "nqn.2026-11.test:guest";
-/// It writes the first of three namespaces, reads the second, and does not see the third.
+/// Write access to the first of three namespaces, read access to the second, none to the third.
 const GUESTS: &str = "1:rw,2:ro";
 const PAGE: usize = 4096;
 const HIDDEN: Status = Status::INVALID_NAMESPACE;

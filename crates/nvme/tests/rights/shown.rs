@@ -1,4 +1,4 @@
-//! What a host finds out: Identify, log pages, features, every admin command.
+//! Information available to a host: Identify, log pages, features, every admin command.
 
 use super::*;
 
@@ -8,8 +8,7 @@ fn a_host_finds_its_own_namespaces_by_every_identify_and_no_others() {
     let mut owner = Host::of(&rig, OWNER);
     let mut guest = Host::of(&rig, GUEST);
 
-    // Every CNS that the controller knows: does it name a namespace? **One that is added needs a
-    // line here.**
+    // Every CNS value supported by the controller, by scope. **Add a line here for a new one.**
     let of_namespaces = [
         cns::NAMESPACE,
         cns::NAMESPACE_DESCRIPTORS,
@@ -51,7 +50,7 @@ fn a_host_finds_its_own_namespaces_by_every_identify_and_no_others() {
         assert!(list(&mut guest, 2).is_empty());
     }
 
-    // A host without all rights does not learn who else there is.
+    // A host without all rights does not learn about other hosts.
     let controllers = |host: &mut Host, wanted| {
         let list = host.identify(wanted, 1).expect("a list");
         controller_list(&list).map(|numbers| numbers.len())
@@ -61,7 +60,7 @@ fn a_host_finds_its_own_namespaces_by_every_identify_and_no_others() {
         assert_eq!(controllers(&mut guest, wanted), Some(1));
     }
 
-    // Write protected, by both structures that say so.
+    // Write protected, in both structures that report it.
     assert_eq!((guest.attributes(1), guest.attributes(2)), ([0; 2], [1; 2]));
     assert_eq!(owner.attributes(2), [0; 2]);
     let id = guest.identify(cns::CONTROLLER, 0).expect("a controller");
@@ -76,8 +75,7 @@ fn every_log_page_is_shown_or_denied_to_a_host_that_does_not_see_everything() {
     let rig = rig();
     let mut owner = Host::of(&rig, OWNER);
     let mut guest = Host::of(&rig, GUEST);
-    // **A log page that is added needs a line here**, and is denied until `Need::of_log` says
-    // otherwise.
+    // **Add a line here for a new log page**, which is denied unless `Need::of_log` says otherwise.
     let shown = [
         lid::SUPPORTED,
         lid::ERROR,
@@ -87,11 +85,11 @@ fn every_log_page_is_shown_or_denied_to_a_host_that_does_not_see_everything() {
         lid::EFFECTS,
         lid::FEATURES,
         lid::MANAGEMENT,
-        // Of the namespaces that it sees, and of what it has registered.
+        // Limited to visible namespaces, and to own registrations.
         lid::ANA,
         lid::RESERVATION,
     ];
-    // Its hits of deduplication would say what other hosts have written.
+    // Deduplication hits would reveal data of other hosts.
     let denied = [lid::STATISTICS];
 
     for page in 0..=u8::MAX {
@@ -106,7 +104,7 @@ fn every_log_page_is_shown_or_denied_to_a_host_that_does_not_see_everything() {
         assert_eq!(to_guest.err(), expected, "log page {page:#04x}");
     }
 
-    // SMART of a namespace is not supported: of a hidden one nothing else is said than of none.
+    // SMART per namespace is not supported: a hidden one is answered like a missing one.
     let smart = |host: &mut Host, nsid| {
         let sqe = Sqe {
             cdw10: u32::from(lid::SMART) | 15 << 16,
@@ -124,9 +122,9 @@ fn every_log_page_is_shown_or_denied_to_a_host_that_does_not_see_everything() {
 fn every_admin_command_has_been_thought_about() {
     let rig = rig();
     let mut owner = Host::of(&rig, OWNER);
-    // **A command that is added needs a line here**: does it show or change what is another
-    // host's? None of these does, but for Identify, Get Log Page, Format (`tests/format.rs`) and
-    // those that manage namespaces (`tests/namespaces`), which have tests of their own.
+    // **Add a line here for a new command**, if it neither shows nor changes state of other hosts.
+    // Exceptions with their own tests: Identify, Get Log Page, Format (`tests/format.rs`) and
+    // namespace management (`tests/namespaces`).
     let known = [
         admin::GET_LOG_PAGE,
         admin::IDENTIFY,
@@ -142,11 +140,11 @@ fn every_admin_command_has_been_thought_about() {
     ];
     for code in (0..=u8::MAX).filter(|code| *code != admin::ASYNC_EVENT) {
         let mut sqe = entry(code, 0);
-        // A type of Fabrics commands that there is not.
+        // An unknown type of fabrics command.
         if code == admin::FABRICS {
             sqe.nsid = 0xff;
         }
-        // These two come with data.
+        // These two have data.
         let answer = match code {
             admin::NAMESPACE_MANAGEMENT | admin::NAMESPACE_ATTACHMENT => {
                 owner.admin.call(in_capsule(sqe, PAGE as u32), &[0; PAGE])
@@ -175,12 +173,12 @@ fn a_feature_of_a_hidden_namespace_is_neither_read_nor_set() {
                 }
                 host.admin.call(transport(sqe, 0), &[]).cqe.status()
             };
-            // As of a namespace that is not there, whatever feature it is.
+            // As for a namespace that does not exist, for any feature.
             let none = ask(4, &mut owner);
             assert_eq!(ask(3, &mut guest), none, "feature {fid:#04x}, {code:#04x}");
         }
     }
-    // Error Recovery is a namespace's.
+    // Error Recovery belongs to a namespace.
     let sqe = |nsid| Sqe {
         cdw10: 5,
         ..entry(admin::GET_FEATURES, nsid)

@@ -1,15 +1,15 @@
-//! Peers that stall, forge, cut off or do not read, before a handshake and after it.
+//! Peers that stall, forge, disconnect or do not read, before and after a handshake.
 
 use super::*;
 
-/// A record of so many bytes that are no ciphertext of anybody's.
+/// A record of `len` bytes that are not valid ciphertext.
 fn record(kind: u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![kind, 3, 3, (len >> 8) as u8, len as u8];
     bytes.resize(5 + len, 0x5a);
     bytes
 }
 
-/// A connection after its handshake, for the subsystem, on which nothing was said.
+/// A connection after its handshake, for the subsystem, before any data.
 fn shaken(rig: &Rig) -> remap_ssd_nvme::tls::TlsStream {
     let psk = key(1).psk(HOST, NQN, Derivation::Standard);
     let context = remap_ssd_nvme::tls::ClientContext::new(psk).expect("OpenSSL works");
@@ -41,7 +41,7 @@ fn session() -> Vec<u8> {
     out
 }
 
-/// A host whose connection must not break: its commands are not sent again.
+/// Checks that a host's connection has not broken: this command is not sent again.
 fn is_served(client: &mut Client) {
     use remap_ssd_nvme::spec::opcode::io;
     use remap_ssd_nvme::tcp::client::{Call, entry};
@@ -65,7 +65,7 @@ fn handshakes_that_stall_end_in_time_and_keep_nobody_waiting() {
     let rig = Rig::guarded(&keyring(&line(HOST, &key(1), "")), limits);
     let mut client = Client::connect(rig.address, options(Some(key(1)))).expect("by its key");
 
-    // Nothing but a first byte; a header that promises more; and a byte now and then.
+    // Only a first byte; an incomplete header; and single bytes now and then.
     for start in [&[0x16][..], &[0x16, 3, 1, 2, 0, 1]] {
         let mut stream = TcpStream::connect(rig.address).expect("it listens");
         stream.write_all(start).expect("taken");
@@ -81,7 +81,7 @@ fn handshakes_that_stall_end_in_time_and_keep_nobody_waiting() {
     }
     rig.logged(&["refused: TLS", "did not end in time"]);
 
-    // A crowd of them, which pushes itself out and nobody else.
+    // A crowd of them, which only displaces itself.
     let crowd: Vec<_> = (0..30)
         .map(|_| {
             let mut stream = TcpStream::connect(rig.address).expect("it listens");
@@ -93,7 +93,7 @@ fn handshakes_that_stall_end_in_time_and_keep_nobody_waiting() {
     is_served(&mut client);
     drop(crowd);
 
-    // After a handshake the queue must follow as without.
+    // After a handshake the queue must follow in time, as without TLS.
     let limits = Limits {
         connect_within: Duration::from_millis(300),
         ..Limits::default()
@@ -125,7 +125,7 @@ fn records_that_are_cut_off_forged_or_too_long_end_their_connection_only() {
         assert!(is_closed(&mut stream), "{} bytes", bytes.len());
     }
 
-    // After one: no record of these was made with the keys of the connection.
+    // After one: no record was encrypted with the keys of the connection.
     for bytes in [
         record(0x17, 0),
         record(0x17, 64),
@@ -162,10 +162,10 @@ fn a_record_for_every_byte_is_served_and_keeps_nobody_out() {
     tls.read_exact(&mut answer).expect("an answer to each PDU");
     assert_eq!((answer[0], answer[128]), (1, 5), "ICResp and a response");
 
-    // Then a PDU that never ends, as slowly: 20,000 records.
+    // Then an endless PDU at the same pace: 20,000 records.
     let sent = (0..20_000).try_for_each(|_| tls.write_all(&[4]));
     is_served(&mut honest);
-    // It is no PDU, so that the connection ends before.
+    // It is invalid, so that the connection ends earlier.
     assert!(sent.is_err() || tls.read(&mut answer).is_ok());
     drop((tls, honest));
     rig.stop();
@@ -236,7 +236,7 @@ fn a_thousand_hostile_handshakes_drop_no_other_host() {
     }
     is_served(&mut client);
 
-    // What strangers cause in the log is little.
+    // Strangers cause few log lines.
     let lines = rig.lines.0.lock().expect("nothing fails here").clone();
     let refused = lines.iter().filter(|line| line.starts_with("refused: TLS"));
     let paced = 11 + began.elapsed().as_secs() / 5;

@@ -1,12 +1,11 @@
-//! Keys, identities and the lines that they are in.
+//! Keys, identities and their lines.
 
 use super::*;
 
 #[test]
 fn keys_and_identities_are_those_of_nvme_cli_and_of_the_standard() {
     // `nvme check-tls-key --identity=1` of nvme-cli 2.13 prints the second identity of each key,
-    // libnvme's. The others, and the TLS PSKs, were calculated by a program of a few lines of
-    // Python.
+    // libnvme's. The others, and the TLS PSKs, were calculated by a short Python program.
     for (text, way, identity, psk) in [
         (
             KEY_256,
