@@ -122,9 +122,9 @@ fn every_log_page_is_shown_or_denied_to_a_host_that_does_not_see_everything() {
 fn every_admin_command_has_been_thought_about() {
     let rig = rig();
     let mut owner = Host::of(&rig, OWNER);
-    // **Add a line here for a new command**, if it neither shows nor changes state of other hosts.
-    // Exceptions with their own tests: Identify, Get Log Page, Format (`tests/format.rs`) and
-    // namespace management (`tests/namespaces`).
+    // **Add a line here for a new command**, and decide whether it shows or changes state of other
+    // hosts. None of these does, except Identify, Get Log Page, Format (`tests/format.rs`) and
+    // namespace management (`tests/namespaces`), which have tests of their own.
     let known = [
         admin::GET_LOG_PAGE,
         admin::IDENTIFY,

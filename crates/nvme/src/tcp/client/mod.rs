@@ -1,9 +1,9 @@
 //! The host's side of NVMe/TCP: one admin queue and one I/O queue.
 //!
 //! Invariants: a command is sent again only if its connection broke before it was answered. All
-//! commands are idempotent, and may be sent again, except relocations, whose failure is reported
-//! instead. A child of `fork` neither reads nor writes its parent's connections: it gets an error.
-//! Absent: caching.
+//! commands are idempotent, and may be sent again, except relocations and copies that overlap
+//! themselves, whose failure is reported instead. A child of `fork` neither reads nor writes its
+//! parent's connections: it gets an error. Absent: caching.
 
 mod authenticate;
 mod copies;
