@@ -1,29 +1,29 @@
 //! The short name of a script, from which it runs again exactly.
 //!
 //! `remap-ssd:3:9f2c41d0` is script 9f2c41d0 (hexadecimal) on setup 3 of scheme remap-ssd; with
-//! `:commit` after it, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0`
-//! has another policy of garbage collection than the setup's own; `shadow-oob+hybrid:3:9f2c41d0`
-//! has hybrid mapping. Invariant: `parse` of what `Display` writes gives the same code. Absent: a
-//! version; a code is good for the program that printed it.
+//! `:commit` appended, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0`
+//! has another garbage collection policy than the setup's own; `shadow-oob+hybrid:3:9f2c41d0` has
+//! hybrid mapping. Invariant: `parse` of `Display` output gives the same code. Absent: a version; a
+//! code is valid only for the program that printed it.
 
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a script so that it can be run again.
+/// Identifies a script so that it can be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayCode {
-    /// Scheme of the firmware that is cut.
+    /// Scheme of the firmware under test.
     pub scheme: SchemeKind,
-    /// What an entry of its mapping table stands for.
+    /// Granularity of its mapping table.
     pub mapping: Granularity,
-    /// Its policy of garbage collection, where it is not the setup's.
+    /// Its garbage collection policy, if not the setup's.
     pub policy: Option<GcPolicy>,
     /// Number of the setup in its list.
     pub setup: u32,
-    /// Seed that the script is drawn from.
+    /// Seed of the script.
     pub seed: u32,
-    /// The guard that is off.
+    /// The guard switched off.
     pub mutant: Option<Guard>,
 }
 
@@ -51,7 +51,7 @@ impl FromStr for ReplayCode {
             ));
         };
 
-        // From the back: the policy is the last of the three, the mapping comes before it.
+        // From the back: the policy is the last of the three, preceded by the mapping.
         let (scheme, policy) = scheme
             .split_once('/')
             .map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));

@@ -1,26 +1,27 @@
-//! What pages hold, by number.
+//! Contents of pages, by number.
 //!
-//! Invariant: different numbers stand for different bytes. Absent: who wrote which (`oracle`).
+//! Invariant: different numbers stand for different bytes. Absent: the writers of contents
+//! (`oracle`).
 
-/// What a page holds, by number; every number stands for different bytes.
+/// Content of a page, by number; every number stands for different bytes.
 pub type Content = u64;
 
-/// A page that is not mapped reads as zeroes.
+/// Content of an unmapped page.
 pub const ZEROES: Content = 0;
 
-/// What is read of a page that is lost: a media error.
+/// Content of a lost page: a media error.
 pub const LOST: Content = Content::MAX;
 
-/// Content numbers from here on are unknown ones, of lost pages; each stands for a list of
+/// Content numbers from here on are unknown contents of lost pages; each stands for a list of
 /// candidates.
 pub(crate) const UNKNOWN: Content = 1 << 62;
 
-/// Is this a content that a host can write again?
+/// Returns true if a host can write this content again.
 pub fn is_known(content: Content) -> bool {
     content != ZEROES && content < UNKNOWN
 }
 
-/// A content in words, for reports.
+/// Name of a content, for reports.
 pub fn name(content: Content) -> String {
     match content {
         ZEROES => "zeroes".to_owned(),

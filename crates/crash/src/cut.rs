@@ -1,8 +1,8 @@
-//! What a power cut leaves of the operations under way, in several characters.
+//! The effect of a power cut on the operations in flight, in several characters.
 //!
 //! Independent coin flips almost never leave "all but one" or "the first k", and those are the cuts
 //! that find a missing wait. So each cut first draws a character and then the outcomes. Absent: the
-//! order among the operations; the rail keeps it, whatever is drawn here.
+//! order among the operations; the rail preserves it, whatever is drawn here.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -12,7 +12,7 @@ use remap_ssd_media::{OpKind, Outcome};
 pub struct Cutter {
     random: Xoshiro256PlusPlus,
     character: CutCharacter,
-    /// Operations asked about so far.
+    /// Number of outcomes drawn so far.
     asked: u32,
 }
 
@@ -23,7 +23,7 @@ enum CutCharacter {
         whole: u32,
         torn: u32,
     },
-    /// All of the first ones, then a mixture.
+    /// The first operations whole, then a mixture.
     Prefix {
         len: u32,
         whole: u32,
@@ -34,11 +34,11 @@ enum CutCharacter {
         at: u32,
         torn: bool,
     },
-    /// All NVRAM and no flash, or the other way round: the sharpest test of a wait between the two.
+    /// All NVRAM and no flash, or the reverse: the hardest test of a wait between the two.
     OneMedium {
         flash: bool,
     },
-    /// Stretches that land and stretches that do not: one die, one queue was behind.
+    /// Alternating stretches that land and that do not: one die or queue lagged.
     Stretches {
         landing: bool,
     },
@@ -49,7 +49,7 @@ impl Cutter {
     pub fn new(seed: u64, pending: usize) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let pending = pending as u32;
-        // The extremes too: nothing lost, and everything that may be.
+        // Includes both extremes: nothing lost, and everything that may be.
         let character = match random.random_range(0..22) {
             0 => CutCharacter::Mixed { whole: 16, torn: 0 },
             1 => CutCharacter::Mixed { whole: 0, torn: 0 },
@@ -63,7 +63,7 @@ impl Cutter {
                 torn: 2,
             },
             14..18 => CutCharacter::But {
-                // One past the end too: then none is missing.
+                // May be past the end: then none is missing.
                 at: random.random_range(0..=pending),
                 torn: random.random_ratio(1, 3),
             },
@@ -82,7 +82,7 @@ impl Cutter {
         }
     }
 
-    /// What becomes of the next operation.
+    /// Draws the outcome of the next operation.
     pub fn outcome(&mut self, kind: OpKind) -> Outcome {
         let at = self.asked;
         self.asked += 1;

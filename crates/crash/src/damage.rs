@@ -6,13 +6,13 @@
 //! doubt until a later command that writes it, and takes nothing from LPNs in doubt, has been
 //! acknowledged: rewritten data is right. There are two exceptions. A device that deduplicates may
 //! map a write to a damaged page with the same content, as long as no read has found the damage.
-//! And a damaged word may hold the number of an entry; the next recovery cannot always tell which
-//! LPNs were written after it, and removes it.
+//! And a damaged word may hold the number of an entry; the next recovery cannot always determine
+//! which LPNs were written after it, and removes it.
 //!
 //! Invariants: a page is damaged only where recovery can tell that it was programmed, which is in a
 //! superblock with a whole tail or in a full log superblock; and only one of several redundant
 //! records is damaged: one page of a superblock or one word of its life, and one word of NVRAM at a
-//! time. Absent: how the firmware handles it.
+//! time. Absent: the firmware's handling of damage.
 
 use crate::content::Content;
 use crate::oracle::CommandId;
@@ -27,29 +27,29 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 struct PendingCommand {
     id: CommandId,
-    /// The LPNs that it writes, and those that lose their mapping.
+    /// The LPNs that it writes, and those that it unmaps.
     lpns: [Range<Lpn>; 2],
-    /// Are all its LPNs free of doubt once it is acknowledged?
+    /// True if its acknowledgement clears the doubt of all its LPNs.
     is_sound: bool,
 }
 
 const NONE: Range<Lpn> = Lpn::ZERO..Lpn::ZERO;
 
-/// Which LPNs may be media errors.
+/// LPNs that may be media errors.
 #[derive(Clone, Debug)]
 pub struct DamageDoubts {
     of: Vec<bool>,
-    /// The last command that left an LPN in doubt: those before it may be acknowledged after it.
+    /// The last command that left an LPN in doubt: earlier ones may be acknowledged after it.
     unsound: Vec<Option<CommandId>>,
     pending: Vec<PendingCommand>,
     /// Contents of damaged pages, to which writes may be deduplicated.
     shared: BTreeSet<Content>,
-    /// A word is damaged, and no recovery has run since.
+    /// A word has been damaged since the last recovery.
     has_word: bool,
 }
 
 impl DamageDoubts {
-    /// None, on a device of `lpns` pages.
+    /// No doubts, on a device of `lpns` pages.
     pub fn new(lpns: u32) -> Self {
         Self {
             of: vec![false; lpns as usize],
@@ -60,25 +60,25 @@ impl DamageDoubts {
         }
     }
 
-    /// May this LPN be a media error?
+    /// Returns true if this LPN may be a media error.
     pub fn may_be_lost(&self, lpn: Lpn) -> bool {
         self.of[lpn.index()]
     }
 
-    /// Something was damaged: a page, perhaps, that holds this, or a word.
+    /// Records damage: of a page, possibly with this content, or of a word.
     pub fn damaged(&mut self, held: Option<Content>, has_word: bool) {
         self.shared.extend(held);
         self.has_word |= has_word;
-        // All LPNs, not those of the page: which witnesses a page or word held is the firmware's
-        // business.
+        // All LPNs, not only those of the page: which witnesses a page or word held is internal to
+        // the firmware.
         self.of.fill(true);
-        // What is under way may have been recorded in what was damaged.
+        // Commands in flight may have been recorded in the damaged page or word.
         self.pending
             .iter_mut()
             .for_each(|pending| pending.is_sound = false);
     }
 
-    /// Notes that a command was submitted.
+    /// Records the submission of a command.
     pub fn submit(&mut self, id: CommandId, command: &ScriptCommand) {
         let mut is_sound = true;
         let lpns = match *command {
@@ -89,7 +89,8 @@ impl DamageDoubts {
                 [lpn..lpn.offset(1), NONE]
             }
             ScriptCommand::WriteMany { lpn, len, .. } => {
-                // Which of its pages repeat what is known when they are written, not here.
+                // Which of its pages repeat known contents is decided when they are written, not
+                // here.
                 is_sound = self.shared.is_empty();
                 [lpn..lpn.offset(len), NONE]
             }
@@ -101,7 +102,7 @@ impl DamageDoubts {
                 relocate,
                 ..
             } if target != source => {
-                // A remap takes over what its source is: a doubt with it.
+                // A remap inherits the doubt of its source.
                 is_sound = Lpn::range(source, len).all(|lpn| !self.of[lpn.index()]);
                 let sources = if relocate {
                     source..source.offset(len)
@@ -127,13 +128,13 @@ impl DamageDoubts {
 
     /// The host saw the acknowledgement of a command.
     pub fn acknowledge(&mut self, id: CommandId) {
-        // Flushes and background work leave nothing in doubt and were not noted.
+        // Flushes and background work leave nothing in doubt and were not recorded.
         let Some(at) = self.pending.iter().position(|pending| pending.id == id) else {
             return;
         };
         let done = self.pending.remove(at);
 
-        // While a word is damaged, an acknowledged command may still have lost its witness.
+        // While a word is damaged, an acknowledged command may have lost its witness.
         let is_sound = done.is_sound && !self.has_word;
         for lpn in done
             .lpns
@@ -141,7 +142,7 @@ impl DamageDoubts {
             .flat_map(Lpn::between)
             .filter(|_| is_sound)
         {
-            // A later command on the LPN that is under way may be the one that it shows.
+            // The LPN may show a later command on it that is in flight.
             let is_touched = |later: &PendingCommand| {
                 later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn))
             };
@@ -152,14 +153,14 @@ impl DamageDoubts {
         }
     }
 
-    /// Adopts what was read after a recovery; no command is under way.
+    /// Resets the commands in flight and the word damage after a recovery.
     pub fn adopt(&mut self) {
         self.pending.clear();
         self.has_word = false;
     }
 }
 
-/// Superblocks in which recovery knows every page: those with a whole tail, and full log
+/// Superblocks of which recovery knows every page: those with a whole tail, and full log
 /// superblocks.
 fn told(media: &Media, config: &Config) -> Vec<SbId> {
     let geometry = media.geometry();
@@ -176,7 +177,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
             return false;
         };
 
-        // As recovery does: pages of another incarnation are of an earlier life.
+        // As in recovery: pages of another incarnation are of an earlier life.
         let mine = |oob: &&Oob| oob.incarnation() == head.incarnation();
         let tails = oobs
             .iter()
@@ -197,10 +198,10 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
         .collect()
 }
 
-/// Words of a superblock's life, with which NVRAM begins.
+/// Words of a superblock's life record; NVRAM begins with these records.
 const LIFE_WORDS: usize = 3;
 
-/// Superblocks that already have damage.
+/// Superblocks with damage.
 fn taken(media: &Media) -> BTreeSet<SbId> {
     let geometry = media.geometry();
     let of_word = |word: usize| SbId((word / LIFE_WORDS) as u32);
@@ -214,7 +215,7 @@ fn taken(media: &Media) -> BTreeSet<SbId> {
         .collect()
 }
 
-/// A page that can be damaged, if there is one.
+/// Draws a page that can be damaged, if there is one.
 pub fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<Ppn> {
     let geometry = media.geometry();
     let taken = taken(media);
@@ -229,7 +230,7 @@ pub fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<
     media.is_readable(page).then_some(page)
 }
 
-/// What a page of data holds.
+/// The content of a data page.
 pub fn held(media: &Media, page: Ppn) -> Option<Content> {
     match media.view(page) {
         PageView::Identity(content) => Some(content),
@@ -240,25 +241,25 @@ pub fn held(media: &Media, page: Ppn) -> Option<Content> {
     }
 }
 
-/// A word to damage, with the bits to flip: mostly one that is not zero.
+/// Draws a word to damage, with the bits to flip: mostly one that is not zero.
 pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
     let (words, taken) = (media.nvram_words() as u32, taken(media));
 
-    // Some draws, and none this time if all of them are zero or taken.
+    // Several draws; `None` if all words drawn are zero or taken.
     let mut draws = (0..40).map(|_| random.random_range(0..words) as usize);
     let word = draws.find(|word| {
         media.peek(*word) != 0 && !taken.contains(&SbId((word / LIFE_WORDS) as u32))
     })?;
 
-    // Two different bits, the fewest that are not corrected.
+    // Two different bits, the fewest that ECC does not correct.
     let (one, other) = (random.random_range(0..64u32), random.random_range(1..64u32));
     Some((word, 1 << one | 1 << ((one + other) % 64)))
 }
 
-/// What is damaged after a cut: also what was, and what was written over it the cut has undone.
+/// The damage after a cut, including earlier damage whose overwrite the cut has undone.
 pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Faults {
     let (before, after) = (Media::from_image(before), Media::from_image(after));
-    // The page that was damaged is there again: not erased, and not programmed with something else.
+    // The damaged page is there again: not erased, and not reprogrammed.
     let is_same_page =
         |page: &Ppn| after.is_readable(*page) && after.oob(*page) == before.oob(*page);
     let mut left = now.clone();
@@ -274,8 +275,8 @@ pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Fa
     left
 }
 
-/// May recovery refuse for this reason, given these faults? Errors that are not about damage are
-/// never allowed.
+/// Returns true if recovery may refuse for this reason, given these faults. Errors unrelated to
+/// damage are never allowed.
 pub fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
     let is_damaged = |word: &usize| {
         faults
@@ -287,7 +288,7 @@ pub fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
         RecoveryError::Config(_) | RecoveryError::Foreign(_) | RecoveryError::NoSpace => false,
         // The address may be the record's or its second word's.
         RecoveryError::NvramDamaged { word } => (*word..word + 3).any(|word| is_damaged(&word)),
-        // A page that was moved since was replaced by one that marks its LPN as lost.
+        // A page moved since then was replaced by one that marks its LPN as lost.
         _ => true,
     }
 }

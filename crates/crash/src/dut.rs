@@ -1,7 +1,8 @@
 //! One device with its host: the firmware under test beside the model.
 //!
-//! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what
-//! their acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
+//! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles the
+//! operations that their acknowledgement waits for. Absent: power cuts and recovery (the
+//! campaign's).
 
 use crate::content::{Content, LOST, ZEROES};
 use crate::damage::DamageDoubts;
@@ -15,14 +16,14 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload, Ppn};
 use std::collections::BTreeMap;
 
-/// A violation of what the device promised.
+/// A violation of the device's guarantees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What is wrong, in words.
+    /// Description of the violation.
     pub text: String,
-    /// The LPN it is about.
+    /// The LPN concerned.
     pub lpn: Option<Lpn>,
-    /// Recovery refused because of damage, where FORMAT.md allows it: not a finding.
+    /// Recovery refused because of damage where FORMAT.md allows it: not a finding.
     pub is_refusal: bool,
 }
 
@@ -45,31 +46,32 @@ impl Failure {
     }
 }
 
-/// A device that is powered on.
+/// A powered-on device.
 pub struct DeviceUnderTest {
     /// The firmware under test, with its media.
     pub ftl: Ftl,
-    /// The model of what may be read.
+    /// Model of the readable contents.
     pub oracle: Oracle,
-    /// Which LPNs may be media errors.
+    /// LPNs that may be media errors.
     pub doubts: DamageDoubts,
     /// The model of the file map.
     pub files: FileModel,
-    /// What the host does next.
+    /// Generator of the host's commands.
     pub generator: CommandGenerator,
-    /// Commands submitted and not acknowledged, with what their acknowledgement waits for.
+    /// Commands submitted and not acknowledged, with the operations that their acknowledgement
+    /// waits for.
     pub in_flight: Vec<(CommandId, AckSet)>,
     /// Blocks that will still fail.
     pub faults_left: u32,
-    /// The device is at the end of its life. The command that it refused, which may have done a
-    /// part of its work, is under way for ever.
+    /// The device is at the end of its life. The refused command may have been executed in part,
+    /// and stays in flight until the end.
     pub read_only: bool,
-    /// A cut left an LPN that is kept apart and another with one page.
+    /// A cut left one page shared by an LPN that is kept apart and another LPN.
     pub cut_in_move: bool,
 }
 
 impl DeviceUnderTest {
-    /// A new device, formatted, with nothing under way.
+    /// Formats a new device, with nothing in flight.
     ///
     /// # Errors
     /// The firmware refuses the configuration.
@@ -79,7 +81,7 @@ impl DeviceUnderTest {
         media.attach_rail();
         let mut ftl = Ftl::format(media, setup.config.clone())
             .map_err(|error| Failure::new(error.to_string()))?;
-        // What formatting does is durable before the first cut.
+        // Formatting is durable before the first cut.
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
         keep_apart(&mut ftl, setup);
@@ -115,20 +117,21 @@ impl DeviceUnderTest {
     pub fn submit(&mut self, command: ScriptCommand, history: &mut History) -> Result<(), Failure> {
         history.push(DeviceEvent::Submitting(command));
 
-        // Between these two the media collect what the acknowledgement waits for.
+        // Between these two calls the media collect the operations that the acknowledgement waits
+        // for.
         self.ftl.media_mut().begin_command();
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
         self.ftl.media_mut().ops.clear();
 
-        // Only on a device whose blocks wear out: anywhere else it must never refuse a write.
+        // Only on a device whose blocks wear out: any other must never refuse a write.
         self.read_only = result == Err(Refusal::ReadOnly) && self.ftl.config().pe_limit > 0;
         let result = if self.read_only { Ok(None) } else { result };
         let status = result.map_err(|refusal| {
             Failure::new(format!("the firmware refuses '{command}': {refusal}"))
         })?;
 
-        // Background work is never acknowledged, and a host sees nothing of it.
+        // Background work is never acknowledged, and invisible to a host.
         if !matches!(command, ScriptCommand::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);
@@ -192,7 +195,8 @@ impl DeviceUnderTest {
             } => {
                 let mode = self.ftl.media().mode();
                 (0..len).try_for_each(|at| {
-                    // As of before the command: none of its pages repeats another of them.
+                    // Contents before the command: none of its pages repeats another one of its
+                    // pages.
                     let content = content_of_many(self.oracle.live(), source, fresh, at);
                     let mut page = [0; PAGE_BYTES];
                     if at + 1 < len {
@@ -225,7 +229,7 @@ impl DeviceUnderTest {
             }),
             ScriptCommand::Flush => self.ftl.flush(),
             ScriptCommand::Background { steps } => {
-                // No further than there is something to do.
+                // Stops when nothing is left to do.
                 for _ in 0..steps {
                     if !self.ftl.background() {
                         break;
@@ -248,7 +252,7 @@ impl DeviceUnderTest {
         history.push(DeviceEvent::Acknowledged(id));
     }
 
-    /// Everything under way ends; the host has not noticed yet.
+    /// All operations in flight complete; the host has not been notified.
     pub fn settle_all(&mut self, history: &mut History) {
         self.ftl.media_mut().settle_all();
         history.push(DeviceEvent::Settled);
@@ -262,7 +266,7 @@ impl DeviceUnderTest {
         read.clear();
         for lpn in Lpn::range(Lpn::ZERO, self.oracle.live().len() as u32) {
             let content = match self.ftl.read(lpn) {
-                // No doubt excuses this: damaged media may lose data, but never show other data.
+                // No doubt excuses this: damaged media may lose data, but never return other data.
                 Ok(page) => content(&page).ok_or_else(|| {
                     Failure::of_lpn(format!("LPN {lpn} reads what nobody wrote"), lpn)
                 })?,
@@ -281,11 +285,11 @@ impl DeviceUnderTest {
         Ok(())
     }
 
-    /// While power is on every LPN reads like the newest command on it left it, and every table
-    /// fits the others.
+    /// Checks, while power is on, that every LPN reads as its newest command left it, and that all
+    /// tables are consistent.
     ///
     /// # Errors
-    /// What does not.
+    /// The first inconsistency.
     pub fn verify_live(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         self.check_tables()?;
         let (listed, live) = (
@@ -316,8 +320,7 @@ impl DeviceUnderTest {
         })
     }
 
-    /// # Errors
-    /// What the firmware's own check says.
+    /// # Errors The error of the firmware's own check.
     pub fn check_tables(&self) -> Result<(), Failure> {
         self.ftl
             .check()
@@ -325,8 +328,8 @@ impl DeviceUnderTest {
         self.check_apart()
     }
 
-    /// No LPN that is kept apart has a page with another LPN. Each was kept apart before it was
-    /// written first; only a cut in a move can have left its page with both.
+    /// Checks that no LPN that is kept apart shares a page with another LPN. Each was kept apart
+    /// before its first write; only a cut during a move can leave its page with both.
     pub fn check_apart(&self) -> Result<(), Failure> {
         if self.ftl.apart().is_empty() || self.cut_in_move {
             return Ok(());
@@ -351,7 +354,8 @@ impl DeviceUnderTest {
     }
 }
 
-/// Says at power-on which LPNs share nothing: two stretches, with others before, between and after.
+/// Configures at power-on the LPNs that share nothing: two ranges, with others before, between and
+/// after.
 pub fn keep_apart(ftl: &mut Ftl, setup: &Setup) {
     if setup.apart {
         let eighth = setup.config.lpns / 8;
@@ -360,7 +364,7 @@ pub fn keep_apart(ftl: &mut Ftl, setup: &Setup) {
     }
 }
 
-/// What a write of `content` hands over: in bytes, the number over and over.
+/// The payload of a write of `content`: in bytes mode, the number repeated.
 fn payload(mode: ContentMode, content: Content, page: &mut [u8; PAGE_BYTES]) -> Payload<'_> {
     if mode != ContentMode::Bytes {
         return Payload::Identity(content);
@@ -377,7 +381,7 @@ fn content(page: &Page) -> Option<Content> {
         Page::Unknown => None,
         Page::Identity(identity) => Some(*identity),
         Page::Bytes(bytes) => {
-            // All words alike, as they were written: a mixture of two pages is found.
+            // All words must be equal, as they were written: detects a mixture of two pages.
             let mut words = bytes
                 .chunks_exact(8)
                 .map(|word| Content::from_le_bytes(word.try_into().expect("8 bytes")));

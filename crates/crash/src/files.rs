@@ -1,16 +1,17 @@
-//! What the host may find in the file map: the model that `fs_write` and its reset are judged by.
+//! Reference model of the file map: the lists that a host may find. `fs_write` and its reset are
+//! judged by it.
 //!
-//! All commands on the map since it was last looked at, in order of submission. After a cut the
-//! lists are those that some reset began: none that is older than an acknowledged reset, or than
-//! one before an acknowledged page. What was acknowledged between it and the next one is listed, in
-//! order; what was not is listed or not; a page listed has its data. Invariant: `submit` sees every
-//! command on the map. Absent: what pages hold (the oracle's).
+//! All commands on the map since it was last read, in order of submission. After a cut the lists
+//! are those since some reset: no reset older than an acknowledged one, or than one before an
+//! acknowledged page. Pages between it and the next reset are listed in order if acknowledged, and
+//! listed or not otherwise; a listed page has its data. Invariant: `submit` sees every command on
+//! the map. Absent: contents of pages (the oracle's).
 
 use crate::oracle::{CommandId, Oracle};
 use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl, Lpn};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the firmware lists: files and their pages, in order.
+/// The firmware's lists: files and their pages, in order.
 pub type Listing = BTreeMap<u32, Vec<FileBlock>>;
 
 #[derive(Clone, Copy, Debug)]
@@ -26,32 +27,32 @@ struct FileMapEvent {
     acknowledged: bool,
 }
 
-/// How the commands under way at a cut ended.
+/// Outcome of the commands in flight at a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVerdict {
     /// Pages listed although not acknowledged.
     pub kept: u64,
     /// Pages neither acknowledged nor listed.
     pub dropped: u64,
-    /// Resets under way that happened.
+    /// Resets in flight that took effect.
     pub resets_kept: u64,
-    /// Resets under way that did not.
+    /// Resets in flight that did not.
     pub resets_dropped: u64,
 }
 
-/// Model of the file map: what may be listed after a cut.
+/// Model of the file map: the lists allowed after a cut.
 #[derive(Clone, Debug, Default)]
 pub struct FileModel {
     events: Vec<FileMapEvent>,
-    /// A cut since the last reset may have left places that are not used again.
+    /// A cut since the last reset may have left slots that are not reused.
     leaky: bool,
 }
 
 impl FileModel {
-    /// A page was written for a file.
+    /// Records that a page was written for a file.
     ///
     /// # Errors
-    /// The firmware's answer cannot be right.
+    /// The firmware's status cannot be right.
     pub fn submit(
         &mut self,
         id: CommandId,
@@ -67,8 +68,7 @@ impl FileModel {
         let right = match status {
             FileStatus::Recorded => !full && !files_full,
             FileStatus::FilesFull => files_full,
-            // A place that a torn entry has spoilt is used up, and how many there are only the
-            // firmware knows.
+            // A slot spoilt by a torn entry is used up; only the firmware knows their number.
             FileStatus::BlocksFull => full || self.leaky,
             FileStatus::MapDamaged => false,
         };
@@ -91,7 +91,7 @@ impl FileModel {
         Ok(())
     }
 
-    /// Notes that the map was reset.
+    /// Records a reset of the map.
     pub fn reset(&mut self, id: CommandId) {
         self.events.push(FileMapEvent {
             id,
@@ -109,7 +109,7 @@ impl FileModel {
             .for_each(|event| event.acknowledged = true);
     }
 
-    /// What is listed while power is on.
+    /// The lists while power is on.
     pub fn live(&self) -> Listing {
         let start = self
             .events
@@ -119,11 +119,11 @@ impl FileModel {
         listing(&self.events[start..])
     }
 
-    /// May a cut now, with a recovery after it, leave these lists, on a device that reads like
-    /// `read`?
+    /// Decides whether a cut now, followed by a recovery, may leave these lists on a device that
+    /// reads as `read`.
     ///
     /// # Errors
-    /// What cannot be.
+    /// Why it may not.
     pub fn judge(
         &self,
         found: &Listing,
@@ -135,8 +135,8 @@ impl FileModel {
             .filter(|at| is_reset(&self.events[*at]))
             .collect();
 
-        // A reset certainly happened if it was acknowledged, or if a page after it was: the page is
-        // listed only in the map that the reset began.
+        // A reset certainly took effect if it or a later page was acknowledged: that page is listed
+        // only in the map begun by the reset.
         let certain = |at: &&usize| {
             self.events[**at].acknowledged
                 || self.events[**at..]
@@ -150,8 +150,8 @@ impl FileModel {
             .filter(|start| *start >= earliest);
 
         let mut why = String::new();
-        // Each reset under way may have happened or not, so each may have begun the lists. The
-        // first that explains them is as good as any.
+        // Each reset in flight may have taken effect or not, so each may have begun the lists. The
+        // first one that explains them is accepted.
         for start in starts {
             let end = resets
                 .iter()
@@ -160,8 +160,8 @@ impl FileModel {
                 .unwrap_or(self.events.len());
             match explain(&self.events[start..end], found) {
                 Ok((kept, dropped)) => {
-                    // The lists fit; a page that is listed without an acknowledgement must have
-                    // its data, too.
+                    // The lists fit; a page listed without an acknowledgement must also have its
+                    // data.
                     self.has_data(&kept, oracle, read)?;
                     let open = |at: &&usize| !self.events[**at].acknowledged;
                     let happened =
@@ -198,7 +198,7 @@ impl FileModel {
         }
     }
 
-    /// What is listed after a recovery becomes the truth.
+    /// Makes the lists found after a recovery definite.
     pub fn adopt(&mut self, found: &Listing) {
         self.events.clear();
         self.leaky = true;
@@ -235,11 +235,11 @@ fn listing(events: &[FileMapEvent]) -> Listing {
     listing
 }
 
-/// A page of a file that is listed though not acknowledged, and where its data is.
+/// An unacknowledged page of a file that is listed, and the LPN of its data.
 type KeptPage = (CommandId, FilePage, Lpn);
 
-/// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how
-/// many are not?
+/// Checks that these lists can result from these pages. Returns the unacknowledged pages that are
+/// listed, and the number of those that are not.
 fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<KeptPage>, u64), String> {
     let inodes: BTreeSet<u32> = listing(pages)
         .into_keys()
@@ -254,8 +254,7 @@ fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<KeptPage>, u6
             .iter()
             .copied()
             .peekable();
-        // What is listed must be a subsequence of what was submitted, with all that was
-        // acknowledged.
+        // The listed pages must be a subsequence of those submitted, with all acknowledged ones.
         for event in pages {
             let FileMapOp::Page { page, lpn } = event.op else {
                 continue;
@@ -295,10 +294,10 @@ fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<KeptPage>, u6
     Ok((kept, dropped))
 }
 
-/// Everything that the firmware lists.
+/// Reads all of the firmware's lists.
 ///
 /// # Errors
-/// It cannot say.
+/// The file map cannot be read.
 pub fn observe(ftl: &mut Ftl) -> Result<Listing, String> {
     let mut found = Listing::new();
     if ftl.config().fs_files == 0 {

@@ -1,18 +1,18 @@
-//! What led to a failure: the events on the way from the blank device to here.
+//! The events from the blank device to a failure.
 //!
-//! A fork pushes its own events on top of the main line's and, when it is given up, they are taken
-//! off again: what is listed always led to the device under test. Absent: anything
-//! needed to run; the history only explains.
+//! A fork pushes its own events on top of the main line's; they are removed when the fork is
+//! dropped. So the events listed always led to the device under test. Absent: anything needed for a
+//! run; the history only explains.
 
 use crate::oracle::CommandId;
 use crate::script::ScriptCommand;
 use remap_ssd_media::Lpn;
 use std::fmt::Write;
 
-/// Something that happened to a device.
+/// An event in the life of a device.
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceEvent {
-    /// A command was submitted and done in the firmware.
+    /// A command was submitted and executed by the firmware.
     Submitted(CommandId, ScriptCommand),
     /// A command is being submitted: if the history ends here, it did not return.
     Submitting(ScriptCommand),
@@ -24,15 +24,15 @@ pub enum DeviceEvent {
     Settled,
     /// Everything under way ended and was acknowledged.
     CaughtUp,
-    /// A block of this number will fail from now on: programs from a row on, or erases.
+    /// A block with this number fails from now on: programs from a row on, or erases.
     Planted(u32, Option<u32>),
     /// This flash page cannot be read from now on.
     PageDamaged(u32),
     /// This word of NVRAM cannot be read until it is stored again.
     WordDamaged(u32),
-    /// A power cut, with what became of the operations free to land.
+    /// A power cut, with the outcome of the operations in flight.
     Cut {
-        /// Operations that were under way.
+        /// Operations in flight.
         pending: u32,
         /// Of those, operations whose effect landed.
         whole: u32,
@@ -41,7 +41,7 @@ pub enum DeviceEvent {
     },
     /// Recovery began after the cut.
     Recovering,
-    /// The host looked at everything after a recovery.
+    /// The host read everything after a recovery.
     Seen,
 }
 
@@ -49,15 +49,15 @@ pub enum DeviceEvent {
 #[derive(Clone, Debug, Default)]
 pub struct History(Vec<DeviceEvent>);
 
-/// Events that a failure shows.
+/// Events shown for a failure.
 const SHOWN: usize = 40;
-/// Commands on one LPN that a failure shows.
+/// Commands on one LPN shown for a failure.
 const SHOWN_OF_LPN: usize = 16;
 
 impl History {
     /// Adds an event at the end.
     pub fn push(&mut self, event: DeviceEvent) {
-        // The entry stands for the command until it returns, and is replaced by what came of it.
+        // The entry stands for the command until it returns, and is then replaced by the result.
         if let (DeviceEvent::Submitted(..) | DeviceEvent::Idled, Some(DeviceEvent::Submitting(_))) =
             (event, self.0.last())
         {
@@ -71,16 +71,16 @@ impl History {
         self.0.len()
     }
 
-    /// Takes off everything since `mark`.
+    /// Removes all events since `mark`.
     pub fn rewind(&mut self, mark: usize) {
         self.0.truncate(mark);
     }
 
-    /// The last events, and all that touched `lpn`.
+    /// The last events, and all commands that touched `lpn`.
     pub fn explain(&self, lpn: Option<Lpn>) -> String {
         let mut text = String::new();
         if let Some(lpn) = lpn {
-            // Commands alone: nothing else that happens is about an LPN.
+            // Commands only: no other event concerns an LPN.
             let of_lpn = |event: &&DeviceEvent| match event {
                 DeviceEvent::Submitted(_, command) => touches(command, lpn),
                 _ => false,

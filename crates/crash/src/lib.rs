@@ -1,15 +1,15 @@
-//! Power cuts by the thousand: the campaign that the firmware's promise is held against.
+//! Power-cut campaigns that test the firmware's durability guarantee.
 //!
-//! Whatever was acknowledged survives a power cut at any instant, and nothing that was deallocated
-//! or overwritten comes back. A campaign runs [`script`]s on tiny, nearly full devices ([`setup`]),
-//! cuts their power ([`cut`]), lets the firmware recover, and asks the [`oracle`] whether a host
-//! could have expected what it reads. Every failure has a [`ReplayCode`] that runs it again; with a
-//! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a failure is what must be found
+//! All acknowledged commands survive a power cut at any instant, and deallocated or overwritten
+//! data never returns. A campaign runs [`script`]s on tiny, nearly full devices ([`setup`]), cuts
+//! their power ([`cut`]), lets the firmware recover, and asks the [`oracle`] whether the contents
+//! read are allowed. Every failure has a [`ReplayCode`] that reproduces it; with a
+//! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a campaign must find a failure
 //! ([`hunt`]).
 //!
-//! Failing media have setups of their own ([`damage`], [`CampaignOptions::media_faults`]): damaged
+//! Failing media have their own setups ([`damage`], [`CampaignOptions::media_faults`]): damaged
 //! data may be lost, but older data is never read. They do not cover unreadable pages of
-//! superblocks without a tail, since recovery cannot tell these from pages torn while they were
+//! superblocks without a tail, since recovery cannot distinguish these from pages torn while being
 //! programmed.
 
 pub mod campaign;

@@ -1,7 +1,7 @@
-//! Proof that a campaign went where it should: how often each rare thing happened.
+//! Coverage of a campaign: the number of occurrences of each rare event.
 //!
-//! Invariant: a mark that is zero is listed as zero, so that its absence can be seen.
-//! Absent: any judgement; tests name the marks they need.
+//! Invariant: a mark that is zero is listed as zero, so that its absence can be seen. Absent: any
+//! judgement; tests name the marks they need.
 
 use remap_ssd_ftl::{Ftl, SchemeKind, Stats};
 use serde::{Deserialize, Serialize};
@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 
 macro_rules! marks {
     (firmware { $($name:ident,)* } campaign { $($(#[$doc:meta])* $own:ident,)* }) => {
-        /// How often interesting things happened in a campaign.
+        /// Number of occurrences of rare events in a campaign.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Marks {
             $(#[doc = concat!("The firmware's counter `", stringify!($name), "`.")] pub $name: u64,)*
             $($(#[$doc])* pub $own: u64,)*
-            /// Counters of the schemes' own, by name.
+            /// Scheme-specific counters, by name.
             #[serde(flatten)]
             pub of_schemes: SchemeMarks,
         }
         impl Marks {
-            /// Adds what a firmware counted since it was powered on.
+            /// Adds the firmware's counters since power-on.
             fn add_stats(&mut self, stats: &Stats) {
                 $(self.$name += stats.$name;)*
             }
@@ -31,7 +31,7 @@ macro_rules! marks {
                 let of_others = &other.of_schemes.0;
                 of_others.iter().for_each(|(name, times)| self.of_schemes.add(name, *times));
             }
-            /// All of them by name.
+            /// All marks by name.
             pub fn by_name(&self) -> BTreeMap<&str, u64> {
                 let own = [$((stringify!($name), self.$name),)* $((stringify!($own), self.$own),)*];
                 let of_schemes = self.of_schemes.0.iter();
@@ -83,19 +83,18 @@ marks! {
     worn_out,
     /// Blocks made to fail at a program or an erase.
     faults_planted,
-    /// Flash pages that could not be read any more.
+    /// Flash pages made unreadable.
     pages_damaged,
-    /// NVRAM words with more flips than can be corrected.
+    /// NVRAM words with more flipped bits than ECC corrects.
     words_damaged,
     /// Pages that were media errors after a cut.
     lost_pages_read,
-    /// Recoveries that were refused because of damage.
+    /// Recoveries refused because of damage.
     refusals,
     }
 }
 
-/// Counters of the schemes' own, by name: those of all schemes, so that what never happened is
-/// listed.
+/// Scheme-specific counters, by name: those of all schemes, so that zeros are listed too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SchemeMarks(BTreeMap<String, u64>);
@@ -116,7 +115,7 @@ impl SchemeMarks {
 }
 
 impl Marks {
-    /// A firmware is about to be powered off.
+    /// Adds the counters of a firmware about to be powered off.
     pub fn collect(&mut self, ftl: &Ftl) {
         self.add_stats(&ftl.stats());
         ftl.scheme_counters()

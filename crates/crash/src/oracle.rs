@@ -1,12 +1,12 @@
-//! What the host may see: the model that the firmware is judged by.
+//! Reference model: the contents that a host may read. The firmware is judged by it.
 //!
-//! Per LPN the model knows the effect of the last acknowledged command that touched it (`base`) and
-//! the effects of later commands that nobody acknowledged yet. After a power cut exactly these may
-//! be read. Two rules tie LPNs together. An atomic command happened on all its LPNs or on none. A
-//! relocation that nobody acknowledged may deallocate a source only where its target shows the
-//! moved page or what a later command put there. Invariants: what was read after a recovery is the
-//! truth from then on (`adopt`); `live` is what reads return while power is on. Absent: anything
-//! about flash, NVRAM, or how a remap is made durable.
+//! Per LPN the model keeps the effect of the last acknowledged command that touched it (`base`) and
+//! the effects of later commands not yet acknowledged. After a power cut exactly these may be read.
+//! Two rules tie LPNs together. An atomic command took effect on all its LPNs or on none. An
+//! unacknowledged relocation may deallocate a source only where its target shows the moved page or
+//! the effect of a later command. Invariants: contents read after a recovery are definite from then
+//! on (`adopt`); `live` is the result of reads while power is on. Absent: flash, NVRAM, and how a
+//! remap is made durable.
 
 use crate::content::{Content, LOST, UNKNOWN, ZEROES, name};
 use crate::script::{ScriptCommand, content_of_many};
@@ -23,7 +23,7 @@ struct CommandEffects {
     id: CommandId,
     atomic: bool,
     pages: Vec<(Lpn, Content)>,
-    /// Sources that the command deallocates, each with the target its page moved to.
+    /// Sources that the command deallocates, each with the target of its page.
     moved: Vec<(Lpn, Lpn)>,
 }
 
@@ -32,34 +32,34 @@ struct PossibleValues {
     lpn: Lpn,
     /// Commands whose value the LPN may show, with the value.
     values: Vec<(CommandId, Content)>,
-    /// Of those, the ones that show what was read.
+    /// Of those, the commands that match the value read.
     shown: Vec<CommandId>,
 }
 
-/// How the atomic commands under way at a cut ended.
+/// Outcome of the atomic commands in flight at a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtomicVerdict {
-    /// Commands all of whose pages certainly happened.
+    /// Commands that certainly took effect on all pages.
     pub committed: u64,
-    /// Those that certainly did not.
+    /// Commands that certainly had no effect.
     pub aborted: u64,
 }
 
-/// Model of the device: every content that each LPN may read.
+/// Model of the device: all contents that each LPN may read.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     live: Vec<Content>,
     base: Vec<Content>,
-    /// The command that `base` is the effect of.
+    /// The command whose effect is `base`.
     base_id: Vec<CommandId>,
     pending: Vec<Arc<CommandEffects>>,
     next_id: CommandId,
-    /// What a content from `UNKNOWN` on may be.
+    /// Candidates for each content from `UNKNOWN` on.
     unknown: Vec<Arc<[Content]>>,
 }
 
 impl Oracle {
-    /// A device of `lpns` pages, none of them mapped.
+    /// Creates the model of a device of `lpns` pages, all unmapped.
     pub fn new(lpns: u32) -> Self {
         let lpns = lpns as usize;
         Self {
@@ -72,17 +72,17 @@ impl Oracle {
         }
     }
 
-    /// What a read returns while power is on.
+    /// Contents returned by reads while power is on.
     pub fn live(&self) -> &[Content] {
         &self.live
     }
 
-    /// The number the next command gets.
+    /// The ID of the next command.
     pub fn next_id(&self) -> CommandId {
         self.next_id
     }
 
-    /// Notes that a command was submitted, and numbers it.
+    /// Records the submission of a command; returns its ID.
     pub fn submit(&mut self, command: &ScriptCommand) -> CommandId {
         let id = self.next_id;
         self.next_id += 1;
@@ -120,14 +120,14 @@ impl Oracle {
             } if target != source => {
                 effects.atomic = atomic;
 
-                // What the sources held before the command: a remap may overlap itself.
+                // The sources before the command: a remap may overlap itself.
                 for at in 0..len {
                     effects
                         .pages
                         .push((target.offset(at), self.live[source.offset(at).index()]));
                 }
 
-                // A source that is a target too keeps what it has got.
+                // A source that is also a target keeps its new content.
                 for at in (0..len).filter(|at| {
                     relocate && !(target..target.offset(len)).contains(&source.offset(*at))
                 }) {
@@ -141,7 +141,7 @@ impl Oracle {
             | ScriptCommand::Background { .. } => {}
         }
 
-        // Power is on: reads see the command at once, whenever it is durable.
+        // Power is on: reads see the command at once, durable or not.
         for (lpn, content) in &effects.pages {
             self.live[lpn.index()] = *content;
         }
@@ -166,7 +166,8 @@ impl Oracle {
         }
     }
 
-    /// Could an LPN that reads `content` show what command `id` put there, or a later one?
+    /// Returns true if an LPN that reads `content` may show the effect of command `id` or of a
+    /// later one.
     pub fn shows_since(&self, lpn: Lpn, id: CommandId, content: Content) -> bool {
         let at = lpn.index();
         let shows =
@@ -175,15 +176,15 @@ impl Oracle {
             || self.pending.iter().any(|effects| shows(effects))
     }
 
-    /// Does a page with this content read like this? A lost page may become readable again, with
-    /// its old content.
+    /// Returns true if a page with content `held` may read as `read`. A lost page may become
+    /// readable again, with its old content.
     pub fn reads(&self, held: Content, read: Content) -> bool {
         held == read
             || read == LOST
             || held >= UNKNOWN && self.unknown[(held - UNKNOWN) as usize].contains(&read)
     }
 
-    /// What was read after a recovery becomes the truth.
+    /// Makes the contents read after a recovery definite.
     pub fn adopt(&mut self, read: &[Content]) {
         let mut truth = read.to_vec();
         for lpn in (0..)
@@ -197,7 +198,7 @@ impl Oracle {
 
         self.live.copy_from_slice(&truth);
         self.base.copy_from_slice(&truth);
-        // A number of its own, newer than all commands: none of them can be shown any more.
+        // An ID newer than all commands: none of them may be shown any more.
         self.base_id.fill(self.next_id);
         self.next_id += 1;
         self.pending.clear();
@@ -228,14 +229,14 @@ impl Oracle {
         UNKNOWN + self.unknown.len() as Content - 1
     }
 
-    /// May a cut now, with a recovery after it, leave a device that reads like this?
+    /// Decides whether a cut now, followed by a recovery, may leave a device that reads like this.
     ///
     /// # Errors
-    /// The first LPN that may not read so, or the rule between LPNs that is broken.
+    /// The first LPN with a forbidden content, or the broken rule between LPNs.
     pub fn judge(&self, read: &[Content]) -> Result<AtomicVerdict, Misread> {
         let choices = self.choices(read);
 
-        // Both are in the order of LPNs.
+        // Both are sorted by LPN.
         let mut choice = choices.iter().peekable();
         for (lpn, read) in read.iter().enumerate() {
             let open = choice.next_if(|choice| choice.lpn.index() == lpn);
@@ -269,7 +270,8 @@ impl Oracle {
         self.judge_rules(&choices, read)
     }
 
-    /// The LPNs that commands under way touch, in order, with what each may show and does show.
+    /// The LPNs touched by commands in flight, in order, with the values allowed and those that
+    /// match.
     fn choices(&self, read: &[Content]) -> Vec<PossibleValues> {
         let mut touched: Vec<(Lpn, CommandId, Content)> = Vec::new();
         for effects in &self.pending {
@@ -280,7 +282,7 @@ impl Oracle {
             touched.extend(open.map(|(lpn, content)| (*lpn, effects.id, *content)));
         }
 
-        // By LPN, and in the order of the commands: the last value of a choice is the newest.
+        // By LPN and then by command: the last value of a choice is the newest.
         touched.sort_unstable_by_key(|(lpn, id, _)| (*lpn, *id));
         touched
             .chunk_by(|a, b| a.0 == b.0)
@@ -295,11 +297,11 @@ impl Oracle {
             .collect()
     }
 
-    /// Every LPN by itself is right; are they together?
+    /// Checks the rules between LPNs; each LPN alone is right.
     ///
-    /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands
-    /// that may as well have happened as not, every combination is tried: few are under way at a
-    /// time.
+    /// An explanation of the reads assigns each LPN the command that it shows. All combinations of
+    /// outcomes are tried for atomic commands of which either outcome is possible: few are in
+    /// flight at a time.
     fn judge_rules(
         &self,
         choices: &[PossibleValues],
@@ -316,7 +318,7 @@ impl Oracle {
 
         let mut verdict = AtomicVerdict::default();
 
-        // First each by itself: most reads leave only one way in which it ended.
+        // Each command alone first: most reads leave only one possible outcome.
         for atomic in atomics {
             let happened = explain(choices, &[(atomic.id, true)], &[]);
             let not = explain(choices, &[(atomic.id, false)], &[]);
@@ -336,8 +338,8 @@ impl Oracle {
 
         let relocations: Vec<&CommandEffects> =
             self.pending.iter().map(|effects| &**effects).collect();
-        // Twelve are 4,096 combinations. More are never open in a script, and would only be judged
-        // more mildly.
+        // Twelve are 4,096 combinations. Scripts never have more open; if one had, the check would
+        // only be weaker.
         let combinations = 1u32 << open.len().min(12);
         let mut without_moves = false;
         for bits in 0..combinations {
@@ -427,8 +429,9 @@ impl Oracle {
     }
 }
 
-/// Is there one command to show for every LPN such that the atomic commands ended as `ends` says
-/// and, for each page that `relocations` moved away, the target shows the move or something later?
+/// Returns true if each LPN can be assigned a command to show such that the atomic commands have
+/// the outcomes `ends` and, for each page that `relocations` moved away, the target shows the move
+/// or a later command.
 fn explain(
     choices: &[PossibleValues],
     ends: &[(CommandId, bool)],
@@ -449,15 +452,15 @@ fn explain(
         shown.push(left);
     }
 
-    // A source may show a relocation only while its target can show the same or later. Striking out
-    // the others until nothing changes is enough: the newest choice left is then right for every
-    // LPN at once.
+    // A source may show a relocation only while its target can show it or a later command. Removing
+    // the other choices until nothing changes is enough: the newest remaining choice is then right
+    // for all LPNs at once.
     let find = |lpn: Lpn| choices.binary_search_by_key(&lpn, |choice| choice.lpn).ok();
     loop {
         let mut struck = BTreeSet::new();
         for effects in relocations {
             for (source, target) in &effects.moved {
-                // An LPN that is not open shows something later than everything under way.
+                // An LPN without choices shows something later than all commands in flight.
                 let (Some(from), Some(to)) = (find(*source), find(*target)) else {
                     continue;
                 };
@@ -493,11 +496,11 @@ fn explain(
 pub struct Misread {
     /// The LPN whose content is wrong.
     pub lpn: Lpn,
-    /// What it reads; `LOST` for a media error.
+    /// The content read; `LOST` for a media error.
     pub read: Content,
-    /// The rule between LPNs that is broken, if the value by itself could be right.
+    /// The broken rule between LPNs, if the value alone would be allowed.
     pub rule: Option<String>,
-    /// What the LPN may show, with the commands that put it there.
+    /// The contents that the LPN may show, with their commands.
     pub allowed: Vec<(CommandId, Content)>,
 }
 

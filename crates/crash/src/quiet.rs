@@ -1,8 +1,8 @@
 //! Panics of the firmware as values.
 //!
-//! A failed assertion in the firmware is a finding like any other: it is caught, with its place,
-//! and the campaign goes on. The panic hook stays in place for every other thread. Absent: aborts
-//! and endless loops; nothing here can end those.
+//! A failed assertion in the firmware is a finding like any other: it is caught, with its location,
+//! and the campaign continues. The panic hook remains active for other threads. Absent: aborts and
+//! endless loops, which cannot be caught here.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,16 +15,16 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `work`; a panic becomes its message and place, and prints nothing.
+/// Runs `work`; a panic becomes its message and location, and prints nothing.
 ///
 /// # Errors
-/// What the panic said.
+/// The message of the panic.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !QUIET.get() {
-                // Another thread's panic, or one outside of a script, is nobody's finding.
+                // A panic of another thread, or outside a script, is not a finding.
                 return before(info);
             }
 
@@ -42,7 +42,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
 
-    // Nested calls restore what they found.
+    // Nested calls restore the previous value.
     let outer = QUIET.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(outer);

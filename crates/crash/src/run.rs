@@ -1,9 +1,9 @@
-//! Many scripts: on all cores, until a time, a number of cuts, or too many failures.
+//! Runs many scripts: on all cores, until a time limit, a number of cuts, or too many failures.
 //!
-//! Scripts are numbered; number and seed decide setup and script. Threads run them in any order,
-//! and the results are taken in order, so that a run bounded by cuts reports the same on any
-//! machine. Invariant: a cut counts once, however often the same media came out. Absent: what a
-//! script does.
+//! Scripts are numbered; number and seed determine setup and script. Threads run them in any order,
+//! but results are processed in order, so that a run bounded by cuts reports the same on any
+//! machine. Invariant: a cut counts once, however often it left the same media. Absent: the steps
+//! of a script.
 
 use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::ReplayCode;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// What a campaign runs on, and when it ends.
+/// Devices, scripts and bounds of a campaign.
 ///
 /// ```
 /// use remap_ssd_crash::{CampaignOptions, ReplayCode, replay, run};
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 pub struct CampaignOptions {
     /// How the firmware persists remaps.
     pub scheme: SchemeKind,
-    /// What an entry of its mapping table stands for.
+    /// Granularity of its mapping table.
     pub mapping: Granularity,
     /// Policy of garbage collection; `None`: each setup's own.
     pub policy: Option<GcPolicy>,
@@ -55,19 +55,19 @@ pub struct CampaignOptions {
     pub threads: u32,
     /// A guard to switch off.
     pub mutant: Option<Guard>,
-    /// Setups on media that fail instead of the others.
+    /// Use the setups with failing media instead of the others.
     pub media_faults: bool,
     /// Stop after this number of failures.
     pub failures: u32,
-    /// Values of the firmware and of the flash array that differ from the setups'. Setups that
-    /// cannot work with them are left out.
+    /// Overrides of the setups' firmware and flash parameters. Setups that cannot work with them
+    /// are left out.
     pub adjust: Adjust,
-    /// Set from another thread, it ends the campaign: scripts under way are finished.
+    /// Set from another thread, ends the campaign: scripts that have begun are finished.
     pub stop: Arc<AtomicBool>,
 }
 
 impl CampaignOptions {
-    /// One thread, no bound but the failures.
+    /// One thread, bounded only by failures.
     pub fn new(scheme: SchemeKind, seed: u64) -> Self {
         Self {
             scheme,
@@ -90,12 +90,12 @@ impl CampaignOptions {
         mapping_of(self.mapping, self.mutant)
     }
 
-    /// Setups that a campaign runs on, in order.
+    /// The setups of a campaign, in order.
     ///
     /// # Errors
-    /// Why the firmware cannot work on any of them: the adjustment's fault.
+    /// Why the firmware cannot work on any of them, because of the adjustment.
     pub fn setups(&self) -> Result<Vec<u32>, String> {
-        // A setup that never needs the guard cannot show that it is missing.
+        // A setup that never needs the guard cannot show its absence.
         let useful = |at: &u32| {
             self.mutant
                 .is_none_or(|guard| Setup::new(self.scheme, None, *at, None).exercises(guard))
@@ -125,12 +125,12 @@ impl CampaignOptions {
     }
 }
 
-/// How far a campaign is.
+/// Progress of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CampaignProgress {
-    /// Cuts so far that left media which no other has left.
+    /// Cuts so far with distinct media contents.
     pub cuts: u64,
-    /// Scripts that have ended, in order.
+    /// Scripts completed, in order.
     pub scripts: u64,
     /// Recoveries so far that succeeded.
     pub recoveries: u64,
@@ -140,33 +140,33 @@ pub struct CampaignProgress {
     pub seconds: f64,
 }
 
-/// A script that failed, with what is needed to run it again.
+/// A script that failed, with the code that reproduces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedScript {
     /// Code that runs it again.
     pub code: String,
-    /// What is wrong, and what led to it.
+    /// The violation, and the events before it.
     pub text: String,
 }
 
-/// Results of a campaign, as a program reads them.
+/// Results of a campaign, in machine-readable form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignReport {
-    /// Name of the scheme, as options have it.
+    /// Name of the scheme, as in options.
     pub scheme: String,
-    /// Distinct cuts, by what they left on the media.
+    /// Cuts with distinct media contents.
     pub cuts: u64,
     /// Number of scripts that failed.
     pub violations: u64,
     /// Recoveries that succeeded, over all scripts.
     pub recoveries: u64,
-    /// Scripts that are counted here: all up to the last one needed.
+    /// Scripts counted here: all up to the last one needed.
     pub scripts: u64,
-    /// Seed that everything follows from.
+    /// Seed of the campaign.
     pub seed: u64,
     /// The failures, first ones first.
     pub failures: Vec<FailedScript>,
-    /// What happened on the way.
+    /// Counts of rare events.
     pub marks: Marks,
 }
 
@@ -214,7 +214,7 @@ impl CampaignScripts {
         seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
 
-        // Setups in turn, so that all get as many scripts.
+        // Round-robin over the setups.
         let setup = self.setups[(number % self.setups.len() as u64) as usize];
         ReplayCode {
             scheme: self.scheme,
@@ -266,8 +266,8 @@ pub fn run(
                     && !options.stop.load(Ordering::Relaxed)
                     && deadline.is_none_or(|deadline| Instant::now() < deadline)
                 {
-                    // A number a script, taken in turn: with the seed it decides everything,
-                    // whichever thread has it.
+                    // One number per script, in turn: with the seed it determines everything,
+                    // independent of the thread.
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let code = scripts.code(number);
                     if sender
@@ -280,13 +280,13 @@ pub fn run(
             });
         }
 
-        // The threads have their own; the loop below ends when the last of them does.
+        // The threads have clones; the loop below ends when the last of them ends.
         drop(sender);
         let mut waiting = BTreeMap::new();
         let mut told = start;
         for (number, code, end) in receiver {
             waiting.insert(number, (code, end));
-            // Strictly by number, so that a bound by cuts ends every run at the same script.
+            // Strictly by number, so that a bound on cuts ends every run at the same script.
             while let Some((code, end)) = waiting.remove(&tally.report.scripts)
                 && !tally.done()
             {
@@ -370,7 +370,7 @@ pub fn replay(code: &ReplayCode) -> CampaignReport {
     replay_adjusted(code, &Adjust::default()).expect("every setup works as it is")
 }
 
-/// Runs one script again, with the values of the firmware that its campaign had.
+/// Runs one script again, with its campaign's firmware parameters.
 ///
 /// # Errors
 /// Why the firmware cannot work with them on the script's device.
@@ -390,21 +390,21 @@ pub fn replay_adjusted(code: &ReplayCode, adjust: &Adjust) -> Result<CampaignRep
     Ok(tally.report)
 }
 
-/// Runs one script again and hands out everything, the media that its last cut left included.
+/// Runs one script again and returns all its results, including the media left by its last cut.
 pub fn replay_whole(code: &ReplayCode) -> ScriptEnd {
     run_script(code, &Adjust::default())
 }
 
-/// How long a campaign goes on.
+/// Bounds of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CampaignBudget {
-    /// At most so many scripts.
+    /// Maximum number of scripts.
     pub scripts: u64,
-    /// At most so many seconds.
+    /// Maximum time in seconds.
     pub seconds: f64,
 }
 
-/// Looks for a script that fails once `guard` is off: the proof that the guard is needed and
+/// Searches for a script that fails with `guard` off: the proof that the guard is needed and
 /// tested.
 pub fn hunt(
     scheme: SchemeKind,

@@ -1,16 +1,16 @@
-//! Bringing a device to the state in which the published evaluations measure.
+//! Ages a device to the state in which the published evaluations measure.
 //!
-//! 1. Random writes until garbage collection has run (FAST'21 section 5.2); on request each of the
+//! 1. Random writes until garbage collection has run (FAST'21 section 5.2); optionally each of the
 //!    pages once before, so that none is unmapped. Or all logical pages once, in order, each with a
-//!    content of its own, and nothing else (Coldmap, section V).
-//! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page
-//!    remapped for the second time leaves an entry that no longer counts. A device without
-//!    remapping skips this step, and so does one whose tables have a place for every page (it has
-//!    nothing to fill) or that remaps to homes only.
-//! 3. If asked for, writes of some times the addressable pages, until its state is steady.
+//!    unique content, and nothing else (Coldmap, section V).
+//! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid.
+//!    Remapping a page again makes its earlier entry stale. This step is skipped by a device
+//!    without remapping, by one whose tables have an entry for every page (there is nothing to
+//!    fill), and by one that remaps to homes only.
+//! 3. Optionally, writes of a multiple of the addressable pages, until a steady state is reached.
 //!
-//! No virtual time passes. Invariants: every loop is bounded, and one that gets nowhere is an error
-//! that says why; the same seed and source give the same device. Absent: which contents are written
+//! No virtual time passes. Invariants: every loop is bounded, and a loop without progress is an
+//! error that says why; the same seed and source give the same device. Absent: the contents written
 //! (the source's).
 
 mod spec;
@@ -32,9 +32,9 @@ pub enum Fill {
     /// Random writes until garbage collection has run; then steps 2 and 3.
     #[default]
     Random,
-    /// Each of the first so many pages once, in a scattered order; then as `Random`.
+    /// The given number of pages, from page 0, once in a scattered order; then as `Random`.
     Whole(u32),
-    /// All logical pages once, in order, without duplicates; that is all.
+    /// All logical pages once, in order, without duplicates; nothing else.
     Sequential,
 }
 
@@ -45,11 +45,11 @@ pub struct AgingOptions {
     pub fill: Fill,
     /// Seed of the choice of pages to remap.
     pub seed: u64,
-    /// Share of the remapping metadata's room to use; 0 skips the step.
+    /// Fraction of the remapping metadata's space to use; 0 skips the step.
     pub nvram_used: f64,
-    /// Share of that which stays valid.
+    /// Fraction of that which stays valid.
     pub nvram_valid: f64,
-    /// Writes after that, in multiples of the addressable pages.
+    /// Writes afterwards, in multiples of the addressable pages.
     pub overwrite: f64,
 }
 
@@ -65,25 +65,25 @@ impl Default for AgingOptions {
     }
 }
 
-/// What aging did, in pages and shares.
+/// Result of aging, in pages and fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AgingReport {
     /// Pages written by the fill.
     pub filled: u64,
     /// Pages remapped to fill the metadata.
     pub remapped: u64,
-    /// Pages written over after that.
+    /// Pages overwritten afterwards.
     pub overwritten: u64,
-    /// Share of the remapping metadata's room in use, if it is limited.
+    /// Fraction of the remapping metadata's space in use, if it is limited.
     pub nvram_used: f64,
-    /// Share of that which is valid.
+    /// Fraction of that which is valid.
     pub nvram_valid: f64,
 }
 
 /// Why a device could not be aged.
 #[derive(Debug, thiserror::Error)]
 pub enum AgingError {
-    /// The source of writes cannot go on.
+    /// The source of writes failed.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The source ended after this number of pages.
@@ -98,7 +98,7 @@ pub enum AgingError {
          write contents with fewer duplicates or address more pages"
     )]
     NeverFull {
-        /// Pages written while garbage collection never ran.
+        /// Pages written without a run of garbage collection.
         writes: u64,
         /// Flash pages programmed for them.
         programs: u64,
@@ -110,18 +110,17 @@ pub enum AgingError {
     Refused(Refusal),
 }
 
-/// Writes that may go by while fewer than one in 64 of them is programmed, in multiples of the
-/// logical pages.
+/// Writes during which fewer than one in 64 may be programmed, in multiples of the logical pages.
 const FRUITLESS_ROUNDS: u64 = 8;
 
-/// Pages submitted between two looks at the firmware's counters.
+/// Pages submitted between two checks of the firmware's counters.
 const STRIDE: u64 = 1024;
 
 /// Ages a device. `writes` is a random workload over the addressable pages with the contents of the
-/// run to come; what it reads or deallocates is left out.
+/// run to come; its reads and deallocations are skipped.
 ///
 /// # Errors
-/// The source fails, or the device does not get into the wanted state.
+/// The source fails, or the device does not reach the wanted state.
 pub fn age(
     device: &mut Device,
     writes: &mut dyn Source,
@@ -145,8 +144,8 @@ pub fn age(
         source: writes,
     };
 
-    // Before the random writes: pages that are never written would stay unmapped, and reads of them
-    // cost no flash read.
+    // Before the random writes: pages never written would stay unmapped, and reading them costs no
+    // flash read.
     let mut filled = 0;
     if let Fill::Whole(pages) = options.fill {
         filled += u64::from(pages);
@@ -156,8 +155,8 @@ pub fn age(
     filled += aging.fill()?;
     let remapped = aging.remap(options)?;
 
-    // Last: filling the metadata leaves valid pages where garbage collection has not evened them
-    // out.
+    // Last: filling the metadata leaves an uneven distribution of valid pages, which garbage
+    // collection must level.
     let addressable = f64::from(aging.device.config().addressable_lpns());
     let overwritten = (addressable * options.overwrite) as u64;
     aging.write(overwritten)?;
@@ -180,11 +179,10 @@ pub fn age(
     })
 }
 
-/// Contents of a sequential fill have identities from this one on: no workload and no trace has
-/// them.
+/// First content identity of a sequential fill; no workload or trace uses these.
 const FILL_CONTENTS: u64 = 1 << 44;
 
-/// Every logical page once; how many that are.
+/// Writes every logical page once; returns their number.
 fn fill_in_order(device: &mut Device) -> Result<u64, AgingError> {
     let lpns = device.config().firmware.lpns;
     for lpn in Lpn::range(Lpn::ZERO, lpns) {
@@ -200,20 +198,20 @@ struct Aging<'a> {
     device: &'a mut Device,
     source: &'a mut dyn Source,
     feed: Feed,
-    /// Where pages go instead of where the source says: the next one, the step from one to the
-    /// next, and how many there are.
+    /// Overrides the source's LPNs: the next LPN, the step to the one after it, and the number of
+    /// pages.
     place: Option<(u64, u64, u64)>,
     written: LpnSet,
-    /// The members of `written`, to draw from.
+    /// The members of `written`, for draws.
     lpns: Vec<Lpn>,
 }
 
 impl Aging<'_> {
-    /// Random writes until garbage collection has run.
+    /// Writes at random until garbage collection has run.
     fn fill(&mut self) -> Result<u64, AgingError> {
         let begin = self.device.ftl().stats();
         let pages = u64::from(self.device.config().geometry.pages());
-        // Longer than any stretch of duplicates on a device that still fills.
+        // Longer than any stretch of duplicates on a device that is still filling.
         let patience = FRUITLESS_ROUNDS * u64::from(self.device.config().firmware.lpns);
 
         let (mut writes, mut checked_writes, mut checked_programs) = (0, 0, 0);
@@ -221,8 +219,8 @@ impl Aging<'_> {
             self.write(STRIDE)?;
             writes += STRIDE;
 
-            // With many duplicates most writes program nothing. Judged by a long stretch, since a
-            // short one may be all hits on a device that still fills.
+            // With many duplicates most writes program nothing. Measured over a long stretch, since
+            // a short one may be all hits on a device that is still filling.
             if writes - checked_writes >= patience {
                 let programs = self.device.ftl().stats().host_programs - begin.host_programs;
                 if programs - checked_programs < (writes - checked_writes) / 64 {
@@ -239,9 +237,9 @@ impl Aging<'_> {
         Ok(writes)
     }
 
-    /// Each page once, with the source's contents.
+    /// Writes each page once, with the source's contents.
     fn write_each(&mut self, pages: u32) -> Result<(), AgingError> {
-        // Scattered: in order, the superblocks would hold neighbours, and be invalidated as wholes.
+        // Scattered: in order, superblocks would hold neighbours, and be invalidated as wholes.
         let step = u64::from(stride(pages));
         self.place = Some((0, step, u64::from(pages)));
         let written = self.write(pages.into());
@@ -253,7 +251,7 @@ impl Aging<'_> {
     fn write(&mut self, count: u64) -> Result<(), AgingError> {
         let (mut done, mut seen) = (0, 0);
         while done < count {
-            // The look ahead needs the pages that follow, so they are drawn in batches.
+            // Look-ahead needs the following pages, so they are drawn in batches.
             let Some(page) = self.feed.next(self.device) else {
                 if !self.feed.refill(self.source)? {
                     return Err(AgingError::Ended(seen));
@@ -271,8 +269,8 @@ impl Aging<'_> {
             }
 
             let mut lpn = page.lpn;
-            // A place that was chosen wins over the workload's: each page is written once, in a
-            // scattered order.
+            // The override wins over the workload's LPN: each page is written once, in a scattered
+            // order.
             if let Some((at, step, pages)) = &mut self.place {
                 lpn = Lpn(*at as u32);
                 *at = (*at + *step) % *pages;
@@ -292,7 +290,7 @@ impl Aging<'_> {
         Ok(())
     }
 
-    /// Remaps random written pages until the metadata is as full as wanted. Returns how many.
+    /// Remaps random written pages until the metadata is as full as wanted. Returns their number.
     fn remap(&mut self, options: &AgingOptions) -> Result<u64, AgingError> {
         let config = &self.device.config().firmware;
         let has_tables = self.device.ftl().usage().p2l_bytes > 0;
@@ -313,20 +311,20 @@ impl Aging<'_> {
         };
 
         let mut done = 0;
-        // With room for `room` entries, 0.9 of it used takes about 0.9 x room remaps; where the
-        // scheme reclaims meanwhile, or entries are larger, a few times that.
+        // With space for `room` entries, using 0.9 of it takes about 0.9 x room remaps, and a few
+        // times that where the scheme reclaims space in between, or entries are larger.
         while done < 4 * room {
             let (used, valid) = fullness(self.device.ftl(), room);
             if used >= options.nvram_used {
                 break;
             }
 
-            // Whichever is missing: a new target adds a valid entry, a second remap of an old one
+            // The deficit decides: a new target adds a valid entry, a second remap of an old one
             // makes an entry stale.
             let renew = valid >= options.nvram_valid * used.max(f64::MIN_POSITIVE)
                 && !draws.again.is_empty();
 
-            // Small NVRAM would be overshot by a whole stride.
+            // A whole stride would overshoot a small NVRAM.
             let stride = STRIDE.min((room / 256).max(1));
 
             for _ in 0..stride {
@@ -357,13 +355,13 @@ impl Aging<'_> {
     }
 }
 
-/// Shares of the room that are used and valid. A scheme without limit counts all remaps so far
-/// against the same room, so that every scheme starts a run from the same mappings.
+/// Fractions of the space that are used and valid. A scheme without limit counts all remaps so far
+/// against the same space, so that every scheme starts a run from the same mappings.
 fn fullness(ftl: &Ftl, room: u64) -> (f64, f64) {
     let usage = ftl.usage();
     let (used, valid, whole) = match usage.capacity_bytes {
-        // Without a limit nothing has a size: remaps so far count as used, and what is valid as
-        // entries of 16 bytes.
+        // Without a limit there is no size: remaps so far count as used, and valid bytes as entries
+        // of 16 bytes.
         0 => (ftl.stats().remaps, usage.valid_bytes / 16, room),
         capacity => (usage.used_bytes, usage.valid_bytes, capacity),
     };
@@ -381,16 +379,16 @@ struct Draws<'a> {
     again: Vec<Lpn>,
 }
 
-/// Draws before a page that fits less well will do.
+/// Draws before a less suitable page is accepted.
 const TRIES: usize = 16;
 
 impl Draws<'_> {
     fn draw(&mut self, from: usize) -> usize {
-        // The high half of the product: even, but for a bias of `from` in 2^64.
+        // The high half of the product: uniform, but for a bias of `from` in 2^64.
         ((u128::from(self.rng.next_u64()) * from as u128) >> 64) as usize
     }
 
-    /// A page that has not been remapped here, if one is found soon.
+    /// Draws a page not remapped here yet, if one is found within `TRIES`.
     fn new_target(&mut self) -> Lpn {
         let mut target = Lpn::ZERO;
         for _ in 0..TRIES {
@@ -403,7 +401,7 @@ impl Draws<'_> {
         target
     }
 
-    /// A page that has been remapped here.
+    /// Draws a page already remapped here.
     fn old_target(&mut self) -> Lpn {
         let at = self.draw(self.again.len());
         self.again[at]
@@ -434,7 +432,7 @@ impl LpnSet {
         }
     }
 
-    /// Adds a page; `false` if it was in.
+    /// Adds a page; `false` if it was already present.
     #[inline]
     fn insert(&mut self, lpn: Lpn) -> bool {
         let (word, bit) = (&mut self.words[lpn.index() / 64], 1 << (lpn.0 % 64));

@@ -1,16 +1,16 @@
-//! When requests arrive, if they do not wait for one another.
+//! Arrival times of requests in an open loop.
 //!
 //! ```text
-//! trace[:SPEED][,bound=N]    at the times that the trace has, or the workload stands for; SPEED times as fast
-//! rate:R[,bound=N]           R a second in the mean, at random (a Poisson process)
+//! trace[:SPEED][,bound=N]    the trace's or workload's own times; SPEED times as fast
+//! rate:R[,bound=N]           Poisson arrivals at a mean rate of R per second
 //! ```
 //!
-//! With `bound` at most N requests are with the device; what arrives meanwhile waits in front of
-//! it. Without it all are. [`Timed`] lays such times over any source.
+//! With `bound` at most N requests are outstanding; later arrivals wait. Without it there is no
+//! limit. [`Timed`] applies such times to any source.
 //!
-//! Invariants: times never decrease, and all pages of a request have one; what is read and written
-//! does not depend on the times. `Display` writes a form that reads back as the same. Absent: what
-//! waiting costs (`run`).
+//! Invariants: times never decrease, and all pages of a request have the same time; reads and
+//! writes do not depend on the times. `Display` output parses back to the same value. Absent: the
+//! cost of waiting (`run`).
 
 use crate::source::{HostPage, Source, SourceError, TIME_MAX_NS};
 use crate::workload::{Bursts, NamedWorkload, WorkloadError, unit};
@@ -19,41 +19,41 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the times come from.
+/// Source of the arrival times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Times {
     /// The source's own times, `speed` times as fast.
     Own {
-        /// This many times as fast.
+        /// Speed-up factor.
         speed: f64,
     },
     /// Poisson arrivals at a mean rate.
     Rate {
-        /// Requests a second in the mean.
+        /// Mean requests per second.
         per_second: f64,
     },
 }
 
-/// When requests arrive, and how many may be with the device.
+/// Arrival times of requests, and a bound on those outstanding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
-    /// What the arrival times are.
+    /// Source of the arrival times.
     pub times: Times,
-    /// How many may be with the device at once; any number if there is none.
+    /// Maximum requests outstanding; `None`: unlimited.
     pub bound: Option<u32>,
 }
 
 impl Arrivals {
-    /// At the source's own times.
+    /// Arrivals at the source's own times.
     pub const OWN: Self = Self {
         times: Times::Own { speed: 1.0 },
         bound: None,
     };
 
-    /// Whether this workload supports them.
+    /// Checks that this workload supports these arrivals.
     ///
     /// # Errors
-    /// It stands for nothing that happened at a time.
+    /// The workload has no times of its own.
     pub fn check(&self, workload: &NamedWorkload) -> Result<(), WorkloadError> {
         match (self.times, workload.bursts()) {
             (Times::Own { .. }, None) => Err(WorkloadError::new(format!(
@@ -63,10 +63,10 @@ impl Arrivals {
         }
     }
 
-    /// These times over a workload's requests.
+    /// Applies these times to a workload's requests.
     ///
     /// # Errors
-    /// It has none of its own.
+    /// The workload has no times of its own.
     pub fn over_workload<'a>(
         &self,
         inner: &'a mut dyn Source,
@@ -91,7 +91,7 @@ impl Arrivals {
         Ok(Timed::new(inner, clock, seed))
     }
 
-    /// These times over a trace's requests.
+    /// Applies these times to a trace's requests.
     pub fn over_trace<'a>(&self, inner: &'a mut dyn Source, seed: u64) -> Timed<'a> {
         let clock = match self.times {
             Times::Own { speed } => ArrivalClock::Own { speed },
@@ -116,7 +116,7 @@ impl FromStr for Arrivals {
             number
                 .parse::<f64>()
                 .ok()
-                // What is not a number is not above 0 either.
+                // NaN is not above 0 either.
                 .filter(|n| *n > 0.0 && *n <= 1e9)
                 .ok_or_else(wrong)
         };
@@ -133,7 +133,7 @@ impl FromStr for Arrivals {
             ),
             None => (text, None),
         };
-        // A bound that was given and is wrong is told apart from one that was not given.
+        // Distinguishes an invalid bound from an absent one.
         let bound = match bound {
             Some(None) => {
                 return Err(format!(
@@ -191,15 +191,15 @@ pub struct Timed<'a> {
     inner: &'a mut dyn Source,
     clock: ArrivalClock,
     rng: Xoshiro256PlusPlus,
-    /// When the latest request arrived; a fraction, so that rounding does not add up.
+    /// Arrival of the latest request; fractional, so that rounding errors do not add up.
     at_ns: f64,
-    /// The last page handed out was not the last of its request.
+    /// The last page returned was not the last of its request.
     inside: bool,
 }
 
 impl<'a> Timed<'a> {
     fn new(inner: &'a mut dyn Source, clock: ArrivalClock, seed: u64) -> Self {
-        // 2^192 steps further on than any draw of a workload.
+        // 2^192 steps after any draw of a workload.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         rng.long_jump();
         Self {
@@ -211,7 +211,7 @@ impl<'a> Timed<'a> {
         }
     }
 
-    /// When the next request arrives.
+    /// Arrival time of the next request.
     fn next(&mut self, own_ns: u64) -> f64 {
         // Intervals of a Poisson process; `unit` is never 0, so that the logarithm is finite.
         let exponential =
@@ -225,7 +225,8 @@ impl<'a> Timed<'a> {
                 left,
                 speed,
             } if *left == 0 => {
-                // The first of a burst comes after the gap, the others after short intervals.
+                // The first request of a burst comes after the gap, the others after short
+                // intervals.
                 *left = bursts.len(&mut self.rng) - 1;
                 self.at_ns + bursts.gap_ns(&mut self.rng) / *speed
             }
@@ -247,7 +248,7 @@ impl Source for Timed<'_> {
         let more = self.inner.fill(out, want)?;
         for page in &mut out[start..] {
             if !self.inside {
-                // Times never decrease, whatever the source says.
+                // Times never decrease, whatever the source's times are.
                 self.at_ns = self.next(page.at_ns).max(self.at_ns);
             }
             page.at_ns = (self.at_ns as u64).min(TIME_MAX_NS);

@@ -1,28 +1,28 @@
-//! Threads that several runs share.
+//! A pool of spare threads for concurrent runs.
 //!
-//! Each run has a thread anyway. Those that are allowed besides, or that others have done with, are
-//! lent to runs that can use a second one. Invariant: never more are lent than there are. Absent:
-//! which results depend on it (none does).
+//! Each run has its own thread. Additional threads, allowed by the user or released by finished
+//! runs, are lent to runs that can use a second one. Invariant: never more are lent than exist.
+//! Absent: results; none depends on it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Processor threads that runs lend each other.
+/// Pool of spare threads.
 #[derive(Debug, Default)]
 pub struct Cores(AtomicU32);
 
-/// A thread that is given back when this is dropped.
+/// A borrowed thread, returned on drop.
 #[derive(Debug)]
 pub struct Loan<'a>(&'a Cores);
 
 impl Cores {
-    /// So many to begin with.
+    /// A pool of `spare` threads.
     pub fn new(spare: u32) -> Self {
         Self(AtomicU32::new(spare))
     }
 
-    /// One, if there is one left.
+    /// Borrows a thread, if one is left.
     pub fn borrow(&self) -> Option<Loan<'_>> {
-        // In one step, so that no two runs take the last one.
+        // Atomically, so that no two runs take the last one.
         let taken = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {
@@ -31,14 +31,14 @@ impl Cores {
         taken.ok().map(|_| Loan(self))
     }
 
-    /// Somebody has done with one.
+    /// Adds a thread that a run no longer needs.
     pub fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Loan<'_> {
-    /// Threads that a run with this loan, or without one, may have.
+    /// Number of threads for a run with or without this loan.
     pub fn threads(loan: Option<&Self>) -> u32 {
         1 + u32::from(loan.is_some())
     }

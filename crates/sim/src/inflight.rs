@@ -1,23 +1,23 @@
-//! The host's queue: which of the outstanding requests ends first.
+//! The host's queue: finds the outstanding request that completes first.
 //!
-//! A winner tree over a fixed number of places: replacing the winner costs one comparison a level,
-//! without a branch. Ends and places share a word, so equal ends are told apart by place and a run
-//! is deterministic.
+//! A winner tree over a fixed number of slots: replacing the winner costs one comparison per level,
+//! without a branch. Completion time and slot share a word, so slots break ties and a run is
+//! deterministic.
 //!
-//! Invariant: a parent is the smaller of its two children. Absent: what the requests are.
+//! Invariant: a parent is the smaller of its two children. Absent: the contents of the requests.
 
-/// Ends of the outstanding requests.
+/// Completion times of the outstanding requests.
 pub(crate) struct InFlight {
-    /// `tree[1]` is the winner, `tree[leaves..]` are the places; each is `end << bits | place`.
+    /// `tree[1]` is the winner, `tree[leaves..]` are the slots; each is `end << bits | place`.
     tree: Vec<u64>,
     leaves: usize,
     bits: u32,
 }
 
 impl InFlight {
-    /// `depth` places, all of them free from `now` on.
+    /// `depth` slots, all of them free from `now` on.
     pub(crate) fn new(depth: u32, now: u64) -> Self {
-        // A power of two, so that a parent is found by a shift; places beyond the depth never win.
+        // A power of two, so that a shift finds the parent; slots beyond the depth never win.
         let leaves = depth.max(1).next_power_of_two() as usize;
         let mut queue = Self {
             tree: vec![u64::MAX; 2 * leaves],
@@ -36,8 +36,8 @@ impl InFlight {
 
     #[inline]
     fn key(&self, end: u64, place: usize) -> u64 {
-        // Above the places in one word; time that overflowed into nothing would order the queue
-        // wrongly and say nothing.
+        // The time is above the slot in one word; a silent overflow would corrupt the order of the
+        // queue.
         assert!(
             end < 1 << (63 - self.bits),
             "virtual time is beyond what the queue can hold"
@@ -45,13 +45,13 @@ impl InFlight {
         end << self.bits | place as u64
     }
 
-    /// When the next request can enter: the earliest end.
+    /// The earliest completion time: when the next request can enter.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         self.tree[1] >> self.bits
     }
 
-    /// The request that takes the earliest one's place ends at `end`.
+    /// Replaces the earliest request by one that completes at `end`.
     #[inline]
     pub(crate) fn replace_earliest(&mut self, end: u64) {
         let place = self.tree[1] as usize & (self.leaves - 1);
@@ -59,7 +59,7 @@ impl InFlight {
         let mut node = self.leaves + place;
         self.tree[node] = key;
 
-        // `node ^ 1` is the other child: the parent is told without a look at which of the two won.
+        // `node ^ 1` is the sibling: the parent is found without knowing which child won.
         while node > 1 {
             key = key.min(self.tree[node ^ 1]);
             node /= 2;

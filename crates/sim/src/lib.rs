@@ -2,7 +2,7 @@
 //!
 //! A [`source::Source`] yields page operations in batches; a run submits them to a device, whose
 //! completions become a [`summary::RunSummary`]; the report lays several summaries side by side.
-//! Absent: any knowledge of how a remap is persisted; that is the firmware's.
+//! Absent: how a remap is persisted; that is the firmware's.
 //!
 //! ```
 //! use remap_ssd_sim::aging::{AgingOptions, age};

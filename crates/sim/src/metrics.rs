@@ -1,11 +1,11 @@
-//! What a run measures while it goes: latencies, counters, a time series.
+//! Measurements during a run: latencies, counters, a time series.
 //!
-//! Counters are read as they are and subtracted at the end; the series keeps readings, and when it
-//! has twice as many as wanted it drops every second one and doubles its interval, so a run of
-//! unknown length ends with between one and two times the wanted number of points.
+//! Counters are sampled as they are and subtracted at the end. The series keeps readings; with
+//! twice as many as wanted it drops every second one and doubles its interval, so a run of unknown
+//! length ends with between one and two times the wanted number of points.
 //!
-//! Invariants: recording a latency is a few additions; all rates are over virtual time.
-//! Absent: when anything happened (the run's), and words (the report's).
+//! Invariants: recording a latency is a few additions; all rates are over virtual time. Absent: the
+//! times of events (the run's), and text (the report's).
 
 use crate::summary::{
     Demotions, MappingCost, Percentiles, RunSummary, Sample, WARRANTY_YEARS, WearOut,
@@ -19,7 +19,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 const LATENCY_MAX_NS: u64 = 1 << 48;
 /// Significant decimal digits of a latency.
 const DIGITS: u8 = 3;
-/// Points of a cumulative distribution, about.
+/// Approximate number of points of a cumulative distribution.
 const CDF_POINTS: f64 = 200.0;
 const NS_PER_S: f64 = 1e9;
 const S_PER_YEAR: f64 = 365.25 * 86_400.0;
@@ -41,14 +41,14 @@ impl Latencies {
         self.0.saturating_record(ns);
     }
 
-    /// Its percentiles, as far as enough was recorded: one in a thousand takes a thousand.
+    /// Its percentiles; one in a thousand needs a thousand values.
     pub fn percentiles(&self) -> Percentiles {
         let count = self.0.len();
         if count == 0 {
             return Percentiles::default();
         }
 
-        // A quantile needs as many values as make it one of them; below that it is no number.
+        // A quantile needs enough values to be one of them; below that it is NaN.
         let at = |quantile, least| {
             if count >= least {
                 us(self.0.value_at_quantile(quantile))
@@ -69,16 +69,15 @@ impl Latencies {
         }
     }
 
-    /// Points (microseconds, share of requests that took no longer), dense where the tail thins
-    /// out.
+    /// Points (microseconds, fraction of requests that took no longer), dense in the tail.
     pub fn cdf(&self) -> Vec<(f64, f64)> {
         let total = self.0.len() as f64;
         let (mut points, mut seen, mut shown) = (Vec::new(), 0, 0.0);
         for step in self.0.iter_recorded() {
             seen += step.count_since_last_iteration();
             let share = seen as f64 / total;
-            // A point where the share has moved by a step, or where what is left has shrunk by
-            // three tenths.
+            // A point where the fraction has moved by a step, or the remainder has shrunk by three
+            // tenths.
             let moved = share - shown >= 1.0 / CDF_POINTS || 1.0 - share <= (1.0 - shown) * 0.7;
             if moved || points.is_empty() {
                 points.push((us(step.value_iterated_to()), share));
@@ -93,7 +92,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// Pages that passed, counted by the run.
+/// Pages submitted, counted by the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageOps {
     /// Page operations of every kind.
@@ -102,13 +101,13 @@ pub struct PageOps {
     pub transfers: u64,
 }
 
-/// One reading of the counters that the series shows.
+/// One reading of the counters for the series.
 #[derive(Clone, Copy)]
 struct Reading {
     at_ns: u64,
     page_ops: PageOps,
     glimpse: Glimpse,
-    /// Requests waiting, of an open loop.
+    /// Requests arrived and not completed, in an open loop.
     backlog: Option<u64>,
 }
 
@@ -158,8 +157,7 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Starts at `now`, with a reading every `interval_ns` until there are more than twice
-    /// `wanted`.
+    /// Starts at `now`, with a reading every `interval_ns` until there are twice `wanted`.
     pub fn start(device: &Device, now: u64, interval_ns: u64, wanted: usize) -> Self {
         let interval_ns = interval_ns.max(1);
         Self {
@@ -174,7 +172,7 @@ impl Meters {
         }
     }
 
-    /// Takes the reading that is due.
+    /// Takes the due reading.
     #[cold]
     pub fn read(&mut self, glimpse: Glimpse, now: u64, page_ops: PageOps, backlog: Option<u64>) {
         self.readings.push(Reading {
@@ -184,9 +182,9 @@ impl Meters {
             backlog,
         });
 
-        // Twice as many as wanted: every second one goes, and the interval doubles.
+        // Twice as many as wanted: drops every second one, and doubles the interval.
         if self.readings.len() >= 2 * self.wanted {
-            // The readings that stay are those at even multiples of the interval.
+            // The readings kept are those at even multiples of the interval.
             let mut index = 0;
             self.readings.retain(|_| {
                 index += 1;
@@ -199,11 +197,11 @@ impl Meters {
         self.due_ns = (self.due_ns + self.interval_ns).max(now + self.interval_ns / 2);
     }
 
-    /// Everything but the accounting of requests and the wall clock; the last completion was at
+    /// Everything except the accounting of requests and the wall clock; the last completion was at
     /// `end_ns`.
     pub fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
         let last = CounterTotals::of(device, end_ns, page_ops);
-        // The last reading is of the end, unless one fell there anyway.
+        // The last reading is at the end, unless one fell there anyway.
         if self
             .readings
             .last()
@@ -218,7 +216,7 @@ impl Meters {
         let config = device.config();
         let media = device.ftl().media();
 
-        // What the device did before the run is not the run's.
+        // Operations before the run are not counted.
         let (flash_pages, erases) = (
             last.reading.glimpse.programs - self.first.reading.glimpse.programs,
             last.erases - self.first.erases,
@@ -226,7 +224,7 @@ impl Meters {
         let nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
         let nvram_bytes = media.nvram_words() as f64 * 8.0;
 
-        // A scheme without limit has no room that could be short.
+        // A scheme without limit has no space to run out of.
         let room_bytes = if usage.entry_room_bytes > 0 {
             config.firmware.log_bytes
         } else {
@@ -237,7 +235,7 @@ impl Meters {
         let erase_max = blocks.iter().copied().max().unwrap_or(0);
         let erase_min = blocks.iter().copied().min().unwrap_or(0);
 
-        // What the host wrote for one erase of every block, as often as a block can be erased.
+        // Bytes written per erase of every block, times the endurance of a block.
         let erases_per_block = erases as f64 / blocks.len() as f64;
         let life_bytes = if erases > 0 && stats.host_writes > 0 {
             let bytes = stats.host_writes as f64 * PAGE_BYTES as f64;
@@ -317,7 +315,7 @@ impl Meters {
                 / blocks.len() as f64,
             erase_max: erase_max.into(),
             erase_spread: (erase_max - erase_min).into(),
-            // Of the device's whole life, aging included.
+            // Over the device's whole life, aging included.
             wear_out: WearOut {
                 host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
                 first_retired_bytes: device
@@ -345,7 +343,7 @@ impl Meters {
     }
 
     fn samples(&self) -> Vec<Sample> {
-        // Each reading with the one before it, the first one with the beginning.
+        // Each reading with the previous one; the first with the beginning.
         let earlier = std::iter::once(&self.first.reading).chain(&self.readings);
         earlier
             .zip(&self.readings)
@@ -354,7 +352,7 @@ impl Meters {
     }
 }
 
-/// The classes that any page was in.
+/// The survival classes with at least one page.
 fn survival(device: &Device) -> Vec<SurvivalClass> {
     let classes = device.ftl().survival();
     classes
@@ -364,7 +362,7 @@ fn survival(device: &Device) -> Vec<SurvivalClass> {
         .collect()
 }
 
-// Rates of the time between two readings; levels as they are at the second.
+// Rates between two readings; levels at the second.
 fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
     let seconds = (to.at_ns - from.at_ns) as f64 / NS_PER_S;
 
@@ -395,8 +393,8 @@ fn nvram_used(glimpse: &Glimpse) -> f64 {
     share(glimpse.room.used_bytes, glimpse.room.capacity_bytes)
 }
 
-/// Years until `endurance` is reached by what grew by `grown` in `seconds`; infinite if it did not
-/// grow.
+/// Years until a counter that grew by `grown` in `seconds` reaches `endurance`; infinite if it did
+/// not grow.
 fn years(endurance: u64, grown: f64, seconds: f64) -> f64 {
     if grown > 0.0 {
         endurance as f64 / grown * seconds / S_PER_YEAR
@@ -409,7 +407,7 @@ fn rate(amount: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount / seconds } else { 0.0 }
 }
 
-/// A ratio that is not a number where there was nothing to measure it by.
+/// A ratio that is NaN if the whole is zero.
 fn measured(part: u64, whole: u64) -> f64 {
     if whole > 0 {
         ratio(part, whole)
@@ -452,7 +450,7 @@ mod tests {
         assert!((found.mean - 500.5).abs() < 0.5);
     }
 
-    // What grew by 2 in ten seconds reaches 10 in fifty.
+    // A counter that grew by 2 in ten seconds reaches 10 in fifty.
     #[test]
     fn a_life_ends_when_the_endurance_is_used_up_and_never_if_nothing_wears() {
         assert_eq!(years(10, 2.0, 10.0), 50.0 / S_PER_YEAR);

@@ -1,10 +1,9 @@
-//! The open loop: requests that arrive at their own times, how long they take from then on, and how
-//! many wait.
+//! The open loop: requests arrive at their own times; measures response times and backlog.
 //!
-//! A request's response is counted from its arrival, so it has what it waited for a place with the
-//! device, if places are bounded, and for flushes. The backlog is what has arrived and has not
-//! ended. Invariants: requests enter in the order of their arrival; a response is no shorter than
-//! the request's latency. Absent: what requests are (`run`).
+//! A request's response time counts from its arrival, so it includes waiting for a place, if the
+//! number of outstanding requests is bounded, and for flushes. The backlog is the number of
+//! requests arrived and not completed. Invariants: requests enter in the order of their arrival; a
+//! response time is at least the request's latency. Absent: the contents of requests (`run`).
 
 use crate::inflight::InFlight;
 use crate::metrics::Latencies;
@@ -12,15 +11,15 @@ use crate::summary::OpenLoop as Summary;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a run knows of its open loop.
+/// State of an open loop.
 pub(crate) struct OpenLoop {
     start: u64,
-    /// Places with the device, if they are bounded, and how many.
+    /// Slots of outstanding requests, if bounded, and the bound.
     places: Option<InFlight>,
     bound: Option<u32>,
     arrived: u64,
     arrivals: u64,
-    /// Ends of the requests that had not ended when the latest arrived.
+    /// Completion times of the requests outstanding at the latest arrival.
     outstanding: BinaryHeap<Reverse<u64>>,
     backlog_max: u64,
     waited_ns: u128,
@@ -46,11 +45,11 @@ impl OpenLoop {
         }
     }
 
-    /// A request arrives; the time from which on there is a place for it.
+    /// Records the arrival of a request; returns the time from which a slot is free.
     pub(crate) fn arrive(&mut self, at_ns: u64) -> u64 {
         self.arrived = self.start + at_ns;
         self.arrivals += 1;
-        // Requests that ended before this one arrived do not wait with it.
+        // Requests that completed before this arrival are not in its backlog.
         while self
             .outstanding
             .peek()
@@ -58,31 +57,33 @@ impl OpenLoop {
         {
             self.outstanding.pop();
         }
-        // With itself.
+        // Including this request.
         self.backlog_max = self.backlog_max.max(self.backlog() + 1);
-        // Without a bound it enters as it arrives.
+        // Without a bound it enters at its arrival.
         self.places
             .as_ref()
             .map_or(self.arrived, |places| places.earliest().max(self.arrived))
     }
 
-    /// Requests that had not ended when the latest arrived, and that one too once it has an end.
+    /// Requests outstanding at the latest arrival, and that one too once its completion is
+    /// recorded.
     pub(crate) fn backlog(&self) -> u64 {
         self.outstanding.len() as u64
     }
 
-    /// The request that arrived last ends.
+    /// Records the completion of the request that arrived last.
     pub(crate) fn end(&mut self, done_at: u64) {
         self.outstanding.push(Reverse(done_at));
 
-        // What all have waited, by the length of the run, is the mean backlog (Little's law).
+        // Total response time divided by the length of the run is the mean backlog (Little's law).
         self.waited_ns += u128::from(done_at - self.arrived);
         if let Some(places) = &mut self.places {
             places.replace_earliest(done_at);
         }
     }
 
-    /// It was served: a read or a write, or something else that is counted among all.
+    /// Records the response time of a served request: a read, a write, or another counted only in
+    /// the total.
     pub(crate) fn served(&mut self, done_at: u64, is_read: Option<bool>) {
         let response = done_at - self.arrived;
         self.all.record(response);
@@ -93,7 +94,7 @@ impl OpenLoop {
         }
     }
 
-    /// What came of it; the last request ended at `end_ns`.
+    /// Returns the results; the last request completed at `end_ns`.
     pub(crate) fn finish(&self, end_ns: u64) -> Summary {
         let per = |amount: f64, ns: u64| if ns > 0 { amount / ns as f64 } else { 0.0 };
         Summary {

@@ -1,28 +1,27 @@
-//! One run on two threads, with the results of one.
+//! One run on two threads, with the same results as on one.
 //!
-//! The firmware knows no time. In a closed loop a request enters when an earlier one ends, but
-//! which one is next does not depend on that. So a second thread has the firmware do request after
-//! request, and notes what they did; this one draws what is to come, and says of what was done when
-//! that was:
+//! The firmware does not know time. In a closed loop a request enters when an earlier one
+//! completes, but the order of requests does not depend on that. So a second thread lets the
+//! firmware execute request after request and records the operations; this thread draws the
+//! requests and computes the times of the records:
 //!
 //! ```text
 //! this thread      source ──pages──►                    ──record──► timing, latencies, time series
-//! the other one               firmware, accounting
+//! other thread                firmware, accounting
 //! ```
 //!
-//! Lots of about a thousand pages go round. Their lists are used again, so that nothing is
-//! allocated once they have grown, and there are few of them, so that they stay in the caches of
-//! the two cores.
+//! Lots of about a thousand pages circulate between the threads. Their vectors are reused, so that
+//! nothing is allocated once they have grown, and there are few of them, so that they stay in the
+//! caches of the two cores.
 //!
-//! Not for runs in which time has a say in what the firmware does. In an open loop the device works
-//! for itself while nothing arrives, and how much depends on when earlier requests ended. A run
-//! until the device is worn out goes on one thread as well: what such a device has room for changes
-//! with every page, and counting that for each request would take longer than a second thread
-//! saves.
+//! Not for runs in which time affects the firmware. In an open loop the device does background work
+//! between arrivals, and its amount depends on earlier completion times. A run until wear-out uses
+//! one thread as well: the capacity of such a device changes with every page, and counting it for
+//! each request would take longer than a second thread saves.
 //!
-//! Invariants: requests are not divided between lots; the source is read as far as on one thread; a
-//! reading of the counters is that of the moment when its request entered, since each request has
-//! its own glimpse of them. Absent: clocks.
+//! Invariants: requests are not divided between lots; the source is read as far as on one thread;
+//! each request has its own glimpse of the counters, so a reading is that of the moment when the
+//! request entered. Absent: clocks.
 
 use crate::metrics::PageOps;
 use crate::run::{Feed, Front, Progress, RunError, RunOptions, Sink, Tally, command};
@@ -35,39 +34,38 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Lots on their way between the two threads.
+/// Lots in circulation between the two threads.
 const LOTS: usize = 4;
 
-/// A request as it was done.
+/// An executed request.
 #[derive(Clone, Copy)]
 struct DoneRequest {
     outcome: PageOutcome,
-    /// It is a flush, which waits for all that came before.
+    /// True for a flush, which waits for all earlier requests.
     is_flush: bool,
     steps: u32,
-    /// What had passed before it.
+    /// Operations before it.
     page_ops: PageOps,
 }
 
-/// Some requests on their way round.
+/// A batch of requests in circulation.
 #[derive(Default)]
 struct Lot {
-    /// Pages, and those that follow to look ahead at.
+    /// Pages, followed by those for look-ahead.
     pages: Vec<HostPage>,
-    /// Of them, those to submit.
+    /// Number of pages to submit.
     len: usize,
     requests: Vec<DoneRequest>,
     glimpses: Vec<Glimpse>,
     record: CommandRecord,
-    /// What had passed at its end.
+    /// Operations at its end.
     page_ops: PageOps,
 }
 
-/// What the firmware's thread returns: the accounting, and whether the source ended inside a
-/// request.
+/// Result of the firmware's thread: the accounting, and true if the source ended inside a request.
 type Accounts = (Tally, bool);
 
-/// Runs the source on both halves of the device; `None` if it has none.
+/// Runs the source on both halves of the device; `None` if it cannot be divided.
 ///
 /// # Errors
 /// As `run::run`.
@@ -81,8 +79,7 @@ pub(crate) fn run(
     let (firmware, mut timing) = device.halves()?;
     let front = Front::new(RequestRecorder::new(firmware), options);
 
-    // As many places as there are lots: neither thread ever waits for room in a channel, only for
-    // work.
+    // Capacity for all lots: no thread ever waits for room in a channel, only for work.
     let (to_firmware, ordered) = sync_channel(LOTS);
     let (done, from_firmware) = sync_channel(LOTS);
 
@@ -101,7 +98,8 @@ pub(crate) fn run(
             &from_firmware,
             tell,
         );
-        // With both ends of this thread gone the other one ends too. Its panic is ours.
+        // With both channel ends of this thread dropped, the other thread ends too. Its panic is
+        // passed on.
         drop(from_firmware);
         let accounts = worker
             .join()
@@ -110,14 +108,14 @@ pub(crate) fn run(
     }))
 }
 
-/// The firmware's thread: does what comes, until nothing comes any more.
+/// The firmware's thread: executes lots until the channel closes.
 fn do_lots(
     mut front: Front<RequestRecorder<'_>>,
     ordered: &Receiver<Lot>,
     done: &SyncSender<Lot>,
 ) -> Accounts {
     while let Ok(mut lot) = ordered.recv() {
-        // Moved out and back, so that the lot's lists keep their memory.
+        // Moved out and back, so that the lot's vectors keep their memory.
         let pages = std::mem::take(&mut lot.pages);
         front.sink.lot = lot;
 
@@ -135,7 +133,7 @@ fn do_lots(
         lot.page_ops = front.tally.page_ops;
 
         if done.send(lot).is_err() {
-            break; // The run has been given up.
+            break; // The run has been aborted.
         }
     }
 
@@ -143,7 +141,7 @@ fn do_lots(
     (front.tally, is_inside)
 }
 
-/// This thread: keeps lots on their way, and charges those that come back.
+/// This thread: keeps lots in circulation, and charges those that return.
 fn keep_time(
     feeder: &mut Feeder,
     source: &mut dyn Source,
@@ -154,26 +152,26 @@ fn keep_time(
     tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
     let start = times.entered;
-    // As many as go round: that bounds how far one thread may be ahead.
+    // All lots: their number bounds how far one thread may be ahead.
     let mut idle: VecDeque<Lot> = (0..LOTS).map(|_| Lot::default()).collect();
     let mut to_firmware = Some(to_firmware);
     loop {
         while let (Some(sender), Some(lot)) = (&to_firmware, idle.front_mut()) {
             if !feeder.fill(lot, source)? {
-                // The other thread ends with the channel, after the lots that are still in it; they
-                // come back below, so none is lost.
+                // The other thread ends with the channel, after the lots still in it; they return
+                // below, so none is lost.
                 to_firmware = None;
                 break;
             }
 
             let lot = idle.pop_front().expect("it was there");
             if sender.send(lot).is_err() {
-                return Ok(()); // It has panicked, which `join` tells.
+                return Ok(()); // It has panicked; `join` reports it.
             }
         }
 
         let Ok(mut lot) = from_firmware.recv() else {
-            // The other thread has ended, and `join` knows why.
+            // The other thread has ended; `join` reports why.
             return Ok(());
         };
 
@@ -186,17 +184,17 @@ fn keep_time(
 
         idle.push_back(lot);
 
-        // Told a lot at a time: the caller's terminal is slow beside a page.
+        // Once per lot: the caller's terminal is slow compared with a page.
         if tell(told).is_break() {
             return Err(RunError::Stopped);
         }
     }
 }
 
-/// Says when the requests of a lot entered and ended.
+/// Computes when the requests of a lot entered and completed.
 fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut RequestTimes) {
     for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
-        // In the order of one thread, and with what the counters were then: a sample of the time
+        // In the order of one thread, and with the counters of that moment: a sample of the time
         // series may fall between any two requests.
         times.enter(0, done.is_flush);
         if times.is_due() {
@@ -209,11 +207,11 @@ fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut RequestTimes) 
     }
 }
 
-/// Has requests done, and notes what that was.
+/// Executes requests, and records their operations.
 struct RequestRecorder<'a> {
     firmware: FirmwareHalf<'a>,
     lot: Lot,
-    /// Of the request under way.
+    /// State of the current request.
     is_flush: bool,
     steps_before: usize,
     page_ops_before: PageOps,
@@ -234,7 +232,7 @@ impl<'a> RequestRecorder<'a> {
 impl Sink for RequestRecorder<'_> {
     #[inline(always)]
     fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
-        // Before the request's first page, as one thread reads the counters.
+        // Before the request's first page, where a single thread reads the counters.
         self.lot.glimpses.push(self.firmware.glimpse());
         self.is_flush = page.kind == PageKind::Flush;
         self.steps_before = self.lot.record.steps();
@@ -262,13 +260,13 @@ impl Sink for RequestRecorder<'_> {
     }
 }
 
-/// Cuts the source into lots of whole requests, and reads it exactly as far as a run on one thread
-/// does.
+/// Splits the source into lots of whole requests, and reads it exactly as far as a run on one
+/// thread does.
 struct Feeder {
     feed: Feed,
-    /// Pages at the beginning of the window that are in the lot before.
+    /// Pages at the beginning of the window that the previous lot contained.
     sent: usize,
-    /// Page operations that one thread would have done before the window, and whether that ends
+    /// Page operations that one thread would have executed before the window; and true if they end
     /// inside a request.
     operations: u64,
     is_inside: bool,
@@ -296,7 +294,7 @@ impl Feeder {
             return Ok(false);
         }
 
-        // One thread would take pages from the window up to here, and look ahead at the rest.
+        // One thread would take pages of the window up to here, and use the rest for look-ahead.
         let pages = self.feed.window();
         let taken = if self.feed.is_exhausted() {
             pages.len()
@@ -304,8 +302,8 @@ impl Feeder {
             pages.len().saturating_sub(LOOK_AHEAD_FAR)
         };
 
-        // A lot ends with a request. What it has beyond `taken` is in it already: `sent` says how
-        // much.
+        // A lot ends with a request. Its pages after `taken` have been submitted with it: `sent`
+        // counts them.
         let end = (taken..pages.len())
             .find(|end| *end > 0 && pages[end - 1].last)
             .unwrap_or(pages.len());
@@ -317,7 +315,7 @@ impl Feeder {
         lot.glimpses.clear();
         lot.record.clear();
 
-        // As far as one thread would have gone: with a limit on pages, a lot may reach beyond the
+        // As far as one thread would have gone: with a limit on pages, a lot may extend beyond the
         // end.
         for page in &pages[..taken] {
             if !self.goes_on() {

@@ -1,13 +1,14 @@
 //! One run: a source's requests through a device, in virtual time.
 //!
-//! Closed loop: a request enters when the earliest of the outstanding ones ends, `queue_depth` of
-//! them at a time. Open loop: it enters at its own time, however many are outstanding or as soon as
-//! a bounded number of places has one free, and between requests the device may work for itself. A
-//! flush enters when all requests before it have ended, and requests after it when it has. All
-//! pages of a request enter together, and its latency is that of the last to be done.
+//! Closed loop: a request enters when the earliest outstanding one completes, with `queue_depth` of
+//! them outstanding. Open loop: a request enters at its own time, however many are outstanding, or
+//! waits for one of a bounded number of places; between requests the device may do background work.
+//! A flush enters when all requests before it have completed, and requests after it enter when it
+//! has. All pages of a request enter together; its latency is that of its last page.
 //!
-//! Invariants: every request that the source yields ends up completed or refused, or the run is an
-//! error; submission times never decrease. Absent: what a request means (the device's) and aging.
+//! Invariants: every request that the source yields is completed or refused, or the run is an
+//! error; submission times never decrease. Absent: the semantics of a request (the device's) and
+//! aging.
 
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, PageOps};
@@ -32,14 +33,14 @@ pub struct RunOptions {
     pub queue_depth: u32,
     /// Requests enter at their own time instead.
     pub open_loop: bool,
-    /// In an open loop, at most so many at a time; what arrives meanwhile waits.
+    /// Maximum requests outstanding in an open loop; later arrivals wait.
     pub bound: Option<u32>,
-    /// Virtual time between points of the series, to begin with.
+    /// Initial virtual time between points of the series.
     pub sample_interval_ns: u64,
-    /// About how many points the series shall have.
+    /// Approximate number of points of the series.
     pub samples: usize,
-    /// Threads that the run may have. With two or more the firmware gets its own, where that
-    /// changes no result. Which one that is never shows.
+    /// Threads that the run may use. With two or more the firmware gets its own, where that changes
+    /// no result. The choice never shows in the results.
     pub threads: u32,
 }
 
@@ -58,21 +59,21 @@ impl Default for RunOptions {
     }
 }
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Page operations submitted so far.
     pub pages: u64,
-    /// Pages in all, if known.
+    /// Total number of pages, if known.
     pub pages_total: Option<u64>,
     /// Virtual seconds since the start.
     pub seconds_simulated: f64,
 }
 
-/// Why a run has no result.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The source cannot go on.
+    /// The source failed.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The source had no request at all.
@@ -84,11 +85,11 @@ pub enum RunError {
     /// Requests were lost or counted twice: a bug.
     #[error("{what}: {submitted} submitted and {ended} ended")]
     Unaccounted {
-        /// What was counted: requests, pages read or pages written.
+        /// Kind of count: requests, pages read or pages written.
         what: &'static str,
-        /// Count of those handed to the device.
+        /// Number handed to the device.
         submitted: u64,
-        /// Count of those completed or refused.
+        /// Number completed or refused.
         ended: u64,
     },
     /// The caller stopped the run.
@@ -99,8 +100,8 @@ pub enum RunError {
 /// Pages taken from the source at a time.
 const BATCH_PAGES: usize = 1024;
 
-/// Runs `source` on `device` and says what was measured. `progress` is told now and then and may
-/// stop the run.
+/// Runs `source` on `device` and returns the measurements. `progress` is called now and then and
+/// may stop the run.
 ///
 /// # Errors
 /// The source fails or is empty, requests are unaccounted for, or `progress` breaks.
@@ -111,7 +112,7 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<RunSummary, RunError> {
     let began = Instant::now();
-    // The device may have a past (aging, an earlier run), and only what this run adds is measured.
+    // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.timing().busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
@@ -130,7 +131,7 @@ pub fn run(
         })
     };
 
-    // Where time has no say in what the firmware does: see `pipeline`.
+    // Only where time does not affect the firmware's decisions: see `pipeline`.
     let divides = options.threads > 1 && !options.open_loop && !options.until_worn_out;
     let divided = if divides {
         pipeline::run(device, source, options, &mut times, &mut tell).transpose()?
@@ -145,13 +146,13 @@ pub fn run(
             accounts
         }
     };
-    // Half a request was never completed.
+    // A partial request was never completed.
     if is_inside {
         return Err(RunError::Unfinished);
     }
 
-    // Counted twice, here and in the firmware: a request that the queue lost would otherwise only
-    // make the run look faster.
+    // Counted both here and in the firmware: a request lost in the queue would otherwise only make
+    // the run look faster.
     tally.check(&(device.ftl().stats() - stats))?;
 
     let RequestTimes {
@@ -167,8 +168,7 @@ pub fn run(
     summary.requests = tally.requests;
     summary.requests.skipped = source.skipped();
 
-    // A refusal takes next to no time. Counted as served, a device that is full would be the
-    // fastest.
+    // A refusal takes next to no time. Counted as served, it would make a full device the fastest.
     let refused: u64 = summary.requests.refused.values().sum();
     summary.requests_per_s =
         (summary.requests.submitted - refused) as f64 / summary.seconds_simulated;
@@ -176,7 +176,7 @@ pub fn run(
     Ok(summary)
 }
 
-/// Each command is done when the one before it has its times. Also says whether the source ended
+/// Executes each command after the previous one has its times. The flag is true if the source ended
 /// inside a request.
 fn run_directly(
     device: &mut Device,
@@ -207,7 +207,7 @@ fn run_directly(
     Ok(((front.tally, is_inside), front.sink.times))
 }
 
-/// A window on the source that looks ahead.
+/// A look-ahead window on the source.
 #[derive(Default)]
 pub(crate) struct Feed {
     pages: Vec<HostPage>,
@@ -216,12 +216,12 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Moves the rest to the front and fills up; `false` if nothing is left.
+    /// Moves the rest to the front and refills; `false` if nothing is left.
     pub(crate) fn refill(&mut self, source: &mut dyn Source) -> Result<bool, SourceError> {
-        // What is left stays in front of the next batch: no look ahead ends where a batch does.
+        // The rest stays before the next batch: look-ahead does not end at a batch boundary.
         self.pages.drain(..self.next);
         self.next = 0;
-        // As many as the look ahead needs, and never more than a batch beyond.
+        // As many as look-ahead needs, and at most a batch more.
         while !self.exhausted && self.pages.len() < BATCH_PAGES {
             let before = self.pages.len();
             self.exhausted = !source.fill(&mut self.pages, BATCH_PAGES)?;
@@ -233,11 +233,11 @@ impl Feed {
         Ok(!self.pages.is_empty())
     }
 
-    /// Takes the next page, while the window behind it is long enough to look ahead, and asks for
-    /// the tables of the pages that follow.
+    /// Takes the next page if the window after it is long enough for look-ahead, and prefetches the
+    /// tables of the pages that follow.
     #[inline(always)]
     pub(crate) fn next(&mut self, device: &Device) -> Option<HostPage> {
-        // Kept short for the common case: this runs once a page, of which a run has millions.
+        // Short for the common case: this runs once per page, millions of times in a run.
         if self.next + LOOK_AHEAD_FAR >= self.pages.len() {
             return self.next_without_window(device);
         }
@@ -258,17 +258,17 @@ impl Feed {
         page
     }
 
-    /// Pages that have been read and not been taken.
+    /// Pages read from the source and not taken.
     pub(crate) fn window(&self) -> &[HostPage] {
         &self.pages[self.next..]
     }
 
-    /// Whether the source has ended.
+    /// Returns true if the source has ended.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted
     }
 
-    /// Takes the first so many pages of the window.
+    /// Takes the first `len` pages of the window.
     pub(crate) fn take(&mut self, len: usize) {
         self.next += len;
     }
@@ -283,7 +283,7 @@ impl Feed {
     }
 }
 
-/// The device's form of a page.
+/// Converts a page to the device's form.
 #[inline(always)]
 pub(crate) fn command(page: &HostPage) -> PageCommand {
     PageCommand {
@@ -293,31 +293,31 @@ pub(crate) fn command(page: &HostPage) -> PageCommand {
     }
 }
 
-/// What becomes of requests: done now (`Direct`), or noted for whoever keeps time (`pipeline`).
+/// Executes requests: immediately (`Direct`), or recorded for the timing thread (`pipeline`).
 pub(crate) trait Sink {
-    /// A request enters, before its first page; `page_ops` is what came before it.
+    /// A request enters, before its first page; `page_ops` counts the operations before it.
     fn enter(&mut self, page: &HostPage, page_ops: PageOps);
     /// Submits a page of the request.
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal>;
-    /// A range that it deallocates.
+    /// Deallocates a range of the request.
     fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal>;
     /// The request ends after its last page.
     fn leave(&mut self, outcome: PageOutcome);
 }
 
-/// A request some of whose pages have been submitted.
+/// A request with some of its pages submitted.
 #[derive(Clone, Copy)]
 struct OpenRequest {
     kind: PageKind,
     result: Result<(), Refusal>,
 }
 
-/// Makes requests of pages, and accounts for them.
+/// Assembles requests from pages, and accounts for them.
 pub(crate) struct Front<S> {
     pub sink: S,
     pub tally: Tally,
     request: Option<OpenRequest>,
-    /// Pages of the request under way that are to be deallocated: the first one, and how many.
+    /// Pages to deallocate of the current request: the first one, and the count.
     trim: Option<(Lpn, u32)>,
     limit: u64,
     until_worn_out: bool,
@@ -335,12 +335,12 @@ impl<S: Sink> Front<S> {
         }
     }
 
-    /// Has a request begun that has not ended?
+    /// Returns true if a request has begun and not ended.
     pub(crate) fn is_inside_request(&self) -> bool {
         self.request.is_some()
     }
 
-    /// Is another page wanted? A request that has begun is brought to its end.
+    /// Returns true if another page is wanted. A request that has begun is completed.
     #[inline(always)]
     pub(crate) fn goes_on(&self) -> bool {
         self.request.is_some() || self.tally.page_ops.operations < self.limit
@@ -351,7 +351,7 @@ impl<S: Sink> Front<S> {
         let mut request = match self.request.take() {
             Some(request) => request,
             None => {
-                // The request enters with its first page; the others belong to it.
+                // The request enters with its first page.
                 self.sink.enter(page, self.tally.page_ops);
                 self.tally.requests.submitted += 1;
                 OpenRequest {
@@ -368,7 +368,7 @@ impl<S: Sink> Front<S> {
         self.tally.page(page.kind);
         request.result = request.result.and(result);
 
-        // A request with a part of a page is one that reads first.
+        // A request with a partial page is a read-modify-write.
         if page.kind == PageKind::ReadModifyWrite {
             request.kind = page.kind;
         }
@@ -380,11 +380,11 @@ impl<S: Sink> Front<S> {
         }
     }
 
-    /// Adjacent pages that one request deallocates are one command, as hosts send it.
+    /// Merges adjacent pages deallocated by one request into one command, as hosts send it.
     fn trim(&mut self, page: &HostPage) -> Result<(), Refusal> {
         let mut whole = Ok(());
         let extent = match self.trim.take() {
-            // It goes on where the last page ended: one record in the firmware.
+            // Continues the last range: one record in the firmware.
             Some((lpn, len)) if lpn.offset(len) == page.lpn => (lpn, len + 1),
             Some((lpn, len)) => {
                 whole = self.sink.deallocate(lpn, len);
@@ -392,7 +392,7 @@ impl<S: Sink> Front<S> {
             }
             None => (page.lpn, 1),
         };
-        // The request ends, and with it the command.
+        // The end of the request ends the command.
         if page.last {
             whole.and(self.sink.deallocate(extent.0, extent.1))
         } else {
@@ -411,7 +411,7 @@ impl<S: Sink> Front<S> {
         match request.result {
             Ok(()) => self.tally.serve(request.kind),
             Err(refusal) => {
-                // The death that was waited for ends the run in good order.
+                // The awaited wear-out ends the run normally.
                 if refusal == Refusal::ReadOnly && self.until_worn_out {
                     self.limit = 0;
                 }
@@ -421,7 +421,7 @@ impl<S: Sink> Front<S> {
     }
 }
 
-/// Each page is submitted to the device, which says at once when it is done.
+/// Submits each page to the device, which returns its completion time at once.
 struct Direct<'a> {
     device: &'a mut Device,
     times: RequestTimes,
@@ -433,12 +433,13 @@ impl Sink for Direct<'_> {
         let before = self.times.entered;
         let backlog = self.times.enter(page.at_ns, page.kind == PageKind::Flush);
 
-        // Only in an open loop is there time in which nothing is submitted.
+        // Only an open loop has time without submissions.
         if backlog.is_some() {
             self.device.idle(before, self.times.entered);
         }
         if self.times.is_due() {
-            // Counted anew: here a reading is rare, and a pipeline has a glimpse for each request.
+            // Recounted: here a reading is rare, whereas a pipeline takes a glimpse for each
+            // request.
             let glimpse = self.device.ftl().glimpse(&mut UsablePages::default());
             self.times.read(glimpse, page_ops, backlog);
         }
@@ -449,7 +450,7 @@ impl Sink for Direct<'_> {
         let completion = if page.last {
             self.device.submit(self.times.entered, &command(page))
         } else {
-            // Nothing of a request is acknowledged before all of it.
+            // No part of a request is acknowledged before all of it is.
             self.device.submit_more(self.times.entered, &command(page))
         };
         self.times.done(completion.done_at);
@@ -468,7 +469,7 @@ impl Sink for Direct<'_> {
     }
 }
 
-/// How requests ended, and which pages passed.
+/// How requests ended, and the pages submitted.
 #[derive(Default)]
 pub(crate) struct Tally {
     requests: Accounting,
@@ -491,7 +492,7 @@ impl Tally {
         self.page_writes += u64::from(kind.writes());
     }
 
-    /// Remapped pages count as served and written, although nothing was transferred.
+    /// Remapped pages count as served and written, although nothing is transferred.
     fn remapped(&mut self, pages: u64) {
         self.page_ops.operations += pages;
         self.page_ops.transfers += pages;
@@ -520,10 +521,10 @@ impl Tally {
             .or_default() += 1;
     }
 
-    /// Everything that was submitted ended, and the firmware saw the same pages.
+    /// Checks that every submitted request ended, and that the firmware saw the same pages.
     fn check(&self, stats: &remap_ssd_ftl::Stats) -> Result<(), RunError> {
         let all = &self.requests;
-        // A run of nothing proves nothing.
+        // An empty run proves nothing.
         if all.submitted == 0 {
             return Err(RunError::Nothing);
         }
@@ -545,7 +546,7 @@ impl Tally {
         };
 
         agree("requests", all.submitted, completed + refused)?;
-        // What the firmware counts of a page that it refuses is its own affair.
+        // The firmware's counts of a refused page are not specified.
         if refused == 0 {
             agree("pages read", self.page_reads, stats.host_reads)?;
             agree("pages written", self.page_writes, stats.host_writes)?;

@@ -1,25 +1,25 @@
-//! What a device under test is fed: a stream of page operations, in batches.
+//! Input of a device under test: a stream of page operations, in batches.
 //!
 //! Invariants: `lpn < addressable`, and so are all pages of a remap; the pages of one request are
-//! adjacent in the stream, and only the last of them carries `last`; `at_ns` never decreases, and is
-//! at most `TIME_MAX_NS`.
-//! Absent: time of completion (the device's) and how LBAs were folded (the trace reader's).
+//! adjacent in the stream, and only the last of them carries `last`; `at_ns` never decreases, and
+//! is at most `TIME_MAX_NS`. Absent: time of completion (the device's) and folding of LBAs (the
+//! trace reader's).
 
 pub use remap_ssd_device::{Lpn, PageKind};
 
-/// The latest time of a request, nanoseconds: 146 years. What a run adds to it stays below 64 bits.
+/// The latest time of a request, nanoseconds: 146 years. Sums with durations of a run stay below 64
+/// bits.
 pub const TIME_MAX_NS: u64 = 1 << 62;
 
 /// One page of one host request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPage {
-    /// When the request arrives, in nanoseconds from the start of the trace; used by open-loop
+    /// Arrival of the request, in nanoseconds from the start of the trace; used by open-loop
     /// replay.
     pub at_ns: u64,
     /// Identity of the content written: equal identities mean equal 4 KiB. Never 0 for writes.
     pub content: u64,
-    /// Logical page number, already folded into the addressable range; the first one of a remap's
-    /// targets.
+    /// Logical page number, already folded into the addressable range; the first target of a remap.
     pub lpn: Lpn,
     /// The operation on the page.
     pub kind: PageKind,
@@ -33,25 +33,25 @@ const _: () = assert!(size_of::<HostPage>() == 32);
 pub trait Source {
     /// Appends up to about `want` page operations to `out`, never splitting a request.
     ///
-    /// Returns `false` when the source is exhausted (nothing was appended). Synthetic workloads
-    /// never are.
+    /// Returns `false` if the source is exhausted (nothing was appended). Synthetic workloads never
+    /// are.
     ///
     /// # Errors
     /// A malformed trace names file, line and reason.
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError>;
 
-    /// Malformed records left out so far, at the user's wish.
+    /// Malformed records skipped so far, at the user's request.
     fn skipped(&self) -> u64 {
         0
     }
 
-    /// Number of pages in the whole stream if it is known beforehand, for progress bars.
+    /// Number of pages in the whole stream if known beforehand, for progress bars.
     fn len_hint(&self) -> Option<u64> {
         None
     }
 }
 
-/// Why a source cannot go on.
+/// Why a source failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The file could not be read.
@@ -59,7 +59,7 @@ pub enum SourceError {
     Io {
         /// Path of the trace file.
         file: String,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// A record of the trace is malformed.
@@ -69,15 +69,15 @@ pub enum SourceError {
         file: String,
         /// Line number from 1; for binary formats the record number.
         line: u64,
-        /// What is wrong, in a few words.
+        /// The error, in a few words.
         reason: String,
     },
     /// The file as a whole cannot be used (unknown format, empty, impossible option).
     #[error("{file}: {reason}")]
     Unusable {
-        /// The trace file, as it was named.
+        /// Name of the trace file, as given.
         file: String,
-        /// What is wrong and what would work.
+        /// The error, and valid alternatives.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What one run measured: plain numbers, ready for JSON, tables and plots.
+//! The measurements of one run: plain numbers, ready for JSON, tables and plots.
 //!
 //! The field names of the first block are a contract with programs that read `compare --json`:
 //! fields may be added, never renamed.
@@ -6,11 +6,11 @@
 use remap_ssd_ftl::SurvivalClass;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Latency percentiles in microseconds. What was not measured, or by too few requests, is not a
-/// number: null in JSON.
+/// Latency percentiles in microseconds. A value not measured, or from too few requests, is NaN:
+/// null in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many requests were measured.
+    /// Number of requests measured.
     #[serde(default)]
     pub count: u64,
     /// Mean latency, in microseconds of virtual time.
@@ -51,22 +51,22 @@ impl Default for Percentiles {
     }
 }
 
-/// JSON has no number that is none.
+/// JSON has no NaN.
 fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// What never wears out lives for ever, which JSON has no number for either.
+/// Infinite lifetimes of parts that never wear out are also null in JSON.
 fn number_or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
-/// What older files do not say. Serde takes a function for a default.
+/// Default for fields missing in older files. Serde takes a function.
 fn none() -> f64 {
     f64::NAN
 }
 
-/// Years over which drive writes a day are counted, as vendors do.
+/// Years over which drive writes per day are counted, as vendors do.
 pub const WARRANTY_YEARS: f64 = 5.0;
 
 /// Why remaps became physical copies, in pages.
@@ -109,58 +109,58 @@ pub struct Sample {
     pub free_superblocks: u64,
     /// Demoted remaps in this interval, pages.
     pub demotions: u64,
-    /// Share of the remapping metadata's room in use, 0..=1.
+    /// Fraction of the remapping metadata's space in use, 0..=1.
     pub nvram_used: f64,
-    /// In an open loop, requests that had arrived and not ended.
+    /// In an open loop, requests that had arrived and not completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backlog: Option<u64>,
-    /// Pages of data that the device has room for: shrinks as blocks fail and wear out.
+    /// Capacity for data in pages: shrinks as blocks fail and wear out.
     pub usable_pages: u64,
 }
 
-/// How far a device is worn, counted since it was powered on, aging included.
+/// Wear of a device, counted since power-on, aging included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WearOut {
     /// Bytes the host wrote or remapped.
     pub host_bytes: u64,
-    /// Of those, before the first block was worn out; none was if it is missing.
+    /// Of those, before the first block wore out; `None` if none did.
     pub first_retired_bytes: Option<u64>,
-    /// Whether the device is read-only.
+    /// True if the device is read-only.
     pub read_only: bool,
-    /// Blocks that take no more data: failed, or worn out.
+    /// Blocks that accept no more data: failed, or worn out.
     pub blocks_retired: u64,
-    /// Erase blocks that were erased since power-on.
+    /// Erase blocks erased since power-on.
     pub block_erases: u64,
-    /// Pages of data that the device has room for.
+    /// Capacity for data, in pages.
     pub usable_pages: u64,
 }
 
-/// The mapping table, and under hybrid mapping what keeping blocks in order took.
+/// The mapping table, and under hybrid mapping the cost of keeping blocks in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingCost {
     /// Granularity of the table: `page` or `hybrid`.
     pub kind: String,
-    /// Bytes of DRAM of the table.
+    /// Size of the table in DRAM, bytes.
     pub table_bytes: u64,
     /// Entries of the extension at the end.
     pub extension_entries: u64,
-    /// Entries that it has room for.
+    /// Capacity of the extension, in entries.
     pub extension_room: u64,
     /// Blocks that the host wrote in order as a whole.
     pub merges_switch: u64,
-    /// Blocks of which it wrote a part in order, and the rest was copied.
+    /// Blocks written in order in part, with the rest copied.
     pub merges_partial: u64,
     /// Blocks of which every page was copied.
     pub merges_full: u64,
     /// Pages programmed by merges, of those moved by garbage collection.
     pub merge_pages: u64,
-    /// Of those, pages without data.
+    /// Of those, padding pages without data.
     pub merge_pads: u64,
-    /// Pages that shared a flash page until their block was put in order.
+    /// Shared flash pages split when their block was put in order.
     pub unshared: u64,
 }
 
-/// Requests by how they ended. Their sum equals what was submitted, or the run fails.
+/// Requests by outcome. Their sum equals the requests submitted, or the run fails.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Accounting {
     /// Requests handed to the device.
@@ -180,47 +180,47 @@ pub struct Accounting {
     pub flushes: u64,
     /// Requests refused by the device, with the reason's name.
     pub refused: std::collections::BTreeMap<String, u64>,
-    /// Malformed trace records skipped at the user's wish.
+    /// Malformed trace records skipped at the user's request.
     pub skipped: u64,
 }
 
-/// How requests fared that arrive at their own times.
+/// Measurements of requests that arrive at their own times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OpenLoop {
-    /// Requests that may be with the device at once; any number if it is missing.
+    /// Maximum requests outstanding at once; `None`: unlimited.
     pub bound: Option<u32>,
-    /// Requests that arrived a second, in the mean.
+    /// Mean arrival rate, requests per second.
     pub offered_per_s: f64,
-    /// From arrival to end, of all requests that were served.
+    /// From arrival to completion, of all requests served.
     pub response_us: Percentiles,
     /// Response times of reads, in microseconds.
     pub read_response_us: Percentiles,
     /// Of writes, read-modify-writes and remaps.
     pub write_response_us: Percentiles,
-    /// Requests that have arrived and not ended, in the mean over time.
+    /// Requests arrived and not completed, mean over time.
     pub backlog_mean: f64,
     /// Largest number of requests waiting.
     pub backlog_max: u64,
-    /// Those there were when the last had arrived. A device that cannot keep up ends with about as
-    /// many as ever.
+    /// Backlog when the last request had arrived. A device that cannot keep up ends with close to
+    /// the maximum.
     pub backlog_end: u64,
 }
 
-/// Everything one run of one scheme measured after aging.
+/// All measurements of one run of one scheme, after aging.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Scheme name: `none`, `remap-ssd`, `flog`, `nlog`, `opt` and others.
     pub scheme: String,
     /// Policy of garbage collection: `greedy`, `cost-benefit`, `coldmap`, `cagc`.
     pub gc_policy: String,
-    /// What an entry of the mapping table stands for, and what keeping blocks in order took.
+    /// Granularity of the mapping table, and the cost of keeping blocks in order.
     #[serde(default)]
     pub mapping: MappingCost,
     /// Host bandwidth, remapped pages counted as served, MiB/s.
     pub bandwidth_mib_s: f64,
     /// Host page operations per second.
     pub iops: f64,
-    /// Requests completed a second, of any size.
+    /// Requests completed per second, of any size.
     #[serde(default = "none", deserialize_with = "number_or_null")]
     pub requests_per_s: f64,
     /// `flash_pages / host_pages`; null if the host wrote nothing.
@@ -228,7 +228,7 @@ pub struct RunSummary {
     pub write_amplification: f64,
     /// Pages the host wrote or remapped, dedup hits included.
     pub host_pages: u64,
-    /// Every program: host, GC, metadata, log.
+    /// All programs: host, GC, metadata, log.
     pub flash_pages: u64,
     /// Flash pages programmed by garbage collection.
     pub gc_pages: u64,
@@ -253,19 +253,18 @@ pub struct RunSummary {
     pub host_programs: u64,
     /// Programs of metadata: heads, tails, deallocation maps, remap log on flash.
     pub metadata_pages: u64,
-    /// Of those, pages of a log of remaps that is kept in the flash array.
+    /// Of those, pages of a remap log kept in the flash array.
     #[serde(default)]
     pub log_pages: u64,
-    /// Write amplification without metadata: pages of the host and of GC for each page the host
-    /// wrote or remapped.
+    /// Write amplification without metadata: host and GC pages per page the host wrote or remapped.
     #[serde(default = "none", deserialize_with = "number_or_null")]
     pub write_amplification_data: f64,
     /// References that a scheme without reverse mappings lost when their pages moved.
     pub lost_references: u64,
     /// Writes that found their content on flash already (dedup hits).
     pub dedup_hits: u64,
-    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint
-    /// store had no room.
+    /// Duplicates missed: the content was on flash, but its page had no room in the fingerprint
+    /// store.
     #[serde(default)]
     pub dedup_missed: u64,
     /// Cumulative distribution of write latency: (microseconds, fraction of requests).
@@ -277,24 +276,24 @@ pub struct RunSummary {
     /// Years until the NVRAM's most written word wears out at this rate, if writes spread evenly.
     #[serde(deserialize_with = "number_or_infinite")]
     pub nvram_life_years: f64,
-    /// Share of the remapping metadata's room in use at the end, 0..=1.
+    /// Fraction of the remapping metadata's space in use at the end, 0..=1.
     pub nvram_used: f64,
-    /// Share of it that is valid.
+    /// Fraction of it that is valid.
     pub nvram_valid: f64,
-    /// The remapping metadata's room, bytes.
+    /// Space for remapping metadata, bytes.
     #[serde(default)]
     pub nvram_room_bytes: u64,
-    /// Of that, what can hold no entry: heads of segments, and what does not fill one.
+    /// Of that, space that can hold no entry: segment heads, and remainders smaller than an entry.
     #[serde(default)]
     pub nvram_heads_bytes: u64,
-    /// Of what can hold entries, what hosts leave free for garbage collection, at the end.
+    /// Of the space for entries, the part reserved for garbage collection, at the end.
     #[serde(default)]
     pub nvram_reserve_bytes: u64,
     /// Largest segment group seen, bytes.
     pub largest_group_bytes: u64,
-    /// The table from logical to physical pages, where it is kept in NVRAM, bytes.
+    /// The logical-to-physical table, where it is kept in NVRAM, bytes.
     pub l2p_bytes: u64,
-    /// The table from physical to logical pages, where it is kept in NVRAM, bytes.
+    /// The physical-to-logical table, where it is kept in NVRAM, bytes.
     pub p2l_bytes: u64,
     /// Virtual time spent finding the owners of victims' pages, seconds.
     pub p2l_lookup_s: f64,
@@ -309,19 +308,19 @@ pub struct RunSummary {
     /// Years until the mean block reaches its endurance at this rate.
     #[serde(deserialize_with = "number_or_infinite")]
     pub lifetime_years: f64,
-    /// Program/erase cycles that a block endures: what the next two figures count on.
+    /// Program/erase cycles that a block endures: the basis of the next two figures.
     #[serde(default)]
     pub endurance_cycles: u64,
-    /// Terabytes (10^12 bytes) that the host can write like this until the mean block reaches its
-    /// endurance; null if no block was erased, or nothing written.
+    /// Terabytes (10^12 bytes) that the host can write at this rate until the mean block reaches
+    /// its endurance; null if no block was erased, or nothing written.
     #[serde(default = "none", deserialize_with = "number_or_null")]
     pub life_tb_written: f64,
-    /// The same as writes of the whole logical size each day for `WARRANTY_YEARS`.
+    /// The same, as writes of the whole logical size per day for `WARRANTY_YEARS`.
     #[serde(default = "none", deserialize_with = "number_or_null")]
     pub drive_writes_per_day: f64,
-    /// How far the device is worn.
+    /// Wear of the device.
     pub wear_out: WearOut,
-    /// How long pages lived, by the most references they had; empty if that was not watched.
+    /// Page lifetimes by maximum number of references; empty if not watched.
     pub survival: Vec<SurvivalClass>,
     /// How every request of the source ended.
     pub requests: Accounting,

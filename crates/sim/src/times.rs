@@ -1,8 +1,8 @@
-//! When requests enter and end, and what that says of latencies.
+//! Entry and completion times of requests, and their latencies.
 //!
-//! Invariants: submission times never decrease; nothing here depends on anything but the sequence
-//! of calls, so the device may have done the requests long before. Absent: what requests are made
-//! of, and who does them (`run`, `pipeline`).
+//! Invariants: submission times never decrease; results depend only on the sequence of calls, so
+//! the device may have executed the requests long before. Absent: the contents of requests, and
+//! their execution (`run`, `pipeline`).
 
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, PageOps};
@@ -24,12 +24,12 @@ pub(crate) struct PageOutcome {
 pub(crate) struct RequestTimes {
     pub clock: RunClock,
     pub meters: Meters,
-    /// When the latest request entered, and the latest end of any.
+    /// Entry of the latest request, and the latest completion of any.
     pub entered: u64,
     pub ended: u64,
-    /// When the latest flush ended: what comes after it enters no earlier.
+    /// Completion of the latest flush: later requests enter no earlier.
     flushed: u64,
-    /// When all pages of the latest request so far are done.
+    /// Completion of all pages of the latest request so far.
     done_at: u64,
 }
 
@@ -45,10 +45,10 @@ impl RequestTimes {
         }
     }
 
-    /// A request enters. In an open loop, how many are outstanding.
+    /// A request enters. Returns the number outstanding, in an open loop.
     #[inline(always)]
     pub(crate) fn enter(&mut self, at_ns: u64, is_flush: bool) -> Option<u64> {
-        // A flush waits for all before it, anything else for the latest flush.
+        // A flush waits for all earlier requests, any other request for the latest flush.
         let after = if is_flush { self.ended } else { self.flushed };
         let (now, backlog) = match &mut self.clock {
             RunClock::Closed(queue) => (queue.earliest().max(after), None),
@@ -61,25 +61,25 @@ impl RequestTimes {
         backlog
     }
 
-    /// Is a reading of the counters due, now that a request has entered?
+    /// Returns true if a reading of the counters is due, now that a request has entered.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.entered >= self.meters.due_ns
     }
 
-    /// Takes the reading that is due.
+    /// Takes the due reading.
     #[cold]
     pub(crate) fn read(&mut self, glimpse: Glimpse, page_ops: PageOps, backlog: Option<u64>) {
         self.meters.read(glimpse, self.entered, page_ops, backlog);
     }
 
-    /// A part of the request is done.
+    /// Records the completion of a part of the request.
     #[inline(always)]
     pub(crate) fn done(&mut self, at: u64) {
         self.done_at = self.done_at.max(at);
     }
 
-    /// The request ends when all its parts are done.
+    /// The request completes when all its parts have.
     #[inline(always)]
     pub(crate) fn leave(&mut self, PageOutcome { kind, served }: PageOutcome) {
         let done_at = self.done_at;
@@ -88,13 +88,13 @@ impl RequestTimes {
             RunClock::Open(open) => open.end(done_at),
         }
 
-        // A flush has no latency of its own, and holds back what follows.
+        // A flush has no latency of its own, and delays the following requests.
         self.ended = self.ended.max(done_at);
         if kind == PageKind::Flush {
             self.flushed = done_at;
         }
 
-        // What was refused took no time that could be compared.
+        // The time of a refused request is not comparable.
         if !served {
             return;
         }

@@ -1,11 +1,11 @@
-//! One script: a device is filled, worked on, cut, recovered, judged, and worked on again.
+//! One script: a device is filled, written, cut, recovered, judged, and written again.
 //!
 //! The main line runs once; every few commands power is cut in several ways, each on a fork that
-//! shares the surviving media. A fork recovers (and may be cut again while it does), is judged,
-//! goes on working, and is cut again, for a few generations. Now and then a fork becomes the main
-//! line, so that damage adds up. Invariants: everything follows from the setup and the seed; the
-//! first failure ends the script. Absent: threads, time, the choice of scripts (`run`), cuts and
-//! recoveries (`power`), and faults (`plant`).
+//! shares the surviving media. A fork recovers (possibly with further cuts), is judged, continues,
+//! and is cut again, for a few generations. Now and then a fork becomes the main line, so that
+//! damage accumulates. Invariants: setup and seed determine everything; the first failure ends the
+//! script. Absent: threads, time, the choice of scripts (`run`), cuts and recoveries (`power`), and
+//! faults (`plant`).
 
 mod plant;
 mod power;
@@ -21,21 +21,21 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::{Faults, Image};
 
-/// What became of a script.
+/// Result of a script.
 #[derive(Default)]
 pub struct ScriptEnd {
-    /// Digest of the media that each cut left, some of them equal.
+    /// Digests of the media left by each cut, not necessarily distinct.
     pub digests: Vec<u64>,
-    /// Recoveries that succeeded, those that were cut again among them.
+    /// Successful recoveries, including those that were cut again.
     pub recoveries: u64,
-    /// What happened on the way.
+    /// Counts of rare events.
     pub marks: Marks,
     /// The failure that ended it, explained.
     pub failure: Option<String>,
-    /// The media that the last cut left: recovering from it shows the failure, if a recovery
+    /// The media left by the last cut: recovering from it reproduces the failure, if a recovery
     /// failed.
     pub image: Option<Image>,
-    /// What was damaged on it.
+    /// Media faults on it.
     pub faults: Faults,
 }
 
@@ -47,19 +47,19 @@ pub struct Campaign<'a> {
     history: History,
     end: ScriptEnd,
     read: Vec<Content>,
-    /// Commands in flight at most.
+    /// Maximum commands in flight.
     depth: InFlightLimits,
 }
 
-/// What may be under way.
+/// Limits on commands and operations in flight.
 struct InFlightLimits {
-    /// Commands that are not acknowledged.
+    /// Maximum unacknowledged commands.
     commands: usize,
-    /// Operations at which the main line lets them all end.
+    /// Operations at which the main line completes them all.
     operations: usize,
-    /// Commands after one of which, on average, it does so in any case.
+    /// Mean number of commands after which it does so in any case.
     ends: u32,
-    /// Are some acknowledged before there are too many?
+    /// True if some are acknowledged before the limit is reached.
     early: bool,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Runs it to its end or to its first failure.
+    /// Runs the script to its end or first failure.
     pub fn run(mut self) -> ScriptEnd {
         // A panic of the firmware is a finding like any other.
         let failure = match quiet::catch(|| self.script()) {
@@ -113,14 +113,14 @@ impl<'a> Campaign<'a> {
             );
             self.end.failure = Some(explained);
         } else {
-            // Only a failure needs the image that shows it.
+            // Only a failure needs the image that reproduces it.
             self.end.image = None;
         }
 
         self.end
     }
 
-    /// The device in one line.
+    /// Description of the device in one line.
     fn device(&self) -> String {
         let (shape, config) = (self.setup.geometry.shape(), &self.setup.config);
 
@@ -156,8 +156,8 @@ impl<'a> Campaign<'a> {
             if dut.read_only {
                 return self.end_of_life(dut);
             }
-            // Reading all of the device at each step would take most of the time, and what is wrong
-            // stays wrong.
+            // Reading the whole device at each step would take most of the time, and errors
+            // persist.
             if step % 16 == 0 {
                 dut.verify_live(&mut self.read)?;
             }
@@ -171,8 +171,8 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Writes all of the device or, in some scripts, only a part: what was never written has paths
-    /// of its own.
+    /// Writes the whole device or, in some scripts, only a part: LPNs never written take code paths
+    /// of their own.
     fn fill(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
         let lpns = self.setup.config.lpns;
         let share = match self.random.random_range(0..8) {
@@ -189,7 +189,7 @@ impl<'a> Campaign<'a> {
             if dut.read_only {
                 break;
             }
-            // Now and then everything ends, or the rail would hold the whole fill.
+            // Regularly completes everything, or the rail would hold the whole fill.
             if at % 16 == 15 {
                 self.catch_up(dut);
             }
@@ -199,7 +199,7 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Everything ends and the host learns of it.
+    /// Completes all operations and acknowledges all commands.
     fn catch_up(&mut self, dut: &mut DeviceUnderTest) {
         dut.ftl.media_mut().settle_all();
         for (id, _) in dut.in_flight.drain(..) {
@@ -210,17 +210,18 @@ impl<'a> Campaign<'a> {
         self.history.push(DeviceEvent::CaughtUp);
     }
 
-    /// One command, and some acknowledgements.
+    /// Submits one command, and delivers some acknowledgements.
     fn step(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
         self.plant(dut);
 
-        // Some must be refused and change nothing: the checks that follow compare everything.
+        // Some commands must be refused and change nothing: the checks that follow compare
+        // everything.
         if self.chance(100) {
             let refused = dut.generator.refused();
             dut.submit_refused(refused)?;
         }
 
-        // What an operator does; setups without it draw the same scripts as ever.
+        // An operator's action; setups without it draw unchanged scripts.
         if self.setup.apart && self.chance(25) {
             let paused = dut.ftl.is_dedup_paused();
             dut.ftl.pause_dedup(!paused);
@@ -245,8 +246,8 @@ impl<'a> Campaign<'a> {
         }
 
         if self.chance(self.depth.ends) || dut.ftl.media().pending() > self.depth.operations {
-            // Durable, with the host knowing of it or not. The second is what a host that was too
-            // slow has: all may be there, nothing must.
+            // Durable, acknowledged or not. The second is the view of a slow host: everything may
+            // have survived, nothing must.
             if self.chance(2) {
                 self.catch_up(dut)
             } else {

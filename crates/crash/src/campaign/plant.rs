@@ -1,8 +1,8 @@
 //! Faults of the medium: blocks that fail, bits that flip, pages and words that become unreadable.
 //!
-//! Invariants: unreadable pages and words appear only while nothing is under way, or in a cut; one
-//! word at a time has more wrong bits than ECC corrects; what a damaged page held is reported to
-//! the doubts. Absent: which pages and words may be damaged (`damage`).
+//! Invariants: pages and words become unreadable only while nothing is in flight, or in a cut; one
+//! word at a time has more wrong bits than ECC corrects; the content of a damaged page is reported
+//! to the doubts. Absent: which pages and words may be damaged (`damage`).
 
 use super::Campaign;
 use super::power::CutSurvivor;
@@ -13,8 +13,7 @@ use rand::RngExt;
 use remap_ssd_media::{Faults, Media, Ppn};
 
 impl Campaign<'_> {
-    /// Damage that appears between commands, on a device at rest: commands under way might still be
-    /// undone.
+    /// Damage between commands, on an idle device: commands in flight might still be undone.
     fn damage(&mut self, dut: &mut DeviceUnderTest) {
         if !self.setup.media_faults || !self.chance(30) {
             return;
@@ -29,8 +28,8 @@ impl Campaign<'_> {
             .then(|| damage::word(media, &mut self.random))
             .flatten();
 
-        // Writes may be mapped to a damaged page of the same content, so the oracle must know what
-        // it held.
+        // Writes may be mapped to a damaged page of the same content, so the doubts need its
+        // content.
         let held = page
             .filter(|_| self.setup.config.dedup)
             .and_then(|page| damage::held(media, page));
@@ -40,14 +39,14 @@ impl Campaign<'_> {
         dut.doubts.damaged(held, word.is_some());
     }
 
-    /// Damage that appears during a cut.
+    /// Damage during a cut.
     pub(super) fn damage_left(&mut self, survivor: &mut CutSurvivor) {
         if !self.setup.media_faults || !self.chance(2) {
             return;
         }
 
         let mut media = Media::from_image(&survivor.image);
-        // With the faults that are there, so that no second record of one superblock is chosen.
+        // With the existing faults, so that no second record of one superblock is chosen.
         media.plant(|faults| *faults = survivor.faults.clone());
         let page = damage::page(&media, &self.setup.config, &mut self.random);
         let word = self
@@ -75,7 +74,7 @@ impl Campaign<'_> {
         if let Some((word, bits)) = word {
             self.end.marks.words_damaged += 1;
             self.history.push(DeviceEvent::WordDamaged(word as u32));
-            // One uncorrectable word at a time: most records have one second copy.
+            // One uncorrectable word at a time: most records have only one redundant copy.
             faults.flips.retain(|_, bits| bits.count_ones() == 1);
             faults.flips.insert(word, bits);
         }
@@ -86,7 +85,7 @@ impl Campaign<'_> {
 
         let geometry = self.setup.geometry;
 
-        // A device can lose only some blocks before it is at its end.
+        // A device tolerates only some failed blocks before its end of life.
         if dut.faults_left > 0 && self.chance(30) {
             dut.faults_left -= 1;
             self.end.marks.faults_planted += 1;
@@ -105,8 +104,8 @@ impl Campaign<'_> {
         }
 
         let words = dut.ftl.media().nvram_words() as u32;
-        // Single flips come more often than faults: ECC corrects them, so nothing may be seen of
-        // them.
+        // Single flips are more frequent than faults: ECC corrects them, so they must stay
+        // invisible.
         if words > 0 && self.chance(50) {
             let word = self.random.random_range(0..words) as usize;
             let bit = self.random.random_range(0..64);

@@ -1,9 +1,9 @@
-//! Power cuts and recoveries: forks of the main line, and what the oracle says of them.
+//! Power cuts and recoveries: forks of the main line, and their judgement by the oracle.
 //!
-//! Invariants: a fork recovers from the medium alone; its recovery is checked whole, the tables,
-//! the contents and the files, before anything else is submitted; a refusal to recover counts as a
-//! failure unless a planted fault is documented to cause it. Absent: what a cut leaves of an
-//! operation (`cut`), and commands (`Campaign::step`).
+//! Invariants: a fork recovers from the media alone; its recovery is checked completely, tables,
+//! contents and files, before any other command; a refusal to recover is a failure unless it is
+//! documented for a planted fault. Absent: the effect of a cut on an operation (`cut`), and
+//! commands (`Campaign::step`).
 
 use super::Campaign;
 use crate::content::LOST;
@@ -18,7 +18,7 @@ use rand::RngExt;
 use remap_ssd_ftl::Ftl;
 use remap_ssd_media::{Faults, Image, Media, Outcome};
 
-/// What is left of a device and its host when power is gone.
+/// State of a device and its host that survives a power cut.
 pub(super) struct CutSurvivor {
     pub image: Image,
     pub faults: Faults,
@@ -30,7 +30,7 @@ pub(super) struct CutSurvivor {
 }
 
 impl CutSurvivor {
-    /// What is left of a device whose media are this image now.
+    /// The surviving state of a device whose media are now this image.
     fn of(dut: DeviceUnderTest, image: Image) -> Self {
         Self {
             image,
@@ -45,7 +45,7 @@ impl CutSurvivor {
 }
 
 impl Campaign<'_> {
-    /// Several cuts of one instant; returns the line to go on with.
+    /// Cuts the power several times at one instant; returns the line to continue with.
     pub(super) fn cut_here(
         &mut self,
         mut dut: DeviceUnderTest,
@@ -55,7 +55,7 @@ impl Campaign<'_> {
             let mark = self.history.mark();
             let image = self.cut(&dut.ftl);
             let digest = self.end.digests.last().copied();
-            // The same media came out. Recovering it again would show nothing new.
+            // The same media contents: recovering them again would show nothing new.
             if seen.contains(&digest) {
                 self.history.rewind(mark);
                 continue;
@@ -65,8 +65,8 @@ impl Campaign<'_> {
             let fork = match self.fork(&dut, image) {
                 Ok(fork) => fork,
                 Err(failure) if failure.is_refusal => {
-                    // That fork is lost. The damage is removed from the main line, or none of its
-                    // later cuts could recover.
+                    // That fork is lost. The damage is removed from the main line; otherwise none
+                    // of its later cuts could recover.
                     self.end.marks.refusals += 1;
                     self.history.rewind(mark);
                     dut.ftl.media_mut().plant(|faults| {
@@ -78,8 +78,8 @@ impl Campaign<'_> {
                 Err(failure) => return Err(failure),
             };
 
-            // Rarely: what a cut leaves adds up on the main line, aborted numbers and holes among
-            // it.
+            // Rarely: effects of cuts accumulate on the main line, aborted numbers and holes among
+            // them.
             if self.chance(30) {
                 self.end.marks.forks_adopted += 1;
                 self.end.marks.collect(&dut.ftl);
@@ -115,9 +115,9 @@ impl Campaign<'_> {
         image
     }
 
-    /// Recovers what a cut left and goes on from there, for a few more cuts.
+    /// Recovers the media left by a cut and continues from there, for a few more cuts.
     fn fork(&mut self, dut: &DeviceUnderTest, image: Image) -> Result<DeviceUnderTest, Failure> {
-        // A branch, so that what the fork does leaves the main line's commands as they are.
+        // A branch: the fork's commands do not change the main line's.
         let generator = dut.generator.branch(self.random.random());
         let mut fork = self.power_on(CutSurvivor {
             image,
@@ -130,7 +130,7 @@ impl Campaign<'_> {
         })?;
 
         for _ in 0..self.random.random_range(0..3) {
-            // Mostly a little work, now and then enough for what recovery found to be collected.
+            // Mostly few steps, sometimes enough for recovered data to be garbage-collected.
             let longest = if self.chance(12) { 300 } else { 20 };
             for _ in 0..self.random.random_range(0..longest) {
                 self.step(&mut fork)?;
@@ -144,7 +144,7 @@ impl Campaign<'_> {
                 fork.verify_live(&mut self.read)?;
             }
 
-            // Without acknowledging anything: the next recovery meets this one's work under way.
+            // Without acknowledgements: the next recovery meets this one's operations in flight.
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
             fork = self.power_on(CutSurvivor::of(fork, image))?;
@@ -152,7 +152,7 @@ impl Campaign<'_> {
         Ok(fork)
     }
 
-    /// Recovers, perhaps with cuts on the way, looks at everything, and lets the oracle judge.
+    /// Recovers, possibly with cuts on the way, then reads everything and lets the oracle judge.
     fn power_on(&mut self, mut survivor: CutSurvivor) -> Result<DeviceUnderTest, Failure> {
         self.damage_left(&mut survivor);
         let CutSurvivor {
@@ -165,7 +165,7 @@ impl Campaign<'_> {
             faults_left,
         } = survivor;
 
-        // Recovery must survive cuts of its own, several in a row among them.
+        // Recovery must survive power cuts, also several in a row.
         let mut cuts_left = if self.chance(4) {
             self.random.random_range(1..=3)
         } else {
@@ -177,14 +177,14 @@ impl Campaign<'_> {
             cuts_left -= 1;
             self.end.marks.recovery_cuts += 1;
             let cut = self.cut(&ftl);
-            // What was cured only by stores that this cut takes away is damaged again.
+            // Damage repaired only by stores that this cut undoes is present again.
             faults = damage::left(&image, &faults, &cut, ftl.media().faults());
             image = cut;
             ftl = self.recover(&image, faults.clone())?;
         }
 
-        // The host is served once recovery's own operations have ended: what it sees then is there
-        // to stay.
+        // The host is served once recovery's own operations have completed: everything it then
+        // reads is durable.
         ftl.media_mut().settle_all();
         let in_flight = Vec::new();
         let mut dut = DeviceUnderTest {
@@ -198,13 +198,13 @@ impl Campaign<'_> {
             read_only: false,
             cut_in_move: false,
         };
-        // Later it must not share more.
+        // Only sharing left by this cut is excused in later checks.
         dut.cut_in_move = dut.check_apart().is_err();
 
         dut.check_tables()?;
         dut.observe(&mut self.read)?;
 
-        // The data first: a file's list is judged by what its pages hold.
+        // Data first: a file's list is judged by the contents of its pages.
         let verdict = dut
             .oracle
             .judge(&self.read)
@@ -225,8 +225,7 @@ impl Campaign<'_> {
         self.history.push(DeviceEvent::Seen);
         self.end.marks.lost_pages_read +=
             self.read.iter().filter(|read| **read == LOST).count() as u64;
-        // Whatever a command under way has become, it stays that way: a later cut must not change
-        // it.
+        // The outcome of a command in flight is final: a later cut must not change it.
         dut.oracle.adopt(&self.read);
         dut.doubts.adopt();
         Ok(dut)
@@ -234,7 +233,7 @@ impl Campaign<'_> {
 
     fn recover(&mut self, image: &Image, faults: Faults) -> Result<Ftl, Failure> {
         self.history.push(DeviceEvent::Recovering);
-        // Kept before the attempt, so that a panic leaves the image that shows it.
+        // Stored before the attempt, so that a panic leaves the image that reproduces it.
         self.end.image = Some(image.clone());
         self.end.faults = faults.clone();
         let mut media = Media::from_image(image);
@@ -251,8 +250,7 @@ impl Campaign<'_> {
         Ok(ftl)
     }
 
-    /// A device that is worn out still holds everything, and still does after its power has been
-    /// cut.
+    /// Checks that a worn-out device still holds all data, before and after a power cut.
     pub(super) fn end_of_life(&mut self, dut: DeviceUnderTest) -> Result<(), Failure> {
         dut.check_tables()?;
         self.end.marks.worn_out += 1;
@@ -261,7 +259,7 @@ impl Campaign<'_> {
 
         match self.power_on(CutSurvivor::of(dut, image)) {
             Ok(dut) => self.end.marks.collect(&dut.ftl),
-            // Damage may forbid recovery, worn out or not.
+            // Damage may prevent recovery, worn out or not.
             Err(failure) if failure.is_refusal => {}
             Err(failure) => return Err(failure),
         }

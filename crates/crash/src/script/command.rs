@@ -1,6 +1,6 @@
-//! The commands of a script, and how a report says them.
+//! The commands of a script, and their text in reports.
 //!
-//! Absent: how they are drawn (`CommandGenerator`), and what they do (the oracle's).
+//! Absent: drawing them (`CommandGenerator`), and their effects (the oracle's).
 
 use crate::content::{Content, ZEROES, is_known};
 use remap_ssd_ftl::{FilePage, Lpn};
@@ -9,38 +9,38 @@ use std::fmt;
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptCommand {
-    /// Writes a page that nothing else is known of.
+    /// Writes a page, without hints.
     Write {
-        /// The LPN that is written.
+        /// LPN written.
         lpn: Lpn,
         /// Number that stands for the page's bytes.
         content: Content,
     },
     /// Writes consecutive pages by one command.
     WriteMany {
-        /// First LPN that is written.
+        /// First LPN written.
         lpn: Lpn,
-        /// Pages that are written, at least two.
+        /// Number of pages written, at least two.
         len: u32,
-        /// What the pages from this LPN on held before, where they held anything.
+        /// First LPN of earlier contents to repeat, where these are known.
         source: Option<Lpn>,
-        /// Elsewhere: this, and the numbers after it.
+        /// Elsewhere: this content, and the following numbers.
         fresh: Content,
     },
-    /// One page of a file, noted in the file map.
+    /// Writes one page of a file, recorded in the file map.
     FileWrite {
-        /// The LPN that is written.
+        /// LPN written.
         lpn: Lpn,
         /// Number that stands for the page's bytes.
         content: Content,
-        /// File and page that are noted.
+        /// File and page recorded.
         page: FilePage,
     },
-    /// A reset of the file map.
+    /// Resets the file map.
     FileReset,
-    /// One page that is meant to be remapped to its home.
+    /// Writes one page that will be remapped to its home.
     WriteFor {
-        /// The LPN that is written: a journal's.
+        /// LPN written: a journal's.
         lpn: Lpn,
         /// Number that stands for the page's bytes.
         content: Content,
@@ -49,36 +49,36 @@ pub enum ScriptCommand {
     },
     /// Deallocates pages, as trims and Write Zeroes do.
     Deallocate {
-        /// First LPN that loses its page.
+        /// First LPN deallocated.
         lpn: Lpn,
-        /// Pages that are deallocated, from `lpn` on.
+        /// Number of pages deallocated.
         len: u32,
     },
-    /// Lets LPNs share what other LPNs hold.
+    /// Maps LPNs to the pages of other LPNs.
     Remap {
-        /// First LPN that gets another page.
+        /// First LPN of the target.
         target: Lpn,
-        /// First LPN whose page it shares from now on.
+        /// First LPN of the source.
         source: Lpn,
-        /// Pages of source and target each.
+        /// Number of pages.
         len: u32,
-        /// Whether the source is deallocated.
+        /// True if the source is deallocated.
         relocate: bool,
-        /// Whether all pages are remapped or none.
+        /// True if all pages are remapped or none.
         atomic: bool,
     },
-    /// Makes everything that was acknowledged durable.
+    /// Makes all acknowledged commands durable.
     Flush,
     /// Garbage collection while the host is idle.
     Background {
-        /// At most so many steps.
+        /// Maximum number of steps.
         steps: u32,
     },
 }
 
-/// What page `at` of `WriteMany` is to hold.
+/// Content to write to page `at` of `WriteMany`.
 pub fn content_of_many(live: &[Content], source: Option<Lpn>, fresh: Content, at: u32) -> Content {
-    // What is not known cannot be repeated: such a page gets a content of its own.
+    // An unknown content cannot be repeated: such a page gets a new one.
     let repeated = source.map_or(ZEROES, |source| live[source.offset(at).index()]);
     if is_known(repeated) {
         repeated

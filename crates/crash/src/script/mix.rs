@@ -1,13 +1,13 @@
-//! How often a script draws each kind of command.
+//! Relative frequency of each kind of command in a script.
 //!
-//! Absent: which LPNs and contents the commands get (`CommandGenerator`).
+//! Absent: LPNs and contents of the commands (`CommandGenerator`).
 
-/// How often each kind of command is drawn, relative to the others.
+/// Relative frequency of each kind of command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Writes of new or repeated contents.
     pub write: u32,
-    /// Writes of what the LPN holds already.
+    /// Writes that repeat the LPN's content.
     pub rewrite: u32,
     /// Remaps that keep the source.
     pub copy: u32,
@@ -15,11 +15,11 @@ pub struct Mix {
     pub relocate: u32,
     /// Deallocations, rarely of the whole device.
     pub deallocate: u32,
-    /// Flushes, which wait for everything before.
+    /// Flushes, which wait for all earlier commands.
     pub flush: u32,
     /// Garbage collection while the host is idle.
     pub background: u32,
-    /// Streams of writes to LPNs in a row, new contents and then the same once more elsewhere. If
+    /// Streams of writes to consecutive LPNs: new contents, then the same contents elsewhere. If
     /// there are any, remaps are longer too.
     pub run: u32,
     /// Pages of files; a reset for every 24 of them.
@@ -63,7 +63,7 @@ impl Mix {
         run: 0,
         files: 0,
     };
-    /// Mostly deallocations: the log of them turns over.
+    /// Mostly deallocations: their log turns over.
     pub const TRIMS: Self = Self {
         write: 40,
         rewrite: 2,

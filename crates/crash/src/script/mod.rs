@@ -1,10 +1,10 @@
-//! Command scripts, drawn from a seed and biased towards what is hard.
+//! Command scripts, drawn from a seed and biased towards difficult cases.
 //!
 //! A uniform mix of commands keeps a firmware on its easy paths. The generator prefers few hot
-//! LPNs, contents that exist already, remaps that overlap themselves in both directions, many
-//! remaps of one source, and deallocations right before and after what they undo. Invariants: one
-//! seed, one script; no command reaches past the last LPN unless it is meant to be refused. Absent:
-//! what the commands do (the oracle's).
+//! LPNs, existing contents, remaps that overlap themselves in both directions, many remaps of one
+//! source, and deallocations right before and after the commands that they undo. Invariants: one
+//! seed, one script; no command extends past the last LPN unless it is meant to be refused. Absent:
+//! the effects of commands (the oracle's).
 
 mod command;
 mod mix;
@@ -25,50 +25,50 @@ pub struct CommandGenerator {
     mix: Mix,
     /// Largest atomic remap; 0 if there are none.
     atomic_pages: u32,
-    /// Contents 1 to `pool` repeat; greater ones are written once.
+    /// Contents 1 to `pool` repeat; larger ones are written once.
     pool: u32,
     next_unique: Content,
-    /// First LPN of the hot ones, and how many they are.
+    /// First hot LPN, and the number of hot LPNs.
     hot: Lpn,
     hot_len: u32,
     /// LPNs below it have been written since the device was blank.
     filled: u32,
-    /// A source that is being remapped over and over.
+    /// A source that is remapped repeatedly.
     popular: Lpn,
     /// LPNs of the last commands: probably still in flight.
     recent: [Lpn; 4],
     stream: WriteStream,
     /// First LPN of the last stream of new contents.
     fresh: Lpn,
-    /// Page of a file written last: no two have the same number.
+    /// File page written last: no two have the same number.
     file_page: u32,
-    /// Do homes mean anything to the device?
+    /// True if the device uses homes.
     homes: bool,
     /// The last pages written for a home, with their homes.
     journal: VecDeque<(Lpn, Lpn)>,
 }
 
-/// Writes to LPNs in a row that are still to come.
+/// Remaining writes to consecutive LPNs.
 #[derive(Clone, Copy, Debug, Default)]
 struct WriteStream {
     target: Lpn,
-    /// They repeat what is here; `None`: new contents.
+    /// Contents to repeat; `None`: new contents.
     source: Option<Lpn>,
     left: u32,
 }
 
-/// Pages that a journal holds.
+/// Capacity of a journal in pages.
 const JOURNAL_PAGES: usize = 12;
 
 impl CommandGenerator {
     /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`; with
-    /// `homes`, pages are written for one and remapped to it.
+    /// `homes`, pages are written for a home and remapped to it.
     pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32, homes: bool) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
         let hot = Lpn(random.random_range(0..=lpns - hot_len));
 
-        // Few contents repeat, so that deduplication finds many owners for a page.
+        // Few contents repeat, so that deduplication finds many owners of a page.
         let pool = random.random_range(2..12);
         let popular = Lpn(random.random_range(0..lpns));
 
@@ -93,14 +93,14 @@ impl CommandGenerator {
         }
     }
 
-    /// The same device, another future.
+    /// The same device state, with another continuation.
     pub fn branch(&self, seed: u64) -> Self {
         let mut branch = self.clone();
         branch.random = Xoshiro256PlusPlus::seed_from_u64(seed);
         branch
     }
 
-    /// The next write of the first fill, from LPN 0 up, until there is none left.
+    /// Returns the next write of the first fill, from LPN 0 up, until all LPNs are written.
     pub fn fill(&mut self) -> Option<ScriptCommand> {
         if self.filled == self.lpns {
             return None;
@@ -113,9 +113,9 @@ impl CommandGenerator {
         })
     }
 
-    /// The next command, on a device that reads like `live`.
+    /// Returns the next command, for a device that reads as `live`.
     pub fn command(&mut self, live: &[Content]) -> ScriptCommand {
-        // A fill that is not complete goes on between the other commands.
+        // An incomplete fill continues between the other commands.
         if self.filled < self.lpns
             && self.random.random_ratio(3, 4)
             && let Some(write) = self.fill()
@@ -174,7 +174,7 @@ impl CommandGenerator {
         }
     }
 
-    /// A command that must be refused, and why.
+    /// Returns a command that must be refused, and the reason.
     pub fn refused(&mut self) -> (ScriptCommand, Refusal) {
         let (first, last, behind) = (Lpn::ZERO, Lpn(self.lpns - 1), Lpn(self.lpns));
         let remap = |target, source, len, relocate, atomic| ScriptCommand::Remap {
@@ -210,7 +210,7 @@ impl CommandGenerator {
         }
     }
 
-    /// Two streams of three repeat a stretch, mostly the newest, the others are new.
+    /// Two streams of three repeat a range, mostly the newest; the others are new.
     fn begin_stream(&mut self) {
         let len = self.random.random_range(2..(self.lpns / 2).clamp(3, 24));
         let target = self.lpn().min(Lpn(self.lpns - len));
@@ -236,7 +236,7 @@ impl CommandGenerator {
             left,
         } = self.stream;
 
-        // Some of the stream in one command: its pages are acknowledged together.
+        // Part of the stream in one command: its pages are acknowledged together.
         if left > 1 && self.random.random_ratio(1, 3) {
             let len = self.random.random_range(2..=left);
             let fresh = self.next_unique + 1;
@@ -293,8 +293,8 @@ impl CommandGenerator {
         }
     }
 
-    /// The next page of a journal: often the neighbour of the last one with a neighbouring home, or
-    /// one of before again.
+    /// Writes the next page of a journal: often the neighbour of the last one with a neighbouring
+    /// home, or an earlier one again.
     fn write_for(&mut self) -> ScriptCommand {
         let next = self
             .journal
@@ -306,7 +306,7 @@ impl CommandGenerator {
             None => (self.lpn(), self.lpn()),
         };
 
-        // The same page for the same home again: the older one must not be taken for it.
+        // The same page for the same home again: must not be confused with the older one.
         if !self.journal.is_empty() && self.random.random_ratio(1, 5) {
             let (lpn, home) =
                 self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
@@ -329,8 +329,8 @@ impl CommandGenerator {
         }
     }
 
-    /// Remaps homes to journal pages that follow each other, often with pages after them that have
-    /// other homes: the command is then part remap, part copy, and collects garbage on the way.
+    /// Remaps homes to consecutive journal pages, often with following pages that have other homes:
+    /// the command is then part remap, part copy, and collects garbage on the way.
     fn checkpoint(&mut self, relocate: bool, atomic: bool) -> ScriptCommand {
         let at = self.random.random_range(0..self.journal.len() as u32) as usize;
         let (mut source, mut target) = self.journal[at];
@@ -347,7 +347,7 @@ impl CommandGenerator {
         if self.random.random_ratio(1, 2) {
             let more = self.random.random_range(0..24);
             len += more;
-            // What comes last is copied first if the target is above the source.
+            // The last pages are copied first if the target is above the source.
             if target > source {
                 let down = more.min(source.0);
                 (source, target) = (source.back(down), target.back(down));
@@ -378,7 +378,7 @@ impl CommandGenerator {
 
     fn lpn(&mut self) -> Lpn {
         let lpn = match self.random.random_range(0..10) {
-            // Probably still under way: overwriting it then is where the orders matter.
+            // Probably still in flight: overwriting it then tests the ordering.
             0..2 => return self.recent[self.random.random_range(0..4u32) as usize],
             2..7 => self.hot.offset(self.random.random_range(0..self.hot_len)),
             _ => Lpn(self.random.random_range(0..self.lpns)),
@@ -402,7 +402,7 @@ impl CommandGenerator {
 
     fn deallocation(&mut self) -> ScriptCommand {
         if self.random.random_ratio(1, 64) {
-            // Filled anew, or the rest of the script would run on an empty device.
+            // Refilled, or the rest of the script would run on an empty device.
             self.filled = 0;
             return ScriptCommand::Deallocate {
                 lpn: Lpn::ZERO,
@@ -440,7 +440,7 @@ impl CommandGenerator {
                 start.back(self.random.random_range(1..len).min(start.0)),
                 start,
             ),
-            // One source, many targets, until the counter of its page is full.
+            // One source, many targets, until its page's counter is full.
             6..9 => {
                 if self.random.random_ratio(1, 8) {
                     self.popular = self.lpn();

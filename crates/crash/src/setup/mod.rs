@@ -1,10 +1,10 @@
-//! The devices a campaign runs on: as small as they can be and nearly full.
+//! The devices of a campaign: as small as possible and nearly full.
 //!
 //! A small device reaches every branch of garbage collection and recovery within a few hundred
 //! commands, and one cut of it costs a fraction of a millisecond. Each profile is tight in another
-//! place: counters, NVRAM, the watermark, the deallocation log, spare blocks. Invariant: the LPNs
-//! are as many as the firmware accepts, less room for the faults that will be planted. Absent: what
-//! happens on the device (the script's).
+//! resource: counters, NVRAM, the watermark, the deallocation log, spare blocks. Invariant: the
+//! number of LPNs is the maximum that the firmware accepts, less room for the planted faults.
+//! Absent: the commands (the script's).
 
 mod profiles;
 
@@ -19,16 +19,16 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One device and what to do with it.
+/// One device and the parameters of its scripts.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Its number among the scheme's setups.
     pub index: u32,
     /// Shape of the flash array.
     pub geometry: Geometry,
-    /// Whether pages hold identities or bytes.
+    /// Content mode of pages: identities or bytes.
     pub mode: ContentMode,
-    /// Parameters of the firmware; the LPNs are nearly all that the flash has room for.
+    /// Parameters of the firmware; the LPNs take nearly all of the flash.
     pub config: Config,
     /// Weights of the kinds of commands.
     pub mix: Mix,
@@ -36,32 +36,32 @@ pub struct Setup {
     pub steps: u32,
     /// Number of blocks that will fail.
     pub bad_blocks: u32,
-    /// Are hundreds of commands under way?
+    /// True if hundreds of commands are in flight.
     pub deep: bool,
-    /// Do pages and words become unreadable?
+    /// True if pages and words become unreadable.
     pub media_faults: bool,
-    /// Are some LPNs kept apart, and is deduplication paused now and then?
+    /// True if some LPNs are kept apart, and deduplication is paused now and then.
     pub apart: bool,
-    /// The guard that is off, if one is.
+    /// The guard switched off, if any.
     pub mutant: Option<Guard>,
 }
 
-/// Changes the firmware and the flash of every setup; by default nothing.
+/// Overrides of the firmware and the flash of every setup; none by default.
 #[derive(Clone, Default)]
 pub struct Adjust {
-    /// It is given a setup's configuration before the device's size is chosen, and says why where it
-    /// cannot be.
+    /// Called with a setup's configuration before the device's size is chosen; returns an error if
+    /// it is impossible.
     pub firmware: Option<AdjustFn>,
-    /// The numbers of the flash array that are not the setup's.
+    /// Overrides of the flash array.
     pub geometry: GeometryAdjust,
 }
 
-/// Numbers of the flash array that replace a setup's own, as device files name them.
+/// Numbers of the flash array that replace a setup's own, named as in device files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GeometryAdjust {
     /// Dies of the whole device.
     pub dies: Option<u32>,
-    /// Blocks of a die. The setup's own number is a least one, this is exact.
+    /// Blocks of a die. The setup's own number is a minimum, this is exact.
     pub superblocks: Option<u32>,
     /// Pages of a block.
     pub pages_per_block: Option<u32>,
@@ -69,12 +69,12 @@ pub struct GeometryAdjust {
     pub superblock_dies: Option<u32>,
 }
 
-/// Flash pages that a device of a campaign may have: each cut copies all of it.
+/// Maximum flash pages of a campaign's device: each cut copies all of it.
 const PAGES_MAX: u32 = 1 << 16;
-/// Words of NVRAM that it may have.
+/// Maximum words of its NVRAM.
 const NVRAM_WORDS_MAX: usize = 1 << 20;
 
-/// From a setup's configuration to the one to run with, or why there is none.
+/// Maps a setup's configuration to the one to run with, or to the reason that there is none.
 pub type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, String> + Send + Sync>;
 
 impl fmt::Debug for Adjust {
@@ -87,19 +87,20 @@ impl fmt::Debug for Adjust {
 }
 
 impl Adjust {
-    /// Whether every setup stays as it is.
+    /// Returns true if every setup stays as it is.
     pub fn is_none(&self) -> bool {
         self.firmware.is_none() && self.geometry == GeometryAdjust::default()
     }
 }
 
 impl Setup {
-    /// Setups of each scheme on working media, with only failing blocks and flipped bits that ECC
-    /// corrects.
+    /// Number of setups of each scheme on working media, with only failing blocks and flipped bits
+    /// that ECC corrects.
     pub const COUNT: u32 = PROFILES.len() as u32;
     /// The setups that follow, on failing media.
     pub const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
-    /// The setups after these, which are tight in two places at once, on working or failing media.
+    /// The setups after these, which are tight in two resources at once, on working or failing
+    /// media.
     pub const COMBINED: Range<u32> = Self::FAILING.end..Self::FAILING.end + COMBINED.len() as u32;
 
     /// The setups of a campaign, on working or on failing media.
@@ -117,8 +118,8 @@ impl Setup {
         first.chain(combined)
     }
 
-    /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the
-    /// one given, whole or with a guard switched off.
+    /// Setup `index` (modulo their number) of a scheme, with its own garbage collection policy or
+    /// the one given, optionally with a guard switched off.
     pub fn new(
         scheme: SchemeKind,
         policy: Option<GcPolicy>,
@@ -128,7 +129,7 @@ impl Setup {
         Self::mapped(Granularity::Page, scheme, policy, index, mutant)
     }
 
-    /// The same with this mapping.
+    /// Like `new`, with this mapping.
     pub fn mapped(
         mapping: Granularity,
         scheme: SchemeKind,
@@ -140,10 +141,10 @@ impl Setup {
             .unwrap_or_else(|why| panic!("{scheme} cannot work on setup {index}: {why}"))
     }
 
-    /// The same with values of the firmware that the caller sets.
+    /// Like `mapped`, with overridden firmware parameters.
     ///
     /// # Errors
-    /// Why the firmware cannot work with them on this device, however large.
+    /// Why the firmware cannot work with them on this device, at any size.
     pub fn adjusted(
         mapping: Granularity,
         scheme: SchemeKind,
@@ -222,7 +223,7 @@ impl Setup {
 
         let geometry = enough(&mut config, &profile, adjust.geometry.superblocks.is_some())?;
         let spare = profile.spare_pages + profile.bad_blocks * geometry.pages_per_block() * 2;
-        // Nearly full, but for room for the faults: an empty device passes every cut and proves
+        // Nearly full, except for room for the faults: an empty device passes every cut and proves
         // nothing.
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
         if profile.tight_energy {
@@ -244,12 +245,12 @@ impl Setup {
         })
     }
 
-    /// Whether commands can be atomic with such entries.
+    /// Returns true if commands can be atomic with such entries.
     pub fn atomic(&self) -> bool {
         self.config.entry == EntrySize::Bytes24
     }
 
-    /// Could the absence of `guard` show on this device?
+    /// Returns true if the absence of `guard` could show on this device.
     pub fn exercises(&self, guard: Guard) -> bool {
         match guard {
             Guard::Commit | Guard::AbortedStay => self.atomic(),
@@ -257,7 +258,8 @@ impl Setup {
                 self.mix == Mix::MOVES || self.mix == Mix::TRIMS || self.mix == Mix::REMAPS
             }
             Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 8,
-            // What an erased superblock's slots say is mostly older than what is known otherwise.
+            // The slots of an erased superblock are mostly older than other records of the same
+            // LPNs.
             Guard::StaleSegments if self.config.scheme.facts().medium == Medium::Tables => {
                 self.config.dealloc_slots <= 4
             }
@@ -287,8 +289,8 @@ impl GeometryAdjust {
     }
 }
 
-/// The mapping of a campaign: the one asked for, unless the absence of a guard shows under hybrid
-/// mapping alone.
+/// The mapping of a campaign: the one requested, unless the absence of a guard shows only under
+/// hybrid mapping.
 pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
     if mutant == Some(Guard::UnsharedRenewed) {
         Granularity::Hybrid
@@ -297,7 +299,7 @@ pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
     }
 }
 
-/// One record of a command is worth many entries of a page: a log that is to be full must be
+/// One record of a command replaces many entries of a page: a log that must fill up has to be
 /// smaller.
 fn log_bytes(scheme: SchemeKind, profile: &SetupProfile) -> u64 {
     let bytes = u64::from(profile.segments * profile.segment_bytes);
@@ -308,8 +310,8 @@ fn log_bytes(scheme: SchemeKind, profile: &SetupProfile) -> u64 {
     }
 }
 
-/// The shape asked for, with more superblocks (unless their number is `exact`) or a larger log
-/// where the scheme cannot work with so few.
+/// The requested shape, with more superblocks (unless their number is `exact`) or a larger log
+/// where the scheme needs them.
 fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Geometry, String> {
     let mut why = String::new();
     let (dies, superblocks, pages_per_block) = profile.shape;
@@ -330,13 +332,13 @@ fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Ge
                     .with_superblock_dies(profile.superblock_dies)
                     .map_err(|error| error.to_string())?;
             }
-            // What is wrong with a device that is small enough says more.
+            // An earlier error of a smaller device is more specific.
             if let Err(too_large) = check_size(config, &geometry) {
                 return Err(if why.is_empty() { too_large } else { why });
             }
 
-            // A device of one data superblock's LPNs leaves nothing to test, nor does one that is
-            // mostly log.
+            // A device with the LPNs of one data superblock leaves nothing to test, nor does one
+            // that is mostly log.
             let data_pages = geometry
                 .pages_per_superblock()
                 .saturating_sub(1 + config.tail_pages(&geometry));
@@ -353,7 +355,7 @@ fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Ge
     Err(why)
 }
 
-/// Refuses what is too large to be copied at each cut.
+/// Refuses devices too large to be copied at each cut.
 fn check_size(config: &Config, geometry: &Geometry) -> Result<(), String> {
     if geometry.pages() > PAGES_MAX {
         return Err(format!(
@@ -397,7 +399,7 @@ fn least_energy(config: &Config, geometry: &Geometry) -> SchemeValues {
     least.map_or_else(|| config.scheme_values.clone(), with)
 }
 
-/// NVRAM for the scheme's tables, however many LPNs there will be.
+/// NVRAM for the scheme's tables, for any number of LPNs.
 fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
     Config {
         lpns: geometry.pages(),
@@ -406,7 +408,7 @@ fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
     .tables_bytes(geometry)
 }
 
-/// The most LPNs that the firmware accepts.
+/// The maximum number of LPNs that the firmware accepts.
 fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
     let fits = |lpns: u32| {
         Config {
@@ -417,7 +419,7 @@ fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
         .is_ok()
     };
 
-    // Bisected: whether a size works is only known from the check itself.
+    // Bisection: only the check itself can tell whether a size works.
     let (mut low, mut high) = (config.lpns, geometry.pages());
     while high - low > 1 {
         let middle = low + (high - low) / 2;

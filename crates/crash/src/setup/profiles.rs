@@ -1,7 +1,7 @@
-//! The profiles: what is tight on each device, and what its script does mostly.
+//! The profiles: the scarce resources of each device, and the main commands of its script.
 //!
-//! Invariant: a profile says only what differs from `COMMON`.
-//! Absent: the size of a device, which follows from what the firmware accepts (`enough`).
+//! Invariant: a profile lists only its differences from `COMMON`. Absent: the size of a device,
+//! which follows from the firmware's limits (`enough`).
 
 use crate::script::Mix;
 use remap_ssd_ftl::{EntrySize, FingerprintKind, GcPolicy};
@@ -10,7 +10,7 @@ use remap_ssd_media::ContentMode;
 #[derive(Clone, Copy)]
 pub(super) struct SetupProfile {
     pub shape: (u32, u32, u32),
-    /// Dies of a superblock, where the scheme allows for fewer than all.
+    /// Dies of a superblock, where the scheme allows fewer than all.
     pub superblock_dies: u32,
     pub segment_bytes: u32,
     pub segments: u32,
@@ -27,19 +27,18 @@ pub(super) struct SetupProfile {
     pub mix: Mix,
     pub steps: u32,
     pub policy: GcPolicy,
-    /// One superblock for what the host writes and what collection moves, and victims emptied at
-    /// once.
+    /// One superblock for host writes and pages moved by collection, and victims emptied at once.
     pub joins_host: bool,
-    /// Files and pages that the file map has room for.
+    /// Maximum files and pages of the file map.
     pub files: (u32, u32),
-    /// Program/erase cycles a block endures; 0 is without end.
+    /// Program/erase cycles a block endures; 0 is unlimited.
     pub pe_limit: u32,
     pub fingerprint: FingerprintKind,
-    /// Hundreds of commands are under way: more than the free superblocks can hold.
+    /// Hundreds of commands are in flight: more than the free superblocks can hold.
     pub deep: bool,
-    /// Share of free superblocks at which collection starts ahead of need.
+    /// Fraction of free superblocks at which collection starts ahead of need.
     pub gc_free: f64,
-    /// The capacitor has the least energy that the firmware accepts, and not as much as it likes.
+    /// The capacitor has the least energy that the firmware accepts, instead of ample energy.
     pub tight_energy: bool,
     /// Some LPNs are kept apart, and deduplication is paused now and then.
     pub apart: bool,
@@ -47,7 +46,7 @@ pub(super) struct SetupProfile {
     pub damage: bool,
 }
 
-/// Dies, superblocks and pages per block; the rest is what most profiles share.
+/// Dies, superblocks and pages per block; the other fields are common to most profiles.
 const COMMON: SetupProfile = SetupProfile {
     shape: (2, 16, 8),
     superblock_dies: 0,
@@ -110,7 +109,7 @@ pub(super) const PROFILES: &[SetupProfile] = &[
         count_max: 4,
         ..COMMON
     },
-    // The watermark is low.
+    // A low watermark.
     SetupProfile {
         watermark: 0.12,
         segments: 20,
@@ -234,7 +233,7 @@ pub(super) const PROFILES: &[SetupProfile] = &[
         mix: Mix::REMAPS,
         ..COMMON
     },
-    // Victims that are old rather than empty.
+    // Old victims rather than empty ones.
     SetupProfile {
         policy: GcPolicy::CostBenefit,
         mix: Mix::WRITES,
@@ -270,7 +269,7 @@ pub(super) const PROFILES: &[SetupProfile] = &[
         mix: Mix::RUNS,
         ..COMMON
     },
-    // A file system that notes its pages, until table or lists are full.
+    // A file system that records its pages, until table or lists are full.
     SetupProfile {
         files: (4, 24),
         mix: Mix::FILES,
@@ -310,7 +309,7 @@ pub(super) const PROFILES: &[SetupProfile] = &[
         mix: Mix::REMAPS,
         ..COMMON
     },
-    // What collection moves goes among what the host writes.
+    // Collection writes moved pages among host writes.
     SetupProfile {
         joins_host: true,
         segments: 32,
@@ -319,7 +318,7 @@ pub(super) const PROFILES: &[SetupProfile] = &[
         dealloc_slots: 8,
         ..COMMON
     },
-    // But for shared pages, under whole commands and with blocks that fail.
+    // Except shared pages, under whole commands and with blocks that fail.
     SetupProfile {
         joins_host: true,
         policy: GcPolicy::Coldmap,
@@ -340,8 +339,7 @@ pub(super) const PROFILES: &[SetupProfile] = &[
         spare_pages: 1,
         ..COMMON
     },
-    // A deep queue: superblocks are opened and collected long before anything is known to have
-    // ended.
+    // A deep queue: superblocks are opened and collected long before any completion is known.
     SetupProfile {
         deep: true,
         shape: (2, 18, 8),
@@ -365,7 +363,7 @@ pub(super) const PROFILES: &[SetupProfile] = &[
 /// Devices whose media fail: pages and words become unreadable.
 pub(super) const FAILING: &[SetupProfile] = &[
     COMMON,
-    // NVRAM is full of entries, which move often.
+    // NVRAM full of entries, which move often.
     SetupProfile {
         segment_bytes: 64,
         segments: 16,
@@ -382,7 +380,7 @@ pub(super) const FAILING: &[SetupProfile] = &[
         mix: Mix::REMAPS,
         ..COMMON
     },
-    // Bitmaps, written again and again.
+    // Bitmaps, rewritten often.
     SetupProfile {
         dealloc_slots: 4,
         mix: Mix::TRIMS,
@@ -439,7 +437,7 @@ pub(super) const FAILING: &[SetupProfile] = &[
     },
 ];
 
-/// Devices that are tight in two places at once. Some have failing media too.
+/// Devices that are tight in two resources at once. Some have failing media too.
 pub(super) const COMBINED: &[SetupProfile] = &[
     // Wears out under remaps, while blocks fail: the log on flash runs out of superblocks.
     SetupProfile {
@@ -499,7 +497,7 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         spare_pages: 24,
         ..COMMON
     },
-    // The same with whole commands, moves, and as little energy as will do.
+    // The same with whole commands, moves, and the least energy.
     SetupProfile {
         gc_free: 0.2,
         apart: true,

@@ -1,18 +1,18 @@
-//! The text that `blkparse` prints by default for a `blktrace` recording.
+//! The default text output of `blkparse` for a `blktrace` recording.
 //!
 //! ```text
 //! major,minor cpu sequence seconds.nanoseconds pid action rwbs sector + sectors [process]
 //! ```
 //!
-//! A request passes several actions on its way (queued, issued, completed, ...), each a line. Only
-//! the lines of one action are taken, so that a request is replayed once: the one that was asked
-//! for, or the first of `Q`, `D` and `C` that the beginning of the file has. Among those, rwbs
-//! decides by its first letter after that of a flush before it: `D` is a discard, `W` a write, `R` a
-//! read; flushes, requests without sectors and what manages zones are ignored, as are all lines that
+//! A request passes through several actions (queued, issued, completed, ...), each a line. Only the
+//! lines of one action are taken, so that a request is replayed once: the named action, or the
+//! first of `Q`, `D` and `C` that occurs at the beginning of the file. Among those, the first
+//! letter of rwbs decides, after an `F` for a preceding flush: `D` is a discard, `W` a write, `R` a
+//! read; flushes, requests without sectors and zone management are ignored, as are all lines that
 //! are not events (messages, the summary at the end). The process may be missing everywhere
-//! (`blkparse -f`). Times count from [`EARLIEST_NS`]: `blkparse` prints times before its first event
-//! as what is left of a negative number ([`since_earliest`]). Invariant: an event that the end of a
-//! line or file cuts is malformed. Absent: contents, and remapping between devices (action `A`): the
+//! (`blkparse -f`). Times count from [`EARLIEST_NS`]: `blkparse` prints times before its first
+//! event as wrapped negative numbers ([`since_earliest`]). Invariant: an event cut by the end of a
+//! line or file is malformed. Absent: contents, and remapping between devices (action `A`): the
 //! queued lines have it applied.
 
 use std::fmt;
@@ -21,10 +21,10 @@ use std::str::FromStr;
 use super::format::UnknownName;
 use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, number, seconds, words};
 
-/// Which step of a request's way through the block layer is taken from a `blkparse` text.
+/// The step of a request through the block layer that is taken from a `blkparse` text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// `Q`: queued, as the file system asked for it.
+    /// `Q`: queued, as requested by the file system.
     Queued,
     /// `D`: issued to the driver, after merging and scheduling.
     Issued,
@@ -33,7 +33,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// All of them, in the order in which a file is searched for one.
+    /// All actions, in order of preference.
     pub const ALL: [Action; 3] = [Action::Queued, Action::Issued, Action::Completed];
 
     pub(super) fn letter(self) -> &'static str {
@@ -62,7 +62,7 @@ impl FromStr for Action {
     }
 }
 
-/// The action that is taken, and whether the user has named it.
+/// The action taken, and whether the user named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub action: Action,
@@ -70,7 +70,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Of those that the beginning of a file has, unless one was named.
+    /// The named action, or the first one at the beginning of the file.
     pub fn of(named: Option<Action>, has: impl Fn(Action) -> bool) -> Self {
         Self {
             action: named
@@ -80,13 +80,14 @@ impl Wanted {
         }
     }
 
-    /// Whether an event of `action` would have been taken, had the beginning of the file had one.
+    /// Returns true if `action` would have been chosen had it occurred at the beginning of the
+    /// file.
     pub fn is_better(self, action: Action) -> bool {
         let rank = |action: Action| Action::ALL.iter().position(|known| *known == action);
         !self.is_named && rank(action) < rank(self.action)
     }
 
-    /// What is said of an action that was not named and is not the first.
+    /// The remark on an action that was not named and is not the first.
     pub fn note(self) -> Option<String> {
         let Self { action, is_named } = self;
         (!is_named && action != Action::Queued).then(|| {
@@ -95,7 +96,7 @@ impl Wanted {
     }
 }
 
-/// Why a file cannot go on being read with the action that was chosen.
+/// Why a file cannot be read further with the chosen action.
 pub(super) fn better(action: Action, wanted: Action) -> Reason {
     format!(
         "the first event with action {action}: events before it were taken with action {wanted}; say which with \
@@ -103,7 +104,7 @@ pub(super) fn better(action: Action, wanted: Action) -> Reason {
     )
 }
 
-/// How the lines of a text are read.
+/// Parser options of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     pub wanted: Wanted,
@@ -138,18 +139,19 @@ impl Text {
     }
 }
 
-/// Times are counted from this long before the first event of a recording, which `blkparse` calls 0.
+/// Time before the first event of a recording from which times are counted; `blkparse` calls that
+/// event 0.
 const EARLIEST_NS: u64 = 3_600_000_000_000;
 
-/// A recorded time that counts from `EARLIEST_NS`.
+/// Converts a recorded time to one that counts from `EARLIEST_NS`.
 ///
-/// An event of another processor may be earlier than the first. Its time is then a negative number
-/// in 64 bits without a sign; of its seconds, the text has the lower 32 bits.
+/// An event of another processor may be earlier than the first. Its time is then negative, wrapped
+/// to unsigned 64 bits; the text has the lower 32 bits of its seconds.
 pub(super) fn since_earliest(at_ns: u64) -> u64 {
     const NS_PER_S: u64 = 1_000_000_000;
     const ZERO_IN_TEXT_NS: u64 = u64::MAX - (4 << 32) * NS_PER_S + 1;
 
-    // Before the first event by less than an hour, as 64 bits or as the text has it.
+    // Less than an hour before the first event, as 64 bits or as in the text.
     if at_ns > u64::MAX - EARLIEST_NS {
         return EARLIEST_NS - (u64::MAX - at_ns) - 1;
     }
@@ -159,7 +161,7 @@ pub(super) fn since_earliest(at_ns: u64) -> u64 {
     at_ns + EARLIEST_NS
 }
 
-/// Whether `line` is a whole event, of any action.
+/// Returns true if `line` is a whole event, of any action.
 pub(super) fn is_event(line: &[u8]) -> bool {
     let fields: Vec<&[u8]> = words(line).take(7).collect();
     let [device, cpu, sequence, time, pid, action, _rwbs] = fields[..] else {
@@ -174,7 +176,7 @@ pub(super) fn is_event(line: &[u8]) -> bool {
 }
 
 impl Text {
-    /// What a line says; `is_unended` if the file ends in it.
+    /// Parses a line; `is_unended` if the file ends within it.
     pub fn parse(self, line: &[u8], is_unended: bool) -> Result<Parsed, Reason> {
         let mut fields = words(line);
         let Some((major, minor)) = fields.next().and_then(device_numbers) else {
@@ -187,13 +189,13 @@ impl Text {
                 .ok_or_else(|| format!("cut before the {name}"))
         };
 
-        // Fields that are not used are checked all the same: a line that is cut shows here.
+        // Unused fields are checked too: this detects a line that was cut.
         number(field("cpu")?, "cpu")?;
         number(field("sequence number")?, "sequence number")?;
         let at_ns = since_earliest(seconds(field("time")?)?);
         number(field("pid")?, "pid")?;
 
-        // A request passes several actions. One of them is taken, so that it is replayed once.
+        // Only one of a request's several actions is taken, so that it is replayed once.
         let found = field("action")?;
         let known = Action::ALL.into_iter();
         let action = match known
@@ -222,8 +224,8 @@ impl Text {
         }
         let sectors = number(field("number of sectors")?, "number of sectors")?;
 
-        // The name of the process ends the line: without its bracket the line was cut. Where no line
-        // has one, only the end of the file can have cut it.
+        // The process name ends the line: a missing bracket means that the line was cut. Where no
+        // line has a process, only the end of the file can have cut it.
         if self.has_process {
             field("process")?;
             if !line.trim_ascii_end().ends_with(b"]") {
@@ -241,22 +243,22 @@ impl Text {
     }
 }
 
-/// What the letters of an rwbs field ask for; `None` if it moves and deallocates nothing.
+/// The request kind of an rwbs field; `None` if it neither transfers nor deallocates.
 pub(super) fn verb(rwbs: &[u8], action: Action) -> Result<Option<RequestKind>, Reason> {
-    // Other letters are of a format that we do not know.
+    // Other letters are of an unknown format.
     if rwbs.is_empty() || !rwbs.iter().all(u8::is_ascii_uppercase) {
         return Err(format!("`{}` is not an rwbs field", clip(rwbs)));
     }
 
-    // A flush before the request comes first, flags come after it.
+    // A preceding flush comes first, flags come last.
     let request = rwbs.strip_prefix(b"F").unwrap_or(rwbs);
     Ok(match request {
         [b'D', ..] => Some(RequestKind::Trim),
         [b'W', ..] => Some(RequestKind::Write),
         [b'R', ..] => Some(RequestKind::Read),
-        // An append to a zone: only when it has completed is it known where.
+        // A zone append: its location is known only at completion.
         [b'Z', b'A', ..] if action == Action::Completed => Some(RequestKind::Write),
-        // Resets and the like of zones, flushes, what has no direction.
+        // Zone resets and the like, flushes, requests without direction.
         _ => None,
     })
 }

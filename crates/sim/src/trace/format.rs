@@ -1,8 +1,8 @@
-//! The names of the trace formats, and telling a format by its content.
+//! The names of the trace formats, and detection of a format by its content.
 //!
-//! Invariants: `guess` answers only when a record really parses as that format; the formats
-//! exclude each other record by record, so the answer does not depend on an order of trying.
-//! Absent: file names. An extension is a hint that is wrong too often.
+//! Invariants: `guess` answers only if a record parses as that format; the formats exclude each
+//! other record by record, so the answer does not depend on the order of the checks. Absent: file
+//! names. An extension is a hint that is wrong too often.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use super::record::{Digests, Parsed};
 use super::{alibaba, biosnoop, blkparse, blktrace, cloudphysics, disksim, fast21, fio, fiu};
 use super::{heading, mqsim, msr, oracle_general, session, spc, systor, tencent, vscsi};
 
-/// A name that is none of the ones offered; the message lists them.
+/// An unknown name; the message lists the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} `{name}`: one of {offered}")]
 pub struct UnknownName {
@@ -32,24 +32,24 @@ impl UnknownName {
     }
 }
 
-/// Why a text is the name of no format.
+/// Why a text names no format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// There is no such format, or no such column.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    /// A request cannot be made without one of these columns.
+    /// A request needs one of these columns.
     #[error("csv: no column says {0}")]
     NoColumn(&'static str),
-    /// These columns say the same.
+    /// These columns have the same meaning.
     #[error("csv: only one column can be {0}")]
     TwoColumns(&'static str),
-    /// The list does not end.
+    /// The list is too long.
     #[error("csv: more than 24 columns")]
     TooManyColumns,
 }
 
-/// How the records of a trace are written.
+/// The format of a trace's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Text of the FIU I/O deduplication traces, with MD5 digests of the contents.
@@ -60,9 +60,9 @@ pub enum Format {
     Mqsim,
     /// Comma-separated values of the MSR Cambridge traces.
     Msr,
-    /// What `blkparse` prints by default for a `blktrace` recording.
+    /// The default output of `blkparse` for a `blktrace` recording.
     Blkparse,
-    /// What a served device was asked, with contents and remaps.
+    /// Requests to a served device, with contents and remaps.
     Session,
     /// Comma-separated values of the Alibaba Cloud traces.
     Alibaba,
@@ -76,22 +76,22 @@ pub enum Format {
     Blktrace,
     /// Binary records of libCacheSim, 24 bytes each.
     OracleGeneral,
-    /// Text of five numbers, as the simulator published with FAST'21's paper reads it.
+    /// Text of five numbers, as read by the simulator published with FAST'21's paper.
     Fast21,
     /// Comma-separated values of the UMass Trace Repository, by the Storage Performance Council.
     Spc,
     /// DiskSim's ASCII traces.
     DiskSim,
-    /// What `biosnoop` of BCC prints.
+    /// The output of `biosnoop` of BCC.
     Biosnoop,
     /// The CloudPhysics traces as comma-separated values.
     CloudPhysics,
-    /// Text in columns that the user has named; never told from its content.
+    /// Text in columns named by the user; never detected from its content.
     Csv(Columns),
 }
 
 impl Format {
-    /// Every format that has a name of its own, in the order in which help texts name them.
+    /// Every format with a fixed name, in the order of the help texts.
     pub const ALL: [Format; 17] = [
         Format::Fiu,
         Format::Vscsi,
@@ -126,9 +126,10 @@ impl Format {
         tencent, systor, fio, blktrace, oracleGeneral, fast21, spc, disksim, biosnoop, \
         cloudphysics, csv:COLUMNS";
 
-    /// The format of a trace that begins with `sample` (decompressed), when that is plain.
+    /// Returns the format of a trace that begins with `sample` (decompressed), if it is
+    /// unambiguous.
     ///
-    /// A few tens of KiB are enough; a last line that the sample cuts is not judged.
+    /// A few tens of KiB are enough; a last line cut by the sample is not considered.
     ///
     /// ```
     /// use remap_ssd_sim::trace::Format;
@@ -144,7 +145,7 @@ impl Format {
             return Some(Format::Blktrace);
         }
 
-        // A line that the sample cuts would be judged by its beginning.
+        // A line cut by the sample would be misjudged.
         let whole_lines = match sample.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => &sample[..end],
             None => sample,
@@ -154,7 +155,7 @@ impl Format {
             .split(|&byte| byte == b'\n')
             .map(<[u8]>::trim_ascii);
 
-        // What the first line says of all others is said nowhere else.
+        // Headers stand in the first line only.
         let first = lines.clone().next().unwrap_or_default();
         if fio::is_header(first) {
             return Some(Format::Fio);
@@ -166,8 +167,8 @@ impl Format {
             return Some(format);
         }
 
-        // The first record that is one decides: formats exclude each other, but for a line that two
-        // formats of five numbers have in common.
+        // The first valid record decides: formats exclude each other, except for lines that two
+        // formats of five numbers share.
         let mut ambiguous = None;
         for line in lines.by_ref().take(LINES_JUDGED) {
             match format_of_line(line) {
@@ -181,7 +182,7 @@ impl Format {
         ambiguous.or_else(|| oracle_general::is_trace(sample).then_some(Format::OracleGeneral))
     }
 
-    /// Whether records are bytes and not lines.
+    /// Returns true if records are binary, not lines.
     pub(super) fn is_binary(self) -> bool {
         matches!(
             self,
@@ -213,7 +214,7 @@ impl Format {
     }
 }
 
-/// Lines among which the first record is looked for: comments may come before it.
+/// Lines searched for the first record: comments may come before it.
 const LINES_JUDGED: usize = 64;
 
 fn format_of_line(line: &[u8]) -> Option<Format> {
@@ -238,12 +239,12 @@ fn format_of_line(line: &[u8]) -> Option<Format> {
         Format::Spc => is_request(spc::parse(line)),
         Format::DiskSim => is_request(disksim::parse(line)),
         Format::CloudPhysics => is_request(cloudphysics::parse(line)),
-        // Told by how a file begins, or by the user.
+        // Detected by the beginning of a file, or named by the user.
         Format::Vscsi | Format::Fio | Format::Blktrace | Format::OracleGeneral => false,
         Format::Biosnoop | Format::Csv(_) => false,
     };
 
-    // No two answer, so the order does not matter.
+    // At most one answers, so the order does not matter.
     Format::ALL
         .into_iter()
         .find(|format| is(*format, &mut digests))
@@ -259,7 +260,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// What the list of columns follows.
+/// Prefix of the list of columns.
 const CSV: &str = "csv:";
 
 impl FromStr for Format {

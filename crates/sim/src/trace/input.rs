@@ -1,10 +1,9 @@
-//! Bytes of a trace file: decompressed on the way, cut into lines or records, counted for messages.
+//! Bytes of a trace file: decompressed, split into lines or records, numbered for messages.
 //!
-//! The compression (gzip, xz, zstd or none) is told by the first bytes, never by the name; files
-//! made of several compressed streams one after the other read as one. The mark that UTF-8 text may
-//! begin with is passed over. Invariants: memory is
-//! bounded whatever the file holds (a line has about `LINE_BYTES_MAX` at most); `number` is that of
-//! the line or record returned last, from 1.
+//! The first bytes determine the compression (gzip, xz, zstd or none), never the name; files made
+//! of several concatenated compressed streams read as one. A UTF-8 byte order mark is skipped.
+//! Invariants: memory is bounded whatever the file holds (a line has at most about
+//! `LINE_BYTES_MAX`); `number` is that of the line or record returned last, from 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -13,9 +12,9 @@ use std::path::Path;
 use super::gzip::GzipStreams;
 use crate::source::SourceError;
 
-/// Longest line believed; a request of 100 MiB with a digest per 4 KiB still fits.
+/// Longest line accepted; a request of 100 MiB with a digest per 4 KiB still fits.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// How much of the beginning is looked at to guess a format.
+/// Size of the sample at the beginning from which a format is guessed.
 const SAMPLE_BYTES: u64 = 64 << 10;
 const MAGIC_BYTES: u64 = 6;
 /// Initial size of the buffer.
@@ -24,7 +23,7 @@ const FIRST_BYTES: usize = 8 << 10;
 const BUFFER_BYTES: usize = 256 << 10;
 
 type Bytes = Box<dyn Read + Send>;
-/// A reader whose first bytes were looked at and put back.
+/// A reader whose first bytes were read and put back.
 type Unread<R> = io::Chain<Cursor<Vec<u8>>, R>;
 
 /// A trace file being read from front to back.
@@ -33,8 +32,7 @@ pub(super) struct Input {
     compression: Option<&'static str>,
     reader: Bytes,
     number: u64,
-    /// What was read and not handed out yet is `buffer[begin..end]`; lines are handed out where
-    /// they lie.
+    /// Bytes read and not returned yet are `buffer[begin..end]`; lines are returned in place.
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
@@ -42,17 +40,17 @@ pub(super) struct Input {
     unended: bool,
 }
 
-/// One line, without its end.
+/// One line, without its terminator.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
     pub line: &'a [u8],
-    /// From 1.
+    /// Line number, from 1.
     pub number: u64,
-    /// The file ends in it.
+    /// The file ends within this line.
     pub is_unended: bool,
 }
 
-/// One line; or why there is none to look at.
+/// One line, or the reason that there is none.
 pub(super) enum TraceLine<'a> {
     Text(Text<'a>),
     Unreadable(&'static str),
@@ -60,7 +58,7 @@ pub(super) enum TraceLine<'a> {
 }
 
 impl Input {
-    /// Opens `path` and returns with it a copy of the first bytes, decompressed.
+    /// Opens `path`. Also returns a copy of its first bytes, decompressed.
     pub fn open(path: &Path) -> Result<(Self, Vec<u8>), SourceError> {
         let file = path.display().to_string();
         match File::open(path) {
@@ -69,7 +67,7 @@ impl Input {
         }
     }
 
-    /// The same of bytes that are here already.
+    /// Like `open`, for bytes already opened.
     pub fn of(
         file: String,
         bytes: impl Read + Send + 'static,
@@ -80,7 +78,7 @@ impl Input {
         };
 
         let (magic, raw) = peek(bytes, MAGIC_BYTES).map_err(io)?;
-        // Told by the first bytes, never by the name.
+        // Detected by the first bytes, never by the name.
         let (compression, plain) = decompress(&magic, BufReader::new(raw)).map_err(io)?;
 
         let mut input = Self {
@@ -94,7 +92,7 @@ impl Input {
             unended: false,
         };
 
-        // What was looked at is still to be read: the sample is a copy.
+        // The sample is a copy: its bytes are still to be read.
         let (mut sample, mut whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
         if is_marked_text(&sample) {
             sample.drain(..UTF8_MARK.len());
@@ -105,9 +103,9 @@ impl Input {
         Ok((input, sample))
     }
 
-    /// The next line, up to `\n`, `\r\n` or the end of the file.
+    /// Returns the next line, up to `\n`, `\r\n` or the end of the file.
     pub fn line(&mut self) -> Result<TraceLine<'_>, SourceError> {
-        // What was searched before is not searched again when more has arrived.
+        // Bytes searched before are not searched again when more have arrived.
         let mut looked_at = 0;
         let length = loop {
             let unread = &self.buffer[self.begin + looked_at..self.end];
@@ -116,7 +114,7 @@ impl Input {
             }
             looked_at = self.end - self.begin;
 
-            // A file that has no lines would otherwise be read into memory whole.
+            // A file without newlines would otherwise be read into memory whole.
             if looked_at >= LINE_BYTES_MAX {
                 self.number += 1;
                 self.skip_line()?;
@@ -133,7 +131,7 @@ impl Input {
                 self.begin += length + 1;
                 begin + length
             }
-            // Nothing behind the last newline is the usual end.
+            // Nothing after the last newline is the usual end.
             None if begin == self.end => return Ok(TraceLine::End),
             None => {
                 (self.begin, self.unended) = (self.end, true);
@@ -142,7 +140,7 @@ impl Input {
         };
         self.number += 1;
 
-        // Files that went through Windows have one of these at the end, or several.
+        // Files from Windows have one of these at the end, or several.
         let mut line = &self.buffer[begin..end];
         while let Some((b'\r', before)) = line.split_last() {
             line = before;
@@ -154,7 +152,7 @@ impl Input {
         }))
     }
 
-    /// The number of the line returned last, if the file ends in it before its end.
+    /// The number of the line returned last, if the file ends before its terminator.
     pub fn unended(&self) -> Option<u64> {
         self.unended.then_some(self.number)
     }
@@ -174,9 +172,9 @@ impl Input {
         }
     }
 
-    /// Reads some more behind what is there; `false` at the end of the file.
+    /// Reads more bytes after the existing ones; `false` at the end of the file.
     fn read_more(&mut self) -> Result<bool, SourceError> {
-        // What is unread moves to the front, so that the buffer need not grow for it.
+        // Unread bytes move to the front, so that the buffer need not grow for them.
         if self.begin > 0 {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
@@ -189,7 +187,7 @@ impl Input {
             self.buffer.resize(longer, 0);
         }
 
-        // A signal is no end of the file.
+        // An interrupted read is not the end of the file.
         loop {
             match self.reader.read(&mut self.buffer[self.end..]) {
                 Ok(more) => {
@@ -202,7 +200,7 @@ impl Input {
         }
     }
 
-    /// The next `len` bytes; fewer only at the end of the file.
+    /// Returns the next `len` bytes; fewer only at the end of the file.
     pub fn record(&mut self, len: usize) -> Result<&[u8], SourceError> {
         while self.end - self.begin < len && self.read_more()? {}
         let begin = self.begin;
@@ -213,7 +211,7 @@ impl Input {
         Ok(&self.buffer[begin..self.begin])
     }
 
-    /// Skips bytes that belong to the record returned last; `false` if there are not as many.
+    /// Skips bytes of the record returned last; `false` if the file is too short.
     pub fn skip(&mut self, len: usize) -> Result<bool, SourceError> {
         while self.end - self.begin < len && self.read_more()? {}
         let begin = self.begin;
@@ -239,7 +237,7 @@ impl Input {
         }
     }
 
-    /// A failed read; one that no system call made is the decompressor's complaint.
+    /// A failed read; an error without an OS code is the decompressor's.
     fn io_error(&self, error: io::Error) -> SourceError {
         let source = match self.compression {
             Some(name) if error.raw_os_error().is_none() => {
@@ -255,17 +253,18 @@ impl Input {
     }
 }
 
-/// The first `count` bytes (fewer if there are no more), and a reader that still begins with them.
+/// Returns the first `count` bytes (fewer if there are no more), and a reader that still begins
+/// with them.
 fn peek<R: Read>(mut reader: R, count: u64) -> io::Result<(Vec<u8>, Unread<R>)> {
     let mut first = Vec::new();
     reader.by_ref().take(count).read_to_end(&mut first)?;
     Ok((first.clone(), Cursor::new(first).chain(reader)))
 }
 
-/// What some programs begin UTF-8 text with.
+/// The UTF-8 byte order mark.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Whether a file begins with that mark, and with text after it.
+/// Returns true if a file begins with that mark, followed by text.
 fn is_marked_text(sample: &[u8]) -> bool {
     const LOOKED_AT: usize = 64;
     let text = sample.strip_prefix(UTF8_MARK);
@@ -282,10 +281,10 @@ fn decompress(
             Some("xz"),
             Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw)),
         ),
-        // The second is a frame of metadata, which may stand before the first frame of data.
+        // The second is a metadata frame, which may precede the first data frame.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
-            // As far back as `zstd --long=31` refers: 2 GiB, of which what is used takes memory.
+            // The window of `zstd --long=31`: 2 GiB, allocated as used.
             decoder.window_log_max(31)?;
             (Some("zstd"), Box::new(decoder))
         }

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! Everything streams: memory grows with the distinct contents and, when compacting, distinct
-//! pages, never with the length of a trace. Invariants: whatever stands before a malformed record
-//! is delivered before its error; a trace without a single usable request is an error; times count
-//! from the first request and never decrease (`order`: requests that are out of order are put in
-//! order, and counted). Contents: a page written whole has the identity of its
-//! digest if the trace has one for exactly these 4 KiB, and a fresh one otherwise, so that a trace
-//! without digests has no duplicates; a page written in part always has a fresh one. Absent:
-//! formats' fields (each parser's), and how fast the requests are replayed (the run's).
+//! pages, never with the length of a trace. Invariants: all records before a malformed one are
+//! delivered before its error; a trace without a single usable request is an error; times count
+//! from the first request and never decrease (`order` sorts requests that are out of order, and
+//! counts them). Contents: a page written whole has the identity of its digest if the trace has one
+//! for exactly these 4 KiB, and a fresh one otherwise, so that a trace without digests has no
+//! duplicates; a page written in part always has a fresh one. Absent: the fields of each format
+//! (its parser's), and the rate of replay (the run's).
 
 pub mod address;
 mod alibaba;
@@ -69,7 +69,7 @@ use parser::{ParsedRecord, Parser};
 use record::{Digests, Parsed};
 use remap_ssd_device::DeviceConfig;
 
-/// What a reader may be told.
+/// Options of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOptions {
     /// Logical pages of the device to replay on; every page is folded below this.
@@ -78,11 +78,11 @@ pub struct TraceOptions {
     pub fold: Fold,
     /// Count malformed records and go on, instead of stopping at the first.
     pub skip_bad: bool,
-    /// Which action's events of `blkparse` and `blktrace` are the requests; without one, the first
-    /// of queued, issued and completed that the beginning of the file has.
+    /// The action whose `blkparse` or `blktrace` events are the requests. `None`: the first of
+    /// queued, issued and completed that occurs at the beginning of the file.
     pub action: Option<Action>,
-    /// Identities given to contents are larger than this, so that those up to it stay free for what
-    /// was written before the trace begins.
+    /// Contents get identities larger than this. Those up to it stay free for data written before
+    /// the trace begins.
     pub content_base: u64,
     /// Replay flushes, where the format has them: each waits for all requests before it, and all
     /// after it wait for it.
@@ -130,9 +130,9 @@ pub struct TraceReader {
     skip_bad: bool,
     item: Item,
     counts: Counts,
-    /// The end was reached; no more is read.
+    /// The end has been reached; nothing more is read.
     ended: bool,
-    /// Why it was the end, until somebody is told.
+    /// The error at the end, until it is returned.
     failure: Option<SourceError>,
 }
 
@@ -152,37 +152,36 @@ struct Decoder {
     digests: Digests,
     identities: Identities,
     order: Order,
-    /// What ends the requests that wait in `order`, once it was read.
+    /// The record that ends the requests waiting in `order`, once it has been read.
     after: Option<AheadRecord>,
     skip_bad: bool,
     ahead: Ahead,
-    /// The device that a session names.
+    /// The device named by a session.
     device: Option<Box<DeviceConfig>>,
-    /// The line of half a record at the end of a session.
+    /// Line number of the partial record at the end of a session.
     torn: Option<u64>,
 }
 
-/// Records that were parsed, and whose contents were not looked up yet: so that the lookups of many
-/// are under way at once.
+/// Records parsed ahead, with the lookups of their contents pending, so that many lookups overlap.
 #[derive(Default)]
 struct Ahead {
     records: Vec<AheadRecord>,
-    /// How many of them were handed out.
+    /// Number of records handed out.
     taken: usize,
-    /// Of all those records' pages, in order.
+    /// Keys of the pages of all these records, in order.
     keys: Vec<Key>,
     keys_taken: usize,
 }
 
-/// Records parsed ahead of their turn, unless they have many pages.
+/// Records parsed ahead, fewer if they have many pages.
 const RECORDS_AHEAD: usize = 32;
 const KEYS_AHEAD: usize = 512;
 
 impl TraceReader {
-    /// Opens a trace; without a `format` it is told from the content.
+    /// Opens a trace. Without a `format`, the content determines it.
     ///
     /// # Errors
-    /// The file cannot be read, its format cannot be told, or it is too damaged to begin with.
+    /// The file cannot be read, its format is unknown, or it is damaged at the beginning.
     pub fn open(
         path: impl AsRef<Path>,
         format: Option<Format>,
@@ -191,7 +190,7 @@ impl TraceReader {
         Self::begin(Input::open(path.as_ref())?, format, options)
     }
 
-    /// The same of bytes that are here already; `name` stands for the file's in messages.
+    /// Like `open`, for bytes in memory; `name` replaces the file name in messages.
     ///
     /// # Errors
     /// As `open`.
@@ -209,7 +208,7 @@ impl TraceReader {
         format: Option<Format>,
         options: TraceOptions,
     ) -> Result<Self, SourceError> {
-        // Pages are folded by this number: it must not be zero.
+        // Pages are taken modulo this number: it must not be zero.
         if options.addressable == 0 {
             return Err(opened
                 .0
@@ -232,17 +231,17 @@ impl TraceReader {
         self.decoder.parser.format()
     }
 
-    /// The device that was recorded, if the trace names it (sessions do).
+    /// The recorded device, if the trace names it (sessions do).
     pub fn device(&self) -> Option<&DeviceConfig> {
         self.decoder.device.as_deref()
     }
 
-    /// Number of requests that were delivered so far.
+    /// Number of requests delivered so far.
     pub fn requests(&self) -> u64 {
         self.counts.requests
     }
 
-    /// Malformed records skipped so far, at the user's wish.
+    /// Malformed records skipped so far (`skip_bad`).
     pub fn skipped(&self) -> u64 {
         self.counts.skipped
     }
@@ -253,19 +252,19 @@ impl TraceReader {
         self.counts.ignored
     }
 
-    /// The line of half a record that a session ended in, which was left out: a server that was
-    /// killed while it recorded leaves one. Known once the end was reached.
+    /// Line number of the partial record at the end of a session, which is left out. A server
+    /// killed while recording leaves one. Known once the end has been reached.
     pub fn torn(&self) -> Option<u64> {
         self.decoder.torn
     }
 
-    /// What a user must know of how the trace was read, a sentence each: that requests were put in
-    /// order, which action was taken. Complete once the end was reached.
+    /// Remarks for the user, one sentence each: requests were reordered, which action was taken.
+    /// Complete once the end has been reached.
     pub fn notes(&self) -> Vec<String> {
         self.decoder.notes()
     }
 
-    /// Every content identity given so far is below this one and above the base.
+    /// All content identities given so far are below this one and above the base.
     pub fn content_end(&self) -> u64 {
         self.decoder.identities.end()
     }
@@ -290,7 +289,7 @@ impl TraceReader {
     }
 }
 
-/// What a decoder found next.
+/// The next record of a decoder.
 enum NextRecord {
     /// A request; it is in the item.
     Item,
@@ -299,9 +298,9 @@ enum NextRecord {
     End,
 }
 
-/// What a decoder found ahead.
+/// A record parsed ahead.
 enum AheadRecord {
-    /// A request, and how many pages with contents it has.
+    /// A request, and the number of its pages with contents.
     Item {
         at_ns: u64,
         op: Op,
@@ -309,14 +308,14 @@ enum AheadRecord {
     },
     Ignored,
     Malformed(Box<SourceError>),
-    /// The file could not be read: nothing follows.
+    /// The file could not be read; nothing follows.
     Failed(Box<SourceError>),
     End {
         torn: Option<u64>,
     },
 }
 
-/// What was read next.
+/// The next record of the file.
 enum ReadRecord {
     Request(TimedOp),
     Ignored,
@@ -330,37 +329,37 @@ impl Decoder {
         format: Option<Format>,
         options: &TraceOptions,
     ) -> Result<Self, SourceError> {
-        // Told apart from a file whose records are all ignored: it has none.
+        // Distinguishes an empty file from one whose records are all ignored.
         if sample.is_empty() {
             return Err(input.unusable("replays to nothing: the file is empty"));
         }
 
-        // Records of a binary format that was named may begin with any bytes.
+        // Records of a named binary format may begin with any bytes.
         let is_binary = format.is_some_and(Format::is_binary);
         if let Some(what) = container::named(&sample).filter(|_| !is_binary) {
             return Err(input.unusable(what));
         }
 
-        // A named format is believed, since a sample may begin with unusual lines.
+        // A named format is not checked: a sample may begin with unusual lines.
         let Some(format) = format.or_else(|| Format::guess(&sample)) else {
             let names = Format::NAMES;
             return Err(input.unusable(format!("the content is of no known format; name {names}")));
         };
 
-        // Only a session says which device it was recorded on.
+        // Only a session names its device.
         let device = match format {
             Format::Session => session::device(&sample).map(Box::new),
             _ => None,
         };
 
-        // The parser comes first, since one of them reads the version from the input.
+        // The parser comes first: one parser reads the version from the input.
         Ok(Self {
             parser: Parser::new(format, options.action, &mut input, &sample)?,
             input,
             flushes: options.flushes,
             digests: Digests::default(),
             identities: Identities::above(options.content_base),
-            // The lines of a session follow one another, whatever their times.
+            // The lines of a session are in order, whatever their times.
             order: Order::within(match format {
                 Format::Session => 0,
                 _ => order::WINDOW,
@@ -373,10 +372,10 @@ impl Decoder {
         })
     }
 
-    /// The next record; a request is put into `item`.
+    /// Returns the next record; a request is stored in `item`.
     #[inline]
     fn next(&mut self, item: &mut Item) -> Result<NextRecord, SourceError> {
-        // Many at a time, so that the look-ups of their digests overlap.
+        // Many at a time, so that their digest lookups overlap.
         if self.ahead.taken == self.ahead.records.len() {
             self.look_ahead();
         }
@@ -385,7 +384,7 @@ impl Decoder {
         match record {
             AheadRecord::Item { at_ns, op, pages } => {
                 (item.at_ns, item.op) = (*at_ns, *op);
-                // Its room is used again: nothing is allocated a record.
+                // Reuses the buffer: no allocation per record.
                 item.contents.clear();
 
                 let end = self.ahead.keys_taken + *pages;
@@ -395,15 +394,14 @@ impl Decoder {
                 (self.ahead.keys_taken, self.ahead.taken) = (end, self.ahead.taken + 1);
                 Ok(NextRecord::Item)
             }
-            // It stays the end.
+            // The end stays in place.
             AheadRecord::End { torn } => {
                 self.torn = *torn;
                 Ok(NextRecord::End)
             }
             _ => {
                 self.ahead.taken += 1;
-                // Taken out, since an error cannot be copied; what stays in its place is passed
-                // over.
+                // Moved out, since an error is not `Clone`; its replacement is ignored.
                 match std::mem::replace(record, AheadRecord::Ignored) {
                     AheadRecord::Malformed(error) => Ok(NextRecord::Malformed(*error)),
                     AheadRecord::Failed(error) => Err(*error),
@@ -429,7 +427,8 @@ impl Decoder {
         }
     }
 
-    /// The next record; requests in the order of their times, all before what ends them.
+    /// Returns the next record: requests in the order of their times, all before the record that
+    /// ends them.
     fn next_in_order(&mut self) -> AheadRecord {
         loop {
             if let Some(request) = self.order.take_full() {
@@ -445,7 +444,7 @@ impl Decoder {
             match self.read() {
                 Ok(ReadRecord::Request(request)) => self.order.put(request),
                 Ok(ReadRecord::Ignored) => return AheadRecord::Ignored,
-                // One of those that are counted ends nothing.
+                // A malformed record that is only counted ends nothing.
                 Ok(ReadRecord::Malformed(error)) if self.skip_bad => {
                     return AheadRecord::Malformed(error);
                 }
@@ -458,7 +457,7 @@ impl Decoder {
         }
     }
 
-    /// A request whose contents' look-ups are under way.
+    /// Starts the lookups of a request's contents.
     #[inline]
     fn looked_up(&mut self, request: TimedOp) -> AheadRecord {
         let TimedOp { at_ns, op, keys } = request;
@@ -480,22 +479,21 @@ impl Decoder {
     /// Reads the next record.
     fn read(&mut self) -> Result<ReadRecord, SourceError> {
         loop {
-            // A failure of the file ends here; a line that cannot be read is a record.
+            // An I/O error ends here; an unreadable line is a record.
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
                 ParsedRecord::Parsed(parsed) => parsed,
                 ParsedRecord::Blank => continue,
                 ParsedRecord::End => return Ok(ReadRecord::End { torn: None }),
             };
 
-            // Every record of a session ends its line. One that does not is what a server that was
-            // killed, or whose machine lost its power, had written of it; it may well read as a
-            // shorter request than it was.
+            // Every record of a session ends its line. One that does not was cut by a killed server
+            // or a power failure; it may parse as a shorter request than was made.
             if matches!(self.parser, Parser::Session) && self.input.unended().is_some() {
                 let torn = self.input.unended();
                 return Ok(ReadRecord::End { torn });
             }
 
-            // Flushes are replayed only if that is asked for, since most formats have none.
+            // Flushes are replayed only on request, since most formats have none.
             let (at_ns, op, keys) = match parsed {
                 Ok(Parsed::Request(request)) => {
                     let op = Op::Extent {
@@ -517,7 +515,7 @@ impl Decoder {
                 }
             };
 
-            // A record that was refused is no measure of other times.
+            // The time of a refused record does not affect the check of later times.
             return Ok(match self.order.check(at_ns) {
                 Ok(()) => ReadRecord::Request(TimedOp { at_ns, op, keys }),
                 Err(reason) => ReadRecord::Malformed(self.input.malformed(reason).into()),
@@ -532,7 +530,7 @@ impl Decoder {
         action.into_iter().chain(order).collect()
     }
 
-    /// The error of a trace in which nothing can be replayed, with what there was instead.
+    /// The error for a trace with nothing to replay, with the counts of other records.
     fn nothing(&self, counts: Counts) -> SourceError {
         let Counts {
             skipped, ignored, ..
@@ -554,7 +552,7 @@ impl Source for TraceReader {
             match self.deliver(out) {
                 Ok(more) => self.ended = !more,
                 Err(error) => {
-                    // What was read before it is delivered first.
+                    // Pages read before the error are delivered first.
                     self.ended = true;
                     self.failure = Some(error);
                 }

@@ -1,21 +1,20 @@
-//! What a stream of requests does, in full: sizes, working set, duplicates by each definition,
-//! skew.
+//! Statistics of a stream of requests: sizes, working set, duplicates by each definition, skew.
 //!
-//! **Duplicates** have two definitions in the publications, and a third number is what a device can
-//! use:
+//! **Duplicates** have two definitions in publications. A third number is the share that a device
+//! can use:
 //!
 //! - *papers' ratio* (FAST'21): one minus the distinct contents per distinct page written. "10 %
 //!   duplicate data" are contents drawn from 0.9 times as many as there are pages. It is a ratio of
-//!   a set of data, not of writes: it is only reached when all contents have been drawn, and 0
-//!   where pages are rewritten with new contents.
+//! a set of data, not of writes: it is only reached when all contents have been drawn, and 0 where
+//! pages are rewritten with new contents.
 //! - *duplicate writes* (FIU): writes whose content was written before in the same stream, whether
 //!   or not it is still stored, as a share of pages written.
 //! - *stored*: writes whose content some page holds at that moment. *Unchanged* ones among them
 //!   find it in their own page.
 //!
 //! **Skew.** Shares of the accesses that go to the hottest 1, 10 and 20 % of the pages accessed;
-//! and the exponent of the Zipf law over those pages in which two accesses meet in one page as
-//! often as here. That estimate does not take chance for skew: even accesses have exponent 0
+//! and the exponent of the Zipf law over those pages under which two accesses hit the same page as
+//! often as here. That estimate does not mistake chance for skew: uniform accesses have exponent 0
 //! however few they are.
 //!
 //! Invariants: counts are pages as replayed; memory grows with distinct pages and contents. Absent:
@@ -29,73 +28,73 @@ use serde::Serialize;
 
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
-/// Requests by what they ask.
+/// Requests by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
     /// Requests of every kind, flushes left out.
     pub all: u64,
-    /// Requests that read, of a page or more.
+    /// Requests that read at least one page.
     pub reads: u64,
-    /// That write, at least one page in part or whole.
+    /// Requests that write at least one page, in part or whole.
     pub writes: u64,
-    /// Requests that deallocate, of a page or more.
+    /// Requests that deallocate at least one page.
     pub trims: u64,
-    /// Requests that remap, of a command or more.
+    /// Requests that remap at least one page.
     pub remaps: u64,
-    /// Reads and writes that begin where the one before of the same kind ended.
+    /// Reads and writes that begin where the previous one of the same kind ended.
     pub sequential: u64,
 }
 
-/// Pages by what happens to them.
+/// Pages by operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageClasses {
-    /// Pages read, each time that a request reads them.
+    /// Pages read, counted once per read.
     pub read: u64,
-    /// Written, whole or in part.
+    /// Pages written, whole or in part.
     pub written: u64,
-    /// Of those, written in part.
+    /// Of those, pages written in part.
     pub written_in_part: u64,
-    /// Pages deallocated, each time that a request does it.
+    /// Pages deallocated, counted once per deallocation.
     pub trimmed: u64,
-    /// Mapped to another page's content.
+    /// Pages mapped to another page's content.
     pub remapped: u64,
-    /// Distinct ones read or written: the working set.
+    /// Distinct pages read or written: the working set.
     pub unique: u64,
-    /// Distinct pages that were read.
+    /// Distinct pages read.
     pub unique_read: u64,
-    /// Distinct pages that were written.
+    /// Distinct pages written.
     pub unique_written: u64,
 }
 
-/// Duplicates by each definition; see the head of this module.
+/// Duplicates by each definition; see the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Duplicates {
-    /// Distinct contents that were written.
+    /// Distinct contents written.
     pub contents: u64,
-    /// One minus distinct contents per distinct page written, or 0.
+    /// One minus distinct contents per distinct page written; at least 0.
     pub papers_ratio: f64,
-    /// Pages written with a content that was written before.
+    /// Pages written with a content that had been written before.
     pub writes: u64,
-    /// The same as a share of pages written.
+    /// The same, as a share of pages written.
     pub write_share: f64,
-    /// Pages written with a content that some page held.
+    /// Pages written with a content stored in some page at that time.
     pub stored: u64,
-    /// The same as a share of pages written.
+    /// The same, as a share of pages written.
     pub stored_share: f64,
-    /// Pages written with the content that they held.
+    /// Pages written with the content that they already held.
     pub unchanged: u64,
 }
 
-/// How unevenly accesses are spread over the pages accessed.
+/// How unevenly accesses are distributed over the pages accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Skew {
-    /// Of the Zipf law with as many meetings.
+    /// Exponent of the Zipf law with the same collision probability.
     pub zipf_exponent: f64,
-    /// Share of the accesses that go to the hottest hundredth of the pages.
+    /// Share of the accesses that go to the hottest 1 % of the pages.
     pub top_1_percent: f64,
-    /// Share of the hottest tenth.
+    /// Share of the hottest 10 %.
     pub top_10_percent: f64,
-    /// Share of the hottest fifth.
+    /// Share of the hottest 20 %.
     pub top_20_percent: f64,
 }
 
@@ -104,29 +103,29 @@ pub struct Skew {
 pub struct Profile {
     /// Requests by kind and size.
     pub requests: Requests,
-    /// Pages by what requests do to them.
+    /// Pages by operation.
     pub pages: PageClasses,
     /// Pages written as a share of pages read and written.
     pub write_share: f64,
-    /// How many reads and writes have so many pages: 1, 2, up to 4, up to 8 and so on, by the upper
-    /// bound.
+    /// Number of reads and writes by size in pages: 1, 2, up to 4, up to 8 and so on, keyed by the
+    /// upper bound.
     pub request_pages: BTreeMap<u32, u64>,
-    /// Pages of a read or write in the mean.
+    /// Mean number of pages of a read or write.
     pub request_pages_mean: f64,
-    /// Duplicate writes, by three definitions of a duplicate.
+    /// Duplicate writes, by each of the three definitions.
     pub duplicates: Duplicates,
-    /// Skew of the writes over the pages written.
+    /// Skew of the writes, over the pages written.
     pub skew_writes: Skew,
-    /// Of pages read and written.
+    /// Skew of all accesses, over the pages read and written.
     pub skew_all: Skew,
     /// Time from the first request to the last, nanoseconds.
     pub duration_ns: u64,
 }
 
-/// What is remembered of a page.
+/// State of a page.
 #[derive(Clone, Copy, Default)]
 struct SeenPage {
-    /// Its content; 0 if none is known.
+    /// Its content; 0 if unknown.
     content: u64,
     reads: u32,
     writes: u32,
@@ -137,11 +136,11 @@ struct SeenPage {
 pub struct Profiler {
     profile: Profile,
     pages: FxHashMap<Lpn, SeenPage>,
-    /// How many pages hold each content that was ever written.
+    /// Number of pages that hold each content ever written.
     holders: FxHashMap<u64, u32>,
-    /// Pages of the request under way.
+    /// Pages of the current request so far.
     request: u32,
-    /// Where the latest read and the latest write ended.
+    /// End of the latest read and of the latest write.
     ends: [Option<Lpn>; 2],
     data_pages: u64,
 }
@@ -150,7 +149,7 @@ impl Profiler {
     /// Counts one page of a request.
     pub fn page(&mut self, page: &HostPage) {
         let pages = &mut self.profile.pages;
-        // Work by the page here; by the request below, when its last page has come.
+        // Counts by page here; `request` counts by request, at its last page.
         match page.kind {
             PageKind::Read => {
                 pages.read += 1;
@@ -161,7 +160,7 @@ impl Profiler {
                 pages.written_in_part += 1;
                 self.write(page);
             }
-            // It holds nothing now: content zero is nobody's.
+            // The page holds nothing now: no write has content 0.
             PageKind::Trim => {
                 pages.trimmed += 1;
                 self.hold(page.lpn, 0);
@@ -181,11 +180,11 @@ impl Profiler {
                         .map_or(0, |seen: &SeenPage| seen.content)
                 };
 
-                // The contents are taken before any is put: the ranges may overlap.
+                // All contents are read before any is stored: the ranges may overlap.
                 let contents: Vec<u64> = sources.clone().map(content).collect();
 
-                // Relocated: the sources are empty before the targets are filled, as the device
-                // does it.
+                // On relocation, the sources are emptied before the targets are filled, as in the
+                // device.
                 if relocate {
                     sources.for_each(|lpn| self.hold(lpn, 0));
                 }
@@ -194,7 +193,7 @@ impl Profiler {
                     .zip(contents)
                     .for_each(|(lpn, content)| self.hold(lpn, content));
             }
-            // It has no page to count.
+            // A flush has no pages to count.
             PageKind::Flush => return,
         }
 
@@ -215,12 +214,12 @@ impl Profiler {
         let seen = self.pages.entry(page.lpn).or_default();
         seen.writes += 1;
 
-        // A page that holds nothing has content 0, which no write has.
+        // An empty page has content 0, which no write has.
         duplicates.unchanged += u64::from(seen.content == page.content);
         self.hold(page.lpn, page.content);
     }
 
-    /// A page holds another content, or none (0).
+    /// Sets the content of a page, or none (0).
     fn hold(&mut self, lpn: Lpn, content: u64) {
         let old = match content {
             0 => self
@@ -240,8 +239,7 @@ impl Profiler {
     fn request(&mut self, page: &HostPage) {
         let requests = &mut self.profile.requests;
 
-        // Reads and writes go on by themselves: a log and a scan may alternate and be sequential
-        // both.
+        // Reads and writes are tracked separately: an interleaved log and scan are both sequential.
         let side = match page.kind {
             PageKind::Read => Some(0),
             PageKind::Trim | PageKind::Remap { .. } => None,
@@ -249,7 +247,7 @@ impl Profiler {
         };
 
         if let Some(side) = side {
-            // Judged by a request's first page; the others follow it anyway.
+            // Decided at a request's first page; the others follow it anyway.
             if self.request == 0 && self.ends[side] == Some(page.lpn) {
                 requests.sequential += 1;
             }
@@ -258,7 +256,7 @@ impl Profiler {
 
         self.request += 1;
         if !page.last {
-            // A request is counted when it is whole: a stream may be cut within one.
+            // A request is counted when complete: a stream may be cut within one.
             return;
         }
 
@@ -272,7 +270,7 @@ impl Profiler {
             _ => requests.writes += 1,
         }
 
-        // Deallocations are as long as a disk and would hide the sizes of transfers.
+        // Deallocations can span a disk and would hide the sizes of transfers.
         if side.is_some() {
             self.data_pages += u64::from(len);
             *self
@@ -283,13 +281,13 @@ impl Profiler {
         }
     }
 
-    /// What was counted, with shares and skews.
+    /// Returns the counts, with shares and skews.
     pub fn finish(self) -> Profile {
         let mut profile = self.profile;
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let (mut writes, mut all) = (Vec::new(), Vec::new());
 
-        // In the table's order: sums and sorted lists do not depend on it.
+        // In hash order: sums and sorted lists do not depend on it.
         for seen in self.pages.values() {
             profile.pages.unique_read += u64::from(seen.reads > 0);
             if seen.writes > 0 {
@@ -314,7 +312,7 @@ impl Profiler {
         duplicates.write_share = share(duplicates.writes, pages.written);
         duplicates.stored_share = share(duplicates.stored, pages.written);
 
-        // Nothing written has no duplicates, which the ratio would call all of them.
+        // Without writes there are no duplicates; the ratio would be 1.
         if pages.unique_written == 0 {
             duplicates.papers_ratio = 0.0;
         }
@@ -326,11 +324,11 @@ impl Profiler {
     }
 }
 
-/// Profiles a source: all of it, or as many requests as named. `progress` is told the requests so
-/// far now and then.
+/// Profiles a source: all of it, or its first `requests` requests. `progress` is called now and
+/// then with the requests so far.
 ///
 /// # Errors
-/// The source cannot go on.
+/// The source fails.
 pub fn profile(
     source: &mut dyn Source,
     requests: Option<u64>,
@@ -341,7 +339,7 @@ pub fn profile(
     let mut batch = Vec::with_capacity(2 * BATCH);
     let wanted = requests.unwrap_or(u64::MAX);
 
-    // A batch may bring more requests than are wanted: the rest is dropped.
+    // A batch may bring more requests than wanted: the rest is dropped.
     while profiler.profile.requests.all < wanted && source.fill(&mut batch, BATCH)? {
         for page in batch.drain(..) {
             if profiler.profile.requests.all < wanted {
@@ -354,14 +352,14 @@ pub fn profile(
 }
 
 impl Skew {
-    /// Of so many accesses to each page.
+    /// Computes the skew of these access counts, one per page.
     pub fn of(mut accesses: Vec<u32>) -> Self {
-        // The hottest first.
+        // Hottest first.
         accesses.sort_unstable_by(|a, b| b.cmp(a));
         let all: u64 = accesses.iter().map(|&count| u64::from(count)).sum();
 
         let top = |share: f64| {
-            // One page at least, since a share of a small set rounds to none.
+            // At least one page: a share of a small set rounds to none.
             let hottest =
                 ((accesses.len() as f64 * share).round() as usize).clamp(1, accesses.len().max(1));
 
@@ -373,7 +371,7 @@ impl Skew {
             part as f64 / all.max(1) as f64
         };
 
-        // Two different accesses drawn at random are to the same page with this probability.
+        // Probability that two different accesses drawn at random are to the same page.
         let pairs = |count: f64| count * (count - 1.0);
         let meetings: f64 = accesses.iter().map(|&count| pairs(f64::from(count))).sum();
         let meeting = meetings / pairs(all as f64).max(1.0);
@@ -389,20 +387,20 @@ impl Skew {
 
 const EXPONENT_MAX: f64 = 16.0;
 
-/// The exponent of the Zipf law over `pages` in which two draws are equal with this probability.
+/// The exponent of the Zipf law over `pages` under which two draws are equal with this probability.
 fn exponent(pages: f64, meeting: f64) -> f64 {
     let of = |exponent: f64| {
         let sum = power_sum(pages, exponent);
         power_sum(pages, 2.0 * exponent) / (sum * sum)
     };
 
-    // Flatter than even is chance: it has no exponent.
+    // Flatter than uniform is chance: exponent 0.
     if pages < 2.0 || meeting <= of(0.0) {
         return 0.0;
     }
 
     let (mut low, mut high) = (0.0, EXPONENT_MAX);
-    // Halved until nothing below the rounding can change.
+    // Bisects until the interval is below the rounding.
     for _ in 0..50 {
         let middle = (low + high) / 2.0;
         if of(middle) < meeting {
@@ -412,11 +410,11 @@ fn exponent(pages: f64, meeting: f64) -> f64 {
         }
     }
 
-    // Six digits: what comes after them is the bisection's.
+    // Six digits: later ones are noise of the bisection.
     (low * 1e6).round() / 1e6
 }
 
-/// The sum of `rank^-exponent` for ranks up to `count`: the first by one, the others as an
+/// The sum of `rank^-exponent` for ranks up to `count`: the first 1000 exactly, the others as an
 /// integral.
 fn power_sum(count: f64, exponent: f64) -> f64 {
     const EXACT: u32 = 1000;
@@ -426,7 +424,7 @@ fn power_sum(count: f64, exponent: f64) -> f64 {
     if count <= f64::from(EXACT) {
         return head;
     }
-    // From half a rank before the first to half a rank behind the last.
+    // From half a rank before the first to half a rank after the last.
     let (from, to) = (f64::from(EXACT) + 0.5, count + 0.5);
     let slope = 1.0 - exponent;
     head + if slope.abs() < 1e-9 {

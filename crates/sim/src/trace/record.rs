@@ -1,9 +1,10 @@
-//! What every format's record becomes: one request in bytes, and the digests of its contents.
+//! The common form of the records of all formats: one request in bytes, and the digests of its
+//! contents.
 //!
 //! Invariants: a `Request` has at least one byte, ends below 2^64, and is no longer than its verb
-//! can be, so that a damaged size cannot ask for memory or time without bound; what a reason quotes
-//! of a file is escaped. Absent: pages. Cutting and folding happen in `address.rs`, for all formats
-//! alike. The order of times: `order.rs`.
+//! allows, so that a damaged size cannot take memory or time without bound; text of a file quoted
+//! in a reason is escaped. Absent: pages. Cutting and folding happen in `address.rs`, for all
+//! formats alike. The order of times: `order.rs`.
 
 use remap_ssd_media::Escaped;
 use xxhash_rust::xxh3::xxh3_128;
@@ -16,28 +17,29 @@ use super::order::Keys;
 /// Bytes of a sector, the unit of most formats.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// Longest read or write believed; kernels split requests three orders of magnitude earlier.
+/// Longest read or write accepted; kernels split requests three orders of magnitude earlier.
 const TRANSFER_BYTES_MAX: u64 = 1 << 30;
-/// Longest deallocation believed; Linux counts the bytes of one in 32 bits.
+/// Longest deallocation accepted; Linux counts the bytes of one in 32 bits.
 const TRIM_BYTES_MAX: u64 = 1 << 32;
 
 /// Why a record cannot be used, in a few words.
 pub(super) type Reason = String;
 
-/// What a well-formed record says.
+/// A parsed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
     /// A request that reads, writes or deallocates.
     Request(Request),
     /// A request that remaps pages.
     Moved(Moved),
-    /// A flush at this time, to replay if that is wanted.
+    /// A flush at this time; replayed on request only.
     Flush(u64),
     /// Well-formed, but not a request: another action, a flush, a line of a summary.
     Ignored,
-    /// A request of no bytes: some recorders write them. Nothing to replay, but evidence of a format.
+    /// A request of no bytes: some recorders write them. Nothing to replay, but evidence of a
+    /// format.
     Empty,
-    /// An event of an action that comes before the one that was chosen for the file.
+    /// An event of an action preferred to the one chosen for the file.
     Better(Action),
     /// A header or a comment, which is no record.
     Blank,
@@ -51,7 +53,7 @@ pub(super) enum RequestKind {
     Trim,
 }
 
-/// One request as recorded; `at_ns` counts from whatever the recorder counted from.
+/// One request as recorded; `at_ns` counts from the recorder's own zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub at_ns: u64,
@@ -72,7 +74,7 @@ pub(super) struct Moved {
     pub atomic: bool,
 }
 
-/// Where a request starts and how long it is, in the recorder's unit.
+/// Offset and length of a request, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ByteExtent {
     pub offset: u64,
@@ -92,7 +94,7 @@ impl ByteExtent {
         })
     }
 
-    /// This extent as a request, if it can be one.
+    /// Converts this extent to a request, if it is valid.
     pub fn request(self, at_ns: u64, device: u64, verb: RequestKind) -> Result<Parsed, Reason> {
         let Self { offset, len } = self;
 
@@ -100,7 +102,7 @@ impl ByteExtent {
             return Ok(Parsed::Empty);
         }
 
-        // A deallocation may name a whole disk, a transfer only what memory can hold.
+        // A deallocation may span a disk, a transfer only what fits in memory.
         let longest = match verb {
             RequestKind::Read | RequestKind::Write => TRANSFER_BYTES_MAX,
             RequestKind::Trim => TRIM_BYTES_MAX,
@@ -110,7 +112,7 @@ impl ByteExtent {
             return Err(format!("a size of {len} bytes is absurd"));
         }
 
-        // Checked once, here: whoever adds the two later need not.
+        // Checked here once: later additions of the two cannot overflow.
         if offset.checked_add(len).is_none() {
             return Err(format!("{len} bytes at byte {offset} end beyond any disk"));
         }
@@ -125,7 +127,7 @@ impl ByteExtent {
     }
 }
 
-/// How much content one digest covers.
+/// Size of the content that one digest covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Grain {
     /// The record carries no digests.
@@ -133,7 +135,7 @@ pub(super) enum Grain {
     None,
     /// One per 4 KiB of the request, counted from its start.
     Page,
-    /// One identity for each sector of 512 bytes.
+    /// One per sector of 512 bytes.
     Sector,
 }
 
@@ -153,8 +155,8 @@ impl Digests {
         self.grain = Grain::None;
     }
 
-    /// The digest, or the eight digests, of exactly the content at `page_start`, a page that the
-    /// request covers whole; `None` when the recorder's chunks straddle it.
+    /// The digest, or the eight digests, of the page at `page_start`, which the request covers
+    /// whole; `None` if the recorder's chunks straddle the page.
     pub fn of_page(&self, request: &Request, page_start: u64) -> Option<&[u8]> {
         let ahead = page_start.checked_sub(request.offset)?;
         let (chunk, digests) = match self.grain {
@@ -169,7 +171,7 @@ impl Digests {
         self.bytes.get(from..from + digests * DIGEST_BYTES)
     }
 
-    /// What the contents of a request are known by: for each page of a write one key, in order.
+    /// Content keys of a request: for each page of a write one key, in order.
     #[inline]
     pub fn keys(&self, request: &Request) -> Keys {
         if request.verb != RequestKind::Write {
@@ -189,8 +191,8 @@ impl Digests {
         }
     }
 
-    /// The content of a request of `len` bytes, all of which `name` stands for: each page of it has
-    /// one that equals that of the same page of another request with this name.
+    /// Derives the content of a request of `len` bytes from `name`: each of its pages has the same
+    /// content as that page of any other request with this name.
     pub fn of_request(&mut self, name: &[u8], len: u64) {
         self.grain = Grain::Page;
         let first = xxh3_128(name);
@@ -204,14 +206,14 @@ impl Digests {
     }
 }
 
-/// `field` as a number, or a reason that names the field.
+/// Parses `field` as a number, or returns a reason that names the field.
 #[inline(always)]
 pub(super) fn number(field: &[u8], name: &str) -> Result<u64, Reason> {
     // Nineteen digits always fit.
     if (1..=19).contains(&field.len()) {
         let (mut value, mut worst) = (0u64, 0);
         for &byte in field {
-            // What is no digit wraps to more than nine, and shows in the worst of all.
+            // A non-digit wraps to more than nine, and shows in the maximum.
             let digit = byte.wrapping_sub(b'0');
             worst = worst.max(digit);
             value = value.wrapping_mul(10).wrapping_add(digit.into());
@@ -223,7 +225,7 @@ pub(super) fn number(field: &[u8], name: &str) -> Result<u64, Reason> {
     long_number(field, name)
 }
 
-/// The same of any field, and what is wrong with one.
+/// Like `number`, for any field; says what is wrong with it.
 #[cold]
 fn long_number(field: &[u8], name: &str) -> Result<u64, Reason> {
     if field.is_empty() || !field.iter().all(u8::is_ascii_digit) {
@@ -245,10 +247,10 @@ pub(super) fn seconds(field: &[u8]) -> Result<u64, Reason> {
     decimal(field, 1_000_000_000, "time").map_err(|_| not_time())
 }
 
-/// A number with a fraction or without, in units of `unit_ns` nanoseconds; what is less than a
-/// nanosecond is dropped.
+/// Parses a number with or without a fraction, in units of `unit_ns` nanoseconds; fractions of a
+/// nanosecond are dropped.
 pub(super) fn decimal(field: &[u8], unit_ns: u64, name: &str) -> Result<u64, Reason> {
-    /// Digits of a fraction that count; more are far below a nanosecond.
+    /// Digits of a fraction that are used; more are far below a nanosecond.
     const DIGITS: usize = 18;
 
     let wrong = |what| format!("{name} `{}` {what}", clip(field));
@@ -272,8 +274,8 @@ pub(super) fn decimal(field: &[u8], unit_ns: u64, name: &str) -> Result<u64, Rea
         .ok_or_else(|| wrong("is too large"))
 }
 
-/// `field`, short enough to be quoted in a message, and escaped: a file must not move the cursor of
-/// who reads about it.
+/// Returns `field` truncated for a message, and escaped: control characters of a file must not
+/// reach the terminal.
 pub(super) fn clip(field: &[u8]) -> String {
     const SHOWN: usize = 32;
     let text = String::from_utf8_lossy(field);
@@ -283,13 +285,13 @@ pub(super) fn clip(field: &[u8]) -> String {
     }
 }
 
-/// The fields of a line that blanks separate, from either end.
+/// The blank-separated fields of a line, from either end.
 #[inline]
 pub(super) fn words(line: &[u8]) -> Words<'_> {
     Words { rest: line }
 }
 
-/// What is left of a line's fields.
+/// The remaining fields of a line.
 #[derive(Clone, Debug)]
 pub(super) struct Words<'a> {
     rest: &'a [u8],
@@ -315,7 +317,7 @@ impl<'a> DoubleEndedIterator for Words<'a> {
         let end = 1 + self.rest.iter().rposition(|byte| !is_blank(*byte))?;
         let to_end = &self.rest[..end];
 
-        // Digests are long: many bytes at a time first.
+        // Digests are long: compares many bytes at a time first.
         let mut unknown = to_end;
         while let Some((before, chunk)) = unknown.split_last_chunk::<32>()
             && is_solid(chunk)
@@ -330,11 +332,11 @@ impl<'a> DoubleEndedIterator for Words<'a> {
     }
 }
 
-/// Whether every byte is above the space, which no blank is: eight bytes at a time.
+/// Returns true if every byte is above the space, which no blank is: eight bytes at a time.
 #[inline]
 fn is_solid(chunk: &[u8; 32]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    // Added to the low seven bits of a byte, it carries into the eighth from the byte 0x21 on.
+    // Added to the low seven bits of a byte, it carries into the eighth bit from 0x21 on.
     const FROM_0X21: u64 = 0x5f5f_5f5f_5f5f_5f5f;
 
     let (words, _) = chunk.as_chunks::<8>();
@@ -345,19 +347,19 @@ fn is_solid(chunk: &[u8; 32]) -> bool {
     highest == HIGH
 }
 
-/// One of the five bytes that `u8::is_ascii_whitespace` knows, none of them above a space.
+/// Returns true for the five bytes of `u8::is_ascii_whitespace`, none of them above a space.
 #[inline]
 fn is_blank(byte: u8) -> bool {
     byte <= b' ' && byte.is_ascii_whitespace()
 }
 
-/// The fields of a line that commas separate.
+/// The comma-separated fields of a line.
 #[inline]
 pub(super) fn values(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Exactly `N` fields, or a reason that says how many there are.
+/// Returns exactly `N` fields, or a reason that says how many there are.
 pub(super) fn exactly<'a, const N: usize>(
     mut fields: impl Iterator<Item = &'a [u8]>,
 ) -> Result<[&'a [u8]; N], Reason> {

@@ -1,18 +1,18 @@
-//! What a served device was asked (`serve --record`): text, in whole pages, with contents and
-//! remaps.
+//! Requests to a served device (`serve --record`): text, in whole pages, with contents and remaps.
 //!
 //! ```text
 //! ns R page count                 read
 //! ns W page digest ...            write, one digest of 16 bytes in hexadecimal for each page
-//! ns N page count                 write of contents that were not recorded: each page has one of its own
+//! ns N page count                 write of contents that were not recorded: each page's is unique
 //! ns P page                       write of a part of a page
 //! ns D page count                 deallocate
 //! ns C target source count [a]    remap, to copy; `a`: all pages or none survive a power cut
 //! ns M target source count [a]    remap, to relocate
-//! ns F                            flush; replayed if that is asked for
-//! #device JSON                    first line: the device that was asked
+//! ns F                            flush; replayed on request only
+//! #device JSON                    first line: the device that was served
 //! ```
-//! Pages are of 4 KiB. Invariant: what `SessionEntry` writes, `parse` reads. Absent: who asked.
+//! Pages are of 4 KiB. Invariant: `parse` reads all lines written by `SessionEntry`. Absent: the
+//! client of each request.
 
 use std::io::{self, Write};
 
@@ -24,22 +24,22 @@ use super::record::{
     words,
 };
 
-/// Half a page, which is what a part is replayed as.
+/// Half a page: the replayed length of a partial write.
 const PART_BYTES: u64 = PAGE_BYTES / 2;
 
-/// The first line of a session of this device.
+/// Writes the first line of a session of this device.
 ///
 /// # Errors
-/// The sink's.
+/// The sink fails.
 pub fn write_device(config: &DeviceConfig, to: &mut impl Write) -> io::Result<()> {
     let json = serde_json::to_string(config).map_err(io::Error::other)?;
     writeln!(to, "{DEVICE}{json}")
 }
 
-/// What the first line begins with.
+/// Prefix of the first line.
 const DEVICE: &str = "#device ";
 
-/// The device that a session begins by naming.
+/// The device named at the beginning of a session.
 pub(super) fn device(sample: &[u8]) -> Option<DeviceConfig> {
     let line = sample.split(|&byte| byte == b'\n').next()?;
     serde_json::from_slice(line.strip_prefix(DEVICE.as_bytes())?).ok()
@@ -48,60 +48,60 @@ pub(super) fn device(sample: &[u8]) -> Option<DeviceConfig> {
 /// One request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEntry<'a> {
-    /// Reads so many pages in a row.
+    /// Reads consecutive pages.
     Read {
         /// First page of the request.
         page: u64,
-        /// How many pages, from the first on.
+        /// Number of pages.
         count: u64,
     },
     /// Writes a page for each digest.
     Write {
         /// First page of the request.
         page: u64,
-        /// Equal for equal contents, and for no others.
+        /// Equal if and only if the contents are equal.
         digests: &'a [[u8; DIGEST_BYTES]],
     },
     /// Writes a part of a page.
     WritePart {
-        /// The page that is written.
+        /// The page written.
         page: u64,
     },
-    /// Deallocates so many pages in a row.
+    /// Deallocates consecutive pages.
     Deallocate {
         /// First page of the request.
         page: u64,
-        /// How many pages, from the first on.
+        /// Number of pages.
         count: u64,
     },
-    /// Remaps so many pages in a row.
+    /// Remaps consecutive pages.
     Remap {
-        /// First page that is remapped.
+        /// First page of the target.
         target: u64,
-        /// First page whose content it gets.
+        /// First page of the source.
         source: u64,
-        /// How many pages, from the first on.
+        /// Number of pages.
         count: u64,
-        /// The sources lose their pages.
+        /// The sources are unmapped.
         relocate: bool,
         /// All pages or none survive a power cut.
         atomic: bool,
     },
-    /// Makes everything before it durable.
+    /// Makes all earlier requests durable.
     Flush,
 }
 
 impl SessionEntry<'_> {
-    /// Writes it as a line.
+    /// Writes the entry as a line.
     ///
     /// # Errors
-    /// The sink's.
+    /// The sink fails.
     pub fn write(&self, at_ns: u64, to: &mut impl Write) -> io::Result<()> {
         match *self {
             Self::Read { page, count } => writeln!(to, "{at_ns} R {page} {count}"),
             Self::Write { page, digests } => {
                 write!(to, "{at_ns} W {page}")?;
-                // As wide always, so that a digest of leading zeros is not shorter.
+                // Fixed width: leading zeros are kept.
                 for digest in digests {
                     write!(to, " {:032x}", u128::from_be_bytes(*digest))?;
                 }
@@ -116,7 +116,7 @@ impl SessionEntry<'_> {
                 relocate,
                 atomic,
             } => {
-                // Only what was asked for is said: the usual remap has no mark.
+                // Only the atomic mark is written: the usual remap has none.
                 let (verb, atomic) = (
                     if relocate { 'M' } else { 'C' },
                     if atomic { " a" } else { "" },
@@ -146,10 +146,10 @@ fn extent(page: u64, count: u64) -> Result<ByteExtent, Reason> {
 }
 
 pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason> {
-    // Digests of the record before would become this one's.
+    // Digests of the previous record must not remain.
     digests.clear();
 
-    // The device's description is for whoever opens the file; it is no record.
+    // The device's description is for human readers; it is no record.
     if line.starts_with(b"#") {
         return Ok(Parsed::Blank);
     }
@@ -167,12 +167,12 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         )
     };
 
-    // A verb decides what follows it, so fields are asked for by name.
+    // The verb decides which fields follow, so they are parsed by name.
     let parsed = match verb {
         b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, RequestKind::Read)?,
         b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, RequestKind::Trim)?,
         b"N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, RequestKind::Write)?,
-        // How much of the page is not recorded: half of it stands for any part.
+        // The length of a partial write is not recorded: half a page stands for any part.
         b"P" => ByteExtent {
             len: PART_BYTES,
             ..extent(next("page")?, 1)?
@@ -180,11 +180,11 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         .request(at_ns, 0, RequestKind::Write)?,
         b"W" => {
             let page = next("page")?;
-            // The digests are the count: a write does not say it twice.
+            // The number of digests is the page count: a write has no count field.
             let mut count = 0;
 
             for digest in fields.by_ref() {
-                // All digits: a digest that was cut would be another content.
+                // All digits are required: a truncated digest would be another content.
                 let value = (digest.len() == 2 * DIGEST_BYTES)
                     .then(|| hexadecimal(digest))
                     .flatten();
@@ -195,13 +195,13 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
                 count += 1;
             }
 
-            // One a page, whatever the reader of the last record's had.
+            // One digest per page, whatever the last record's grain was.
             digests.grain = Grain::Page;
             extent(page, count)?.request(at_ns, 0, RequestKind::Write)?
         }
         b"C" | b"M" => {
             let (target, source, count) = (next("target")?, next("source")?, next("count")?);
-            // Both ends must be possible.
+            // Both ranges must be valid.
             for page in [target, source] {
                 extent(page, count)?.request(at_ns, 0, RequestKind::Trim)?;
             }
@@ -230,7 +230,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         }
     };
 
-    // A line that says more is of a later version, or damaged.
+    // A line with more fields is of a later version, or damaged.
     match fields.next() {
         Some(more) => Err(format!(
             "more than belongs to {}: `{}`",
