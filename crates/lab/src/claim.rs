@@ -1,36 +1,36 @@
-//! A paper's claim, our figure, and the one rule that compares them.
+//! A paper's claim, our figure, and the rule that compares them.
 //!
 //! A figure is compared by its *effect*: its distance from the value that would mean "no effect" (1
 //! for a ratio, 0 for a share). The claim *holds* if our effect is within 25 % of the claimed one;
-//! it shows the *same direction* if ours is at least half of it, more than claimed included; else
-//! it *differs*. Of a claim "up to x", ours may be anything below: it holds up to 25 % above, and
-//! has the same direction while the claimed effect is at least half of ours. A claim of *no* effect
-//! has no size to compare with: its yardstick is an effect of 10 %, so that it holds within 2.5 %
-//! and has the same direction within 5 %.
+//! it shows the *same direction* if ours is at least half of it, including more than claimed; else
+//! it *differs*. For a claim "up to x", ours may be any smaller effect: it holds up to 25 % above,
+//! and has the same direction while the claimed effect is at least half of ours. A claim of *no*
+//! effect has no size to compare with: its reference is an effect of 10 %, so that it holds within
+//! 2.5 % and has the same direction within 5 %.
 //!
-//! Invariant: the verdict is a function of these numbers alone. Absent: how ours was found
+//! Invariant: the verdict is a function of these numbers alone. Absent: measuring ours
 //! (`analysis`).
 
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How our figure compares with a paper's claim.
+/// Result of comparing our figure with a paper's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
     /// Within a quarter of the claimed effect.
     #[serde(rename = "holds")]
     Holds,
-    /// At least half of it.
+    /// At least half of the claimed effect.
     #[serde(rename = "same direction")]
     SameDirection,
-    /// Ours is less than half of the claimed effect, or in the other direction.
+    /// Less than half of the claimed effect, or in the other direction.
     #[serde(rename = "differs")]
     Differs,
 }
 
 impl Verdict {
-    /// The verdict as a word, for reports and JSON.
+    /// Name of the verdict, for reports and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -40,7 +40,7 @@ impl Verdict {
     }
 }
 
-/// Whether a claim is a figure or a bound.
+/// Reading of a claim: a figure or a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
@@ -50,10 +50,10 @@ pub enum Reading {
     AtMost,
 }
 
-/// The effect by which a claim of no effect is judged.
+/// The reference effect for a claim of no effect.
 pub const NOTICEABLE: f64 = 0.10;
 
-/// The rule.
+/// Compares our figure with the paper's, by the rule of this module.
 ///
 /// ```
 /// use remap_ssd_lab::claim::{Reading, Verdict, verdict};
@@ -72,7 +72,7 @@ pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict
         )
     } else {
         let share = found / claimed;
-        // Floating point must not decide what is exactly on the border.
+        // Rounding errors must not decide exact border cases.
         let (from, to) = (share + 1e-9, share - 1e-9);
         match reading {
             Reading::Figure => (from >= 0.75 && to <= 1.25, from >= 0.5),
@@ -83,30 +83,31 @@ pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict
     match (holds, direction) {
         (true, _) => Verdict::Holds,
         (_, true) => Verdict::SameDirection,
-        // What is no number differs.
+        // NaN differs.
         _ => Verdict::Differs,
     }
 }
 
-/// How figures are written, and which value means no effect.
+/// Notation of figures, and their value for "no effect".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// A share, written in percent.
+    /// A share, in percent.
     #[serde(rename = "%")]
     Percent,
-    /// A change, written in percent with its sign; the figure is a ratio.
+    /// A change, in percent with its sign; the figure is a ratio.
     #[serde(rename = "+%")]
     Change,
-    /// A ratio, written as `1.20x`.
+    /// A ratio, as `1.20x`.
     #[serde(rename = "x")]
     Times,
 }
 
 impl Unit {
-    /// A figure in words, such as `20.0 %`.
+    /// Formats a figure, such as `20.0 %`.
     pub fn show(self, value: f64) -> String {
         let digits = |value: f64| {
-            // With a decimal there would be four digits from here on, more than is measured.
+            // With a decimal there would be four digits from here on, more than the measured
+            // precision.
             if value.abs() >= 99.95 {
                 format!("{value:.0}")
             } else {
@@ -137,7 +138,7 @@ impl Unit {
         }
     }
 
-    /// A figure from a paper's text: `20.2` percent of change is a ratio of 1.202.
+    /// Converts a figure of a paper's text: `20.2` percent of change is a ratio of 1.202.
     fn read(self, written: f64) -> f64 {
         match self {
             Self::Percent => written / 100.0,
@@ -153,21 +154,21 @@ impl Unit {
 pub struct Expected {
     /// The claim's name, unique within the experiment.
     pub id: String,
-    /// Which of several figures of one claim.
+    /// Distinguishes several figures of one claim.
     #[serde(default)]
     pub part: String,
-    /// What is claimed, in words.
+    /// Text of the claim.
     pub text: String,
     /// The paper's figure, in its unit.
     pub paper: f64,
-    /// The unit in which the paper gives it.
+    /// The unit of the paper's figure.
     pub unit: Unit,
     /// The figure, or "up to".
     #[serde(default = "figure")]
     pub reading: Reading,
-    /// Which of the analysis' figures is held against it.
+    /// Name of the analysis' measure to compare.
     pub measure: String,
-    /// Why ours is another, with `{measure}` where a measured figure belongs.
+    /// Reason for a deviation, with `{measure}` as a placeholder for a measured figure.
     #[serde(default)]
     pub why: String,
 }
@@ -176,61 +177,61 @@ fn figure() -> Reading {
     Reading::Figure
 }
 
-/// An `expectation.toml`: what the paper claims.
+/// An `expectation.toml`: the claims of the paper.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expectation {
-    /// Claims that have a name in the list of claims.
+    /// Claims that are in the list of claims.
     pub claim: Vec<Expected>,
-    /// What else the papers' texts say, or we do.
+    /// Other statements, of the papers' texts or our own.
     pub finding: Vec<Expected>,
 }
 
 impl Expectation {
-    /// Reads one.
+    /// Parses an `expectation.toml`.
     ///
     /// # Errors
-    /// One sentence.
+    /// A one-line parse error.
     pub fn read(about: &str, text: &str) -> Result<Self, LabError> {
         toml::from_str(text)
             .map_err(|error| LabError::wrong(about, crate::config::sentence(&error, text)))
     }
 }
 
-/// A claim that has been held against a measurement.
+/// A claim compared with a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// The claim's name, unique within the experiment.
     pub id: String,
-    /// Which of several figures of one claim; empty if there is only one.
+    /// Distinguishes several figures of one claim; empty if there is only one.
     pub part: String,
     /// The paper's figure: a ratio or a share.
     pub paper: f64,
     /// Our figure, in the measure's own unit.
     pub ours: f64,
-    /// What the rule makes of both figures.
+    /// Verdict of the rule on both figures.
     pub verdict: Verdict,
-    /// Why ours is another; empty where the claim holds.
+    /// Reason for a deviation; empty if the claim holds.
     pub why: String,
-    /// What is claimed, in words.
+    /// Text of the claim.
     pub text: String,
-    /// How both figures are written.
+    /// Notation of both figures.
     pub unit: Unit,
-    /// The paper's figure in words.
+    /// The paper's figure as text.
     pub paper_text: String,
-    /// Our figure as it is written, in the same unit as the paper's.
+    /// Our figure as text, in the same unit.
     pub ours_text: String,
-    /// The experiment it comes from.
+    /// Name of its experiment.
     pub experiment: String,
 }
 
-/// A measured figure, in the terms of the claims: ratios and shares.
+/// Measured figures by name, as ratios and shares.
 pub type Measures = BTreeMap<String, f64>;
 
-/// Holds what was expected against what was measured.
+/// Compares expected figures with measured ones.
 ///
 /// # Errors
-/// An expectation asks for a figure that the analysis does not have.
+/// An expectation names a measure that the analysis does not have.
 pub fn judge(
     experiment: &str,
     expected: &[Expected],
@@ -280,8 +281,8 @@ pub fn judge(
     expected.iter().map(one).collect()
 }
 
-/// Puts measured figures where a reason names them: `{name}` as a number, `{name%}` in percent,
-/// `{name+}` as a change.
+/// Replaces placeholders in a reason by measured figures: `{name}` as a number, `{name%}` in
+/// percent, `{name+}` as a change.
 fn filled(text: &str, measures: &Measures) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -289,7 +290,7 @@ fn filled(text: &str, measures: &Measures) -> String {
     while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
 
-        // A brace that nothing closes names no figure: it stays as it is.
+        // An unclosed brace is kept as text.
         let Some((name, behind)) = after.split_once('}') else {
             out.push('{');
             rest = after;
@@ -320,7 +321,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // Straight from the sentence: a quarter, a half, for gains, losses and shares alike.
+    // Directly from the rule: a quarter, a half, for gains, losses and shares alike.
     proptest! {
         #[test]
         fn the_verdict_depends_on_the_share_of_the_claimed_effect_alone(

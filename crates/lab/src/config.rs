@@ -1,11 +1,10 @@
-//! An experiment as its folder says it, and the one table of parameters that all experiments of a
-//! paper share.
+//! Parses an experiment's folder, and the table of parameters shared by all experiments of a paper.
 //!
 //! ```toml
 //! # experiments/NAME/experiment.toml
 //! title = "Intra-SSD deduplication"
 //! paper = "fast21"                  # experiments/papers/fast21.toml
-//! analysis = "fast21-fig5"          # which figures are drawn and measured
+//! analysis = "fast21-fig5"          # selects the figures drawn and measured
 //! [[runs]]                          # every combination of the lists is a run
 //! setup = "a"                       # of the paper's table
 //! scheme = ["none", "remap-ssd"]
@@ -16,8 +15,8 @@
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
 //! arrivals = ["closed", "trace"]    # as `compare --arrivals` has them; closed, or left out: as earlier requests end
 //! ```
-//! Invariants: a key that means nothing is an error; nothing here can change a latency, a size or
-//! aging for one figure alone: those are the paper's table. Absent: combining the lists (`grid`).
+//! Invariants: an unknown key is an error; nothing here can change a latency, a size or aging for
+//! one figure alone: those are in the paper's table. Absent: combining the lists (`grid`).
 
 use crate::LabError;
 use remap_ssd_ftl::GcPolicy;
@@ -25,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How large an experiment is run.
+/// Size of an experiment's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
@@ -33,7 +32,7 @@ pub enum Form {
     Full,
     /// Scaled devices and shorter runs: minutes.
     Quick,
-    /// In seconds, to see that everything runs: its figures mean nothing.
+    /// Seconds, only to check that everything runs: its figures are meaningless.
     Smoke,
 }
 
@@ -47,34 +46,34 @@ impl fmt::Display for Form {
     }
 }
 
-/// An `experiment.toml`: which runs an experiment makes.
+/// An `experiment.toml`: the runs of an experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What is shown, in a line.
+    /// Title, in one line.
     pub title: String,
     /// Name of the table of parameters, `papers/NAME.toml`.
     pub paper: String,
-    /// Which figures are drawn and measured.
+    /// Name of the analysis.
     pub analysis: String,
     /// Grids of runs; none for pure arithmetic.
     #[serde(default)]
     pub runs: Vec<Grid>,
 }
 
-/// What is done with a device.
+/// Kind of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunKind {
-    /// Aged, then measured under a workload.
+    /// The device is aged, then measured under a workload.
     #[default]
     Workload,
-    /// A device is aged, switched off and recovered.
+    /// The device is aged, powered off and recovered.
     Recovery,
-    /// Filled, then measured by one kind of command: `move-remap`, `move-readwrite`, `write` or
-    /// `fs-write`, each with `,threads=N`.
+    /// The device is filled, then measured with one kind of command: `move-remap`,
+    /// `move-readwrite`, `write` or `fs-write`, each with `,threads=N`.
     Micro,
-    /// New, under host software: `plain`, `ccaw` or `ordermerge`, each with `,window=N` and
+    /// A new device under host software: `plain`, `ccaw` or `ordermerge`, each with `,window=N` and
     /// `,compare`, and a load as content (`host/load.rs`).
     Host,
 }
@@ -83,7 +82,7 @@ pub enum RunKind {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
-    /// What each run does: a workload, a recovery, a microbenchmark or host software.
+    /// Kind of the runs: a workload, a recovery, a microbenchmark or host software.
     #[serde(default)]
     pub kind: RunKind,
     /// Setup in the paper's table.
@@ -93,10 +92,10 @@ pub struct Grid {
     /// Workloads by name, with their options.
     #[serde(default)]
     pub workload: Vec<String>,
-    /// Policies of garbage collection; the setup's if there are none.
+    /// Garbage collection policies; if empty, the setup's.
     #[serde(default)]
     pub gc: Vec<GcPolicy>,
-    /// Contents; `own` are those that the workload's source had.
+    /// Contents; `own` keeps those of the workload's source.
     #[serde(default)]
     pub content: Vec<String>,
     /// Remapping metadata in MiB, before scaling.
@@ -105,19 +104,19 @@ pub struct Grid {
     /// Sizes of NVRAM segments in bytes.
     #[serde(default)]
     pub segment_bytes: Vec<u32>,
-    /// When requests arrive; `closed` or none: as earlier ones end.
+    /// Arrival times of requests; `closed` or none: a request enters when an earlier one completes.
     #[serde(default)]
     pub arrivals: Vec<String>,
-    /// Watch how long pages live, by their references.
+    /// Records page lifetimes by number of references.
     #[serde(default)]
     pub survival: bool,
-    /// Share of the setup's size, where size is what is looked at.
+    /// Fractions of the setup's size, for experiments about size.
     #[serde(default)]
     pub capacity: Vec<f64>,
 }
 
 impl Grid {
-    /// Whether it goes through values of this key of a device.
+    /// Returns true if the grid sets this key of a device.
     pub fn chooses(&self, path: &str) -> bool {
         match path {
             "firmware.scheme" => true,
@@ -135,38 +134,38 @@ impl Grid {
 pub struct Paper {
     /// The paper's title, authors and year.
     pub title: String,
-    /// Everything random follows from it.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// Its devices, as they are measured.
+    /// Its devices, by name.
     pub setup: BTreeMap<String, Setup>,
 }
 
-/// One device of a paper, how it is aged, and how much is measured.
+/// One device of a paper, its aging, and the length of its runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// What the setup is, in words for reports.
+    /// Description of the setup, for reports.
     pub about: String,
     /// A device of `remap-ssd presets`.
     pub preset: String,
-    /// What is otherwise than in the preset: keys of a device file.
+    /// Overrides of the preset: keys of a device file.
     #[serde(default)]
     pub device: toml::Table,
-    /// How the device is filled before anything is measured.
+    /// How the device is filled before the measurement.
     #[serde(default)]
     pub fill: Fill,
-    /// Share of the remapping metadata in use after aging.
+    /// Fraction of the remapping metadata in use after aging.
     pub nvram_used: f64,
-    /// Share of that which is valid.
+    /// Fraction of that which is valid.
     pub nvram_valid: f64,
-    /// What aging writes, where it is not what the run writes.
+    /// Content model of aging's writes, if not the run's.
     #[serde(default)]
     pub aging_content: Option<String>,
     /// Length of runs as published.
     pub full: RunLength,
     /// Length of runs that take minutes together.
     pub quick: RunLength,
-    /// Length of runs that take seconds: the figures mean nothing.
+    /// Length of runs that take seconds: the figures are meaningless.
     pub smoke: RunLength,
 }
 
@@ -181,15 +180,15 @@ pub enum Fill {
     Whole,
     /// Every addressable page once, in order, no content twice.
     Sequential,
-    /// Not at all: the device is new.
+    /// None: the device is new.
     Nothing,
 }
 
-/// How much of the published run is made.
+/// Length of a run relative to the published one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunLength {
-    /// Share of the device, such as "1/16".
+    /// Fraction of the device, such as "1/16".
     pub scale: String,
     /// Pages measured, in multiples of the addressable ones.
     pub rounds: f64,
@@ -206,15 +205,15 @@ impl Setup {
     }
 }
 
-/// Reads one of the folder's files.
+/// Parses one of the folder's files.
 ///
 /// # Errors
-/// One sentence: file, line, what is wrong.
+/// One sentence: file, line, error.
 pub fn read<T: serde::de::DeserializeOwned>(about: &str, text: &str) -> Result<T, LabError> {
     toml::from_str(text).map_err(|error| LabError::wrong(about, sentence(&error, text)))
 }
 
-/// What the reader says, on one line.
+/// The parser's error on one line.
 pub(crate) fn sentence(error: &toml::de::Error, text: &str) -> String {
     let message = error.message().trim().replace('\n', ", ");
     match error.span() {

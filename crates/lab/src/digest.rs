@@ -1,6 +1,6 @@
-//! Short names that follow from bytes.
+//! Short names derived from bytes.
 //!
-//! Absent: what the bytes are.
+//! Absent: the meaning of the bytes.
 
 /// A short name for these bytes.
 pub fn digest(bytes: &[u8]) -> String {

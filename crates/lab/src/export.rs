@@ -1,16 +1,15 @@
-//! An experiment's runs as one table: CSV, and the same as Parquet.
+//! Exports an experiment's runs as one table: CSV, and the same as Parquet.
 //!
 //! A column for each property of the runs and each number of their results; lists (series over
-//! time) are left out, they are in the runs' own files. Invariants: every row has every column; the
-//! order of columns is that of their names, the runs' first; both files hold the same values.
-//! Absent: figures.
+//! time) are left out, they are in the runs' own files. Invariants: every row has every column;
+//! columns are sorted by name, the runs' first; both files hold the same values. Absent: figures.
 
 use crate::parquet::{self, Column};
 use crate::table::Table;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A number of a run.
+/// Extracts a number of a run.
 type NumberOf = fn(&crate::grid::RunSpec) -> f64;
 
 /// Columns of text; all others are numbers.
@@ -79,7 +78,7 @@ pub fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// The numbers of a result with their names.
+/// Collects the numbers of a result with their names.
 fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
     match value {
         Value::Object(fields) => {
@@ -106,7 +105,7 @@ fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// As CSV (RFC 4180); what is no number is empty.
+/// Formats as CSV (RFC 4180); NaN is empty.
 pub fn csv(columns: &[Column]) -> String {
     let quoted = |text: &str| {
         if text.contains([',', '"', '\n', '\r']) {

@@ -1,7 +1,7 @@
-//! The experiments' folders: those built into the program, and others on disk over them.
+//! The experiments' folders: those built into the program, and overriding folders on disk.
 //!
-//! Invariant: a folder on disk replaces the built-in one of its name whole. Absent: what is in the
-//! texts (`config`).
+//! Invariant: a folder on disk replaces the built-in one of the same name entirely. Absent: parsing
+//! the texts (`config`).
 
 use crate::LabError;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Folder {
     /// The folder's name: the experiment's.
     pub name: String,
-    /// Text of `experiment.toml`, which every folder has.
+    /// Text of the mandatory `experiment.toml`.
     pub experiment: String,
     /// Text of `expectation.toml`; empty if there is none.
     pub expectation: String,
@@ -23,7 +23,7 @@ pub struct Folder {
 /// All folders, and the papers' tables.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    /// In the order in which they are listed.
+    /// In listing order.
     pub folders: Vec<Folder>,
     /// Tables of parameters by paper.
     pub papers: BTreeMap<String, String>,
@@ -31,7 +31,7 @@ pub struct Library {
 
 macro_rules! library {
     (papers: $($paper:literal),*; folders: $($name:literal),*;) => {
-        /// The folders that the program was built with.
+        /// The folders built into the program.
         pub fn built_in() -> Library {
             Library {
                 papers: BTreeMap::from([$((
@@ -55,7 +55,7 @@ library! {
 }
 
 impl Library {
-    /// Lays the folders of a directory over these.
+    /// Adds the folders of a directory, replacing those of the same names.
     ///
     /// # Errors
     /// It cannot be read, or holds no experiment.
@@ -66,7 +66,7 @@ impl Library {
         for entry in std::fs::read_dir(directory).map_err(|error| about(directory, error))? {
             names.push(entry.map_err(|error| about(directory, error))?.path());
         }
-        // The system lists a folder in any order; the list of experiments has one.
+        // Directory order is arbitrary; the list of experiments is sorted.
         names.sort();
 
         let papers = directory.join("papers");
@@ -128,10 +128,10 @@ impl Library {
         }
     }
 
-    /// A folder by its name.
+    /// Returns a folder by name.
     ///
     /// # Errors
-    /// Lists the names there are.
+    /// Lists the valid names.
     pub fn folder(&self, name: &str) -> Result<&Folder, LabError> {
         self.folders
             .iter()

@@ -1,9 +1,9 @@
-//! From an experiment's grids to its runs: every combination, each with all that decides its
-//! result.
+//! Expands an experiment's grids to runs: every combination, each with all parameters that
+//! determine its result.
 //!
-//! Invariants: a run that cannot be is said here, before any runs; equal runs of different
-//! experiments have equal keys and are run once; a scheme whose remapping metadata has no size to
-//! choose is not run once a size. Absent: doing it (`perform`).
+//! Invariants: an impossible run is reported here, before any runs; equal runs of different
+//! experiments have equal keys and are run once; a scheme whose remapping metadata has no
+//! configurable size is run once, not once per size. Absent: execution (`perform`).
 
 use crate::LabError;
 use crate::config::{Experiment, Fill, Form, Grid, Paper, RunKind, RunLength, Setup};
@@ -13,20 +13,20 @@ use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use serde::{Deserialize, Serialize};
 
-/// The smallest NVRAM segment that scaling leaves.
+/// Minimum NVRAM segment after scaling.
 const SEGMENT_BYTES_MIN: u32 = 128;
 
-/// Requests that wait for earlier ones.
+/// Arrivals of a closed loop.
 const CLOSED: &str = "closed";
 
-/// All that decides a run's result.
+/// All parameters that determine a run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// Whether it measures a workload, a recovery, single commands or host software.
+    /// Kind of the run: a workload, a recovery, single commands or host software.
     pub kind: RunKind,
     /// Name of the paper whose table of parameters it uses.
     pub paper: String,
-    /// Which of the paper's setups.
+    /// Name of the paper's setup.
     pub setup: String,
     /// Name of the remapping scheme, such as `remap-ssd`.
     pub scheme: String,
@@ -34,49 +34,49 @@ pub struct RunSpec {
     pub gc: String,
     /// Workload; empty if there is none.
     pub workload: String,
-    /// Names the recording's bytes, if it is one.
+    /// Digest of the recording's bytes, if it is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub recording: String,
     /// Contents; empty if there are none.
     pub content: String,
-    /// Content model of what aging writes.
+    /// Content model of aging's writes.
     pub aging_content: String,
-    /// Remapping metadata in MiB before scaling; for a scheme without limit what its aging is made
-    /// like, or 0.
+    /// Remapping metadata in MiB before scaling; for a scheme without limit, the size that its
+    /// aging imitates, or 0.
     pub log_mib: f64,
     /// NVRAM segments before scaling, bytes.
     pub segment_bytes: u32,
-    /// Share of the setup's size.
+    /// Fraction of the setup's size.
     pub scale: f64,
-    /// Pages that the measured part submits.
+    /// Pages submitted in the measured part.
     pub pages: u64,
-    /// When requests arrive; empty if as earlier ones end.
+    /// Arrival times of requests; empty for a closed loop.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arrivals: String,
-    /// Whether page lifetimes are tracked (slower).
+    /// True if page lifetimes are tracked (slower).
     pub survival: bool,
     /// How the device is filled.
     pub fill: Fill,
-    /// Share of the remapping metadata in use after aging.
+    /// Fraction of the remapping metadata in use after aging.
     pub nvram_used: f64,
-    /// Share of that which is valid.
+    /// Fraction of that which is valid.
     pub nvram_valid: f64,
-    /// Everything random follows from it.
+    /// Seed of all random draws.
     pub seed: u64,
     /// The device with all overrides applied, scaled.
     pub device: DeviceConfig,
 }
 
 impl RunSpec {
-    /// Names its result: the same for the same run, another for any other.
+    /// Key of its result: equal for equal runs, distinct for all others.
     pub fn key(&self) -> String {
-        // All that decides the result is in this text, the device included. 96 bits of its hash are
-        // enough for names that never meet by chance.
+        // This text includes all parameters that determine the result, also the device. 96 bits of
+        // its hash rule out accidental collisions.
         let text = serde_json::to_string(self).expect("a run can be written as JSON");
         blake3::hash(text.as_bytes()).to_hex()[..24].to_owned()
     }
 
-    /// A line that names the run in messages and tables.
+    /// One-line name of the run for messages and tables.
     pub fn title(&self) -> String {
         let mut text = self.scheme.clone();
         let mut add = |word: &str| {
@@ -95,7 +95,7 @@ impl RunSpec {
         text
     }
 
-    /// Memory it takes at its peak, about.
+    /// Approximate peak memory.
     pub fn memory_bytes(&self) -> u64 {
         let pages = u64::from(self.device.geometry.pages());
         let page =
@@ -104,7 +104,7 @@ impl RunSpec {
         (pages * page + self.device.firmware.log_bytes) * twice + self.host_bytes() + (64 << 20)
     }
 
-    /// Memory of host software: its tables, and what it has written.
+    /// Memory of host software: its tables, and the data written.
     fn host_bytes(&self) -> u64 {
         match self.kind {
             RunKind::Host => u64::from(self.device.addressable_lpns()) * 30 + self.pages * 1000,
@@ -112,24 +112,24 @@ impl RunSpec {
         }
     }
 
-    /// Time it takes, in any unit.
+    /// Estimated duration, in arbitrary units.
     pub fn weight(&self) -> f64 {
         let pages = f64::from(self.device.geometry.pages());
         match self.kind {
             RunKind::Workload | RunKind::Micro => {
                 0.4 * pages + if self.scheme == "none" { 0.7 } else { 1.0 } * self.pages as f64
             }
-            // Hashes take most of it.
+            // Hashing takes most of it.
             RunKind::Host => 0.2 * pages + 20.0 * self.pages as f64,
             RunKind::Recovery => 1.2 * pages,
         }
     }
 }
 
-/// All runs of an experiment at one size, each once, in the order of the grids.
+/// Returns all runs of an experiment at one size, each once, in the order of the grids.
 ///
 /// # Errors
-/// One sentence: what cannot be.
+/// One sentence: the impossible value.
 pub fn runs(
     name: &str,
     experiment: &Experiment,
@@ -140,7 +140,7 @@ pub fn runs(
     let mut all: Vec<RunSpec> = Vec::new();
     for grid in &experiment.runs {
         for run in combine(name, &experiment.paper, grid, paper, form, settings)? {
-            // Grids of one experiment may overlap; the first place of a run counts.
+            // Grids of one experiment may overlap; the first occurrence of a run counts.
             if !all.contains(&run) {
                 all.push(run);
             }
@@ -149,7 +149,7 @@ pub fn runs(
     Ok(all)
 }
 
-/// The values of a list, or one that stands for "as it is".
+/// Returns the values of a list, or the default if it is empty.
 fn or_default<T: Clone>(list: &[T], default: T) -> Vec<T> {
     if list.is_empty() {
         vec![default]
@@ -199,7 +199,7 @@ fn combine(
     let base = device(setup)
         .map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
 
-    // A value that the grid goes through would be set in vain.
+    // An override of a value that the grid sets would have no effect.
     if let Some(setting) = settings.iter().find(|one| grid.chooses(one.key.path)) {
         let path = setting.key.path;
         return Err(wrong(&format_args!("the experiment chooses {path} itself")));
@@ -226,7 +226,7 @@ fn combine(
         scheme: "",
     }];
 
-    // The product of all lists: the last one given varies fastest.
+    // The product of all lists: the last one varies fastest.
     times(
         &mut cells,
         &or_default(&grid.capacity, 1.0),
@@ -257,7 +257,7 @@ fn combine(
     cells.iter().map(|cell| one(&table, cell)).collect()
 }
 
-/// Every cell with every value; as they are if there are no values.
+/// Combines every cell with every value; unchanged if there are no values.
 fn times<'a, C: Copy, T>(cells: &mut Vec<C>, values: &'a [T], set: impl Fn(&mut C, &'a T)) {
     if values.is_empty() {
         return;
@@ -278,7 +278,7 @@ fn times<'a, C: Copy, T>(cells: &mut Vec<C>, values: &'a [T], set: impl Fn(&mut 
         .collect();
 }
 
-/// The setup's device as published.
+/// Returns the setup's device as published.
 fn device(setup: &Setup) -> Result<DeviceConfig, String> {
     let mut table = setup.device.clone();
     table.insert("preset".into(), setup.preset.clone().into());
@@ -327,12 +327,12 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
     let tables = device.firmware.tables_bytes(&device.geometry);
     let limited = is_limited(kind) && tables == 0;
     if tables > 0 {
-        // More than they need until it is known how large they are at that scale.
+        // More than they need, until their size at that scale is known.
         device.firmware.log_bytes = tables + tables / 4;
     }
 
-    // Aging remaps a share of what the metadata has room for. A scheme without limit is aged like
-    // one that has it, so that each size is compared from the same mappings.
+    // Aging remaps a fraction of the metadata's capacity. A scheme without limit is aged like one
+    // with a limit, so that each size is compared from the same mappings.
     let alike =
         !grid.log_mib.is_empty() && setup.nvram_used > 0.0 && kind.facts().remaps && tables == 0;
     let sized = limited || alike;
@@ -355,7 +355,7 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
     }
 
     if limited && !grid.segment_bytes.is_empty() {
-        // Where their size is looked at, segments keep their proportion to a superblock's entries.
+        // In experiments on segment size, segments keep their proportion to a superblock's entries.
         let wanted = (f64::from(cell.segment_bytes) * scale) as u32;
         device.firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN).min(cell.segment_bytes);
         // Whole segments only.
@@ -374,8 +374,8 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         content => content.to_owned(),
     };
 
-    // Contents of the published model are there already when the measured run begins; others are
-    // its own.
+    // The published model's contents already exist when the measured run begins; others are the
+    // run's own.
     let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
         if content.starts_with("papers:") {
             content.clone()
@@ -429,7 +429,7 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
     })
 }
 
-/// Whether the scheme keeps remapping metadata.
+/// Returns true if the scheme keeps remapping metadata.
 fn is_limited(scheme: SchemeKind) -> bool {
     scheme.facts().medium != Medium::Nowhere
 }

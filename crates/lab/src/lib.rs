@@ -1,17 +1,17 @@
-//! The published figures, run again: experiments as folders of text, their runs, and the claims
-//! they are held against.
+//! Reproduction of published figures: experiments as folders of text, their runs, and the claims
+//! that they are compared with.
 //!
 //! ```text
 //! folder (TOML) -> grid (runs) -> queue (cores, memory) -> store (a file a run) -> analysis -> claims, figures, page
 //! ```
-//! An experiment is `experiments/NAME/`: `experiment.toml` says which runs, `expectation.toml` what
-//! the paper found, `README.md` what it is about. Device and aging come from one table of
-//! parameters per paper, `experiments/papers/`.
+//! An experiment is `experiments/NAME/`: `experiment.toml` lists the runs, `expectation.toml` the
+//! paper's claims, `README.md` describes it. Device and aging come from one table of parameters per
+//! paper, `experiments/papers/`.
 //!
-//! Invariants: everything that can be wrong with a folder is said before anything runs; a run's
-//! file is named after all that decides its result, so that an interrupted experiment goes on where
-//! it stopped and two experiments share what they have in common; the same files give the same
-//! page. Absent: how anything is simulated (`sim`, `device`), and the terminal (`cli`).
+//! Invariants: all errors of a folder are reported before anything runs; a run's file is named by
+//! all parameters that determine its result, so that an interrupted experiment continues where it
+//! stopped and experiments share common runs; the same files give the same page. Absent: simulation
+//! (`sim`, `device`), and the terminal (`cli`).
 
 pub mod analysis;
 pub mod claim;
@@ -41,10 +41,10 @@ pub use study::{Options, Study};
 /// Why an experiment cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// What was asked for, or a folder's text, makes no sense: said before anything runs.
+    /// The request, or a folder's text, is invalid: reported before anything runs.
     #[error("{0}")]
     Wrong(String),
-    /// A run has no result.
+    /// A run failed.
     #[error("{0}")]
     Failed(String),
     /// The results folder cannot be written.

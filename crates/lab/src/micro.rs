@@ -1,26 +1,25 @@
-//! Microbenchmarks of single commands, by the names that experiments give them.
+//! Microbenchmarks of single commands, by their names in experiments.
 //!
-//! Invariant: the device is filled before, outside of the measured time. Absent: how commands are
-//! issued (`sim`).
+//! Invariant: the device is filled before the measured time. Absent: issuing commands (`sim`).
 
 use crate::grid::RunSpec;
 use remap_ssd_device::Device;
 use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
 use serde_json::{Value, json};
 
-/// The command that a microbenchmark measures, alone on the device.
+/// The command measured, alone on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Micro {
     /// Moves of single pages, by remaps or by reads and writes.
     Move(MoveHow),
-    /// Pages written, noted in the file map or not.
+    /// Writes of single pages, recorded in the file map or not.
     Write(bool),
 }
 
-/// Reads `move-remap,threads=4`: what is measured, and by how many threads.
+/// Parses `move-remap,threads=4`: the command, and the number of threads.
 ///
 /// # Errors
-/// One sentence: which there are.
+/// One sentence: the valid names.
 pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
     let wrong = || {
         format!(
@@ -54,7 +53,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
 /// Fills the device and measures.
 ///
 /// # Errors
-/// The device refuses.
+/// The device refuses a command.
 pub fn measured(run: &RunSpec, device: &mut Device) -> Result<Value, String> {
     let (micro, threads) = parse(&run.workload)?;
     precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;

@@ -1,7 +1,7 @@
 //! The report: one page with the table of claims, then each experiment's figures and measures.
 //!
-//! Invariants: nothing is fetched and nothing runs; the same results give the same bytes. Absent:
-//! judging.
+//! Invariants: the page loads no resources and runs no scripts; the same results give the same
+//! bytes. Absent: verdicts.
 
 use crate::claim::{Claim, Verdict};
 use crate::config::Form;
@@ -20,7 +20,7 @@ table.claims td.figure { text-align: right; white-space: nowrap; }
 .figures.wide { grid-template-columns: 1fr; }
 ";
 
-/// The report of all experiments as one HTML page without external parts.
+/// Renders the report of all experiments as one self-contained HTML page.
 pub fn page(concluded: &[Concluded], form: Form) -> String {
     let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
     let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();

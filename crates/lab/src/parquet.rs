@@ -1,14 +1,14 @@
-//! Parquet, as much of it as a small table needs: one row group, one plain uncompressed page a
-//! column, nothing missing.
+//! The subset of Parquet needed for a small table: one row group, one plain uncompressed page per
+//! column, no missing values.
 //!
 //! ```text
 //! "PAR1"  (page header, values) for each column  file metadata  its length, 4 bytes  "PAR1"
 //! ```
 //! Headers and metadata are Thrift structs in the compact protocol (parquet-format's
-//! `parquet.thrift`); words are UTF-8 byte arrays, numbers doubles, those that are missing NaN. The
-//! `parquet` crate takes longer to build than the rest of this one by an order of magnitude, for
-//! encodings, compression and nesting that nothing here needs. Invariant: what is written follows
-//! from the columns alone. Absent: reading what others wrote.
+//! `parquet.thrift`); words are UTF-8 byte arrays, numbers doubles, missing ones NaN. The `parquet`
+//! crate takes an order of magnitude longer to build than the rest of this crate, for encodings,
+//! compression and nesting that are not needed here. Invariant: the bytes depend on the columns
+//! alone. Absent: reading files of other programs.
 
 mod read;
 
@@ -38,7 +38,7 @@ impl Column {
         }
     }
 
-    /// A column of numbers; NaN where there is none.
+    /// A column of numbers; NaN for missing ones.
     pub fn numbers(name: &str, values: Vec<f64>) -> Self {
         Self {
             name: name.into(),
@@ -54,7 +54,7 @@ impl Column {
         }
     }
 
-    /// Number of rows, which all columns of a table share.
+    /// Number of rows, the same for all columns of a table.
     pub(crate) fn len(&self) -> usize {
         match &self.values {
             Values::Words(values) => values.len(),
@@ -63,7 +63,7 @@ impl Column {
         }
     }
 
-    /// A value as text; empty if there is none.
+    /// A value as text; empty if missing.
     pub fn cell(&self, row: usize) -> String {
         match &self.values {
             Values::Words(values) => values[row].clone(),
@@ -99,7 +99,7 @@ impl Column {
     }
 }
 
-// Numbers of parquet.thrift.
+// Constants of parquet.thrift.
 const INT64: i64 = 2;
 const DOUBLE: i64 = 5;
 const BYTE_ARRAY: i64 = 6;
@@ -110,13 +110,13 @@ const RLE: i64 = 3;
 const UNCOMPRESSED: i64 = 0;
 const DATA_PAGE: i64 = 0;
 
-/// Where a column's page lies.
+/// Location of a column's page.
 struct Chunk {
     offset: i64,
     bytes: i64,
 }
 
-/// A file of these columns, which have the same number of rows.
+/// Encodes these columns, which have the same number of rows, as a file.
 pub fn write(columns: &[Column]) -> Vec<u8> {
     let rows = columns.first().map_or(0, Column::len);
     assert!(
@@ -131,8 +131,8 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
         let offset = out.len() as i64;
         let values = column.plain();
 
-        // A PageHeader, with its DataPageHeader in field 5. Both levels are empty: nothing is
-        // optional, and nothing repeats.
+        // A PageHeader, with its DataPageHeader in field 5. Both levels are empty: no value is
+        // optional or repeated.
         let header = Struct::default()
             .int(1, I32, DATA_PAGE)
             .int(2, I32, values.len() as i64)
@@ -253,7 +253,7 @@ impl Struct {
     }
 
     fn list(self, id: u8, kind: u8, items: Vec<Vec<u8>>) -> Self {
-        // A short list has its length in the byte that has its type.
+        // A short list has its length in its type byte.
         let mut out = match items.len() {
             short if short < 15 => vec![(short as u8) << 4 | kind],
             long => {
@@ -271,7 +271,7 @@ impl Struct {
     }
 
     fn end(mut self) -> Vec<u8> {
-        // The field of type 0 ends a struct.
+        // A field of type 0 ends a struct.
         self.bytes.push(0);
         self.bytes
     }
@@ -301,8 +301,7 @@ fn varint(mut value: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    // The bytes were read back by the `parquet` crate when this was written; any change has to be
-    // again.
+    // The `parquet` crate has read these bytes back; repeat that check after any change.
     #[test]
     fn a_small_file_is_what_other_readers_accept() {
         let columns = [
@@ -336,7 +335,7 @@ mod tests {
         for end in 0..bytes.len() {
             assert_eq!(read_words(&bytes[..end], "run"), None, "torn at {end}");
         }
-        // Whatever a byte becomes: an answer, and no panic.
+        // Any damaged byte: an answer, and no panic.
         for at in 0..bytes.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut damaged = bytes.clone();

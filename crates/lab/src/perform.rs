@@ -1,7 +1,7 @@
-//! One run: a device, aged, measured or recovered, and what came of it as JSON.
+//! Executes one run: ages a device, measures or recovers it, and returns the result as JSON.
 //!
-//! Invariants: the result follows from the run alone, so the same run gives the same bytes on any
-//! machine; real time is left out for that reason. Absent: files, other runs.
+//! Invariants: the result depends on the run alone, so the same run gives the same bytes on any
+//! machine; it contains no real time. Absent: files, other runs.
 
 use crate::config::{Fill, RunKind};
 use crate::grid::RunSpec;
@@ -21,17 +21,17 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Contents of a run that are not those of aging have identities above this one.
+/// Contents of a run that are not aging's have identities above this one.
 const OWN_CONTENTS: u64 = 1 << 40;
 
-/// Generators of workloads that have been made to see whether they can be.
+/// Workload generators whose construction has been checked.
 ///
-/// A study has thousands of runs and some dozens of generators; making one of a file server draws
-/// thousands of files.
+/// A study has thousands of runs and some dozens of generators; constructing one of a file server
+/// draws thousands of files.
 #[derive(Debug, Default)]
 pub struct CheckedSources(HashSet<SourceKey>);
 
-/// What decides whether the generator of a workload can be made.
+/// Parameters that determine whether a workload's generator can be constructed.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SourceKey {
     workload: String,
@@ -57,7 +57,7 @@ impl CheckedSources {
     }
 }
 
-/// Checks, as far as possible beforehand, whether the run can be made.
+/// Checks, as far as possible beforehand, that the run is possible.
 ///
 /// # Errors
 /// One sentence: why not.
@@ -84,8 +84,7 @@ pub fn check(run: &RunSpec, sources: &mut CheckedSources) -> Result<(), String> 
         (RunKind::Host, _) => host::check(run),
         (RunKind::Workload, Some(path)) => decoded(path).map(drop),
 
-        // Whether there is such a recording is known already, and whether it is whole a matter of
-        // tests.
+        // The recording exists; its integrity is covered by tests.
         (RunKind::Workload, None) if !run.recording.is_empty() => Ok(()),
         (RunKind::Workload, None) => {
             if let (Some(arrivals), workload) = (arrivals(run)?, workload(run)?) {
@@ -98,7 +97,7 @@ pub fn check(run: &RunSpec, sources: &mut CheckedSources) -> Result<(), String> 
     }
 }
 
-/// When its requests arrive, if they do not wait for earlier ones.
+/// Arrival times of its requests; `None` for a closed loop.
 fn arrivals(run: &RunSpec) -> Result<Option<Arrivals>, String> {
     if run.arrivals.is_empty() {
         Ok(None)
@@ -115,12 +114,12 @@ fn workload(run: &RunSpec) -> Result<NamedWorkload, String> {
         .map_err(|error| format!("{error}"))
 }
 
-/// A trace, read once for all runs of a process.
+/// Reads a trace, once for all runs of a process.
 fn decoded(path: &str) -> Result<Decoded, String> {
     static READ: Mutex<Vec<(String, Decoded)>> = Mutex::new(Vec::new());
-    // Read as of the largest disk; each replay fits it to its own device.
+    // Read for the largest disk; each replay folds it to its own device.
     const WHOLE_DISK: u32 = u32::MAX >> 1;
-    // Held while it is read: another run of the same trace waits, and reads it no second time.
+    // Locked during reading: another run of the same trace waits instead of reading it again.
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, decoded)) = read.iter().find(|(other, _)| other == path) {
         return Ok(decoded.clone());
@@ -131,7 +130,7 @@ fn decoded(path: &str) -> Result<Decoded, String> {
     Ok(decoded)
 }
 
-/// What the run is fed.
+/// Creates the source of the run's requests.
 fn source(run: &RunSpec) -> Result<Box<dyn Source>, String> {
     let addressable = run.device.addressable_lpns();
 
@@ -155,7 +154,7 @@ fn source(run: &RunSpec) -> Result<Box<dyn Source>, String> {
     let workload: NamedWorkload = workload.parse().map_err(|error| format!("{error}"))?;
     let content: ContentModel = run.content.parse().map_err(|error| format!("{error}"))?;
 
-    // The published model's contents are those that aging wrote; others are new.
+    // The published model's contents are those written by aging; others are new.
     let base = if matches!(content, ContentModel::Papers { .. }) {
         0
     } else {
@@ -169,7 +168,7 @@ fn source(run: &RunSpec) -> Result<Box<dyn Source>, String> {
     Ok(source)
 }
 
-/// A workload without its `,span=SHARE`, and that share of the addressable pages.
+/// Returns a workload without its `,span=SHARE`, and that share of the addressable pages.
 fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
     let Some((before, after)) = workload.split_once(",span=") else {
         return Ok((workload.into(), addressable));
@@ -197,11 +196,11 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
     Ok((workload, ((f64::from(addressable) * span) as u32).max(1)))
 }
 
-/// Does it, with another thread if there is one to borrow. `tell` learns how much of it is done,
-/// from 0 to 1.
+/// Executes the run, with another thread if one can be borrowed. `tell` receives the completed
+/// fraction, from 0 to 1.
 ///
 /// # Errors
-/// Why there is no result.
+/// Why the run failed.
 pub fn perform(run: &RunSpec, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
     match run.kind {
@@ -218,7 +217,7 @@ pub fn perform(run: &RunSpec, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Resul
     }
 }
 
-/// Puts the device into the state in which the paper measures.
+/// Ages the device to the paper's state.
 fn aged(run: &RunSpec, device: &mut Device) -> Result<(), String> {
     if run.fill == Fill::Nothing {
         return Ok(());
@@ -229,7 +228,7 @@ fn aged(run: &RunSpec, device: &mut Device) -> Result<(), String> {
         .parse()
         .map_err(|error| format!("{error}"))?;
 
-    // A device filled whole holds what the run addresses and nothing else.
+    // A device filled whole holds the pages addressed by the run and no others.
     let addressable = match run.fill {
         Fill::Whole => spanned(&run.workload, run.device.addressable_lpns())?.1,
         Fill::Random | Fill::Sequential | Fill::Nothing => run.device.addressable_lpns(),
@@ -241,7 +240,7 @@ fn aged(run: &RunSpec, device: &mut Device) -> Result<(), String> {
         request_pages: 1,
         content,
         addressable,
-        // Other addresses than the measured run's, in the same contents.
+        // Other addresses than the measured run's, with the same contents.
         seed: run.seed ^ 0x6167_696e_6700_0000,
         content_base: 0,
     };
@@ -268,7 +267,7 @@ fn aged(run: &RunSpec, device: &mut Device) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Every addressable page once, in order.
+/// Writes every addressable page once, in order.
 fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
     let mut writes = Workload::new(workload).map_err(|error| error.to_string())?;
     let (mut pages, mut left) = (Vec::new(), workload.addressable as usize);
@@ -300,7 +299,7 @@ fn measured(
         device.untimed(|ftl| ftl.watch_survival());
     }
 
-    // Traces and recordings end by themselves; all others end after so many pages.
+    // Traces and recordings are finite; all other sources end after the run's number of pages.
     let endless = !what.workload.starts_with("trace:") && what.recording.is_empty();
     let arrivals = arrivals(what)?;
     let loan = cores.borrow();
@@ -340,8 +339,8 @@ fn measured(
     let mut summary = done.map_err(|error| error.to_string())?;
     // The same run must give the same bytes.
     summary.wall_s = 0.0;
-    // Enough of the series and of the distribution for a figure; the rest of them is large and
-    // looked at by nobody.
+    // Only the parts of the series and of the distribution needed for figures; the rest is large
+    // and unused.
     summary.latency_cdf.clear();
 
     let mut value = serde_json::to_value(&summary).map_err(|error| error.to_string())?;

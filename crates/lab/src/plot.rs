@@ -1,8 +1,8 @@
-//! Figures of experiments: groups of bars in panels, as the papers arrange them, and lines.
+//! Figures of experiments: groups of bars in panels, as arranged in the papers, and lines.
 //!
-//! Invariant: a figure is a file that stands alone, light or dark as the reader's system is. PNG is
-//! left to whoever needs it: any browser exports these, and a renderer would double what has to be
-//! built. Absent: what is shown (`analysis`); drawing (`remap_ssd_sim::plot`).
+//! Invariant: a figure is a self-contained file, light or dark as the reader's system is. PNG is
+//! not written: any browser exports these files, and a renderer would double the dependencies.
+//! Absent: the data (`analysis`); drawing (`remap_ssd_sim::plot`).
 
 use maud::Markup;
 use remap_ssd_sim::plot::axis::Axis;
@@ -17,13 +17,13 @@ use remap_ssd_sim::report::format::number;
 /// A figure with its heading and explanation.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Its file's name without ending.
+    /// File name without extension.
     pub name: String,
-    /// Heading of the figure; with `reading` it is its description, too.
+    /// Heading of the figure; with `reading` it is also its description.
     pub title: String,
-    /// What to see, in a sentence.
+    /// How to read the figure, in a sentence.
     pub reading: String,
-    /// What the vertical axis measures.
+    /// Label of the vertical axis.
     pub y: String,
     /// The marks: bars or lines.
     pub shape: MarkKind,
@@ -32,7 +32,7 @@ pub struct Plot {
 /// The marks of a figure.
 #[derive(Clone, Debug)]
 pub enum MarkKind {
-    /// Panels side by side, of groups of bars; a line across at a value.
+    /// Panels side by side, of groups of bars; optionally a horizontal line at a value.
     Bars(Vec<Panel>, Option<f64>),
     /// Lines over common axes, each with its name in the legend.
     Lines(Lines),
@@ -41,21 +41,21 @@ pub enum MarkKind {
 /// Lines over common axes, in the order of the legend.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    /// What the horizontal axis measures.
+    /// Label of the horizontal axis.
     pub x: String,
-    /// Whether both axes are logarithmic.
+    /// True if both axes are logarithmic.
     pub logarithmic: bool,
     /// Each line's name and points (x, y), by x.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 impl Plot {
-    /// The figure as a file of its own.
+    /// Renders the figure as a self-contained file.
     pub fn svg(&self) -> String {
         plot::file(&self.drawn(Size::Wide, true))
     }
 
-    /// As an element of a page, which has its heading.
+    /// Renders it as an element of a page, which has its heading.
     pub fn draw(&self) -> Markup {
         plot::fluid(Size::Wide, |size| self.drawn(size, false))
     }
@@ -116,7 +116,7 @@ impl Plot {
         }
     }
 
-    /// The names of bars or lines, each once; of lines each, in their order.
+    /// The distinct names of bars; the names of lines, in order.
     fn names(&self) -> Vec<&str> {
         match &self.shape {
             MarkKind::Lines(lines) => lines.lines.iter().map(|line| line.0.as_str()).collect(),

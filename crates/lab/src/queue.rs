@@ -1,28 +1,28 @@
-//! Runs on all cores, as many at a time as memory allows.
+//! Executes runs on all cores, as many at a time as memory allows.
 //!
 //! The longest runs begin first, so that no core is left with one at the end. A run begins when its
-//! memory fits beside that of those under way; one that is larger than the whole limit runs alone.
-//! Invariants: what is computed does not depend on the order; after a failure nothing new begins,
-//! and what is under way is finished and kept. Absent: what a run is.
+//! memory fits in addition to that of the running ones; one that exceeds the limit runs alone.
+//! Invariants: results do not depend on the order; after a failure nothing new begins, and running
+//! jobs are finished and kept. Absent: the contents of a run.
 
 use remap_ssd_sim::cores::Cores;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What the queue must know of a job.
+/// Resources needed by a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Memory that it takes, in bytes.
+    /// Memory in bytes.
     pub memory: u64,
-    /// Time that it takes, in any unit that all jobs share.
+    /// Duration, in a unit common to all jobs.
     pub weight: f64,
 }
 
-/// What jobs may take together.
+/// Resources available to all jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Jobs at the same time.
+    /// Maximum concurrent jobs.
     pub threads: usize,
-    /// Memory of all jobs under way, in bytes; a larger job runs alone.
+    /// Memory of all running jobs, in bytes; a larger job runs alone.
     pub memory: u64,
 }
 
@@ -34,11 +34,11 @@ struct QueueState {
     failed: bool,
 }
 
-/// Does every job by `work`, which may borrow threads that no job needs, and returns the first
-/// failure, by the order in which jobs were given.
+/// Executes every job with `work`, which may borrow threads that no job needs. Returns the first
+/// failure, in the order of the jobs.
 ///
 /// # Errors
-/// What `work` said.
+/// The error of `work`.
 pub fn run_all<E: Send>(
     demands: &[Demand],
     limits: Limits,
@@ -63,7 +63,7 @@ pub fn run_all<E: Send>(
     let failures: Mutex<Vec<(usize, E)>> = Mutex::default();
 
     let workers = limits.threads.clamp(1, demands.len().max(1));
-    // Threads beyond the number of jobs are lent to jobs that can use a second one.
+    // Threads in excess of the jobs are lent to jobs that can use a second one.
     let cores = Cores::new(limits.threads.saturating_sub(workers) as u32);
 
     std::thread::scope(|scope| {
@@ -81,7 +81,7 @@ pub fn run_all<E: Send>(
                     }
                     changed.notify_all();
                 }
-                // Nothing is left to begin: this thread's core goes to a run that can use two.
+                // No job is left to begin: this thread's core goes to a run that can use two.
                 cores.add();
             });
         }
@@ -97,7 +97,7 @@ pub fn run_all<E: Send>(
         .map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// The longest waiting job that fits, once one does; nothing if none is left.
+/// Waits for and returns the longest waiting job that fits; `None` if none is left.
 fn begin(
     demands: &[Demand],
     limits: Limits,

@@ -1,9 +1,9 @@
-//! What a device was asked by real programs, recorded once: built into the program, for experiments
-//! to replay.
+//! Requests of real programs to a device, recorded once and built into the program, for replay in
+//! experiments.
 //!
 //! Each is a compressed session (`remap_ssd_sim::trace`), without times and contents.
 //! `rig/sqlite-figures`, `rig/f2fs` and `rig/fswrite` make them. `NAME@2` is a recording up to its
-//! second mark: so the time of what lies between two marks is a difference of two replays.
+//! second mark: the time between two marks is a difference of two replays.
 //!
 //! Invariant: replayed from front to back, with its flushes. Absent: other traces (`trace:FILE`).
 
@@ -11,11 +11,11 @@ use remap_ssd_sim::source::Lpn;
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
 
-/// A mark is a deallocation of this page alone: the last one of the 500 MiB that `rig/f2fs` and
-/// `rig/fswrite` record on, which no file system has.
+/// A mark is a deallocation of this page alone: the last page of the 500 MiB that `rig/f2fs` and
+/// `rig/fswrite` record on, which no file system uses.
 const MARK: Lpn = Lpn((500 << 20) / 4096 - 1);
 
-/// How a workload that is a recording begins.
+/// Prefix of a workload that is a recording.
 pub const PREFIX: &str = "recording:";
 
 macro_rules! built_in {
@@ -66,14 +66,14 @@ built_in! {
 pub struct Recording {
     name: &'static str,
     bytes: &'static [u8],
-    /// The mark where it ends; its own end if there is none.
+    /// The mark at which it ends; `None`: its own end.
     ends_at: Option<u32>,
 }
 
-/// The recording of that name, or its beginning: `NAME@MARK`.
+/// Returns the recording of that name, or its beginning: `NAME@MARK`.
 ///
 /// # Errors
-/// Lists the names there are.
+/// Lists the valid names.
 pub fn find(wanted: &str) -> Result<Recording, String> {
     let (wanted, mark) = wanted
         .split_once('@')
@@ -101,21 +101,21 @@ pub fn find(wanted: &str) -> Result<Recording, String> {
     }
 }
 
-/// Names of all recordings that the program was built with.
+/// Names of all recordings built into the program.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|one| one.0)
 }
 
 impl Recording {
-    /// Names its bytes: another name for any other.
+    /// Digest of its bytes.
     pub fn digest(&self) -> String {
         crate::digest::digest(self.bytes)
     }
 
-    /// From its first request on.
+    /// Replays it from its first request.
     ///
     /// # Errors
-    /// It is no session.
+    /// The bytes are no session.
     pub fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String> {
         let options = TraceOptions {
             flushes: true,
@@ -138,7 +138,7 @@ impl Recording {
 struct Beginning {
     name: &'static str,
     reader: TraceReader,
-    /// Marks to come, the last one included.
+    /// Remaining marks, including the last one.
     left: u32,
 }
 
@@ -156,7 +156,7 @@ impl Source for Beginning {
             });
         }
 
-        // Requests are whole in here: a longer deallocation that ends with the same page is none.
+        // Requests are whole here: a longer deallocation that ends with the same page is no mark.
         for at in from..out.len() {
             let is_first = at == from || out[at - 1].last;
             self.left -= u32::from(

@@ -1,12 +1,12 @@
-//! Recovery: what is read of a device that lost power, and how long that takes; really, and by a
-//! model of it.
+//! Recovery: data read from a device that lost power, and the time this takes; measured, and by a
+//! model.
 //!
-//! The model counts what recovery reads of an aged device: a head page of every superblock, the
-//! tail pages of those in use, the OOB areas of two that are open (half full each), the NVRAM whole
-//! or a log on flash whole. The really recovered devices say how good it is; then it goes where no
-//! device fits into memory. Invariants: pages are read from all dies at a time, NVRAM by one port;
-//! the model and the measurement turn counts into time by one function. Absent: rebuilding the
-//! tables in DRAM, which takes processor time that no paper gives.
+//! The model counts the reads of recovery on an aged device: a head page of every superblock, the
+//! tail pages of those in use, the OOB areas of two that are open (half full each), and all of the
+//! NVRAM or of a log on flash. Devices that were really recovered show its accuracy; then it
+//! extends to sizes at which no device fits into memory. Invariants: pages are read from all dies
+//! in parallel, NVRAM by one port; the model and the measurement convert counts to time by the same
+//! function. Absent: rebuilding the tables in DRAM, whose processor time no paper gives.
 
 use crate::grid::RunSpec;
 use remap_ssd_device::{Device, DeviceConfig};
@@ -14,7 +14,7 @@ use remap_ssd_ftl::Medium;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What recovery reads of flash and NVRAM.
+/// Flash and NVRAM reads of recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Reads {
     /// Flash pages, and OOB areas, which take as long.
@@ -24,7 +24,7 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// How long that takes on a device.
+    /// Duration of these reads on a device.
     pub fn seconds(&self, device: &DeviceConfig) -> f64 {
         let flash_ns = self.flash_pages / f64::from(device.geometry.dies_total())
             * device.flash.read_ns as f64;
@@ -32,13 +32,13 @@ impl Reads {
         (flash_ns + nvram_ns) / 1e9
     }
 
-    /// Bytes, an OOB area counted as the page it is read with.
+    /// Bytes, with each OOB area counted as a whole page.
     pub fn bytes(&self) -> f64 {
         self.flash_pages * 4096.0 + self.nvram_bytes
     }
 }
 
-/// What recovery will read of an aged device.
+/// Predicts the reads of recovery on an aged device.
 pub fn model(device: &DeviceConfig) -> Reads {
     let (firmware, geometry) = (&device.firmware, &device.geometry);
 
@@ -51,7 +51,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
     let log = firmware.log_bytes as f64;
 
     let (log_pages, nvram_bytes) = match firmware.scheme.facts().medium {
-        // Pages of entries, full as far as the model knows.
+        // Pages of entries; the model assumes that they are full.
         Medium::Flash => (log / 4096.0, 0.0),
         Medium::Nowhere => (0.0, 0.0),
         // P2L; L2P is not read.
@@ -65,13 +65,13 @@ pub fn model(device: &DeviceConfig) -> Reads {
     }
 }
 
-/// Switches an aged device off and on again.
+/// Powers an aged device off and recovers it.
 ///
 /// # Errors
-/// It cannot be recovered.
+/// Recovery fails.
 pub fn recovered(run: &RunSpec, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
-    // A table has one word of 8 bytes for each page; a log's entry has as many as its kind.
+    // A table has one word of 8 bytes per page; a log's entry has as many as its kind.
     let entry = if usage.p2l_bytes > 0 {
         8
     } else {

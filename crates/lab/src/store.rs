@@ -1,13 +1,13 @@
-//! The results folder: a file a run, named by its key, and what is made of them.
+//! The results folder: one file per run, named by its key, and the reports made from them.
 //!
 //! ```text
 //! DIR/runs/KEY.json             a run and its result
 //! DIR/EXPERIMENT/results.csv    all its runs; results.parquet; figures as SVG
 //! DIR/claims.json               DIR/findings.json   DIR/report.html
 //! ```
-//! Invariants: a file is there whole or not at all (written under another name, then renamed); a
-//! file that does not hold exactly the run it is named after is as good as none. Absent: what the
-//! results mean.
+//! Invariants: a file exists completely or not at all (written under another name, then renamed); a
+//! file that does not hold exactly the run it is named after is ignored. Absent: the meaning of the
+//! results.
 
 use crate::LabError;
 use crate::grid::RunSpec;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredRun {
-    /// Which build of the program made it.
+    /// The build of the program that made it.
     program: String,
     run: RunSpec,
     result: Value,
@@ -33,17 +33,17 @@ pub struct Store {
 /// A result found in the folder.
 #[derive(Debug)]
 pub struct StoredResult {
-    /// What came of the run.
+    /// The run's result.
     pub result: Value,
-    /// Whether the running program made it.
+    /// True if the running build made it.
     pub same_program: bool,
 }
 
 impl Store {
-    /// Opens a folder, making it if it is not there. `program` names the build that makes results.
+    /// Opens a folder, creating it if necessary. `program` names the build that makes results.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be created.
     pub fn open(directory: &Path, program: &str) -> Result<Self, LabError> {
         let store = Self {
             directory: directory.into(),
@@ -53,16 +53,16 @@ impl Store {
         Ok(store)
     }
 
-    /// Path of the results folder, as it was opened.
+    /// Path of the results folder, as passed to `open`.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The result of a run, if it is there and whole.
+    /// Returns the result of a run, if it is stored and valid.
     pub fn load(&self, run: &RunSpec) -> Option<StoredResult> {
         let text = std::fs::read_to_string(self.path(run)).ok()?;
         let kept: StoredRun = serde_json::from_str(&text).ok()?;
-        // The device has parts that are not written down; what was written must be the same.
+        // Some fields of the device are not serialized; those that are must be equal.
         let same = kept.run.key() == run.key();
         same.then(|| StoredResult {
             result: kept.result,
@@ -70,10 +70,10 @@ impl Store {
         })
     }
 
-    /// Keeps the result of a run.
+    /// Stores the result of a run.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn save(&self, run: &RunSpec, result: &Value) -> Result<(), LabError> {
         let kept = StoredRun {
             program: self.program.clone(),
@@ -84,10 +84,10 @@ impl Store {
         self.whole(&self.path(run), text.as_bytes())
     }
 
-    /// Writes one of the files made of the results.
+    /// Writes one of the files made from the results.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
         let path = self.directory.join(name);
         if let Some(parent) = path.parent() {
@@ -114,7 +114,7 @@ impl Store {
         let written =
             std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, path));
         written.map_err(|error| {
-            // Whether this works or not, the first reason is the one to tell.
+            // The first error is reported, whether or not this succeeds.
             let _ = std::fs::remove_file(&unfinished);
             self.disk(path, &error)
         })

@@ -1,10 +1,10 @@
-//! Several experiments from their folders to claims, figures and a page.
+//! Processes several experiments from their folders to claims, figures and a page.
 //!
 //! ```text
-//! plan: every folder read, every run checked -> run: what is not in the store -> conclude: analyses, files, page
+//! plan: every folder read, every run checked -> run: those not in the store -> conclude: analyses, files, page
 //! ```
-//! Invariants: nothing runs before everything has been checked; what is written depends on the
-//! runs' results alone, not on which of them were made now. Absent: the terminal.
+//! Invariants: nothing runs before everything has been checked; the output depends on the runs'
+//! results alone, not on which of them were made now. Absent: the terminal.
 
 use crate::LabError;
 use crate::analysis::{self, Analysis};
@@ -20,14 +20,14 @@ use crate::{export, page};
 use remap_ssd_device::Setting;
 use std::collections::BTreeMap;
 
-/// How to go about it.
+/// Options for the runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How large the experiments are run, which decides the lengths of their runs.
+    /// Size of the experiments, which determines the lengths of their runs.
     pub form: Form,
-    /// Threads and memory that runs may take together.
+    /// Threads and memory available to all runs.
     pub limits: Limits,
-    /// Make every run again, whatever there is.
+    /// Makes every run again, even if its result is stored.
     pub fresh: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Planned {
     pub name: String,
     /// Its `experiment.toml`, read and checked.
     pub experiment: Experiment,
-    /// What it is held against.
+    /// The claims that it is compared with.
     pub expectation: Expectation,
     /// Its `README.md`, for the report.
     pub readme: String,
@@ -50,29 +50,29 @@ pub struct Planned {
 
 /// Experiments with checked files, ready to run.
 pub struct Study {
-    /// In the order asked for.
+    /// In the requested order.
     pub planned: Vec<Planned>,
-    /// How large its experiments are run; the report says so.
+    /// Size of its experiments; shown in the report.
     pub form: Form,
 }
 
-/// Progress reports while runs are made.
+/// Progress reports during runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// So many of all runs have to be made, which is so much work.
+    /// The missing runs begin.
     Begun {
-        /// Runs that have to be made.
+        /// Runs to make.
         missing: usize,
         /// Runs of all experiments, each once.
         runs: usize,
-        /// Of those that are there, made by another build of the program.
+        /// Of the stored ones, those made by another build of the program.
         others: usize,
         /// Sum of the weights of the missing runs.
         weight: f64,
     },
-    /// More of the work of one run has been done.
+    /// Progress of one run, in units of weight.
     Worked(f64),
-    /// A run has been made and kept.
+    /// A run has been made and stored.
     Done(&'a RunSpec),
 }
 
@@ -81,7 +81,7 @@ pub enum Event<'a> {
 pub struct Concluded {
     /// Name of the experiment's folder, and of its results.
     pub name: String,
-    /// What it shows, as a heading.
+    /// Title of the experiment.
     pub title: String,
     /// Text of its `README.md`, for the report.
     pub readme: String,
@@ -89,31 +89,31 @@ pub struct Concluded {
     pub paper: String,
     /// Claims of the papers' list.
     pub claims: Vec<Claim>,
-    /// Statements of the text that are no claims of the abstract or figures.
+    /// Statements of the text that are not claims of the abstract or figures.
     pub findings: Vec<Claim>,
-    /// All that was measured for them.
+    /// All measures of the analysis.
     pub measures: BTreeMap<String, f64>,
     /// Figures in the paper's arrangement.
     pub plots: Vec<crate::plot::Plot>,
     /// A table in Markdown; empty if there is none.
     pub text: String,
-    /// Number of its runs, those that others share included.
+    /// Number of its runs, including shared ones.
     pub runs: usize,
 }
 
 impl Study {
-    /// Reads and checks everything.
+    /// Reads and checks all folders.
     ///
     /// # Errors
-    /// One sentence: what cannot be.
+    /// One sentence: the error.
     pub fn plan(library: &Library, names: &[String], form: Form) -> Result<Self, LabError> {
         Self::plan_with(library, names, form, &[])
     }
 
-    /// The same, on devices that have these values, whatever the papers say.
+    /// Like `plan`, with these device settings overriding the papers'.
     ///
     /// # Errors
-    /// One sentence: what cannot be; a value that an experiment chooses itself.
+    /// One sentence: the error; also if an experiment sets such a value itself.
     pub fn plan_with(
         library: &Library,
         names: &[String],
@@ -187,7 +187,7 @@ impl Study {
     /// Makes the runs that are not in the store.
     ///
     /// # Errors
-    /// A run has no result, or it cannot be kept; what was made is kept.
+    /// A run failed, or its result cannot be stored; earlier results are kept.
     pub fn run(
         &self,
         store: &Store,
@@ -220,10 +220,10 @@ impl Study {
             weight,
         });
 
-        // The heaviest runs decide how long all take, so progress is told in weights, not in runs.
+        // The heaviest runs determine the total time, so progress is in weights, not in runs.
         queue::run_all(&demands, options.limits, |job, cores| {
             let (run, weight) = (missing[job], demands[job].weight);
-            // Aging is not told of: its share comes with the first page measured.
+            // No progress is reported during aging: its share comes with the first page measured.
             let mut told = 0.0;
             let mut more = |share: f64| {
                 let now = (share * weight).clamp(told, weight);
@@ -233,7 +233,8 @@ impl Study {
 
             let result = perform::perform(run, cores, &mut more)
                 .map_err(|error| LabError::Failed(format!("run `{}`: {error}", run.title())))?;
-            // Whatever it told: only whole weights add up to the sum that was told first.
+            // Whatever was reported before, a run ends with its whole weight: these add up to the
+            // initial sum.
             more(1.0);
             store.save(run, &result)?;
             tell(Event::Done(run));
@@ -266,8 +267,7 @@ impl Study {
             let found = (planned.analysis)(&table)?;
 
             let columns = export::columns(&table);
-            // Some experiments compute and run nothing: a table without rows would be no file to
-            // open.
+            // Some experiments are pure arithmetic: a table without rows would not open as a file.
             if !table.rows.is_empty() {
                 store.write(
                     &format!("{}/results.csv", planned.name),

@@ -1,18 +1,18 @@
-//! All runs of an experiment with their results, to be asked for figures.
+//! All runs of an experiment with their results, for queries.
 //!
-//! Invariant: a question that no run answers, or several do, is an error that says which question.
-//! Absent: what the figures mean (`analysis`).
+//! Invariant: a query that no run matches, or several do, is an error that names the query. Absent:
+//! the meaning of the figures (`analysis`).
 
 use crate::LabError;
 use crate::grid::RunSpec;
 use serde_json::Value;
 
-/// A run and what came of it.
+/// A run and its result.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The run with all its parameters.
     pub run: RunSpec,
-    /// What it measured, as JSON.
+    /// Its measurements, as JSON.
     pub result: Value,
 }
 
@@ -24,10 +24,10 @@ pub struct Table {
 }
 
 impl Row {
-    /// A number of the result: `field` or `field.part`.
+    /// Returns a number of the result: `field` or `field.part`.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// There is no number of that name.
     pub fn number(&self, name: &str) -> Result<f64, LabError> {
         let found = name
             .split('.')
@@ -38,7 +38,7 @@ impl Row {
         })
     }
 
-    /// Flash pages programmed for each page the host wrote, as FAST'21's platforms count them: the
+    /// Flash pages programmed per page written by the host, as counted by FAST'21's platforms: the
     /// host's and moved pages; neither heads and tails of superblocks nor pages of a log
     /// (`data_program_cnt` of the simulator).
     ///
@@ -49,7 +49,7 @@ impl Row {
         Ok(pages / self.number("host_pages")?.max(1.0))
     }
 
-    /// Remaps that became copies, as a share of those tried.
+    /// Remaps that became copies, as a fraction of all attempts.
     ///
     /// # Errors
     /// The run has no such numbers.
@@ -64,7 +64,7 @@ impl Row {
     }
 }
 
-/// What is asked for; what is left out may be anything.
+/// A query; `None` matches any value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
     /// Only runs of this setup.
@@ -77,13 +77,13 @@ pub struct Ask<'a> {
     pub workload: Option<&'a str>,
     /// Only runs with these contents.
     pub content: Option<&'a str>,
-    /// Remapping metadata in MiB; a scheme without limit answers to any.
+    /// Remapping metadata in MiB; a scheme without limit matches any.
     pub log_mib: Option<f64>,
     /// Only runs with NVRAM segments of this size, in bytes.
     pub segment_bytes: Option<u32>,
-    /// When requests arrive; empty: as earlier ones end.
+    /// Arrival times of requests; empty for a closed loop.
     pub arrivals: Option<&'a str>,
-    /// Share of the setup's size.
+    /// Fraction of the setup's size.
     pub scale: Option<f64>,
 }
 
@@ -107,12 +107,12 @@ impl Ask<'_> {
 }
 
 impl Table {
-    /// The rows that have all values asked for.
+    /// The rows that match the query.
     pub fn rows<'a>(&'a self, ask: Ask<'a>) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| ask.fits(&row.run))
     }
 
-    /// The row that fits.
+    /// Returns the only row that matches.
     ///
     /// # Errors
     /// There is none, or more than one.
@@ -127,7 +127,7 @@ impl Table {
         }
     }
 
-    /// The different values of a run's property, in the order of the grids.
+    /// The distinct values of a run's property, in the order of the grids.
     pub fn distinct<'a, T: PartialEq>(&'a self, of: impl Fn(&'a RunSpec) -> T) -> Vec<T> {
         let mut values = Vec::new();
         for row in &self.rows {

@@ -9,7 +9,7 @@ use crate::table::{Ask, Row, Table};
 /// A metric of a run.
 pub(super) type Metric = fn(&Row) -> Result<f64, LabError>;
 
-/// Name, figure, title and metric; a count is at least one, so that a short run has a ratio too.
+/// Name, figure, title and metric; a count is at least one, so that a short run also has a ratio.
 pub(super) const METRICS: [(&str, &str, &str, Metric); 4] = [
     ("gc", "fig5", "Collections", |row| {
         Ok(row.number("gc_runs")?.max(1.0))
@@ -23,7 +23,7 @@ pub(super) const METRICS: [(&str, &str, &str, Metric); 4] = [
     }),
 ];
 
-/// FIO over the whole device: not among the paper's four, but where collection moves most.
+/// FIO over the whole device: not among the paper's four workloads, but with the most moves.
 const WHOLE: &str = "randwrite";
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -46,7 +46,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 })?)
             };
 
-            // Without remapping, with it, and with a collection that puts shared pages apart.
+            // Without remapping, with remapping, and with collection that separates shared pages.
             let (none, remap, cold) = (
                 of("none", "greedy")?,
                 of("remap-ssd", "greedy")?,
@@ -90,7 +90,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         });
     }
 
-    // Over all workloads at once, only the policies differ.
+    // Over all workloads, only the policies differ.
     zoned(table, &workloads, &mut found)?;
     for (name, _, _, metric) in METRICS {
         let of = |gc| {
@@ -111,8 +111,8 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
-/// What a policy can act on at all: the moves among all that Remap programs, and the shared pages
-/// among those.
+/// The upper bound of a policy's effect: the share of moves in Remap's programs, and of shared
+/// pages in those moves.
 fn zoned(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let of = |scheme, gc, workload| {
         table.row(Ask {
@@ -130,7 +130,7 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), 
             of("remap-ssd", "coldmap", workload)?,
         );
 
-        // A short run may move nothing: a share of one page then, and no division by zero.
+        // A short run may move nothing: dividing by at least one page avoids a division by zero.
         let room = remap.number("gc_pages")? / remap.number("flash_pages")?.max(1.0);
         let share = cold.number("gc_zoned_pages")? / cold.number("gc_pages")?.max(1.0);
         let short = if *workload == WHOLE {
@@ -146,7 +146,8 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), 
             of("none", "greedy", workload)?.number("write_amplification")?,
         );
 
-        // The whole is its own measure: in the means it would count every workload twice.
+        // The whole-device workload is measured separately: in the means it would count every
+        // workload twice.
         if *workload == WHOLE {
             found.measure("moves_of_remap_whole", room);
             found.measure("shared_share_of_moves_whole", share);

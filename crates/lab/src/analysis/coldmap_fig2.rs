@@ -1,8 +1,7 @@
-//! Coldmap figure 2: how long pages live, by whether several LPNs shared them.
+//! Coldmap figure 2: lifetimes of pages, by whether several LPNs shared them.
 //!
-//! A page's life is from its write to its invalidation, in host writes; pages still alive at the
-//! end are not in it, as they are not in the paper's "interval from a page write to a page
-//! invalidation".
+//! A page's lifetime is from its write to its invalidation, in host writes; pages still alive at
+//! the end are excluded, as in the paper's "interval from a page write to a page invalidation".
 
 use super::Findings;
 use crate::LabError;
@@ -10,7 +9,7 @@ use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Row, Table};
 use serde_json::Value;
 
-/// Pages that died, and the sum of their lives; alive, and the sum of their ages.
+/// Pages that died, and the sum of their lifetimes; alive pages, and the sum of their ages.
 #[derive(Clone, Copy, Default)]
 struct Lives {
     died: f64,
@@ -29,7 +28,7 @@ impl Lives {
     }
 }
 
-/// Pages with one reference at most, and with several.
+/// Lifetimes of pages with at most one reference, and with several.
 fn lives(row: &Row) -> (Lives, Lives) {
     let (mut single, mut shared) = (Lives::default(), Lives::default());
     for class in row
@@ -70,7 +69,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             single.alive / (single.alive + single.died).max(1.0),
         );
 
-        // As if all that are alive died now: what the watch's end cuts off is counted.
+        // As if all live pages died now: includes the lifetimes cut off at the end.
         let whole = |lives: &Lives| (lives.lived + lives.age) / (lives.died + lives.alive).max(1.0);
         found.measure(
             "shared_over_single_with_alive",

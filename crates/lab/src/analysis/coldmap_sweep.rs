@@ -1,11 +1,11 @@
-//! Coldmap's figures 5 to 8 under each reading of what the paper leaves open: what duplicates,
-//! where moved pages with one LPN go, which unit is collected, how much is written, and whether the
-//! fill has duplicates.
+//! Coldmap's figures 5 to 8 under each reading of the points that the paper leaves open: the kind
+//! of duplicates, the destination of moved pages with one LPN, the unit of collection, the amount
+//! written, and duplicates in the fill.
 //!
 //! Each reading is a setup and a content. Figures are means over the workloads, Coldmap over Remap
 //! and over the baseline. Where a setup keeps moved pages apart from the host's, Remap is also
-//! taken as it is in the setup that joins them: the paper's Remap is FEMU's, and what Coldmap alone
-//! adds is seen beside it.
+//! taken from the setup that joins them: the paper's Remap is FEMU's, so this shows the effect of
+//! Coldmap alone.
 
 use super::coldmap::METRICS;
 use super::{Findings, mean};
@@ -13,14 +13,14 @@ use crate::LabError;
 use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Table};
 
-/// Setups that keep moved pages apart, and those that they are like otherwise.
+/// Setups that keep moved pages apart, each with the otherwise equal setup.
 const APART: [(&str, &str); 3] = [
     ("sweep-apart", "sweep"),
     ("sweep-2g-apart", "sweep-2g"),
     ("sweep-block-apart", "sweep-block"),
 ];
 
-/// What the paper finds of Coldmap over Remap, in the order of `METRICS`.
+/// The paper's results of Coldmap over Remap, in the order of `METRICS`.
 const PAPER: [f64; 4] = [1.0 - 0.458, 1.154, 1.0 - 0.311, 1.843];
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -32,8 +32,8 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         "| setup | content | Remap of | collections | IOPS | write amplification | lifetime | Remap over the baseline: collections | IOPS | write amplification | lifetime |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    // Where the paper has only Coldmap over the baseline, Remap over it is that divided by Coldmap
-    // over Remap.
+    // Where the paper has only Coldmap over the baseline, Remap over the baseline is that divided
+    // by Coldmap over Remap.
     text.push_str(&line(
         "the paper",
         "",
@@ -80,7 +80,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 for ((name, ..), value) in METRICS.iter().zip(over_remap) {
                     found.measure(format!("{name} {setup} {content} over {base}"), value);
                 }
-                // How far the four are from the paper's, as the largest factor.
+                // Distance of the four figures from the paper's, as the largest factor.
                 let factor = |(ours, paper): (&f64, &f64)| (ours / paper).max(paper / ours);
                 nearest = nearest.min(
                     over_remap
@@ -110,7 +110,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
-/// Each metric of runs over that of others, in the mean over the workloads.
+/// Each metric of runs over that of others, as a mean over the workloads.
 fn ratios(
     table: &Table,
     workloads: &[&str],

@@ -1,8 +1,8 @@
 //! Copyless Copy figures 4 to 6: CCAW against DEDUP (OrderMergeDedup), by window and deduplication
 //! ratio.
 //!
-//! Latencies in milliseconds are those of another device than the paper's; what does not depend on
-//! it are their ratios.
+//! Latencies in milliseconds are of another device than the paper's; their ratios do not depend on
+//! the device.
 
 use super::{Findings, least, most};
 use crate::LabError;
@@ -30,7 +30,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
 }
 
 fn row<'a>(table: &'a Table, workload: &str, content: &str) -> Result<&'a Row, LabError> {
-    // CCAW runs on the paper's own device; DEDUP and plain writes ask for no remaps.
+    // CCAW runs on the paper's own device; DEDUP and plain writes issue no remaps.
     let scheme = if workload.starts_with("ccaw") {
         "shadow-oob"
     } else {
@@ -50,8 +50,8 @@ fn speed(table: &Table, workload: &str, content: &str) -> Result<f64, LabError> 
     row(table, workload, content)?.number("per_second")
 }
 
-/// Without windows: gains over a device without deduplication, and how much of 1 / (1 - conversion
-/// ratio) they are.
+/// Without windows: gains over a device without deduplication, and their fraction of 1 / (1 -
+/// conversion ratio).
 fn continuous(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     // Without deduplication the ratio of the contents does not matter.
     let plain = speed(table, "plain,window=0", "ratio:2")?;
@@ -141,7 +141,7 @@ fn windows(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The distribution of a run's latencies, ascending.
+/// A run's latencies, ascending.
 fn distribution<'a>(table: &'a Table, workload: &str) -> Result<(&'a Row, Vec<f64>), LabError> {
     let row = row(table, workload, "ratio:2")?;
     let list = row
@@ -159,12 +159,12 @@ fn distribution<'a>(table: &'a Table, workload: &str) -> Result<(&'a Row, Vec<f6
     }
 }
 
-/// Share of requests that take no longer.
+/// Fraction of requests with at most this latency.
 fn share_within(distribution: &[f64], ms: f64) -> f64 {
     distribution.partition_point(|latency| *latency <= ms) as f64 / distribution.len() as f64
 }
 
-/// What a share of the requests does not exceed.
+/// The latency not exceeded by this fraction of the requests.
 fn quantile(distribution: &[f64], share: f64) -> f64 {
     distribution[((distribution.len() - 1) as f64 * share).round() as usize]
 }

@@ -1,16 +1,16 @@
-//! Copyless Copy figures 2 and 3: SQLite with its rollback journal as it is, copied by the device,
-//! and without one.
+//! Copyless Copy figures 2 and 3: SQLite with its stock rollback journal, with copies by the
+//! device, and without a journal.
 //!
-//! Times are those of single commands, one after the other, and a mean over inserts. The baseline
-//! of `synchronous=OFF` is what Linux writes back after each insert: as much is with the device by
-//! then as in the other arms.
+//! Times are those of single commands, one after the other, as a mean over inserts. The baseline of
+//! `synchronous=OFF` includes a writeback by Linux after each insert: then as much data has reached
+//! the device as in the other arms.
 
 use super::{Findings, mean};
 use crate::LabError;
 use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
-/// Inserts of a recording, as `rig/sqlite-figures` makes them.
+/// Inserts of a recording, as made by `rig/sqlite-figures`.
 const INSERTS: f64 = 5_000.0;
 const VALUES: [u32; 3] = [100, 1_000, 10_000];
 /// Names of the bars, arms under OFF and under FULL.
@@ -31,7 +31,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     let of = |name: &str, value: u32| found.measures[&format!("{name}_{value}")];
     let gain = mean(&VALUES.map(|value| of("full_gain", value)));
     let change = of("off_gap_ms", VALUES[2]) / of("off_gap_ms", VALUES[0]);
-    // The more of the time is flushes, the more it is their numbers alone that count.
+    // The larger the share of flushes in the time, the more their numbers alone determine the gain.
     let flushes = |arm: &str| found.measures[&format!("full_flushes_{} {arm}", VALUES[0])];
     let limit = flushes("stock") / flushes("copyless");
     found.measure("full_gain", gain);
@@ -78,7 +78,7 @@ fn compare(
     Ok(())
 }
 
-/// A recording's run; with the paper's scheme, where the extension may remap.
+/// A recording's run; with the paper's scheme if the extension may remap.
 fn row<'a>(
     table: &'a Table,
     value: u32,
@@ -87,7 +87,7 @@ fn row<'a>(
 ) -> Result<&'a Row, LabError> {
     let workload = format!("recording:sqlite-rollback-{value}-{synchronous}-{arm}");
 
-    // The arm without a journal has no remaps, but runs on the same device as the one it is
+    // The arm without a journal has no remaps, but runs on the same device as the arm that it is
     // compared with.
     let scheme = if ["copyless", "nojournal"].contains(&arm) {
         "shadow-oob"
@@ -107,8 +107,8 @@ fn ms(row: &Row) -> Result<f64, LabError> {
     Ok(row.number("seconds_simulated")? / INSERTS * 1e3)
 }
 
-/// What Linux writes if nobody asks for it, and how remapping metadata in NVRAM compares with the
-/// paper's in DRAM.
+/// Pages that Linux writes without a writeback request, and remapping metadata in NVRAM compared
+/// with the paper's in DRAM.
 fn left_alone(table: &Table, value: u32, found: &mut Findings) -> Result<(), LabError> {
     let alone = row(table, value, "off", "stock")?;
     found.measure(

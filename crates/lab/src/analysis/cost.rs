@@ -1,10 +1,10 @@
-//! FAST'21 section 4.6: what NVRAM costs against the flash it saves, and how long it lasts beside
-//! that flash.
+//! FAST'21 section 4.6: cost of the NVRAM relative to the flash it saves, and its lifetime relative
+//! to that flash.
 //!
-//! Every valid entry stands for a page that needs no flash. PCRAM costs five times as much a bit as
-//! flash. Beside it: what Copyless Copy takes instead, DRAM that a capacitor has energy to save to
-//! flash reserved for it. No paper names the price of DRAM or of a capacitor, so that is left open:
-//! what may they cost at most?
+//! Every valid entry saves a flash page. PCRAM costs five times as much per bit as flash. For
+//! comparison, the needs of Copyless Copy: DRAM, saved with a capacitor's energy to flash reserved
+//! for it. No paper gives a price of DRAM or of a capacitor, so the result is the maximum that they
+//! may cost.
 
 use super::{Findings, least, mean};
 use crate::LabError;
@@ -19,11 +19,11 @@ const PAGE: f64 = 4096.0;
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
 
-    // What one entry costs against the page it saves, by the sizes alone.
+    // Cost of one entry relative to the page it saves, from the sizes alone.
     found.measure("entry_over_page_cost", ENTRY * PCRAM_OVER_FLASH / PAGE);
     found.measure("rmm_mib_per_gib", 1024.0 / PAGE * ENTRY);
 
-    // What it costs in runs: only a part of the NVRAM is used, and of that only a part is valid.
+    // Its cost in runs: only a part of the NVRAM is used, and only a part of that is valid.
     let (mut paid, mut whole, mut lives) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cost_groups, mut life_groups) = (Vec::new(), Vec::new());
 
@@ -48,8 +48,8 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 whole[whole.len() - 1] * 100.0,
             ));
 
-            // Years of NVRAM for each year of flash, both at the rate of this run; no erases, no
-            // wear of flash.
+            // Years of NVRAM per year of flash, both at the rate of this run; without erases, flash
+            // does not wear.
             if let (Ok(nvram), Ok(flash)) =
                 (row.number("nvram_life_years"), row.number("lifetime_years"))
             {
@@ -122,7 +122,8 @@ fn copyless_copy(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         dram.push(capacity / saved);
         reserved.push(flash / saved);
         shares.push(pages * PAGE / capacity);
-        // As much PCRAM costs PCRAM_OVER_FLASH a byte; here flash is paid for beside the DRAM.
+        // The same size of PCRAM costs PCRAM_OVER_FLASH a byte; here the flash is paid for in
+        // addition to the DRAM.
         prices.push(PCRAM_OVER_FLASH - flash / capacity);
 
         found.measure(

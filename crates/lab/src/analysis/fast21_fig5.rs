@@ -73,7 +73,7 @@ fn row<'a>(
     })
 }
 
-/// How much faster Opt is than NoRemap, and by how much its amplification is lower.
+/// Speed of Opt over NoRemap, and the reduction of its amplification.
 fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Findings) -> Result<(), LabError> {
     let (mut speed, mut fall, mut plain) = (Vec::new(), Vec::new(), Vec::new());
 
@@ -168,9 +168,9 @@ fn gains(
     Ok(())
 }
 
-/// What a scan can cost at most, of a log in NVRAM and of one on flash (read, then gone through): a
+/// Upper bound of a scan's cost, for a log in NVRAM and one on flash (read, then scanned): a
 /// collection frees a superblock, and no second one is due before all dies together have programmed
-/// that again.
+/// that much again.
 pub(super) fn bound(nlog: &Row, log: f64, found: &mut Findings) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());
@@ -181,7 +181,7 @@ pub(super) fn bound(nlog: &Row, log: f64, found: &mut Findings) {
     let log_pages = device.firmware.log_bytes as f64 / 4096.0;
     let read_ns = log_pages / f64::from(device.geometry.dies_total()) * device.flash.read_ns as f64;
 
-    // All shrink with the scale: shown as at full size.
+    // All shrink with the scale: shown for full size.
     found.measure("superblock_ms", period_ns / nlog.run.scale / 1e6);
     found.measure(format!("scan_ms_{log}"), scan_ns / nlog.run.scale / 1e6);
     found.measure(format!("scan_bound_{log}"), 1.0 + scan_ns / period_ns);
@@ -245,7 +245,7 @@ fn panels(
                 bars.push(("none".to_owned(), figure(none, none)?));
             }
             for scheme in LOGGED.iter().chain(&["opt"]) {
-                // Opt's remaps need no room, so one run serves all sizes of log.
+                // Opt's remaps need no space, so one run serves all log sizes.
                 let log = (*scheme != "opt").then_some(log);
                 bars.push((
                     (*scheme).to_owned(),

@@ -21,7 +21,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
 
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
     for log in &logs {
-        // The bound is the device's: any workload's run has it.
+        // The bound is the device's: the same in any workload's run.
         if let Some(workload) = workloads.first() {
             super::fast21_fig5::bound(row("nlog", workload, Some(*log))?, *log, &mut found);
         }
@@ -46,7 +46,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
 
         for workload in &workloads {
             let ours = row("remap-ssd", workload, Some(*log))?;
-            // Opt is aged as the device with this log is, so it has a run for each size.
+            // Opt is aged like the device with this log, so it has a run for each size.
             let opt = row("opt", workload, Some(*log))?;
             below.push(1.0 - speed(ours)? / speed(opt)?);
             over_none.push(speed(opt)? / speed(row("none", workload, None)?)?);

@@ -1,7 +1,7 @@
 //! FAST'21 figure 6 over a slice of the traces: bandwidth under Opt's, and mean response at the
 //! traces' own times.
 //!
-//! A response is counted from arrival, so it has what queued behind a collection; the ratio is
+//! A response time counts from arrival, so it includes queueing during a collection; the ratio is
 //! NoRemap's over the other's.
 
 use super::{Findings, least, mean, most};
@@ -45,7 +45,7 @@ fn row<'a>(
     })
 }
 
-/// Closed loop: how far Remap-SSD's bandwidth is below Opt's, and NoRemap's below the others'.
+/// Closed loop: Remap-SSD's bandwidth relative to Opt's, and NoRemap's relative to the others'.
 fn below_opt(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let speed =
         |scheme, workload, log| row(table, "", scheme, workload, log)?.number("bandwidth_mib_s");
@@ -76,7 +76,7 @@ fn below_opt(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<
     Ok(())
 }
 
-/// Open loop: mean responses, as bars over NoRemap's.
+/// Open loop: mean response times, as bars over NoRemap's.
 fn responses(
     table: &Table,
     workloads: &[&str],

@@ -1,4 +1,4 @@
-//! FAST'21 figure 7: what larger NVRAM segments cost Remap-SSD.
+//! FAST'21 figure 7: the cost of larger NVRAM segments in Remap-SSD.
 
 use super::{Findings, least, mean, most, workload_name};
 use crate::LabError;
@@ -37,7 +37,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 ..Ask::default()
             };
 
-            // Speed is shown as a share of the smallest segments', amplification as it is.
+            // Speed is relative to the smallest segments', amplification is absolute.
             let first = table.row(ask(smallest))?.number(field)?;
             let mut bars = Vec::new();
 
@@ -52,7 +52,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
 
                 bars.push((label(*size), shown));
 
-                // Against itself it would be 1, and pull the means towards it.
+                // Relative to itself it would be 1, and distort the means.
                 if *size != smallest {
                     let of = if field == "iops" {
                         &mut speeds

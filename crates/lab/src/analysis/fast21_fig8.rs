@@ -1,9 +1,9 @@
 //! FAST'21 figure 8: SQLite's write-ahead log, bandwidth over time and flash writes.
 //!
-//! Bandwidth is what the host wrote or remapped, as in the paper; the recordings have no reads.
-//! Times and sizes that grow with the device are shown as at full size. "After collection begins"
-//! is the same piece of the recording for all schemes, so that a scheme is not better for having
-//! begun earlier.
+//! Bandwidth counts data written or remapped by the host, as in the paper; the recordings have no
+//! reads. Times and sizes that grow with the device are shown for full size. "After collection
+//! begins" is the same part of the recording for all schemes, so that an earlier start is no
+//! advantage.
 
 use super::{Findings, least, mean};
 use crate::LabError;
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 const REMAPPING: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 const TESTS: [(&str, char); 2] = [("fillrandom", 'a'), ("fillseq", 'b')];
-/// Of Remap-SSD, for a page remapped.
+/// Bytes of Remap-SSD's entry for a remapped page.
 const ENTRY_BYTES: f64 = 16.0;
-/// Points that a line is thinned to.
+/// Maximum points of a line.
 const POINTS: usize = 60;
-/// Into so many stretches the time from a scheme's first collection to its end is cut, where it is
-/// compared with NoRemap.
+/// Number of stretches of the time from a scheme's first collection to its end, for the comparison
+/// with NoRemap.
 const STRETCHES: usize = 10;
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -47,7 +47,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     };
     let means = ["saved", "over_flog", "over_nlog"]
         .map(|name| (name.to_owned(), mean(&all(&format!("{name} ")))));
-    // Of the schemes, how many.
+    // Fraction of the schemes.
     let shares = ["slower_at_first", "faster_at_last"].map(|name| {
         let of = |scheme| found.measures[&format!("{name} {scheme} fillseq")];
         (format!("{name} fillseq"), mean(&REMAPPING.map(of)))
@@ -73,7 +73,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
-/// What is programmed: bars over NoRemap's.
+/// Flash pages programmed: bars over NoRemap's.
 fn flash_pages(
     test: &str,
     stock: &Row,
@@ -106,7 +106,7 @@ fn flash_pages(
     Ok(bars)
 }
 
-/// How fast it goes, over time and after collection has begun.
+/// Bandwidth over time, and after collection has begun.
 fn bandwidth(
     test: &str,
     letter: char,
@@ -127,7 +127,8 @@ fn bandwidth(
             .map(|(scheme, course)| ((*scheme).to_owned(), course.line())),
     );
 
-    // From where the last of the schemes begins to collect: one piece of the recording for all.
+    // From the start of collection in the last of the schemes: the same part of the recording for
+    // all.
     let begun = courses
         .iter()
         .map(|course| course.begun)
@@ -160,7 +161,7 @@ fn bandwidth(
     Ok(())
 }
 
-/// What names a run here.
+/// Workload and scheme that identify a run.
 struct RunName {
     workload: String,
     scheme: &'static str,
@@ -183,8 +184,8 @@ impl RunName {
     }
 }
 
-/// After its first collection, a scheme beside NoRemap at the same time: slower in the beginning,
-/// faster in the end?
+/// Compares a scheme with NoRemap at the same times, after the scheme's first collection: slower at
+/// the beginning, faster at the end.
 fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Findings) {
     let from = remap.when(remap.begun);
     let step = (remap.seconds() - from) / STRETCHES as f64;
@@ -213,7 +214,7 @@ fn largest_group(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         scheme: Some("remap-ssd"),
         ..Ask::default()
     }) {
-        // A group grows with its superblock.
+        // A segment group grows with its superblock.
         largest = largest.max(row.number("largest_group_bytes")? / row.run.scale);
         let pages = f64::from(row.run.device.geometry.pages_per_superblock());
         found.measure(
@@ -226,11 +227,11 @@ fn largest_group(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     Ok(())
 }
 
-/// How a run went, as at full size.
+/// Progress of a run, scaled to full size.
 struct Course {
-    /// Seconds, and MiB written or remapped by then.
+    /// Seconds, and the total MiB written or remapped.
     points: Vec<(f64, f64)>,
-    /// What had been written when the first superblock was collected.
+    /// MiB written when the first superblock was collected.
     begun: f64,
 }
 
@@ -274,14 +275,14 @@ impl Course {
         self.points[self.points.len() - 1].0
     }
 
-    /// Between two points: of the other coordinate, where `by` has this value.
+    /// Interpolates between two points: the other coordinate where `by` has this value.
     fn between(&self, value: f64, by: fn(&(f64, f64)) -> (f64, f64)) -> f64 {
         let after = self
             .points
             .partition_point(|point| by(point).0 < value)
             .clamp(1, self.points.len() - 1);
         let (from, to) = (by(&self.points[after - 1]), by(&self.points[after]));
-        // Two samples may have one value; then the later one counts.
+        // Two samples may have the same value; then the later one counts.
         let share = if to.0 > from.0 {
             ((value - from.0) / (to.0 - from.0)).clamp(0.0, 1.0)
         } else {
@@ -290,27 +291,27 @@ impl Course {
         from.1 + share * (to.1 - from.1)
     }
 
-    /// When so much was written.
+    /// Time at which this amount had been written.
     fn when(&self, written: f64) -> f64 {
         self.between(written, |point| (point.1, point.0))
     }
 
-    /// How much was written by then.
+    /// Amount written by this time.
     fn by(&self, seconds: f64) -> f64 {
         self.between(seconds, |point| *point)
     }
 
-    /// MiB a second, from when so much was written to the end.
+    /// Bandwidth in MiB/s from the time when this amount had been written to the end.
     fn rate_after(&self, written: f64) -> f64 {
         (self.written() - written) / (self.seconds() - self.when(written))
     }
 
-    /// MiB a second between two times.
+    /// Bandwidth in MiB/s between two times.
     fn rate(&self, from: f64, to: f64) -> f64 {
         (self.by(to) - self.by(from)) / (to - from)
     }
 
-    /// Bandwidth over time, evened out.
+    /// Bandwidth over time, smoothed.
     fn line(&self) -> Vec<(f64, f64)> {
         let at = |index: usize| index as f64 * self.seconds() / POINTS as f64;
         (0..POINTS)

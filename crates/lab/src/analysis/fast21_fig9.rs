@@ -1,7 +1,7 @@
 //! FAST'21 figure 9 and PebbleSSD §6.3: F2FS, cleaned by remaps; the load before and after.
 //!
-//! Phases: before (the load runs), cleaned (all that has garbage is cleaned), after (the load runs
-//! again).
+//! Phases: before (the load runs), cleaned (all segments with garbage are cleaned), after (the load
+//! runs again).
 
 use super::phases::{Phase, phases};
 use super::{Findings, mean, most};
@@ -11,7 +11,7 @@ use crate::table::Table;
 
 const LOADS: [&str; 2] = ["fileserver", "database"];
 const REMAPPING: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
-/// Each between a mark and the next.
+/// Each phase is between a mark and the next.
 const PHASES: [&str; 3] = ["before", "cleaned", "after"];
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -63,7 +63,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
-/// Bars: each phase's time, stock's and that of each scheme.
+/// Bars: the time of each phase, for stock and each scheme.
 fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
     let mut arms: Vec<(&str, [Phase; 3])> = vec![(
         "none",

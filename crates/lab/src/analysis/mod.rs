@@ -1,8 +1,8 @@
-//! From an experiment's runs to figures: one small file a paper's figure.
+//! Computes figures from an experiment's runs: one small file per figure of a paper.
 //!
-//! Invariants: an analysis takes results and nothing else; a measure is a ratio or a share unless
-//! its name ends in a unit; means over ratios are arithmetic, as the papers' "on average". Absent:
-//! verdicts (`claim`).
+//! Invariants: an analysis reads results only; a measure is a ratio or a share unless its name ends
+//! in a unit; means over ratios are arithmetic, as the papers' "on average". Absent: verdicts
+//! (`claim`).
 
 mod coldmap;
 mod coldmap_fig2;
@@ -29,25 +29,25 @@ use crate::plot::Plot;
 use crate::table::Table;
 use remap_ssd_sim::report::format::number;
 
-/// What an analysis makes of the results of an experiment's runs.
+/// Output of an analysis.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Measured figures by name; expectations refer to these names.
     pub measures: Measures,
     /// Figures in the paper's arrangement.
     pub plots: Vec<Plot>,
-    /// A table in Markdown, where figures would be too many; empty if there is none.
+    /// A table in Markdown, where there would be too many figures; may be empty.
     pub text: String,
 }
 
 impl Findings {
-    /// Adds a measured figure, or replaces the one of that name.
+    /// Adds a measured figure, or replaces the one of the same name.
     pub fn measure(&mut self, name: impl Into<String>, value: f64) {
         self.measures.insert(name.into(), value);
     }
 }
 
-/// An analysis: from the results of all runs to figures.
+/// An analysis: computes figures from the results of all runs.
 pub type Analysis = fn(&Table) -> Result<Findings, LabError>;
 
 const ALL: &[(&str, Analysis)] = &[
@@ -71,7 +71,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("cost", cost::analyse),
 ];
 
-/// Every run as a row: for experiments that claim nothing.
+/// Every run as a row: for experiments without claims.
 fn plain(table: &Table) -> Result<Findings, LabError> {
     const SHOWN: [(&str, &str); 4] = [
         ("WA", "write_amplification"),
@@ -87,7 +87,7 @@ fn plain(table: &Table) -> Result<Findings, LabError> {
     );
 
     for row in &table.rows {
-        // Some kinds of runs do not have all of them.
+        // Some kinds of runs lack some of these numbers.
         let cells = SHOWN.map(|(_, name)| row.number(name).map_or("-".into(), number));
         text.push_str(&format!(
             "| {} | {} |\n",
@@ -102,10 +102,10 @@ fn plain(table: &Table) -> Result<Findings, LabError> {
     })
 }
 
-/// An analysis by its name.
+/// Returns an analysis by name.
 ///
 /// # Errors
-/// Lists the names there are.
+/// Lists the valid names.
 pub fn find(name: &str) -> Result<Analysis, LabError> {
     ALL.iter()
         .find(|one| one.0 == name)
@@ -116,17 +116,17 @@ pub fn find(name: &str) -> Result<Analysis, LabError> {
         })
 }
 
-/// The mean; not a number if there is nothing.
+/// The mean; NaN if empty.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The smallest; infinite if there is nothing.
+/// The minimum; infinite if empty.
 pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The largest; minus infinity if there is nothing.
+/// The maximum; minus infinity if empty.
 pub fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
@@ -136,7 +136,7 @@ pub fn workload_name(workload: &str) -> &str {
     workload.split(',').next().unwrap_or(workload)
 }
 
-/// A content as the papers call it: `papers:0.3` is "30 % duplicates".
+/// Returns the papers' name of a content: `papers:0.3` is "30 % duplicates".
 pub fn content_name(content: &str) -> String {
     let share = content
         .strip_prefix("papers:")

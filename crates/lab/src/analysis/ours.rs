@@ -1,4 +1,5 @@
-//! Ours at small NVRAM: bandwidth over Opt's, demotions, and NVRAM written for each remapped page.
+//! Our own evaluation with small NVRAM: bandwidth over Opt's, demotions, and NVRAM written per
+//! remapped page.
 
 use super::{Findings, content_name};
 use crate::LabError;
@@ -28,7 +29,7 @@ const METRICS: [(&str, &str, &str, Metric); 3] = [
     ),
 ];
 
-/// Bytes of NVRAM written for each page remapped, reclaiming included.
+/// Bytes of NVRAM written per page remapped, reclaiming included.
 fn nvram(row: &Row) -> Result<f64, LabError> {
     Ok(row.number("nvram_bytes_written")? / row.number("remaps")?.max(1.0))
 }
@@ -104,7 +105,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             );
         }
 
-        // With the largest log nothing is demoted, so that both hold the same remaps.
+        // With the largest log nothing is demoted, so both hold the same remaps.
         let largest = table.logs().last().copied();
         let (x, plain) = (
             ask(content, "remap-ssd-x", largest)?,

@@ -1,4 +1,4 @@
-//! PebbleSSD section 6.5: what its metadata takes of the NVRAM.
+//! PebbleSSD section 6.5: size of its metadata in NVRAM.
 
 use super::Findings;
 use crate::LabError;

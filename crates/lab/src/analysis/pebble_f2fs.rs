@@ -7,7 +7,7 @@ use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::Table;
 
 const SCHEME: &str = "pebble";
-/// Pages that the synchronous writers write: 4 times 500.
+/// Pages written by the synchronous writers: 4 times 500.
 const SYNCED_PAGES: f64 = 2000.0;
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {

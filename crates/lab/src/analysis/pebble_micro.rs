@@ -33,7 +33,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             "move-readwrite",
         ),
     ] {
-        // Throughput of busy threads, latency of a lone one.
+        // Throughput with several threads, latency with one.
         let (fast, slow) = (
             of(&format!("{with},threads=4"), "per_second")?,
             of(&format!("{without},threads=4"), "per_second")?,
@@ -79,8 +79,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         });
     }
 
-    // By how much the host's way to the device would have to be slower for the paper's ratio of
-    // latencies.
+    // Additional latency of the host interface that would give the paper's ratio of latencies.
     let (short, long) = (
         of("move-remap,threads=1", "latency_mean_us")?,
         of("move-readwrite,threads=1", "latency_mean_us")?,

@@ -1,27 +1,26 @@
-//! What lies between two marks of a recording: the difference of two replays, each from a new
-//! device on.
+//! Load between two marks of a recording: the difference of two replays, each from a new device.
 //!
-//! Invariant: replays are deterministic, so that both are the same up to the first mark. Absent:
-//! what a phase is for.
+//! Invariant: replays are deterministic, so both are the same up to the first mark. Absent: the
+//! purpose of a phase.
 
 use crate::LabError;
 use crate::table::{Ask, Table};
 
-/// What one phase of a recorded load took on the device.
+/// Device time and pages of one phase of a recorded load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Phase {
     /// Modelled seconds of device time.
     pub seconds: f64,
     /// Flash pages programmed, for data, collection and metadata.
     pub flash_pages: f64,
-    /// Pages that the host wrote.
+    /// Pages written by the host.
     pub host_pages: f64,
 }
 
 /// The phases of a recording under a scheme: the first from mark 1 to mark 2.
 ///
 /// # Errors
-/// It was not replayed up to each of these marks.
+/// The recording was not replayed up to each of these marks.
 pub fn phases<const N: usize>(
     table: &Table,
     recording: &str,

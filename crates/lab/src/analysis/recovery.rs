@@ -1,8 +1,8 @@
-//! Recovery time against capacity and remapped volume, and what a lookup costs a collection
+//! Recovery time against capacity and remapped volume, and the cost of a lookup during collection
 //! (FAST'21 section 3.3).
 //!
-//! Recovered runs are the points up to 256 GiB; the model goes on to 4 TiB with the same geometry
-//! of superblocks.
+//! Recovered runs are the points up to 256 GiB; the model continues to 4 TiB with the same
+//! superblock geometry.
 
 use super::{Findings, least, mean, most};
 use crate::LabError;
@@ -12,7 +12,7 @@ use crate::table::{Ask, Table};
 use remap_ssd_device::DeviceConfig;
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// A global log's entry and a local one's, bytes (FAST'21 sections 3.3 and 4.3).
+/// Size of a global log's entry and a local one's, bytes (FAST'21 sections 3.3 and 4.3).
 const GLOBAL_ENTRY: f64 = 12.0;
 const LOCAL_ENTRY: f64 = 16.0;
 
@@ -28,7 +28,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
-/// Really recovered devices, and how well the model knew them.
+/// Devices that were really recovered, and the accuracy of the model.
 fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let (mut lines, mut bytes) = (Vec::new(), Vec::new());
     let mut errors = Vec::new();
@@ -59,7 +59,7 @@ fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         }
 
         times.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        // Of several sizes of log at a capacity, the largest: it has the most to read.
+        // The largest of several log sizes at a capacity: it has the most to read.
         times.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;
             if same {
@@ -100,8 +100,7 @@ fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A device of the preset's kind with another capacity, and room for the share of it that is
-/// remapped.
+/// A device like the preset with another capacity, and log space for the remapped share of it.
 fn sized(base: &DeviceConfig, gib: f64, share: f64, scheme: &str) -> DeviceConfig {
     let mut device = base.clone();
     let pages = gib * GIB / 4096.0;
@@ -115,9 +114,9 @@ fn sized(base: &DeviceConfig, gib: f64, share: f64, scheme: &str) -> DeviceConfi
     device
 }
 
-/// The same superblocks, more or fewer of them.
+/// The same superblocks, in another number.
 fn reads(device: &DeviceConfig, base_gib: f64, gib: f64) -> Reads {
-    // What grows with the number of superblocks is told from the log by leaving the log out.
+    // Leaving the log out separates the part that grows with the number of superblocks.
     let log_free = DeviceConfig {
         firmware: remap_ssd_ftl::Config {
             log_bytes: 0,
@@ -180,7 +179,7 @@ fn capacities(base: &DeviceConfig, found: &mut Findings) {
     });
 }
 
-/// What one collection reads to find the owners in its victim.
+/// Data read by one collection to find the owners in its victim.
 fn lookups(base: &DeviceConfig, found: &mut Findings) {
     let (dies, read_s, port_s) = (
         f64::from(base.geometry.dies_total()),
@@ -198,9 +197,9 @@ fn lookups(base: &DeviceConfig, found: &mut Findings) {
         let bytes = mib * f64::from(1 << 20);
 
         let flog = bytes / 4096.0 / dies * read_s;
-        // NVRAM is read by lines of 64 bytes, one after the other.
+        // NVRAM is read in lines of 64 bytes, one after the other.
         let nlog = bytes / 64.0 * port_s;
-        // A superblock's share of the entries of a log of that size.
+        // A superblock's share of the entries in a log of this size.
         let local = bytes * superblock_pages / pages / 64.0 * port_s;
 
         for (line, seconds) in lines.iter_mut().zip([flog, nlog, local]) {

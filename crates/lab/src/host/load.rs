@@ -1,12 +1,12 @@
-//! What the host's users ask for: writes of which a known share has a content that is there, and a
-//! mail server's day.
+//! Load of the host software: writes with a given ratio of duplicates, and a mail server's
+//! requests.
 //!
 //! ```text
-//! ratio:R            random writes; all but one in R have the content of a page chosen evenly among those written so far
-//! mail:R[:READS]     places, runs and reads as the model of the FIU trace "mail"; R as above, but a content written before, by
-//!                    the model's distances; READS: this share of the requests reads, the rest of them pages asked for lately
+//! ratio:R            random writes; all but one in R have the content of a page drawn uniformly among those written so far
+//! mail:R[:READS]     pages, runs and reads as in the model of the FIU trace "mail"; R as above, but an earlier content at the
+//!                    model's distances; READS: fraction of reads, the additional ones of recently requested pages
 //! ```
-//! Invariant: one seed, one sequence. Absent: hours and days.
+//! Invariant: one seed, one sequence. Absent: times of day.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -16,15 +16,15 @@ use remap_ssd_sim::workload::{ContentModel, ModelKind, ModelSpec};
 use std::collections::VecDeque;
 use std::str::FromStr;
 
-/// Requests of which reads are drawn that the model does not have.
+/// Recent requests from which the additional reads are drawn.
 const RECENT: usize = 1 << 16;
-/// Pages asked of the model at a time.
+/// Pages requested from the model at a time.
 const BATCH: usize = 1024;
 
 /// One request of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A page gets a content.
+    /// Writes a content to a page.
     Write {
         page: u32,
         content: u64,
@@ -39,7 +39,7 @@ pub enum Request {
 pub enum LoadSpec {
     /// Random writes of this deduplication ratio.
     Ratio(f64),
-    /// A mail server's, of this ratio; share of reads, if not the model's.
+    /// A mail server's, of this ratio; fraction of reads, if not the model's.
     Mail { ratio: f64, reads: Option<f64> },
 }
 
@@ -87,7 +87,7 @@ impl FromStr for LoadSpec {
     }
 }
 
-/// A load, from its first request on.
+/// A load, before its first request.
 pub enum Load {
     Random {
         duplicates: f64,
@@ -99,12 +99,12 @@ pub enum Load {
     Mail(Box<Mail>),
 }
 
-/// The model, with reads put in between.
+/// The model, with additional reads.
 pub struct Mail {
     model: Box<dyn Source + Send>,
     pages: VecDeque<HostPage>,
     recent: VecDeque<u32>,
-    /// Share of reads that is wanted.
+    /// Target fraction of reads.
     wanted: Option<f64>,
     reads: u64,
     requests: u64,
@@ -112,13 +112,12 @@ pub struct Mail {
 }
 
 impl Load {
-    /// The load over this number of pages, before its first request.
+    /// Creates the load over this number of pages.
     ///
     /// # Errors
     /// The model needs more pages.
     pub fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, String> {
-        // The number is "load" in ASCII: the model draws from the same seed, and must not draw the
-        // same.
+        // The constant is "load" in ASCII: the model uses the same seed, and must have other draws.
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6c6f_6164);
         match spec {
             LoadSpec::Ratio(ratio) => Ok(Self::Random {
@@ -149,7 +148,7 @@ impl Load {
         }
     }
 
-    /// The next request.
+    /// Returns the next request.
     ///
     /// # Errors
     /// The model has none.
@@ -169,8 +168,8 @@ impl Load {
                     *fresh
                 };
 
-                // Contents that are written over meanwhile are a few in a thousand: the pages are
-                // many more than the writes.
+                // Few of these contents have been overwritten: there are many more pages than
+                // writes.
                 written.push(content);
                 Ok(Request::Write {
                     page: random.random_range(0..*pages),
@@ -185,8 +184,7 @@ impl Load {
 impl Mail {
     fn next(&mut self) -> Result<Request, String> {
         self.requests += 1;
-        // A read comes whenever reads are behind their share, so that the share is right at any
-        // time.
+        // Inserts a read whenever reads are below their fraction, so that it is right at any time.
         let behind = |wanted: f64| (self.reads as f64) < wanted * self.requests as f64;
         if self.wanted.is_some_and(behind) && !self.recent.is_empty() {
             self.reads += 1;

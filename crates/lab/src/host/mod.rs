@@ -1,13 +1,13 @@
-//! Host software on a simulated device, in virtual time: the schemes of `hosts/dedup`, as they are,
+//! Host software on a simulated device, in virtual time: the unmodified schemes of `hosts/dedup`
 //! under a load.
 //!
-//! A host issues its requests one after the other, as fast as the device's queue takes them. A
+//! A host issues its requests one after the other, as fast as the device's queue accepts them. A
 //! request *enters* its window when it is issued and is *done* when the window is, which is how
-//! Copyless Copy measures latency; the next window begins then. The disk is written to before (as
-//! many requests as are measured), closed and opened again.
+//! Copyless Copy measures latency; then the next window begins. Before the measurement the disk is
+//! written (with as many requests), closed and reopened.
 //!
-//! Invariants: what runs is the library, and what it writes is charged; the same run gives the same
-//! result. Absent: the time of the host's processor.
+//! Invariants: the real library runs, and all its I/O is charged; the same run gives the same
+//! result. Absent: processor time of the host.
 
 mod load;
 mod timed;
@@ -20,19 +20,19 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use serde_json::{Value, json};
 use timed::{TimedDisk, page};
 
-/// Pages measured are a multiple of this: the longest window.
+/// Measured requests are a multiple of this: the longest window.
 const WINDOW_MAX: u64 = 1000;
-/// Points of a distribution of latencies.
+/// Quantiles of a latency distribution.
 const QUANTILES: usize = 200;
 
-/// What runs on the device.
+/// Host software on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arm {
-    /// Nothing: writes as they are, and the window's flush.
+    /// None: plain writes, and the window's flush.
     Plain,
     /// CCAW: duplicates become copies, which the device remaps.
     Ccaw,
-    /// OrderMergeDedup: mappings and counts of its own, on any device.
+    /// OrderMergeDedup: its own mappings and counts, on any device.
     OrderMerge,
 }
 
@@ -69,8 +69,7 @@ impl HostSpec {
         for field in fields {
             match field.strip_prefix("window=") {
                 Some(window) => {
-                    // Divisors of the longest: so all windows can be filled by one number of
-                    // writes.
+                    // Divisors of the longest window: the same number of writes fills all windows.
                     let known = |window: &u32| {
                         *window == 0 || WINDOW_MAX.is_multiple_of(u64::from(*window))
                     };
@@ -85,7 +84,7 @@ impl HostSpec {
     }
 }
 
-/// Checks whether the run can be made.
+/// Checks that the run is possible.
 ///
 /// # Errors
 /// One sentence: why not.
@@ -99,7 +98,7 @@ pub fn check(run: &RunSpec) -> Result<(), String> {
     .map(drop)
 }
 
-/// The disk that the load is on.
+/// The disk under load.
 enum Subject {
     Plain {
         disk: Box<TimedDisk>,
@@ -111,7 +110,7 @@ enum Subject {
 }
 
 impl Subject {
-    /// Created on a new device, for this number of pages, or opened on a used one.
+    /// Creates the disk on a new device, for this number of pages, or opens it on a used one.
     fn new(spec: HostSpec, mut disk: TimedDisk, pages: u32, first: bool) -> Result<Self, String> {
         let HostSpec {
             arm,
@@ -122,13 +121,13 @@ impl Subject {
         // The table and the records take less than a 64th.
         let used = (u64::from(pages) + u64::from(pages) / 64 + 2048).min(disk.pages());
 
-        // What is read while it is opened is not measured.
+        // Reads during opening are not measured, but waited for.
         disk.reads_wait = true;
 
         let new = NewDedup {
             pages: Some(used),
             force: true,
-            // Any identity, but always the same: it is in all checksums.
+            // Arbitrary but constant: it is in all checksums.
             identity: Some([7; 16]),
             ..NewDedup::default()
         };
@@ -215,7 +214,7 @@ impl Subject {
         }
     }
 
-    /// A read whose data nobody waits for.
+    /// Reads a page without waiting for the data.
     fn read(&mut self, at: u32) -> Result<(), String> {
         let mut bytes = [0; PAGE_BYTES];
         self.timed().reads_wait = false;
@@ -259,7 +258,7 @@ struct Tally {
     latencies: Vec<u64>,
 }
 
-/// Issues this number of requests, and as many more as the last window needs.
+/// Issues this number of requests, and more until the last window is full.
 fn issue(
     subject: &mut Subject,
     load: &mut Load,
@@ -276,7 +275,7 @@ fn issue(
                 tally.reads += 1;
             }
             Request::Write { page, content } => {
-                // Without windows the host waits for nothing, so no request has a latency.
+                // Without windows the host never waits, so requests have no latency.
                 if spec.window > 0 {
                     entered.push(subject.timed().now());
                 }
@@ -285,7 +284,7 @@ fn issue(
             }
         }
 
-        // A window's requests are done when it is: each waited from its own entry.
+        // A window's requests complete together: each has waited since its entry.
         if spec.window > 0 && entered.len() == spec.window as usize {
             let now = subject.timed().now();
             tally
@@ -298,10 +297,10 @@ fn issue(
     Ok(tally)
 }
 
-/// Writes to the disk, opens it again, and measures. `tell` learns how much of it is done.
+/// Writes the disk, reopens it, and measures. `tell` receives the completed fraction.
 ///
 /// # Errors
-/// Why there is no result.
+/// Why the run failed.
 pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let spec = HostSpec::parse(&run.workload)?;
     let load: LoadSpec = run.content.parse()?;
@@ -326,7 +325,7 @@ pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Res
     let seconds = (subject.timed().now() - start) as f64 / 1e9;
     let (after, done) = (subject.timed().device().ftl().stats(), subject.statistics());
 
-    // Counts of the measured part, for each write of it.
+    // Counts of the measured part, per write.
     let writes = tally.writes.max(1) as f64;
     let of = |after: u64, before: u64| (after - before) as f64 / writes;
 
@@ -348,8 +347,7 @@ pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Res
     }))
 }
 
-/// Latencies that this share of the requests does not exceed, for evenly many shares from 0 to 1;
-/// in milliseconds.
+/// Latencies in milliseconds at evenly spaced quantiles from 0 to 1.
 fn quantiles(sorted: &[u64]) -> Vec<f64> {
     if sorted.is_empty() {
         return Vec::new();
@@ -381,7 +379,7 @@ mod tests {
         }
     }
 
-    // A table with one row for each share has no gaps, and ends with the slowest request.
+    // A table with one row per quantile has no gaps, and ends with the slowest request.
     #[test]
     fn quantiles_go_evenly_from_the_fastest_request_to_the_slowest() {
         let ms = 1_000_000;
@@ -393,7 +391,7 @@ mod tests {
         assert_eq!(quantiles(&[]), Vec::<f64>::new());
     }
 
-    // The wished share, and no content that was not written before.
+    // The requested fraction, and no content that was not written before.
     #[test]
     fn loads_have_the_duplicates_and_the_reads_that_they_are_asked_for() {
         for (text, duplicates, reads) in [

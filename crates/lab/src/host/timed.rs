@@ -1,13 +1,13 @@
-//! A simulated device as a disk for host software: nothing waits, and time is counted.
+//! A simulated device as a disk for host software: calls never block, and virtual time is counted.
 //!
-//! Writes, copies and trims are *posted*: the host goes on at once, as long as fewer commands are
-//! under way than the queue has room for. A read waits for its data, unless nobody looks at it. A
-//! flush waits for all, and then for the device.
+//! Writes, copies and trims are *posted*: the host continues at once, as long as the queue has
+//! room. A read waits for its data, unless the data is not used. A flush waits for all commands,
+//! and then for the device.
 //!
 //! Contents are kept here, so that the device needs identities only: a page that repeats one number
-//! takes eight bytes, and pages of metadata all of them. Invariants: the same commands give the
-//! same times; what is read is what was written or remapped. Absent: the host's own time (hashing,
-//! looking up), which is not charged.
+//! takes eight bytes, a metadata page all of its bytes. Invariants: the same commands give the same
+//! times; reads return the data written or remapped. Absent: the host's processor time (hashing,
+//! lookups), which is not charged.
 
 use remap_ssd_device::{Completion, Device, Disk, DiskRemap, Lpn};
 use remap_ssd_ftl::{Refusal, Remap};
@@ -18,17 +18,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Identities of pages of metadata lie above this one; each is used once.
+/// Identities of metadata pages are above this one; each is used once.
 const METADATA: u64 = 1 << 62;
 
-/// What a page holds; one that is not in the table holds zeroes.
+/// Content of a page; a page without an entry holds zeroes.
 #[derive(Clone)]
 enum PageData {
     Number(u64),
     Bytes(Box<[u8; PAGE_BYTES]>),
 }
 
-/// A page that repeats a number.
+/// Returns a page that repeats a number.
 pub fn page(number: u64) -> [u8; PAGE_BYTES] {
     let mut bytes = [0; PAGE_BYTES];
     bytes.as_chunks_mut::<8>().0.fill(number.to_le_bytes());
@@ -39,12 +39,12 @@ pub fn page(number: u64) -> [u8; PAGE_BYTES] {
 pub struct TimedDisk {
     device: Device,
     now: u64,
-    /// When commands under way are done.
+    /// Completion times of the commands in flight.
     under_way: BinaryHeap<Reverse<u64>>,
     depth: usize,
     contents: FxHashMap<Lpn, PageData>,
     metadata: u64,
-    /// Whether a read waits for its data.
+    /// True if a read waits for its data.
     pub reads_wait: bool,
 }
 
@@ -74,7 +74,7 @@ impl TimedDisk {
         &self.device
     }
 
-    /// Waits until everything under way is done.
+    /// Waits for all commands in flight.
     pub fn wait(&mut self) {
         while let Some(Reverse(done)) = self.under_way.pop() {
             self.now = self.now.max(done);
@@ -86,7 +86,7 @@ impl TimedDisk {
         &mut self,
         submit: impl FnOnce(&mut Device, u64) -> (u64, Result<R, Refusal>),
     ) -> Result<R, Refusal> {
-        // The queue is full: the host goes on when the first of the commands ends.
+        // The queue is full: the host continues when the first of the commands completes.
         if self.under_way.len() >= self.depth
             && let Some(Reverse(done)) = self.under_way.pop()
         {
@@ -172,7 +172,7 @@ impl Disk for TimedDisk {
         let lpns = self.lpns(page, pages)?;
         let len = lpns.end.offset_from(lpns.start);
         self.post(|device, now| ended(device.deallocate(now, lpns.start, len)))?;
-        // Whichever is less work: a trim may be of the whole disk.
+        // The cheaper of the two: a trim may cover the whole disk.
         if len as usize > self.contents.len() {
             self.contents.retain(|lpn, _| !lpns.contains(lpn))
         } else {
@@ -182,7 +182,7 @@ impl Disk for TimedDisk {
     }
 
     fn flush(&mut self) -> Result<(), Refusal> {
-        // NVMe: a flush covers commands that had ended when it was submitted.
+        // NVMe: a flush covers commands completed before its submission.
         self.wait();
         let (done, result) = ended(self.device.flush(self.now));
         self.now = self.now.max(done);
@@ -204,7 +204,7 @@ impl Disk for TimedDisk {
         };
         self.post(|device, now| ended(device.remap(now, &command).into()))?;
 
-        // Taken before anything changes: the ranges may overlap.
+        // Read before any change: the ranges may overlap.
         let contents: Vec<Option<PageData>> = Lpn::between(source.clone())
             .map(|lpn| self.contents.get(&lpn).cloned())
             .collect();

@@ -1,14 +1,14 @@
-//! Reads a column of text from a file that this program wrote.
+//! Reads a column of text from a file written by this program.
 //!
-//! Files are found in folders that others can write into: whatever else they hold, they have no
-//! such column. Absent: encodings, compression, pages and row groups that `write` never makes.
+//! Folders may be writable by others: a file with any other contents has no such column. Absent:
+//! encodings, compression, pages and row groups that `write` never produces.
 
 use std::collections::BTreeMap;
 
-/// Structs in structs, at most: hostile bytes shall not exhaust the stack.
+/// Maximum nesting of structs: hostile bytes must not exhaust the stack.
 const DEPTH_MAX: u32 = 16;
 
-/// The values of a column of text; none if the file has no such column or is not one of ours.
+/// Returns the values of a text column; `None` if the file has no such column or another format.
 pub fn read_words(bytes: &[u8], name: &str) -> Option<Vec<String>> {
     let inner = bytes.strip_prefix(b"PAR1")?.strip_suffix(b"PAR1")?;
     let (rest, length) = inner.split_last_chunk::<4>()?;
@@ -33,7 +33,7 @@ pub fn read_words(bytes: &[u8], name: &str) -> Option<Vec<String>> {
         return None;
     }
 
-    // The page's header, then each value behind its length.
+    // The page's header, then each value after its length.
     let mut page = bytes.get(usize::try_from(chunk.get(&9)?.int()?).ok()?..)?;
     let header = structure(&mut page, 0)?;
     let about = header.get(&5)?.structure()?;
@@ -91,7 +91,7 @@ fn structure(bytes: &mut &[u8], depth: u32) -> Option<Fields> {
         if head == 0 {
             return Some(fields);
         }
-        // Long steps between fields are never written.
+        // Long field deltas are never written.
         let step = head >> 4;
         if step == 0 {
             return None;
@@ -122,7 +122,7 @@ fn item(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<Item> {
                 15 => varint(bytes)?,
                 short => u64::from(short),
             };
-            // A count that lies ends with the bytes, and allocates nothing before.
+            // A false count stops at the end of the bytes, and allocates nothing before.
             let items = (0..count).map(|_| item(bytes, head & 0xf, depth + 1));
             Some(Item::List(items.collect::<Option<_>>()?))
         }
