@@ -1,4 +1,4 @@
-//! The NAND array as cells: what each page holds and how far each block has been programmed.
+//! The NAND array as cells: the contents of each page, and the programmed rows of each block.
 //!
 //! Invariants: a block is programmed row by row (`next_row`); a torn or spoiled page reads as
 //! uncorrectable until its block is erased. One `NandArray` holds either the whole device (the live
@@ -14,10 +14,10 @@ use crate::slab::{Slab, prefetch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What one program puts into a page.
+/// The data stored by one program.
 #[derive(Clone, Debug)]
 pub enum StoredPage {
-    /// Nothing is stored but the OOB record.
+    /// Only the OOB record.
     Nothing,
     /// A data page by identity.
     Identity(u64),
@@ -42,7 +42,7 @@ impl Clone for PageContents {
             Self::None => Self::None,
             Self::Identity(cells) => Self::Identity(cells.clone()),
             Self::Bytes(cells) => Self::Bytes(cells.clone()),
-            // A copy is no longer the file's.
+            // A copy does not belong to the file.
             Self::Mapped(pages) => {
                 Self::Bytes((0..pages.len()).map(|at| Some(pages.bytes(at))).collect())
             }
@@ -61,26 +61,26 @@ impl PageContents {
     }
 }
 
-/// Metadata pages' bytes kept to be filled anew.
+/// Maximum metadata page buffers kept for reuse.
 const SPARE_MAX: usize = 1024;
 
-/// Pages are programmed in order: so far ahead the places of the next ones are asked for.
+/// Pages are programmed in order: their cells are prefetched this many pages ahead.
 pub(crate) const PAGES_AHEAD: usize = 32;
 
 #[derive(Clone)]
 pub(crate) struct NandArray {
     pub(crate) geometry: Geometry,
     pub(crate) oob: Slab<[u8; OOB_BYTES]>,
-    /// Extensions of the OOB; empty as long as none has been programmed.
+    /// Extended OOB records; empty until the first one is programmed.
     pub(crate) seconds: Slab<u32>,
     pub(crate) contents: PageContents,
     /// Rows programmed so far, per block.
     pub(crate) next_row: Vec<u32>,
     pub(crate) erase_counts: Vec<u32>,
     pub(crate) meta: BTreeMap<u32, Arc<[u8]>>,
-    /// One bit a page: is it in `meta`? Data pages need not ask the tree.
+    /// One bit per page: set if it is in `meta`. Data pages need no tree lookup.
     meta_bits: Vec<u64>,
-    /// Whole pages that nobody holds any more, to be filled anew.
+    /// Full-page buffers that are no longer shared, for reuse.
     spare: Vec<Arc<[u8]>>,
     /// Pages whose program was cut or failed.
     pub(crate) torn: BTreeSet<u32>,
@@ -136,13 +136,12 @@ impl NandArray {
         self.torn.contains(&ppn.0) || self.spoiled.contains(&self.block_of(ppn).0.0)
     }
 
-    /// Programs a data page by identity, if identities are what is stored: the hot path of `put`.
+    /// Programs a data page by identity, if identities are stored: the hot path of `put`.
     #[inline(always)]
     pub(crate) fn put_identity(&mut self, slot: PageSlot, oob: Oob, identity: u64) {
         let (ppn, row) = (slot.ppn, slot.row);
         let next = &mut self.next_row[slot.block.0 as usize];
-        // A row out of order is a page that real flash could not take: our bug, never the medium's
-        // event.
+        // Real flash could not program a row out of order: a bug of ours, never a media event.
         assert!(
             *next == row,
             "programs within a block are in order: row {row}, expected {next}"
@@ -154,7 +153,7 @@ impl NandArray {
             self.put_second(at, oob.second());
         }
 
-        // Pages are handed out in order, so the next ones are known; a miss here would be the
+        // Pages are allocated in order, so the next ones are known; a cache miss here would be the
         // longest step of a program.
         prefetch(&self.oob, at + PAGES_AHEAD);
         if let PageContents::Identity(cells) = &mut self.contents {
@@ -163,7 +162,7 @@ impl NandArray {
         }
     }
 
-    /// Data pages on consecutive dies of a row are being programmed.
+    /// Advances the rows of consecutive dies whose data pages are programmed.
     #[inline(always)]
     pub(crate) fn advance_row(&mut self, PageSlot { block, row, .. }: PageSlot, len: usize) {
         let first = block.0 as usize;
@@ -176,7 +175,7 @@ impl NandArray {
         }
     }
 
-    /// Programs a data page with bytes, which are copied once.
+    /// Programs a data page with bytes, copying them once.
     pub(crate) fn put_bytes(&mut self, slot: PageSlot, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
         self.put_identity(slot, oob, 0);
         match &mut self.contents {
@@ -229,28 +228,28 @@ impl NandArray {
         }
     }
 
-    /// Extends the OOB of a page; erasing its block takes the extension away.
+    /// Extends the OOB of a page; erasing its block removes the extension.
     #[cold]
     pub(crate) fn put_second(&mut self, at: usize, second: SecondOwner) {
-        // Only one scheme has second owners; others do without the four bytes a page.
+        // Only one scheme has second owners; others save the four bytes per page.
         if self.seconds.is_empty() {
             self.seconds = Slab::zeroed(self.oob.len());
         }
         self.seconds[at] = second.into_bits();
     }
 
-    /// Consumes a page without leaving anything readable in it.
+    /// Consumes a page, leaving it unreadable.
     pub(crate) fn tear(&mut self, ppn: Ppn) {
-        // It takes its row like any page: what failed half-way cannot be programmed again before an
-        // erase.
+        // It takes its row like any page: a page that failed half-way cannot be programmed again
+        // before an erase.
         self.put(ppn, Oob::default(), StoredPage::Nothing);
         self.torn.insert(ppn.0);
     }
 
-    /// Erases a block, counted as wear.
+    /// Erases a block and counts the wear.
     pub(crate) fn erase(&mut self, block: BlockId) {
         let (sb, die) = self.geometry.place_of_block(block);
-        // Before the row count goes: it says which pages have anything to forget.
+        // Before the row count is reset: it tells which pages have contents to forget.
         self.forget_block(sb, die);
         self.spoiled.remove(&block.0);
         self.next_row[block.0 as usize] = 0;
@@ -259,15 +258,15 @@ impl NandArray {
         *count = count.saturating_add(1);
     }
 
-    /// Leaves a block unreadable and unprogrammable until it is erased.
+    /// Makes a block unreadable and unprogrammable until it is erased.
     pub(crate) fn spoil(&mut self, block: BlockId) {
         let (sb, die) = self.geometry.place_of_block(block);
         self.forget_block(sb, die);
         self.spoiled.insert(block.0);
-        // Full, so that nothing can be programmed into it: half-erased cells take no data.
+        // Full, so that it cannot be programmed: half-erased cells take no data.
         self.next_row[block.0 as usize] = self.geometry.pages_per_block();
 
-        // An erase that was cut wears the block like one that ended.
+        // An interrupted erase wears the block like a complete one.
         let count = &mut self.erase_counts[block.0 as usize];
         *count = count.saturating_add(1);
     }
@@ -290,7 +289,7 @@ impl NandArray {
             });
         }
 
-        // Nearly all blocks have no metadata but a head or a tail.
+        // In nearly all blocks only a head or a tail is metadata.
         if self.meta.range(range.clone()).next().is_some() {
             for page in (range.start + die..range.end).step_by(geometry.dies() as usize) {
                 if self.is_meta(Ppn(page)) {
@@ -303,7 +302,7 @@ impl NandArray {
             }
         }
 
-        // Only rows that were programmed hold an OOB.
+        // Only programmed rows hold an OOB.
         for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
             self.oob[(range.start + row * geometry.dies() + die) as usize] = [0; OOB_BYTES];
         }
@@ -314,8 +313,8 @@ impl NandArray {
             }
         }
 
-        // Identities may stay: nothing asks for a page that is not programmed, and the next program
-        // sets its own.
+        // Identities may stay: an unprogrammed page is never read, and the next program sets its
+        // own.
         if let PageContents::Bytes(cells) = &mut self.contents {
             for row in 0..geometry.pages_per_block() {
                 cells[(range.start + row * geometry.dies() + die) as usize] = None;
@@ -356,7 +355,7 @@ impl NandArray {
         }
     }
 
-    /// Whether a data page matches its checksum, if it has one.
+    /// Returns true if a data page matches its checksum, or has none.
     #[inline]
     pub(crate) fn is_whole(&self, ppn: Ppn) -> bool {
         match &self.contents {
@@ -370,20 +369,20 @@ impl NandArray {
         self.meta_bits[ppn.0 as usize / 64] >> (ppn.0 % 64) & 1 == 1
     }
 
-    /// Whether nothing is torn or unreadable.
+    /// Returns true if nothing is torn or unreadable.
     #[inline]
     pub(crate) fn is_pristine(&self) -> bool {
         self.torn.is_empty() && self.spoiled.is_empty()
     }
 
-    /// The bytes of a metadata page to be programmed.
+    /// Returns a buffer with the bytes of a metadata page to program.
     pub(crate) fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
         let spare = if len == PAGE_BYTES {
             self.spare.pop()
         } else {
             None
         };
-        // Whoever else holds it still, an image or a program that is pending, keeps it as it is.
+        // A buffer still shared with an image or a pending program is not reused.
         let mut bytes = spare
             .filter(|spare| Arc::strong_count(spare) == 1)
             .unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
@@ -397,7 +396,7 @@ impl NandArray {
         self.meta_bits[page as usize / 64] |= 1 << (page % 64);
     }
 
-    /// What a copy of this page must store.
+    /// The data that a copy of this page must store.
     #[inline]
     pub(crate) fn stored(&self, ppn: Ppn) -> StoredPage {
         if self.is_meta(ppn) {

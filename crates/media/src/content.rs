@@ -1,6 +1,6 @@
-//! What a page holds: 4 KiB of real bytes, or an identity that stands for them.
+//! Content of a page: 4 KiB of real bytes, or an identity that stands for them.
 //!
-//! Invariant: in one device all data pages are of one mode; metadata pages are real bytes in every
+//! Invariant: all data pages of a device have the same mode; metadata pages are real bytes in every
 //! mode. Equal identities mean equal contents. Absent: hashing (the firmware's dedup engine does
 //! that).
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentMode {
-    /// Not at all: mappings only, for devices of terabytes.
+    /// Not stored: mappings only, for devices of terabytes.
     None,
     /// Pages hold a 64-bit identity of their content.
     Identity,
@@ -23,8 +23,7 @@ pub enum ContentMode {
 /// A page's bytes, shared between the flash page and its copies.
 pub type PageBytes = Arc<[u8; PAGE_BYTES]>;
 
-/// What the host hands over with a write. Bytes stay where they are until the flash page takes
-/// them.
+/// The data of a host write. Bytes stay in the host's buffer until the flash page takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// A 64-bit number that stands for the content.
@@ -33,7 +32,7 @@ pub enum Payload<'a> {
     Bytes(&'a [u8; PAGE_BYTES]),
 }
 
-/// What a read shows, in its place.
+/// The result of a read, by reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageView<'a> {
     /// The page is not mapped: zeroes.
@@ -46,7 +45,7 @@ pub enum PageView<'a> {
     Bytes(&'a [u8; PAGE_BYTES]),
 }
 
-/// What reading a page returns.
+/// The result of a read, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
     /// The page is not mapped: zeroes.

@@ -1,17 +1,17 @@
-//! What can happen to the media: six effects, in one vocabulary.
+//! The six effects on the media, as one type.
 //!
 //! The same effect is *done* to the cells (`media/apply.rs`), is *pending* on the power rail
-//! (`rail.rs`), and is *written down* in a folder's journal (`folder/journal.rs`). Each of them has
-//! its own terms for two things, which are the parameters of [`MediaEffect`]:
+//! (`rail.rs`), and is *written down* in a folder's journal (`folder/journal.rs`). Each of them
+//! represents two parts differently; these are the parameters of [`MediaEffect`]:
 //!
 //! ```text
-//!                what a program puts into a page   the words of a store
-//! done           PageSource: where it comes from   a slice
-//! pending        Stored: owned                     one word, since each lands by itself
+//!                contents of a program             the words of a store
+//! done           PageSource: where they are       a slice
+//! pending        Stored: owned                     one word, since each lands separately
 //! written down   PageSum: kind and checksum        a slice
 //! ```
-//! Invariant: cells change by [`MediaEffect::change`], in live media as in replay. Absent: what an
-//! operation costs, and whether it fails (the verbs in `media`).
+//! Invariant: cells change by [`MediaEffect::change`], in live media as in replay. Absent: cost of
+//! an operation, and whether it fails (the verbs in `media`).
 
 use crate::array::{NandArray, StoredPage};
 use crate::content::ContentMode;
@@ -28,9 +28,9 @@ pub(crate) enum MediaEffect<P, W> {
     Program { ppn: Ppn, oob: Oob, contents: P },
     /// A program failed, or was cut: the page is used up, and unreadable.
     TornProgram { ppn: Ppn },
-    /// A block is erased: its pages can be programmed again, from the first one on.
+    /// A block is erased: its pages can be programmed again, from the first one.
     Erase { block: BlockId },
-    /// An erase failed, or was cut: neither the old pages are there nor erased ones.
+    /// An erase failed, or was cut: the block holds neither the old pages nor erased ones.
     SpoiledErase { block: BlockId },
     /// Words of NVRAM are stored, each atomically.
     Store { word: usize, values: W },
@@ -38,14 +38,14 @@ pub(crate) enum MediaEffect<P, W> {
     Clear { start: usize, len: usize },
 }
 
-/// An effect to be done.
+/// An effect to apply.
 pub(crate) type NewEffect<'a> = MediaEffect<PageSource<'a>, &'a [u64]>;
 
-/// Where the contents of a program come from. Bytes stay where they are until the page takes them.
+/// Source of a program's contents. Bytes stay in place until the page takes them.
 #[derive(Clone, Debug)]
 pub(crate) enum PageSource<'a> {
     Stored(StoredPage),
-    /// Data of the host, in its buffer.
+    /// Host data, in its buffer.
     Bytes(&'a [u8; PAGE_BYTES]),
     /// Another data page of the mapped file, whose bytes have this CRC.
     CopyOf {
@@ -54,26 +54,26 @@ pub(crate) enum PageSource<'a> {
     },
 }
 
-/// What an effect comes after, and who waits for it.
+/// Ordering of an effect, and the commands that wait for it.
 #[derive(Clone, Default)]
 pub(crate) struct EffectOrder {
     pub after: After,
-    /// The page that a program copies: it comes after that page's own program.
+    /// The page that a program copies: it lands after that page's own program.
     pub copied: Option<Ppn>,
-    /// The record that a store changes: it comes after all stores to these words so far.
+    /// The record that a store changes: it lands after all earlier stores to these words.
     pub record: Option<Range<usize>>,
-    /// Does the command's acknowledgement wait for it?
+    /// True if the command's acknowledgement waits for it.
     pub critical: bool,
-    /// Name of a clearing, or of the erases of a superblock.
+    /// ID of a clearing, or of the erases of a superblock.
     pub clear_id: ClearId,
 }
 
 impl PageSource<'_> {
-    /// The contents, held by themselves.
+    /// Returns the contents as an owned value.
     fn to_stored(&self, nand: &NandArray) -> StoredPage {
         match self {
             Self::Stored(stored) => stored.clone(),
-            // A device without contents takes bytes, too: a trace of bytes can run on it.
+            // A device without contents also accepts bytes: a trace of bytes can run on it.
             Self::Bytes(_) if nand.mode() == ContentMode::None => StoredPage::Nothing,
             Self::Bytes(bytes) => StoredPage::Bytes(Arc::new(**bytes)),
             Self::CopyOf { from, .. } => nand.stored(*from),
@@ -82,7 +82,7 @@ impl PageSource<'_> {
 }
 
 impl<P, W: Copy> MediaEffect<P, W> {
-    /// The same effect, with the page's contents in other terms.
+    /// The same effect, with another representation of the page's contents.
     #[inline(always)]
     pub(crate) fn map_page<Q>(&self, terms: impl FnOnce(&P) -> Q) -> MediaEffect<Q, W> {
         match *self {
@@ -105,7 +105,7 @@ impl<P, W: Copy> MediaEffect<P, W> {
 }
 
 impl<P, W> MediaEffect<P, W> {
-    /// The block whose effects are in the order in which they were issued; NVRAM has none.
+    /// The block whose effects land in order of issue; NVRAM has none.
     pub(crate) fn block(&self, geometry: Geometry) -> Option<BlockId> {
         match *self {
             Self::Program { ppn, .. } | Self::TornProgram { ppn } => Some(geometry.slot(ppn).block),
@@ -114,7 +114,7 @@ impl<P, W> MediaEffect<P, W> {
         }
     }
 
-    /// Does it give up the contents of a block?
+    /// Returns true if it discards the contents of a block.
     #[inline]
     pub(crate) fn is_erase(&self) -> bool {
         matches!(self, Self::Erase { .. } | Self::SpoiledErase { .. })
@@ -122,12 +122,12 @@ impl<P, W> MediaEffect<P, W> {
 }
 
 impl<'a> NewEffect<'a> {
-    /// The effect with contents that are held by themselves, so that it can outlive the command.
+    /// The effect with owned contents, so that it can outlive the command.
     pub(crate) fn to_owned_page(&self, nand: &NandArray) -> MediaEffect<StoredPage, &'a [u64]> {
         self.map_page(|contents| contents.to_stored(nand))
     }
 
-    /// Changes the cells of flash or the words of NVRAM, at once and whole.
+    /// Changes the cells of flash or the words of NVRAM, at once and completely.
     #[inline(always)]
     pub(crate) fn change(self, nand: &mut NandArray, nvram: &mut [u64]) {
         match self {

@@ -1,8 +1,8 @@
 //! Escapes text from peers and files for logs and terminals.
 //!
-//! Invariant: what is shown is one line without control characters, and no two different texts look
-//! the same. So a name can neither forge a line of a log nor move a cursor. Absent: JSON, which
-//! escapes by itself.
+//! Invariant: the output is one line without control characters, and different texts have different
+//! outputs. So a name can neither forge a log line nor move a cursor. Absent: JSON, which has its
+//! own escapes.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
@@ -14,7 +14,7 @@ pub struct Escaped<'a> {
 }
 
 impl<'a> Escaped<'a> {
-    /// A name: one word, so that what follows it in a line is ours.
+    /// A name: one word, so that the rest of the line is ours.
     pub fn name(text: &'a str) -> Self {
         Self {
             text,
@@ -28,7 +28,7 @@ impl<'a> Escaped<'a> {
     }
 }
 
-/// Characters that end a line, are not seen, or change the direction of what follows.
+/// Characters that end a line, are invisible, or change the text direction.
 fn is_hidden(c: char) -> bool {
     let formats = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}');
     let more = matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');

@@ -1,4 +1,4 @@
-//! Where things are: pages, blocks, dies, channels and superblocks.
+//! Addresses of pages, blocks, dies, channels and superblocks.
 //!
 //! A superblock is the block of one index on every die of a *group*: all dies, unless the groups
 //! are narrower. Superblock `s` is in group `s mod groups`. A physical page number counts pages
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 
-/// Number of a logical page: the address that the host uses, in pages of 4 KiB. Numbers behind the
-/// host's are pages that the firmware keeps for itself.
+/// Number of a logical page: the address that the host uses, in pages of 4 KiB. Numbers after the
+/// host's are internal pages of the firmware.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -19,40 +19,40 @@ use std::ops::Range;
 pub struct Lpn(pub u32);
 
 impl Lpn {
-    /// The first logical page, with which every range of the host's begins.
+    /// The first logical page: the start of the host's address range.
     pub const ZERO: Self = Self(0);
 
-    /// The page this many pages behind.
+    /// The page this many pages later.
     #[inline(always)]
     pub const fn offset(self, pages: u32) -> Self {
         Self(self.0 + pages)
     }
 
-    /// The page this many pages in front, which there must be.
+    /// The page this many pages earlier, which must exist.
     #[inline(always)]
     pub const fn back(self, pages: u32) -> Self {
         Self(self.0 - pages)
     }
 
-    /// The page this many pages behind, unless there is no such number.
+    /// The page this many pages later, or `None` on overflow.
     #[inline(always)]
     pub fn checked_offset(self, pages: u32) -> Option<Self> {
         self.0.checked_add(pages).map(Self)
     }
 
-    /// How many pages lie between this one and another, plus one.
+    /// Distance to another page.
     #[inline(always)]
     pub const fn abs_diff(self, other: Self) -> u32 {
         self.0.abs_diff(other.0)
     }
 
-    /// How many pages it is behind `first`, which it is not before.
+    /// Distance from an earlier page `first`.
     #[inline(always)]
     pub const fn offset_from(self, first: Self) -> u32 {
         self.0 - first.0
     }
 
-    /// Is it one of the first `len` pages?
+    /// Returns true for the first `len` pages.
     #[inline(always)]
     pub const fn is_below(self, len: u32) -> bool {
         self.0 < len
@@ -87,7 +87,7 @@ impl Lpn {
         self.0
     }
 
-    /// The page that a persisted record's field names.
+    /// The page of a persisted record's field.
     #[inline(always)]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
@@ -119,7 +119,7 @@ pub struct SbId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// A page to program. The caller hands pages out in order and has computed its place.
+/// A page to program. The caller allocates pages in order and has computed its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSlot {
     /// The page, by its number on the device.
@@ -152,10 +152,10 @@ pub struct Geometry {
 
 const NOT_POWER: u8 = u8::MAX;
 
-/// The four numbers that a geometry of one group is made of.
+/// The four numbers of a geometry with one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Channels; dies are dealt to them round robin.
+    /// Channels; dies are assigned to them round-robin.
     pub channels: u32,
     /// Dies of a superblock, each of one plane.
     pub dies: u32,
@@ -165,7 +165,7 @@ pub struct Shape {
     pub pages_per_block: u32,
 }
 
-/// A geometry as device files say it.
+/// A geometry as in device files.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GeometryFields {
@@ -190,7 +190,7 @@ impl Geometry {
     /// Checks a shape.
     ///
     /// # Errors
-    /// Says in one sentence which number cannot work and what would.
+    /// One sentence: the impossible number, and possible ones.
     pub fn new(shape: Shape) -> Result<Self, GeometryError> {
         Self::grouped(shape, 1)
     }
@@ -198,7 +198,7 @@ impl Geometry {
     /// Checks a shape whose superblocks are distributed over this number of groups of dies.
     ///
     /// # Errors
-    /// Says in one sentence which number cannot work and what would.
+    /// One sentence: the impossible number, and possible ones.
     pub fn grouped(shape: Shape, groups: u32) -> Result<Self, GeometryError> {
         let fail = |text: String| Err(GeometryError(text));
         if shape.dies == 0 || shape.dies > DIES_MAX {
@@ -220,7 +220,7 @@ impl Geometry {
             ));
         }
 
-        // Persisted records have 21 bits for a superblock's number.
+        // Persisted records have 21 bits for a superblock number.
         if shape.superblocks == 0 || shape.superblocks >= 1 << 21 {
             return fail(format!(
                 "superblocks = {} must be 1 to 2097151",
@@ -235,14 +235,14 @@ impl Geometry {
             ));
         }
 
-        // An L2P cell keeps its top bit for "remapped", so that a page number has 31.
+        // An L2P cell uses its top bit for "remapped", so a page number has 31.
         if per_superblock * u64::from(shape.superblocks) >= 1 << 31 {
             return fail(
                 "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block".into(),
             );
         }
 
-        // Dividing by a power of two is a shift; these divisions are part of every command.
+        // Dividing by a power of two is a shift; every command needs these divisions.
         let shift = |n: u32| {
             if n.is_power_of_two() {
                 n.trailing_zeros() as u8
@@ -264,7 +264,7 @@ impl Geometry {
     /// The same flash, with superblocks that span this number of dies.
     ///
     /// # Errors
-    /// Groups that would not be alike, or superblocks that are too small.
+    /// Unequal groups, or superblocks that are too small.
     pub fn with_superblock_dies(&self, dies: u32) -> Result<Self, GeometryError> {
         let all = self.dies_total();
         if dies == 0 || !all.is_multiple_of(dies) {
@@ -283,7 +283,7 @@ impl Geometry {
         )
     }
 
-    /// The same with blocks of another size.
+    /// The same flash, with another number of pages per block.
     ///
     /// # Errors
     /// Blocks that are too small or too large.
@@ -297,7 +297,7 @@ impl Geometry {
         )
     }
 
-    /// Groups of dies that superblocks are dealt to.
+    /// Groups of dies among which superblocks are distributed.
     #[inline]
     pub fn groups(&self) -> u32 {
         self.groups
@@ -319,7 +319,7 @@ impl Geometry {
     pub fn blocks_per_die(&self) -> u32 {
         self.shape.superblocks / self.groups
     }
-    /// The die of the device that is die `die` of a superblock.
+    /// Device-wide index of die `die` of a superblock.
     #[inline(always)]
     pub fn die_of(&self, sb: SbId, die: u32) -> u32 {
         if self.groups == 1 {
@@ -329,7 +329,7 @@ impl Geometry {
         }
     }
 
-    /// The numbers it was made of.
+    /// The shape from which it was built.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -389,7 +389,7 @@ impl Geometry {
     pub fn page(&self, sb: SbId, offset: u32) -> Ppn {
         Ppn(sb.0 * self.pages_per_superblock + offset)
     }
-    /// Die of a superblock that an offset is on.
+    /// Die of an offset within a superblock.
     #[inline]
     pub fn die_of_offset(&self, offset: u32) -> u32 {
         if self.dies_shift == NOT_POWER {
@@ -424,11 +424,11 @@ impl Geometry {
             die,
         }
     }
-    /// Superblock of a block, and which of its dies.
+    /// Superblock and die of a block.
     pub fn place_of_block(&self, block: BlockId) -> (SbId, u32) {
         (SbId(block.0 / self.shape.dies), block.0 % self.shape.dies)
     }
-    /// Channel that a die hangs on.
+    /// Channel of a die.
     pub fn channel_of_die(&self, die: u32) -> u32 {
         die % self.shape.channels
     }

@@ -1,9 +1,9 @@
-//! Identities of all pages' contents, in four bytes each as long as none needs more.
+//! Identities of all pages' contents, with four bytes each unless one needs more.
 //!
 //! Synthetic contents are numbered from 1, and half the bytes are half the cache and TLB misses of
-//! a comparison. The first identity past 32 bits (traces bring hashes) widens the whole array,
-//! once. Invariant: what is read is what was stored; 0 where nothing was. Absent: what an identity
-//! stands for.
+//! a comparison. The first identity above 32 bits (traces bring hashes) widens the whole array,
+//! once. Invariant: `get` returns the identity stored; 0 if none was. Absent: the contents behind
+//! identities.
 
 use crate::slab::{LINE_BYTES, Slab, prefetch};
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) enum Identities {
 }
 
 impl Identities {
-    /// So many pages without contents.
+    /// Creates cells for this many pages without contents.
     pub(crate) fn new(pages: usize) -> Self {
         Self::Narrow(Slab::zeroed(pages))
     }
@@ -63,7 +63,7 @@ impl Identities {
         }
     }
 
-    /// Asks for the cache line of a cell.
+    /// Prefetches the cache line of a cell.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: usize) {
         match self {
@@ -72,7 +72,7 @@ impl Identities {
         }
     }
 
-    /// Cells of a cache line.
+    /// Number of cells per cache line.
     #[inline(always)]
     pub(crate) fn cells_per_line(&self) -> usize {
         match self {

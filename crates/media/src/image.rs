@@ -1,8 +1,8 @@
-//! A frozen copy of everything that outlives power, shared copy-on-write.
+//! A frozen copy of all persistent state, shared copy-on-write.
 //!
-//! The NAND is cut into superblocks and the NVRAM into lines of 512 bytes; a snapshot clones their
-//! reference-counted handles, and a later change copies only the piece it touches.
-//! Absent: pending operations (the rail's) and files (`image_file`).
+//! The NAND is divided into superblocks and the NVRAM into lines of 512 bytes; a snapshot clones
+//! their reference-counted handles, and a later change copies only the affected piece. Absent:
+//! pending operations (the rail's) and files (`image_file`).
 
 use crate::array::{NandArray, StoredPage};
 use crate::content::ContentMode;
@@ -10,10 +10,10 @@ use crate::geometry::{BlockId, Geometry, Ppn, SbId, Shape};
 use crate::oob::{Oob, SecondOwner};
 use std::sync::Arc;
 
-/// NVRAM words that are shared as one piece.
+/// NVRAM words shared as one piece.
 pub(crate) const LINE_WORDS: usize = 64;
 
-/// Everything that outlives power: flash and NVRAM at one moment.
+/// All persistent state: flash and NVRAM at one moment.
 #[derive(Clone)]
 pub struct Image {
     geometry: Geometry,
@@ -52,13 +52,13 @@ impl Image {
         self.nvram[index / LINE_WORDS][index % LINE_WORDS]
     }
 
-    /// A fingerprint of everything readable: two images that differ have different ones.
+    /// A fingerprint of all readable state: different images have different ones.
     pub fn digest(&self) -> u64 {
         let mut hash = blake3::Hasher::new();
 
         for sb in &self.superblocks {
             let pages = sb.geometry.pages();
-            // How far a block is programmed is readable, too: an erased page and a torn one differ.
+            // The programmed rows are also readable: an erased page and a torn one differ.
             for block in 0..sb.geometry.blocks() {
                 hash.update(&sb.next_row[block as usize].to_le_bytes());
                 hash.update(&[u8::from(sb.spoiled.contains(&block))]);
@@ -130,7 +130,7 @@ impl Image {
     }
     pub(crate) fn set_word(&mut self, index: usize, value: u64) {
         let line = &mut self.nvram[index / LINE_WORDS];
-        // A store of what is there already must not copy the line: snapshots would share less.
+        // Storing an unchanged value must not copy the line: snapshots would share less.
         if line[index % LINE_WORDS] != value {
             Arc::make_mut(line)[index % LINE_WORDS] = value;
         }
@@ -149,7 +149,7 @@ impl Image {
 
             flat.oob[page..page + pages].copy_from_slice(&sb.oob);
 
-            // Only where there is one: an array without second owners has no room for them.
+            // Only the existing ones: an array without second owners has no space for them.
             let seconds = sb
                 .seconds
                 .iter()
@@ -185,13 +185,13 @@ impl Image {
             .iter()
             .flat_map(|line| line.iter().copied())
             .collect();
-        // The last line is filled up with zeroes.
+        // The last line is padded with zeroes.
         words.truncate(self.nvram_words);
 
         (flat, words)
     }
 
-    /// Cuts a flat device into pieces.
+    /// Divides a flat device into pieces.
     pub(crate) fn from_flat(flat: &NandArray, nvram: &[u64]) -> Self {
         let mut image = Self::blank(flat.geometry, flat.mode(), nvram.len());
         for index in 0..flat.geometry.superblocks() {
@@ -246,8 +246,8 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
         }
         (PageContents::Bytes(to), PageContents::Mapped(from)) => {
             for (at, to) in page_range.zip(to) {
-                // A mapped page always has 4096 bytes. Only data that were programmed belong to the
-                // image: what an erase left there would differ between two devices in one state.
+                // A mapped page always has 4096 bytes. Only programmed data belong to the image:
+                // remains after an erase could differ between devices in the same state.
                 let ppn = Ppn(at as u32);
                 let holds_data = flat.is_programmed(ppn)
                     && !flat.is_meta(ppn)

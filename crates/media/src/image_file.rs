@@ -1,13 +1,12 @@
-//! Images in files: a header, then everything that outlives power as one compressed stream with its
-//! hash.
+//! Images in files: a header, then all persistent state as one compressed stream with its hash.
 //!
 //! ```text
 //! header   40 bytes, `ImageHeader`
 //! body     zstd: configuration, superblocks, NVRAM words; then the BLAKE3 hash of all that
 //! ```
-//! Invariants: a file is replaced whole or not at all (written aside, synced, renamed); whatever
-//! bytes a file holds, loading ends in an image or a reason, and allocates no more than it has
-//! read. Absent: what the bytes mean.
+//! Invariants: a file is replaced completely or not at all (written aside, synced, renamed);
+//! loading any bytes ends in an image or an error, and allocates no more than it has read. Absent:
+//! the meaning of the bytes.
 
 use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
@@ -22,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of the file format.
 pub const VERSION: u32 = 1;
-/// Groups of dies less one stand above the channels.
+/// The number of groups less one is above the channels.
 const GROUPS_SHIFT: u32 = 16;
 const MAGIC: [u8; 8] = *b"RMPSSD\r\n";
 /// A configuration is text of a few kilobytes.
@@ -48,38 +47,38 @@ const _: () = assert!(size_of::<ImageHeader>() == 40);
 /// Why an image cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The system refused an operation.
+    /// An I/O operation failed.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The file is no image.
     #[error("not a device image (its first bytes are wrong)")]
     NotAnImage,
-    /// A folder without the file that says what the device is.
+    /// A folder without its configuration file.
     #[error("not a device image (it has no {0})")]
     NoConfig(&'static str),
-    /// The file was written in another version of the format.
+    /// The file has another version of the format.
     #[error("image version {0}, this program reads version {VERSION}")]
     Version(u32),
     /// A folder written by another version.
     #[error("image version {0}, this program reads versions 1 and 2")]
     FolderVersion(u32),
-    /// A sparse file cannot be filled, since the disk is full.
+    /// A sparse file cannot be filled because the disk is full.
     #[error(
         "{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}"
     )]
     NoRoom {
         /// Name of the sparse file within the image's folder.
         file: String,
-        /// What the operating system said.
+        /// The operating system's error.
         error: io::Error,
     },
     /// Another process has it open.
     #[error("the image is in use by another process")]
     InUse,
-    /// The bytes contradict themselves or their hash.
+    /// The bytes are inconsistent, or do not match their hash.
     #[error("the image is damaged: {0}")]
     Damaged(String),
-    /// More than the caller is willing to hold.
+    /// The image exceeds the caller's limit.
     #[error("the image unpacks to more than {0} bytes")]
     TooLarge(u64),
 }
@@ -97,7 +96,7 @@ pub struct ImageLock {
 /// Locks an image file against other processes.
 ///
 /// # Errors
-/// `InUse`, or the system's reason.
+/// `InUse`, or an I/O error.
 pub fn lock(path: &Path) -> Result<ImageLock, ImageError> {
     let file = File::open(path)?;
     match file.try_lock() {
@@ -107,10 +106,10 @@ pub fn lock(path: &Path) -> Result<ImageLock, ImageError> {
     }
 }
 
-/// Writes an image and the configuration that goes with it.
+/// Writes an image and its configuration.
 ///
 /// # Errors
-/// The system's reason; the old file, if any, is then still there.
+/// An I/O error; the old file, if any, is then unchanged.
 pub fn save(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError> {
     let _in_use = match lock(path) {
         Ok(lock) => Some(lock),
@@ -118,8 +117,8 @@ pub fn save(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError>
         Err(error) => return Err(error),
     };
 
-    // 1. the whole file aside, synced  2. the rename. Cut before 2: the old file. A lock on the old
-    // one keeps away a device that is using it.
+    // 1. the whole file aside, synced  2. the rename. Cut before 2: the old file. The lock on the
+    //    old one excludes a device that is using it.
     let mut aside = path.as_os_str().to_owned();
     aside.push(".part");
     let aside = Path::new(&aside);
@@ -134,7 +133,7 @@ pub fn save(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError>
 fn write_whole(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError> {
     let mut file = BufWriter::new(File::create(path)?);
     write(&mut file, image, config)?;
-    // Synced before the rename, which would otherwise name a file of no content after a crash.
+    // Synced before the rename, which could otherwise name an empty file after a crash.
     file.into_inner()
         .map_err(io::IntoInnerError::into_error)?
         .sync_all()?;
@@ -144,7 +143,7 @@ fn write_whole(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageErr
 /// Writes an image to any sink.
 ///
 /// # Errors
-/// The sink's.
+/// The sink fails.
 pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), ImageError> {
     let shape = image.geometry().shape();
     let header = ImageHeader {
@@ -164,8 +163,8 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
         hash: blake3::Hasher::new(),
     };
 
-    // The header is outside of the compressed stream, but inside the hash: a changed shape must not
-    // fit an unchanged body.
+    // The header is outside the compressed stream, but included in the hash: a changed shape must
+    // not match an unchanged body.
     body.hash.update(header.as_bytes());
     body.write_all(&(config.len() as u32).to_le_bytes())?;
     body.write_all(config)?;
@@ -189,7 +188,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
         body.write_all([sb.next_row[block], sb.erase_counts[block], spoiled].as_bytes())?;
     }
 
-    // Only programmed pages: an image of a new device is as good as empty.
+    // Only programmed pages: an image of a new device is almost empty.
     for page in (0..sb.geometry.pages()).filter(|page| sb.is_programmed(Ppn(*page))) {
         let at = page as usize;
         let meta = sb.meta.get(&page);
@@ -228,7 +227,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
 /// Reads an image and its configuration.
 ///
 /// # Errors
-/// Why these bytes are not one.
+/// The file is no valid image.
 pub fn load(path: &Path) -> Result<(Image, Vec<u8>), ImageError> {
     read(BufReader::new(File::open(path)?), u64::MAX)
 }
@@ -236,7 +235,7 @@ pub fn load(path: &Path) -> Result<(Image, Vec<u8>), ImageError> {
 /// Reads an image from any source, unpacking at most `limit` bytes.
 ///
 /// # Errors
-/// Why these bytes are not one.
+/// The bytes are no valid image.
 pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), ImageError> {
     let mut bytes = [0; size_of::<ImageHeader>()];
     source
@@ -281,7 +280,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     )
     .map_err(|error| damaged(error.to_string()))?;
 
-    // OOB and identity of every page, whatever the body says.
+    // OOB and identity of every page, whatever the body holds.
     if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit
         || header.nvram_words.saturating_mul(8) > limit
     {
@@ -299,7 +298,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     };
 
     body.inner.hash.update(header.as_bytes());
-    // Sizes are checked before anything of them is allocated: the bytes may be anybody's.
+    // Sizes are checked before any allocation: the bytes are untrusted.
     let config_bytes = body.u32()?;
     if config_bytes > CONFIG_BYTES_MAX {
         return Err(damaged(format!("a configuration of {config_bytes} bytes")));
@@ -307,8 +306,8 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
 
     let config = body.bytes(config_bytes as usize)?;
     let mut image = Image::blank(geometry, mode, 0);
-    // Lines are pushed as they are read, so that a header that lies about NVRAM ends at the end of
-    // the file, and not in a huge allocation.
+    // Lines are appended as they are read, so that a false NVRAM size ends at the end of the file,
+    // and not in a huge allocation.
     image.nvram.clear();
     for index in 0..superblocks as usize {
         image.superblocks[index] = Arc::new(read_superblock(&mut body, geometry, mode)?);
@@ -341,8 +340,8 @@ fn read_superblock<R: Read>(
     mode: ContentMode,
 ) -> Result<NandArray, ImageError> {
     let geometry = single(geometry);
-    // Rows first, into a list of their own: the array of pages is made only when these bytes were
-    // there.
+    // Rows first, in a separate vector: the array of pages is allocated only after these bytes have
+    // been read.
     let mut rows = Vec::new();
     for block in 0..geometry.blocks() {
         let (next_row, erases, spoiled) = (body.u32()?, body.u32()?, body.u32()?);
@@ -413,7 +412,7 @@ fn read_superblock<R: Read>(
     Ok(sb)
 }
 
-/// A stream and the hash of what went through it.
+/// A stream with a running hash of its bytes.
 pub(crate) struct HashingStream<T> {
     pub(crate) inner: T,
     pub(crate) hash: blake3::Hasher,
@@ -446,7 +445,7 @@ struct ImageBody<R> {
 
 impl<R: Read> ImageBody<R> {
     fn exact(&mut self, out: &mut [u8]) -> Result<(), ImageError> {
-        // Counted before it is read: a compressed stream can unpack to any size.
+        // Counted before reading: a compressed stream can unpack to any size.
         self.left = self
             .left
             .checked_sub(out.len() as u64)

@@ -1,11 +1,11 @@
-//! NAND flash and NVRAM as bytes that outlive power.
+//! NAND flash and NVRAM: the state that survives power loss.
 //!
-//! A [`Media`] is what the firmware runs on: a NAND array (channels, dies, blocks, pages, OOB) and
-//! an NVRAM of 8-byte words. Every operation takes effect at once in the *live* view, is recorded
-//! in [`Media::ops`] for whoever keeps time, and, while a power [`rail`] is attached, stays
+//! A [`Media`] is the storage of the firmware: a NAND array (channels, dies, blocks, pages, OOB)
+//! and an NVRAM of 8-byte words. Every operation takes effect at once in the *live* view, is
+//! recorded in [`Media::ops`] for the timing model, and, while a power [`rail`] is attached, stays
 //! *pending* until settled, so that a cut can leave it whole, absent or torn.
 //!
-//! Absent: time, threads, randomness, and any idea of what the bytes mean.
+//! Absent: time, threads, randomness, and the meaning of the bytes.
 
 mod array;
 pub mod content;

@@ -1,8 +1,8 @@
-//! The spare area of a flash page: who owned the page when it was programmed, and when.
+//! The spare area of a flash page: its owner when it was programmed, and the time.
 //!
-//! Invariant: 10 bytes on the medium, no padding; 14 on a device whose pages can name a second
-//! owner. The tail metadata of a superblock is the same record for each of its pages, so that the
-//! medium keeps one copy and shows two views of it.
+//! Invariant: 10 bytes on flash, no padding; 14 on a device whose pages can name a second owner.
+//! The tail metadata of a superblock is the same record for each of its pages, so that the media
+//! keep one copy with two views.
 
 use crate::geometry::Lpn;
 use bitfield_struct::bitfield;
@@ -13,20 +13,20 @@ pub const OOB_BYTES: usize = 10;
 /// Bytes of its extension: a second owner.
 pub const SECOND_BYTES: usize = 4;
 
-/// The extension: an LPN that may share the page, or does.
+/// The extension: an LPN that shares the page, or may later.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct SecondOwner {
     /// The LPN plus one; 0 is none.
     #[bits(31)]
     lpn_plus_one: u32,
-    /// Does it own the page as of the record's WSN? If not, it is where the page is meant to go one
-    /// day.
+    /// True if it owns the page as of the record's WSN. If not, it is the future target of the
+    /// page.
     pub owns: bool,
 }
 
 impl SecondOwner {
-    /// The field of a page that has one owner only.
+    /// The field of a page with only one owner.
     pub const NONE: Self = Self::new();
 
     /// This LPN, which may get the page (`owns` false) or has it.
@@ -86,7 +86,7 @@ impl Oob {
     pub const LOG: Lpn = Lpn(u32::MAX - 2);
     /// OOB "LPN" of the parity page, which closes a log superblock: the XOR of its other pages.
     pub const PARITY: Lpn = Lpn(u32::MAX - 3);
-    /// OOB "LPN" of a page that holds the place of an unmapped one, so that a block is in order.
+    /// OOB "LPN" of a padding page in the place of an unmapped one, which keeps a block in order.
     pub const PAD: Lpn = Lpn(u32::MAX - 4);
 
     /// The record of a page.
@@ -141,7 +141,7 @@ impl Oob {
         u32::from(self.high.incarnation())
     }
 
-    /// The bytes on the medium, without the extension.
+    /// The bytes on flash, without the extension.
     #[inline(always)]
     pub fn to_bytes(self) -> [u8; OOB_BYTES] {
         let mut out = [0; OOB_BYTES];
@@ -150,7 +150,7 @@ impl Oob {
         out
     }
 
-    /// Reads the bytes on the medium, without the extension.
+    /// Parses the bytes on flash, without the extension.
     #[inline(always)]
     pub fn from_bytes(bytes: [u8; OOB_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j] = bytes;

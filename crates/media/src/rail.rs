@@ -7,8 +7,8 @@
 //! whose topmost programs and erases may be torn. So a cut inside a command needs no hook inside
 //! the firmware: cutting after the command covers every instant of it.
 //!
-//! Invariants: `image` holds settled operations only; an operation is settled together with
-//! everything it comes after. Absent: randomness (the caller chooses each outcome) and time.
+//! Invariants: `image` holds settled operations only; an operation is settled together with all its
+//! predecessors. Absent: randomness (the caller chooses each outcome) and time.
 
 use crate::array::StoredPage;
 use crate::effect::{EffectOrder, MediaEffect};
@@ -17,14 +17,14 @@ use crate::image::Image;
 use crate::op::{After, ClearId, OpKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What a cut leaves of one pending operation.
+/// State of one pending operation after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is there.
+    /// Completed.
     Whole,
-    /// Nothing of it is there.
+    /// Not begun.
     Absent,
-    /// An unreadable page or block; of a clearing, the words that the seed picks.
+    /// An unreadable page or block; of a clearing, the words chosen by the seed.
     Torn(u64),
 }
 
@@ -34,7 +34,7 @@ pub struct AckSet {
     pub(crate) tokens: Vec<u64>,
 }
 
-/// An effect that is pending. Each word of a store lands by itself.
+/// A pending effect. Each word of a store lands separately.
 type PendingEffect = MediaEffect<StoredPage, u64>;
 
 impl PendingEffect {
@@ -62,7 +62,7 @@ struct PendingOp {
     effect: PendingEffect,
     block: Option<BlockId>,
     all: bool,
-    /// Every store with a smaller token comes before this operation.
+    /// All stores with a smaller token come before this operation.
     stores_below: u64,
     /// The operations that it names: programs, clearings, erases, stores to the same record.
     named: Vec<u64>,
@@ -78,10 +78,10 @@ pub(crate) struct Rail {
     pub(crate) image: Image,
     pending: VecDeque<PendingOp>,
     next_token: u64,
-    /// Stores issued from now on come after all stores with a smaller token.
+    /// Later stores come after all stores with a smaller token.
     fence: u64,
     ack: Vec<u64>,
-    /// Pending program of a page, pending clearing or erases of an id.
+    /// Token of the pending program of each page, and of the pending clearing or erases of each ID.
     programs: BTreeMap<u32, u64>,
     clears: BTreeMap<u64, Vec<u64>>,
 }
@@ -117,10 +117,10 @@ impl Rail {
         }
     }
 
-    /// The command under way also waits for what `after` names.
+    /// Adds the operations of `after` to those that the current command waits for.
     pub(crate) fn ack_after(&mut self, after: After) {
         for pending in &self.pending {
-            // A fence is for stores. Programs under way are only waited for if they are named.
+            // A fence is for stores. Programs in flight are waited for only if named.
             if after.is_all() || (after.is_fence() && pending.is_store()) {
                 self.ack.push(pending.token);
             }
@@ -128,7 +128,7 @@ impl Rail {
         self.ack.extend(named(&self.programs, &self.clears, after));
     }
 
-    /// Records an effect as pending: a store as one operation a word, anything else as one.
+    /// Records an effect as pending: a store as one operation per word, any other as one.
     pub(crate) fn push(&mut self, effect: &MediaEffect<StoredPage, &[u64]>, order: EffectOrder) {
         let effect = match *effect {
             MediaEffect::Store { word, values } => {
@@ -138,7 +138,7 @@ impl Rail {
                 return;
             }
 
-            // The types differ in the words of a store alone, so the others are built anew.
+            // The types differ only in the words of a store, so the others are rebuilt.
             MediaEffect::Program {
                 ppn,
                 oob,
@@ -166,7 +166,7 @@ impl Rail {
             clear_id,
         } = order;
 
-        // A copy says no more than the page it was read from.
+        // A copy is no more durable than the page it was read from.
         let source = copied.and_then(|page| self.programs.get(&page.0).copied());
         let mut tokens: Vec<u64> = source.into_iter().collect();
         if let Some(record) = record {
@@ -178,7 +178,7 @@ impl Rail {
         tokens.extend(named(&self.programs, &self.clears, after));
         let token = self.next_token;
         self.next_token += 1;
-        // A store comes after the last fence whether it asks or not; anything else only if it asks.
+        // Every store comes after the last fence; other operations only if they request it.
         let mut stores_below = if after.is_fence() { token } else { 0 };
         if matches!(effect, MediaEffect::Store { .. }) {
             stores_below = stores_below.max(self.fence);
@@ -193,8 +193,8 @@ impl Rail {
             effect,
         };
 
-        // The newest program of a page is the one that others mean: a block is erased before it is
-        // programmed again, and its operations are in order.
+        // The newest program of a page is the one that others refer to: a block is erased before it
+        // is programmed again, and its operations are in order.
         if let Some(page) = pending.effect.page() {
             self.programs.insert(page.0, token);
         } else if clear_id != ClearId::default() {
@@ -208,19 +208,18 @@ impl Rail {
         self.pending.push_back(pending);
     }
 
-    /// Makes the named operations, and all that they come after, durable.
+    /// Makes the named operations and all their predecessors durable.
     pub(crate) fn settle(&mut self, ack: &AckSet) {
         let mut tokens: BTreeSet<u64> = ack.tokens.iter().copied().collect();
 
-        // Newest first: whatever an operation comes after was issued before it, so one pass finds
-        // all.
+        // Newest first: predecessors were issued earlier, so one pass finds all.
         let (mut all, mut stores_below) = (false, 0);
         let mut blocks = BTreeSet::new();
         let mut words = BTreeSet::new();
         let mut chosen = vec![false; self.pending.len()];
         for (index, op) in self.pending.iter().enumerate().rev() {
-            // Two stores to one word land in order, as in one line of memory; with the later one
-            // settled the earlier one must be, too.
+            // Two stores to one word land in order, as in one line of memory; settling the later
+            // one also settles the earlier one.
             let same_word = match op.effect {
                 MediaEffect::Store { word, .. } => words.contains(&word),
                 MediaEffect::Clear { start, len } => {
@@ -253,7 +252,7 @@ impl Rail {
             }
         }
 
-        // Oldest first again: settled operations land in the order in which they were issued.
+        // Oldest first again: settled operations land in order of issue.
         let mut kept = VecDeque::with_capacity(self.pending.len());
         for (op, chosen) in self.pending.drain(..).zip(chosen) {
             if chosen {
@@ -268,7 +267,7 @@ impl Rail {
             }
         }
 
-        // Names whose operations have all landed go, or the table would grow with every clearing.
+        // Drops IDs whose operations have all landed, or the table would grow with every clearing.
         if !self.clears.is_empty() {
             let alive: BTreeSet<u64> = kept.iter().map(|op| op.token).collect();
             self.clears.retain(|_, tokens| {
@@ -285,11 +284,11 @@ impl Rail {
         self.settle(&AckSet { tokens });
     }
 
-    /// What a cut now may leave: `choose` is asked once per pending operation that is free to land.
+    /// The image that a cut now may leave: `choose` is called once per pending operation that is
+    /// free to land.
     pub(crate) fn cut(&self, mut choose: impl FnMut(OpKind) -> Outcome) -> Image {
         let mut image = self.image.clone();
-        // In order of issue, so that all that an operation comes after has been decided when its
-        // turn comes.
+        // In order of issue, so that all predecessors of an operation have been decided before it.
         let mut all_landed = true;
         let mut first_missing_store = u64::MAX;
         let mut missing = BTreeSet::new();
@@ -312,7 +311,8 @@ impl Rail {
             };
 
             land(&mut image, &op.effect, outcome);
-            // Torn counts as missing: what waits for it could see that it had not ended.
+            // Torn counts as missing: an operation that waits for it could observe that it had not
+            // completed.
             if outcome != Outcome::Whole {
                 all_landed = false;
                 missing.insert(op.token);
@@ -327,7 +327,7 @@ impl Rail {
     }
 }
 
-/// The pending operations that `after` names.
+/// The pending operations named by `after`.
 fn named(
     programs: &BTreeMap<u32, u64>,
     clears: &BTreeMap<u64, Vec<u64>>,
@@ -349,7 +349,8 @@ fn land(image: &mut Image, effect: &PendingEffect, outcome: Outcome) {
             image.put(*ppn, *oob, contents.clone())
         }
 
-        // Cut, a program is what a failed one is: its row is used up, and the page is unreadable.
+        // A program that is cut looks like a failed one: its row is used up, and the page is
+        // unreadable.
         (MediaEffect::Program { ppn, .. }, Outcome::Torn(_))
         | (MediaEffect::TornProgram { ppn }, _) => image.tear(*ppn),
         (MediaEffect::Erase { block }, Outcome::Whole) => image.erase(*block),

@@ -1,7 +1,7 @@
 //! Flat arrays of plain values on huge pages.
 //!
-//! Random accesses to arrays of tens of megabytes miss the TLB on every step; 2 MiB pages buy a
-//! quarter to a third of the simulator's speed. Small arrays stay on the heap. Invariant: the
+//! Random accesses to arrays of tens of megabytes miss the TLB on every step; 2 MiB pages account for
+//! a quarter to a third of the simulator's speed. Small arrays stay on the heap. Invariant: the
 //! memory is zero when new, and every bit pattern of `T` is a value.
 
 use std::ops::{Deref, DerefMut};
@@ -20,7 +20,7 @@ pub const LINE_BYTES: usize = 64;
 pub struct Slab<T> {
     data: *mut T,
     len: usize,
-    /// The mapping that holds the memory, or `None` where it is a boxed slice that `drop` frees.
+    /// The mapping that holds the memory, or `None` for a boxed slice that `drop` frees.
     map: Option<memmap2::MmapMut>,
 }
 
@@ -35,8 +35,8 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
             // Best effort: without huge pages everything works, only slower.
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage);
-            // Only aligned pieces become huge pages. What is in front of the first one, and behind
-            // the last value, is address space that is never touched.
+            // Only aligned pieces become huge pages. The address space before the first one, and
+            // after the last value, is never touched.
             let start = map.as_ptr().align_offset(HUGE_BYTES);
             let data = map[start..start + bytes].as_mut_ptr().cast();
             assert!(align_of::<T>() <= HUGE_BYTES);
@@ -57,8 +57,8 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
     }
 }
 
-/// How much is mapped for so many bytes: to the end of a huge page where at least half of that page
-/// is used, so that the array's end is on a huge page too.
+/// Size of the mapping for this many bytes: extended to the end of a huge page if at least half of
+/// that page is used, so that the array's end is also on a huge page.
 fn huge_bytes(bytes: usize) -> usize {
     match bytes % HUGE_BYTES {
         rest if rest >= HUGE_BYTES / 2 => bytes.next_multiple_of(HUGE_BYTES),
@@ -108,7 +108,7 @@ unsafe impl<T: Send> Send for Slab<T> {}
 // SAFETY: shared access only reads.
 unsafe impl<T: Sync> Sync for Slab<T> {}
 
-/// Asks the processor to fetch the cache line of `slice[index]`; out of range does nothing.
+/// Prefetches the cache line of `slice[index]`; out of range does nothing.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(value) = slice.get(index) {

@@ -1,10 +1,10 @@
-//! The sink: every change of the media is done here.
+//! The sink of all changes to the media.
 //!
-//! A verb (`program`, `nvram`) charges an operation and finds out whether it fails. What the
-//! operation then does is a [`MediaEffect`], and `apply` does it.
+//! A verb (`program`, `nvram`) charges an operation and determines whether it fails. The effect of
+//! the operation is a [`MediaEffect`], and `apply` executes it.
 //!
-//! Invariant: a path that changes cells by itself is `apply` for media on which only the cells
-//! remain to be changed; it says so, and `tests/effects.rs` compares the two. Absent: costs. One
+//! Invariant: a path that changes cells directly is equivalent to `apply` for media where nothing
+//! else is left to do; it says so, and `tests/effects.rs` compares the two. Absent: costs. One
 //! effect has several: a word is stored alone, as one of many, or in DRAM that a capacitor saves.
 
 use super::Media;
@@ -13,8 +13,8 @@ use crate::geometry::Ppn;
 use std::ops::Range;
 
 impl Media {
-    /// Does one effect: it is pending on the rail, changes the cells, is written down in the
-    /// folder, and cures what it overwrites.
+    /// Executes one effect: makes it pending on the rail, changes the cells, records it in the
+    /// folder, and heals the faults that it overwrites.
     #[inline(always)]
     pub(super) fn apply(&mut self, effect: NewEffect<'_>, order: EffectOrder) {
         let effect = if self.rail.is_some() {
@@ -34,8 +34,8 @@ impl Media {
         }
     }
 
-    /// Gives an effect to the rail. What is pending outlives the command, so that it holds its
-    /// contents by itself; the cells share them.
+    /// Passes an effect to the rail. A pending effect outlives the command, so it owns its
+    /// contents; the cells share them.
     #[cold]
     fn push_pending<'a>(&mut self, effect: &NewEffect<'a>, order: EffectOrder) -> NewEffect<'a> {
         let effect = effect.to_owned_page(&self.nand);
@@ -45,11 +45,11 @@ impl Media {
         effect.map_page(|stored| PageSource::Stored(stored.clone()))
     }
 
-    /// Planted faults are of what a place holds now, and go with it.
+    /// Planted faults belong to the current contents of a location, and are removed with them.
     #[cold]
     fn heal(&mut self, effect: &NewEffect<'_>) {
         match *effect {
-            // Erased cells hold what is programmed next.
+            // Erased cells hold new data after the next program.
             MediaEffect::Erase { block } => {
                 let geometry = self.nand.geometry;
                 let of_block = |ppn: &Ppn| geometry.slot(*ppn).block == block;
@@ -63,7 +63,7 @@ impl Media {
         }
     }
 
-    /// A word stored anew has no flipped bits.
+    /// A newly stored word has no flipped bits.
     fn heal_words(&mut self, words: Range<usize>) {
         self.plant(|faults| faults.flips.retain(|word, _| !words.contains(word)));
     }

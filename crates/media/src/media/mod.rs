@@ -1,11 +1,10 @@
-//! The medium the firmware runs on: live cells, planted faults, the operation record and the power
-//! rail.
+//! The media of the firmware: live cells, planted faults, the operation record and the power rail.
 //!
 //! Invariants: an operation takes effect in the live view when it is called; every one of them is
 //! pushed to `ops`; with a rail attached, all of them are also pending there until settled. A
-//! page's program or read that fails says so at once. `program`, `read`, `nvram` and `power` are
-//! the verbs; `apply` does what they change. Absent: durations, retries, and what to do about a
-//! failure.
+//! failed program or read of a page returns an error at once. `program`, `read`, `nvram` and
+//! `power` are the verbs; `apply` executes their changes. Absent: durations, retries, and failure
+//! handling.
 
 mod apply;
 mod nvram;
@@ -25,18 +24,18 @@ use crate::rail::Rail;
 use crate::slab::Slab;
 use std::sync::Arc;
 
-/// Counters of what was done, since the medium was powered on.
+/// Counters of operations since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaCounts {
     /// Flash pages read one by one.
     pub reads: u64,
     /// Number of flash pages programmed.
     pub programs: u64,
-    /// Erase blocks that were erased.
+    /// Erase blocks erased.
     pub erases: u64,
     /// Bytes stored to NVRAM, clearings included.
     pub nv_bytes_written: u64,
-    /// Words of NVRAM read with one flipped bit, corrected.
+    /// NVRAM words read with one flipped bit, which was corrected.
     pub nv_corrected: u64,
 }
 
@@ -49,14 +48,14 @@ pub struct Media {
     pub(crate) nvram: Slab<u64>,
     faults: Faults,
     faulty: bool,
-    /// What was done since the list was last cleared, in order.
+    /// Operations since the list was last cleared, in order.
     pub ops: Vec<Op>,
-    /// What was counted since power-on.
+    /// Counters since power-on.
     pub counts: MediaCounts,
-    /// Nobody keeps time: `ops` stays empty.
+    /// Without a timing model, `ops` stays empty.
     untimed: bool,
     rail: Option<Box<Rail>>,
-    /// Where all this is written down, for a device in a folder.
+    /// Journal of all changes, for a device in a folder.
     pub(crate) folder: Option<Box<Folder>>,
     next_clear: u64,
 }
@@ -67,17 +66,17 @@ impl Media {
         Self::assemble(NandArray::new(geometry, mode), Slab::zeroed(nvram_words))
     }
 
-    /// A new device of real bytes for use, in memory that is taken when it is written to.
+    /// A new device of real bytes, in memory that is allocated on first write.
     ///
     /// # Errors
-    /// There is no such memory.
+    /// The memory cannot be reserved.
     pub fn in_memory(geometry: Geometry, nvram_words: usize) -> std::io::Result<Self> {
         let mut nand = NandArray::new(geometry, ContentMode::None);
         nand.contents = PageContents::Mapped(MappedPages::in_memory(geometry.pages())?);
         Ok(Self::assemble(nand, Slab::zeroed(nvram_words)))
     }
 
-    /// Powers on what an image holds.
+    /// Powers on a device from an image.
     pub fn from_image(image: &Image) -> Self {
         let (nand, words) = image.flatten();
         let mut nvram = Slab::zeroed(words.len());
@@ -96,18 +95,18 @@ impl Media {
             untimed: false,
             rail: None,
             folder: None,
-            // 0 is no name.
+            // 0 is no ID.
             next_clear: 1,
         }
     }
 
-    /// The live view as an image. With a rail attached this is what would remain if all pending
-    /// landed.
+    /// The live view as an image. With a rail attached this is the state after all pending
+    /// operations have landed.
     pub fn to_image(&self) -> Image {
         Image::from_flat(&self.nand, &self.nvram)
     }
 
-    /// Whether to record operations in `ops` for the timing model; the default.
+    /// Sets whether to record operations in `ops` for the timing model; the default.
     pub fn keep_time(&mut self, keep: bool) {
         self.untimed = !keep;
     }
@@ -149,33 +148,33 @@ impl Media {
     /// Plants faults, or removes planted ones.
     pub fn plant(&mut self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.faults);
-        // One flag, so that sound media ask no table at any operation.
+        // One flag, so that sound media need no table lookup per operation.
         self.faulty = !self.faults.is_empty();
     }
-    /// The planted faults; they belong to the device and follow it through a power cut.
+    /// The planted faults; they belong to the device and survive a power cut.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// No fault and no damage: what can be read is what was programmed, and nothing fails.
+    /// Returns true without faults and damage: reads return the data programmed, and nothing fails.
     #[inline(always)]
     pub fn is_sound(&self) -> bool {
         !self.faulty && self.nand.is_pristine()
     }
 
-    /// Sound, without rail and folder: nothing comes between an operation and its effect.
+    /// Returns true if the media are sound, without rail and folder: operations are their effects.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         !self.is_tracked() && self.nand.is_pristine()
     }
 
-    /// Whether every operation has to be recorded.
+    /// Returns true if every operation has to be recorded.
     #[inline(always)]
     fn is_tracked(&self) -> bool {
         self.faulty || self.rail.is_some() || self.folder.is_some()
     }
 
-    /// A new name for a clearing or for the erases of a superblock.
+    /// Returns a new ID for a clearing or for the erases of a superblock.
     pub fn name_next(&mut self) -> ClearId {
         let id = ClearId(self.next_clear);
         self.next_clear += 1;
@@ -189,21 +188,21 @@ impl Media {
         self.record(op);
     }
 
-    /// Charges that so many words of NVRAM are read in one go. A `load` charges nothing: the code
-    /// may ask for a word twice, or find out from its tables what firmware would have to read.
+    /// Charges reading this many words of NVRAM in one go. A `load` charges nothing: the code may
+    /// load a word twice, or use its tables to find data that firmware would have to read.
     pub fn charge_loads(&mut self, words: usize, purpose: Purpose) {
         self.charge_words(OpKind::NvRead, words, purpose, After::NOTHING);
     }
 
-    /// Charges that so many words of NVRAM are stored in one go, which `store_records` and
-    /// `move_records` leave to the caller.
+    /// Charges storing this many words of NVRAM in one go; `store_records` and `move_records` leave
+    /// that to the caller.
     pub fn charge_stores(&mut self, words: usize, purpose: Purpose, after: After) {
         self.charge_words(OpKind::NvWrite, words, purpose, after);
     }
 
     fn charge_words(&mut self, kind: OpKind, words: usize, purpose: Purpose, after: After) {
-        // An operation counts its bytes with 32 bits, and NVRAM may be larger. All parts but the last
-        // are whole units of 64 bytes, by which time is charged: only the end is rounded up.
+        // An operation counts its bytes with 32 bits, and NVRAM may be larger. All parts but the
+        // last are whole units of 64 bytes, the unit of timing: only the end is rounded up.
         const MOST: u64 = 1 << 31;
         let mut bytes = 8 * words as u64;
         while bytes > MOST {
@@ -213,18 +212,19 @@ impl Media {
         self.charge(kind, bytes as u32, purpose, after);
     }
 
-    /// Charges the reads of so many pages of a log on flash, from all dies at once.
+    /// Charges reading this many pages of a log on flash, from all dies in parallel.
     pub fn charge_flash_scan(&mut self, pages: usize, purpose: Purpose) {
         self.charge(OpKind::ScanFlash, pages as u32, purpose, After::NOTHING);
         self.counts.reads += pages as u64;
     }
 
-    /// What is charged until `end_lookup` finds the owners of a victim's pages.
+    /// Begins the lookup of the owners of a victim's pages: charges until `end_lookup` are part of
+    /// it.
     pub fn begin_lookup(&mut self) {
         self.charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
     }
 
-    /// GC goes on when the scans since `begin_lookup` have ended.
+    /// GC continues when the scans since `begin_lookup` have completed.
     pub fn end_lookup(&mut self) {
         self.charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
     }

@@ -1,7 +1,7 @@
-//! NVRAM: words of 8 bytes, each stored atomically; and DRAM that a capacitor saves.
+//! NVRAM: words of 8 bytes, each stored atomically; and DRAM saved by a capacitor.
 //!
 //! Invariant: stores before a fence are durable before those after it; between fences any subset
-//! lands. Absent: what is stored where (the firmware's layout).
+//! lands. Absent: the layout (the firmware's).
 
 use super::Media;
 use crate::effect::{EffectOrder, MediaEffect};
@@ -11,7 +11,7 @@ use crate::slab::{LINE_BYTES, prefetch};
 use std::ops::Range;
 
 impl Media {
-    /// Reads a word. The caller charges loads (`charge_loads`), since one scan is many loads.
+    /// Reads a word. The caller charges loads (`charge_loads`): one scan is many loads.
     ///
     /// # Errors
     /// `Uncorrectable` if more than one bit of the word is flipped; a single one is corrected.
@@ -20,8 +20,7 @@ impl Media {
         if self.faulty
             && let Some(flipped) = self.faults.flips.get(&word)
         {
-            // One flipped bit is what the ECC corrects; it stays flipped until the word is stored
-            // again.
+            // The ECC corrects one flipped bit; it stays flipped until the word is stored again.
             if flipped.count_ones() > 1 {
                 return Err(MediaError::Uncorrectable);
             }
@@ -30,21 +29,21 @@ impl Media {
         Ok(self.nvram[word])
     }
 
-    /// All words as they are, for a scan of a range in which no planted flip can hide an error:
-    /// `None` if one could.
+    /// Returns all words, for a scan of a range; `None` if there are planted faults, which it
+    /// would not detect.
     #[inline]
     pub fn words(&self) -> Option<&[u64]> {
         (!self.faulty).then_some(&self.nvram)
     }
 
-    /// A word as it was stored, whatever has been planted since: for checks of tables, and where
-    /// `words` found no fault.
+    /// Returns a word as stored, ignoring planted faults: for checks of tables, and where `words`
+    /// found no fault.
     pub fn peek(&self, word: usize) -> u64 {
         self.nvram[word]
     }
 
-    /// Stores records one behind the other. The caller charges them as a whole (`charge_stores`); `after`
-    /// says what each waits for.
+    /// Stores consecutive records. The caller charges them as a whole (`charge_stores`); `after`
+    /// returns what each one waits for.
     #[inline]
     pub fn store_records<const W: usize>(
         &mut self,
@@ -66,7 +65,7 @@ impl Media {
         }
     }
 
-    /// The same with records that stand elsewhere in NVRAM.
+    /// Like `store_records`, with records from elsewhere in NVRAM.
     #[inline(always)]
     pub fn move_records<const W: usize>(
         &mut self,
@@ -83,7 +82,7 @@ impl Media {
             return;
         }
 
-        // One by one from the old place, which stays as it is: both hold the record until the old
+        // One by one from the old location, which is unchanged: both hold the record until the old
         // one is cleared.
         for at in from.clone().step_by(W) {
             let record: [u64; W] = std::array::from_fn(|word| self.nvram[at + word]);
@@ -91,14 +90,13 @@ impl Media {
         }
     }
 
-    /// Stores one word, atomically; adjacent stores of one command count as one access of their
-    /// bytes.
+    /// Stores one word atomically; adjacent stores of one command are charged as one access.
     #[inline]
     pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         self.counts.nv_bytes_written += 8;
 
-        // Up to a cache line, as the memory behind it takes them: several words of one record cost
-        // one access. What waits for something begins an access of its own.
+        // Merged up to a cache line, as the memory accepts them: several words of one record cost
+        // one access. A store that waits for another operation begins a new access.
         match self.ops.last_mut() {
             Some(last)
                 if last.kind == OpKind::NvWrite
@@ -118,8 +116,7 @@ impl Media {
         self.put_words(word, &[value], purpose, after);
     }
 
-    /// Stores the words of one record; each is atomic by itself, and they are one access of their
-    /// bytes.
+    /// Stores the words of one record; each is atomic separately, and they are one access.
     #[inline]
     pub fn store_record(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
@@ -128,10 +125,9 @@ impl Media {
         self.store_uncharged(word, values, purpose, after);
     }
 
-    /// Changes one word of a record that has been stored before: atomically, and after all stores
-    /// to the record so far.
+    /// Changes one word of a stored record: atomically, and after all earlier stores to the record.
     ///
-    /// For the timing, `after` must name whatever those stores wait for.
+    /// For the timing model, `after` must name everything that those stores wait for.
     #[inline]
     pub fn change_record(
         &mut self,
@@ -177,7 +173,8 @@ impl Media {
         }
     }
 
-    /// The same with one of them. `record`: the stored record that the words change.
+    /// Like `put_words`, with rail, faults or folder. `record`: the stored record that the words
+    /// change.
     #[cold]
     fn put_tracked(
         &mut self,
@@ -196,18 +193,19 @@ impl Media {
         self.apply(MediaEffect::Store { word, values }, order);
     }
 
-    /// Stores words of DRAM that a capacitor saves when power fails: durable like NVRAM, each
-    /// atomic by itself, at no cost.
+    /// Stores words of DRAM that a capacitor saves on power failure: durable like NVRAM, each
+    /// atomic separately, at no cost.
     #[inline]
     pub fn store_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
-        // Free, but not instant: what the store waits for delays the acknowledgement all the same.
+        // Free, but not instant: operations that the store waits for still delay the
+        // acknowledgement.
         if purpose == Purpose::Host && after != After::NOTHING {
             self.record(Op::new(OpKind::Wait, purpose, after));
         }
         self.put_words(word, values, purpose, after);
     }
 
-    /// Stores issued from now on become durable after all those issued before.
+    /// Makes later stores durable only after all earlier ones.
     #[inline]
     pub fn fence(&mut self) {
         if let Some(rail) = &mut self.rail {
@@ -220,7 +218,7 @@ impl Media {
         self.counts.nv_bytes_written += 8 * len as u64;
         let id = self.zero(start, len, after);
 
-        // In the background, for collection: no command waits for zeroes but by naming them.
+        // In the background, for collection: a command waits for zeroes only by naming them.
         let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
         op.amount = (len * 8) as u32;
         op.clear_id = id;
@@ -228,7 +226,7 @@ impl Media {
         id
     }
 
-    /// Zeroes a range of DRAM that a capacitor saves, at no cost.
+    /// Zeroes a range of DRAM saved by a capacitor, at no cost.
     #[inline]
     pub fn clear_capacitor(&mut self, start: usize, len: usize, after: After) -> ClearId {
         self.zero(start, len, after)
@@ -246,7 +244,7 @@ impl Media {
         clear_id
     }
 
-    /// Asks for the cache lines of some words.
+    /// Prefetches the cache lines of some words.
     #[inline]
     pub fn prefetch_words(&self, words: Range<usize>) {
         words
@@ -254,7 +252,7 @@ impl Media {
             .for_each(|word| prefetch(&self.nvram, word));
     }
 
-    /// Asks for the cache line of a word.
+    /// Prefetches the cache line of a word.
     #[inline]
     pub fn prefetch_word(&self, word: usize) {
         prefetch(&self.nvram, word);

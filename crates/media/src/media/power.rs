@@ -1,6 +1,6 @@
-//! The power rail, and what a cut leaves.
+//! The power rail, and the state after a cut.
 //!
-//! Invariant: without a rail everything lands at once. Absent: which outcomes a cut may choose
+//! Invariant: without a rail everything lands at once. Absent: the outcomes that a cut may choose
 //! (`rail`).
 
 use super::Media;
@@ -17,21 +17,21 @@ impl Media {
     pub fn has_rail(&self) -> bool {
         self.rail.is_some()
     }
-    /// Starts gathering what the next command's acknowledgement waits for.
+    /// Starts collecting the operations that the next command's acknowledgement waits for.
     #[inline]
     pub fn begin_command(&mut self) {
         if let Some(rail) = &mut self.rail {
             rail.begin_command();
         }
     }
-    /// What the command's acknowledgement waits for. Empty without a rail.
+    /// The operations that the command's acknowledgement waits for. Empty without a rail.
     pub fn take_ack(&mut self) -> AckSet {
         self.rail
             .as_mut()
             .map(|rail| rail.take_ack())
             .unwrap_or_default()
     }
-    /// Makes operations durable, with all they come after.
+    /// Makes operations durable, with all their predecessors.
     pub fn settle(&mut self, ack: &AckSet) {
         if let Some(rail) = &mut self.rail {
             rail.settle(ack);
@@ -43,15 +43,15 @@ impl Media {
             rail.settle_all();
         }
     }
-    /// Number of operations that are not durable yet.
+    /// Number of operations not yet durable.
     pub fn pending(&self) -> usize {
         self.rail.as_ref().map_or(0, |rail| rail.pending_len())
     }
-    /// The image a power cut leaves; without a rail everything has landed.
+    /// The image left by a power cut; without a rail everything has landed.
     pub fn cut(&self, mut choose: impl FnMut() -> Outcome) -> Image {
         self.cut_by(|_| choose())
     }
-    /// `cut`, with the kind of each operation told: `Program`, `Erase`, `NvWrite` or `NvClear`.
+    /// `cut`, with the kind of each operation passed: `Program`, `Erase`, `NvWrite` or `NvClear`.
     pub fn cut_by(&self, choose: impl FnMut(OpKind) -> Outcome) -> Image {
         match &self.rail {
             Some(rail) => rail.cut(choose),
@@ -59,10 +59,10 @@ impl Media {
         }
     }
 
-    /// The command under way completes only after what `after` names.
+    /// Delays completion of the current command until the operations of `after` have completed.
     #[inline]
     pub fn ack_after(&mut self, after: After) {
-        // For the clock and for the rail: the same `After`, so that a wait costs what it protects.
+        // For clock and rail: the same `After`, so that a wait costs what it protects.
         self.record(Op::new(OpKind::Wait, Purpose::Host, after));
         if let Some(rail) = &mut self.rail {
             rail.ack_after(after);

@@ -1,7 +1,7 @@
 //! Programming, copying and erasing flash.
 //!
-//! Invariant: a page is programmed in order within its block, and once. Absent: which page is next
-//! (the firmware).
+//! Invariant: a page is programmed in order within its block, and once. Absent: choice of the next
+//! page (the firmware).
 
 use super::Media;
 use crate::array::{PAGES_AHEAD, PageContents, StoredPage};
@@ -30,7 +30,7 @@ impl Media {
         self.program_from(None, slot, oob, PageSource::Stored(stored), purpose, after)
     }
 
-    /// Programs a page. `copied`: the page that was read for it.
+    /// Programs a page. `copied`: the page read for it.
     fn program_from(
         &mut self,
         copied: Option<Ppn>,
@@ -61,8 +61,7 @@ impl Media {
         let order = EffectOrder {
             after,
             copied,
-            // A program that failed is done again elsewhere; the acknowledgement waits for that
-            // one.
+            // A failed program is repeated elsewhere; the acknowledgement waits for that one.
             critical: purpose == Purpose::Host && !failed,
             ..EffectOrder::default()
         };
@@ -74,7 +73,7 @@ impl Media {
         Ok(())
     }
 
-    /// Copies a page: reads it and programs the copy. What cannot be read is replaced by `lost`.
+    /// Copies a page: reads it and programs the copy. An unreadable page is replaced by `lost`.
     ///
     /// # Errors
     /// `ProgramFailed`, as `program`.
@@ -137,10 +136,10 @@ impl Media {
         self.program_from(Some(from), to, oob, contents, purpose, after)
     }
 
-    /// What a copy of a readable page is programmed with; `None` if it does not have its checksum.
+    /// The source for a copy of a readable page; `None` if it does not match its checksum.
     fn copy_source(&self, from: Ppn) -> Option<PageSource<'static>> {
         match &self.nand.contents {
-            // Within the mapped file the bytes need not pass through memory of ours.
+            // Within the mapped file the bytes need not pass through our memory.
             PageContents::Mapped(pages) if !self.nand.is_meta(from) => {
                 let crc = pages.crc_if_whole(from.0 as usize)?;
                 Some(PageSource::CopyOf { from, crc })
@@ -150,8 +149,8 @@ impl Media {
     }
 
     /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with
-    /// its new OOB; what `copy` does one by one for GC, on sound media and without metadata pages.
-    /// Pages are in ascending order, and fewer than 64 from the first to the last.
+    /// its new OOB; equivalent to `copy` one by one for GC, on sound media and without metadata
+    /// pages. Pages are in ascending order, and fewer than 64 from the first to the last.
     #[inline(always)]
     pub fn copy_row(
         &mut self,
@@ -181,8 +180,8 @@ impl Media {
             }
 
             *written = oob.to_bytes();
-            // Most sources are neighbours, so a mask from the first one on is all that the timing
-            // needs of them.
+            // Most sources are neighbours, so the timing model needs only a bit mask from the first
+            // one.
             sources |= 1 << (from.0 - first);
             match &mut self.nand.contents {
                 PageContents::Identity(cells) => cells.set(at + index, cells.get(from.0 as usize)),
@@ -201,7 +200,7 @@ impl Media {
         self.record(op);
     }
 
-    /// The same where each page is pending by itself, or written down.
+    /// Like `copy_row`, where each page is pending separately, or journaled.
     fn copy_tracked_row(
         &mut self,
         to: PageSlot,
@@ -216,8 +215,8 @@ impl Media {
     }
 
     /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on, extended
-    /// ones if asked. Without a rail they are durable already, so that the page can be a view of
-    /// them; with one, it keeps what was written.
+    /// ones if requested. Without a rail they are durable already, so the page can be a view of
+    /// them; with one, it keeps the bytes written.
     ///
     /// # Errors
     /// `ProgramFailed`, as `program`.
@@ -278,7 +277,7 @@ impl Media {
         self.record(op);
     }
 
-    /// Programs a data page with what the host wrote.
+    /// Programs a data page with host data.
     ///
     /// # Errors
     /// `ProgramFailed`, as `program`.
@@ -302,7 +301,7 @@ impl Media {
         self.program_from(None, slot, oob, contents, purpose, after)
     }
 
-    /// Erases a block, as one of the erases named `id`.
+    /// Erases a block; `id` names the group of erases.
     ///
     /// # Errors
     /// `EraseFailed`: the block is unreadable and must be retired.

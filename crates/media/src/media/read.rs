@@ -1,7 +1,7 @@
 //! Reading flash: data, metadata, OOB areas.
 //!
-//! Invariant: what cannot be read says so; nothing is made up. In a folder, data pages' checksums
-//! are verified by every read and copy. Absent: retries.
+//! Invariant: an unreadable page is an error; data is never made up. In a folder, every read and
+//! copy verifies the checksums of data pages. Absent: retries.
 
 use super::{Media, MetaPage};
 use crate::array::PageContents;
@@ -24,14 +24,14 @@ impl Media {
         Ok(self.page(ppn))
     }
 
-    /// Reads a data page that `view` will show.
+    /// Reads a data page, for a following `view`.
     ///
     /// # Errors
     /// `Uncorrectable`.
     #[inline]
     pub fn begin_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
         self.charge_read(ppn, purpose);
-        // Charged first: a read that fails has taken its time.
+        // Charged first: a failed read has taken its time.
         self.check_readable(ppn)?;
         if self.nand.is_whole(ppn) {
             Ok(())
@@ -40,13 +40,13 @@ impl Media {
         }
     }
 
-    /// A data page that has been read.
+    /// Returns a data page that has been read.
     #[inline]
     pub fn page(&self, ppn: Ppn) -> Page {
         self.nand.page(ppn)
     }
 
-    /// A data page that has been read, in its place.
+    /// Returns a data page that has been read, by reference.
     #[inline]
     pub fn view(&self, ppn: Ppn) -> PageView<'_> {
         self.nand.view(ppn)
@@ -65,8 +65,8 @@ impl Media {
         if !self.nand.is_programmed(ppn) {
             return Ok(None);
         }
-        // Erased is told from unreadable: recovery ends its scan of a block at the one, and goes on
-        // past the other.
+        // An erased page differs from an unreadable one: recovery ends its scan of a block at the
+        // former, and continues past the latter.
         self.check_readable(ppn)?;
         Ok(self
             .nand
@@ -87,18 +87,18 @@ impl Media {
     }
 
     /// The bytes of a metadata page that the firmware had in its buffers when it programmed the
-    /// page; `None` if it holds none. Not a read: whether the page is readable does not matter.
+    /// page; `None` if it holds none. Not a read: the page may be unreadable.
     pub fn meta_written(&self, ppn: Ppn) -> Option<&[u8]> {
         self.nand.meta.get(&ppn.0).map(|bytes| &bytes[..])
     }
 
-    /// The bytes of a metadata page to be programmed: `fill` gets `len` bytes with anything in
-    /// them.
+    /// Returns the bytes of a metadata page to program: `fill` gets `len` bytes with arbitrary
+    /// contents.
     pub fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
         self.nand.meta_bytes(len, fill)
     }
 
-    /// Reads the OOB area of a page; `None` if the page is erased. A whole page read is charged.
+    /// Reads the OOB area of a page; `None` if the page is erased. Charged as a whole page read.
     ///
     /// # Errors
     /// `Uncorrectable`.
@@ -125,7 +125,7 @@ impl Media {
 
         const EXTENDED: usize = OOB_BYTES + SECOND_BYTES;
         match self.nand.meta.get(&ppn.0) {
-            // A tail that was durable at once is a view of the OOBs it describes.
+            // A tail that was durable at once is a view of the OOBs that it describes.
             None => Ok((first.0..first.0 + len)
                 .map(|page| self.nand.oob(Ppn(page)))
                 .collect()),
@@ -168,7 +168,7 @@ impl Media {
         }
     }
 
-    /// Asks for the cache lines of a page's identity.
+    /// Prefetches the cache lines of a page's identity.
     #[inline]
     pub fn prefetch_identity(&self, ppn: Ppn) {
         if let PageContents::Identity(cells) = &self.nand.contents {
@@ -176,12 +176,12 @@ impl Media {
         }
     }
 
-    /// Asks for the cache lines of the OOBs and identities of `len` pages from `first` on.
+    /// Prefetches the cache lines of the OOBs and identities of `len` pages from `first` on.
     #[inline]
     pub fn prefetch_run(&self, first: Ppn, len: u32) {
         let (first, len) = (first.0 as usize, len as usize);
         (first..first + len)
-            // Ten bytes an OOB, so that lines do not begin with one: every sixth touches each line.
+            // An OOB has ten bytes, so lines do not begin with one: every sixth touches each line.
             .step_by(LINE_BYTES / OOB_BYTES)
             .for_each(|page| prefetch(&self.nand.oob, page));
         if let PageContents::Identity(cells) = &self.nand.contents {
@@ -191,13 +191,13 @@ impl Media {
         }
     }
 
-    /// Whether a page holds metadata bytes.
+    /// Returns true if a page holds metadata bytes.
     #[inline]
     pub fn is_meta(&self, ppn: Ppn) -> bool {
         self.nand.is_meta(ppn)
     }
 
-    /// True if a page can be read: programmed, and neither torn nor damaged.
+    /// Returns true if a page can be read: programmed, and neither torn nor damaged.
     #[inline]
     pub fn is_readable(&self, ppn: Ppn) -> bool {
         self.nand.is_programmed(ppn)
@@ -205,7 +205,7 @@ impl Media {
             && !(self.faulty && self.faults.read.contains(&ppn))
     }
 
-    /// True if a page has been programmed since its block was erased, readable or not.
+    /// Returns true if a page has been programmed since its block was erased, readable or not.
     #[inline]
     pub fn is_programmed(&self, ppn: Ppn) -> bool {
         self.nand.is_programmed(ppn)
@@ -213,7 +213,7 @@ impl Media {
 
     #[inline]
     pub(super) fn check_readable(&self, ppn: Ppn) -> Result<(), MediaError> {
-        // Sound media: the firmware reads only what it has programmed, and that is what is there.
+        // Sound media: the firmware reads only pages that it has programmed.
         if !self.faulty && self.nand.is_pristine() {
             debug_assert!(self.nand.is_programmed(ppn));
             return Ok(());

@@ -1,23 +1,23 @@
-//! How to age, as a command line gives it.
+//! Aging options of the command line.
 //!
 //! ```text
 //! fill=random|whole|sequential    random writes until garbage collection has run; each page once before that, in a
 //!                                 scattered order; or each page once, in order, and nothing else
 //! nvram_used=SHARE                of the remapping metadata, in use at the start
 //! nvram_valid=SHARE               of that, valid
-//! overwrite=TIMES                 then so many times the addressable pages, at random
+//! overwrite=TIMES                 then TIMES the addressable pages, at random
 //! ```
 //!
-//! Any of them, separated by commas; what is left out is as in FAST'21:
+//! Any of them, separated by commas; defaults are as in FAST'21:
 //! `fill=random,nvram_used=0.9,nvram_valid=0.7`. The names are those of an experiment's setup.
-//! Invariant: `Display` writes a form that reads back as the same.
+//! Invariant: `Display` output parses back to the same value.
 
 use super::{AgingOptions, Fill};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// How a device is filled, without how large it is.
+/// How a device is filled, without its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FillSpec {
@@ -30,16 +30,16 @@ pub enum FillSpec {
     Sequential,
 }
 
-/// How to age a device, as typed on a command line.
+/// Aging options, as typed on a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AgingSpec {
     /// How the device is filled.
     pub fill: FillSpec,
-    /// Share of the remapping metadata's room to use.
+    /// Fraction of the remapping metadata's space to use.
     pub nvram_used: f64,
-    /// Share of that which stays valid.
+    /// Fraction of that which stays valid.
     pub nvram_valid: f64,
-    /// Writes after that, in multiples of the addressable pages.
+    /// Writes afterwards, in multiples of the addressable pages.
     pub overwrite: f64,
 }
 
@@ -61,7 +61,7 @@ impl Default for AgingSpec {
 }
 
 impl AgingSpec {
-    /// The same for a device with so many addressable pages.
+    /// The options for a device with this many addressable pages.
     pub fn options(&self, addressable: u32, seed: u64) -> AgingOptions {
         let fill = match self.fill {
             FillSpec::Random => Fill::Random,
@@ -86,7 +86,7 @@ impl AgingSpec {
     }
 }
 
-/// More rewriting than this takes longer than anybody waits.
+/// Larger values take too long to be useful.
 const OVERWRITE_MAX: f64 = 1000.0;
 
 impl FromStr for AgingSpec {
@@ -94,10 +94,10 @@ impl FromStr for AgingSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut spec = Self::default();
-        // The last option that a device filled in order would have no use for.
+        // The last option that is useless for a device filled in order.
         let mut after_fill = None;
         for field in text.split(',') {
-            // A field without `=` is a name that there is not.
+            // A field without `=` is an unknown name.
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
 
             let number = |most: f64| {
@@ -128,7 +128,7 @@ impl FromStr for AgingSpec {
             }
         }
 
-        // A device filled in order is neither remapped nor overwritten: such options have no use.
+        // A device filled in order is neither remapped nor overwritten: such options are useless.
         match (spec.fill, after_fill) {
             (FillSpec::Sequential, Some(field)) => Err(format!(
                 "`{field}` does not go with fill=sequential, which does nothing else"
@@ -147,7 +147,7 @@ impl fmt::Display for AgingSpec {
             ..
         } = self;
 
-        // Filled in order, nothing else was done, so nothing else is said.
+        // A sequential fill has no other options.
         match self.fill {
             FillSpec::Sequential => return f.write_str("fill=sequential"),
             FillSpec::Random => f.write_str("fill=random")?,
@@ -155,7 +155,7 @@ impl fmt::Display for AgingSpec {
         }
 
         write!(f, ",nvram_used={nvram_used},nvram_valid={nvram_valid}")?;
-        // Left out if it is nothing, so that the usual form stays short.
+        // Omitted if zero, so that the usual form stays short.
         if *overwrite > 0.0 {
             write!(f, ",overwrite={overwrite}")?;
         }

@@ -1,8 +1,8 @@
 //! The arithmetic of PebbleSSD's NVRAM (MEMSYS'17 §6.5; claim PB11): 2 GB for 512 GB of flash.
 //!
-//! The text gives entry sizes and shares; the shares are not the sums of the entries. What is left
-//! is named: "some other system data structures" of the conventional device, and in the last case
-//! less than those.
+//! The text gives entry sizes and shares; the shares are not the sums of the entries. The
+//! difference has names: "some other system data structures" of the conventional device, and in the
+//! last case less than those.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub const INODE_TABLE_BYTES: u64 = 16 << 20;
 /// One of the three devices compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BamUse {
-    /// Which device, and the tables that it keeps.
+    /// Name of the device, and the tables that it keeps.
     pub device: &'static str,
     /// Tables whose sizes the text gives.
     pub tables_bytes: u64,
@@ -34,7 +34,7 @@ impl BamUse {
         self.tables_bytes as f64 / NVRAM_BYTES as f64
     }
 
-    /// Share that the paper reports beyond its tables.
+    /// Share that the paper reports in excess of its tables.
     pub fn unexplained(&self) -> f64 {
         self.paper - self.derived()
     }

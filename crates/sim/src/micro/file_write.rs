@@ -1,7 +1,7 @@
 //! fs_write against write (MEMSYS'17 §6.2, figure 5; claim PB5).
 //!
-//! Each thread writes a file of its own, page after page, to random logical pages; the map is reset
-//! before. Absent: the index blocks that a file system saves by it (those are the file system's).
+//! Each thread writes its own file, page after page, to random logical pages; the map is reset
+//! before. Absent: the index blocks that this saves (those are the file system's).
 
 use super::{FRESH, Measured, Step, closed_loop};
 use remap_ssd_device::Device;
@@ -9,18 +9,18 @@ use remap_ssd_ftl::{FilePage, FileStatus, Lpn, Refusal};
 use remap_ssd_media::Payload;
 use serde::Serialize;
 
-/// The same writes, noted in the file map or not.
+/// The same writes, recorded in the file map or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FileWrites {
     /// Throughput and latency of the calls.
     pub measured: Measured,
-    /// Pages noted in the file map.
+    /// Pages recorded in the file map.
     pub recorded: u64,
     /// Pages for which the map had no room.
     pub not_recorded: u64,
 }
 
-/// Writes `count` pages from `threads` at a time, by `fs_write` if `noted`.
+/// Writes `count` pages with `threads` in parallel, by `fs_write` if `noted`.
 ///
 /// # Errors
 /// The device refuses, for instance because it keeps no file map.
@@ -32,7 +32,7 @@ pub fn file_writes(
 ) -> Result<FileWrites, Refusal> {
     let lpns = u64::from(device.config().addressable_lpns());
 
-    // An empty map at the beginning: what was noted before would fill it.
+    // Begins with an empty map: earlier entries would fill it.
     if noted {
         device.untimed(|ftl| ftl.fs_reset())?;
     }
@@ -51,7 +51,7 @@ pub fn file_writes(
             return written.result.map(|()| Step::Done(written.done_at));
         }
 
-        // Each thread has a file, which it writes in order.
+        // Each thread writes its own file in order.
         let page = FilePage {
             inode: n as u32 % threads,
             offset: n as u32 / threads,

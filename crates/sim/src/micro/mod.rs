@@ -1,4 +1,4 @@
-//! Microbenchmarks of single commands, in virtual time: threads that issue one operation after the
+//! Microbenchmarks of single commands, in virtual time: each thread issues one operation after the
 //! other.
 //!
 //! PebbleSSD (MEMSYS'17 §6.2) measures throughput with four threads and latency with one.
@@ -20,9 +20,9 @@ use serde::Serialize;
 /// Throughput and latency of a microbenchmark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
-    /// Threads, each with one operation under way.
+    /// Threads, each with one operation in flight.
     pub threads: u32,
-    /// Operations that were completed in all.
+    /// Total operations completed.
     pub operations: u64,
     /// Virtual seconds from the first submission to the last completion.
     pub seconds: f64,
@@ -34,11 +34,11 @@ pub struct Measured {
     pub latency_max_us: f64,
 }
 
-/// How a step of an operation ended.
+/// Result of a step of an operation.
 enum Step {
-    /// The next step of the same operation follows then.
+    /// The next step of the same operation follows at this time.
     Next(u64),
-    /// The operation is done then.
+    /// The operation completes at this time.
     Done(u64),
 }
 
@@ -52,8 +52,8 @@ struct Thread {
     step: u32,
 }
 
-/// `operations` by `threads`, in a closed loop; `one` does a step of operation number `n` at a
-/// time.
+/// Executes `operations` with `threads` in a closed loop; `one` executes a step of operation number
+/// `n`.
 fn closed_loop(
     device: &mut Device,
     threads: u32,
@@ -76,7 +76,7 @@ fn closed_loop(
 
     let (mut next, mut end, mut sum, mut max) = (running.len() as u64, start, 0, 0);
 
-    // The thread that is free first goes first; of several, the older operation.
+    // The thread that is free first continues; of several, the one with the older operation.
     while let Some(at) = (0..running.len()).min_by_key(|at| (running[*at].at, running[*at].n)) {
         let thread = &mut running[at];
 
@@ -94,7 +94,7 @@ fn closed_loop(
                     step: 0,
                 };
 
-                // The thread goes on with the next operation, unless all have been begun.
+                // The thread continues with the next operation, unless all have begun.
                 next += 1;
                 if next > operations {
                     running.swap_remove(at);
@@ -114,8 +114,8 @@ fn closed_loop(
     })
 }
 
-/// Fills the device `times` over at random, outside of the measured time: "filling it with random
-/// data multiple times" (§6.1).
+/// Fills the device `times` over at random, outside the measured time: "filling it with random data
+/// multiple times" (§6.1).
 ///
 /// # Errors
 /// The device refuses a page.
@@ -126,7 +126,7 @@ pub fn precondition(device: &mut Device, times: u32, seed: u64) -> Result<(), Re
         let mut write = |lpn: Lpn, n: u64| {
             let result = ftl.write(lpn, &Payload::Identity(FRESH + n));
 
-            // Not charged, and so not to be kept: the list would grow with the device.
+            // Not charged, so not kept: the list would grow with the device.
             ftl.media_mut().ops.clear();
             result
         };
@@ -149,5 +149,5 @@ pub fn precondition(device: &mut Device, times: u32, seed: u64) -> Result<(), Re
     })
 }
 
-/// Contents written here have identities from this one on, so that none is a duplicate.
+/// First content identity written here, so that none is a duplicate.
 const FRESH: u64 = 1 << 48;

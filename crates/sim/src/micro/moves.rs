@@ -1,10 +1,10 @@
 //! MOVE: data goes from one logical page to another (MEMSYS'17 §6.2, figure 6; claim PB6).
 //!
-//! With remap the device moves it in one command; without, the host reads it and writes it. Sources
-//! lie in the lower half of the addressable pages, targets in the upper one, in order, as a cleaner
-//! goes through a segment. Sources that are scattered cost more: each has a record that it is gone,
-//! and when the log of those is full, a bitmap for every 32,768 pages that one of them is in.
-//! Absent: a trim of the source after a write, which the paper's baseline does not issue either.
+//! With remap the device moves it in one command; without, the host reads and writes it. Sources
+//! are in the lower half of the addressable pages, targets in the upper one, in order, as a cleaner
+//! processes a segment. Scattered sources cost more: each has a deallocation record, and when the
+//! log of those is full, a bitmap for every 32,768 pages that contain one of them. Absent: a trim
+//! of the source after a write, which the paper's baseline does not issue either.
 
 use super::{FRESH, Measured, Step, closed_loop};
 use remap_ssd_device::Device;
@@ -13,7 +13,7 @@ use remap_ssd_media::{Page, Payload};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// By which commands pages are moved.
+/// The commands that move pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MoveHow {
     /// One remap command with flag 1.
@@ -22,7 +22,7 @@ pub enum MoveHow {
     ReadWrite,
 }
 
-/// Moves `count` pages, one a command, from `threads` at a time. The device must hold data: see
+/// Moves `count` pages, one per command, with `threads` in parallel. The device must hold data: see
 /// `precondition`.
 ///
 /// # Errors
@@ -34,12 +34,12 @@ pub fn moves(
     count: u64,
 ) -> Result<Measured, Refusal> {
     let half = device.config().addressable_lpns() / 2;
-    // Sources and targets must not meet.
+    // Sources and targets must not overlap.
     if count > u64::from(half) {
         return Err(Refusal::OutOfRange);
     }
 
-    // What the host has read and not written yet.
+    // Pages read by the host and not written yet.
     let mut with_host = BTreeMap::new();
 
     closed_loop(device, threads, count, |device, now, n, step| {

@@ -1,8 +1,8 @@
-//! Axes: which values are shown, where, and with which marks.
+//! Axes: the range of values, their positions, and the tick marks.
 //!
 //! Invariants: `low < high`, both finite; marks lie within and are numbers of the 1-2-5 series
 //! times a power of ten; a linear axis starts at zero, so lengths can be compared.
-//! Absent: pixels. An axis places a value in `0..=1`, the chart does the rest.
+//! Absent: pixels. An axis maps a value to `0..=1`, the chart does the rest.
 
 use crate::report::format;
 
@@ -21,10 +21,10 @@ impl Axis {
     pub fn rounded(largest: f64) -> Axis {
         let largest = usable(largest);
 
-        // Five steps at most, so that labels have room.
+        // At most five steps, so that labels have room.
         let step = above(largest / 5.0);
 
-        // A largest value that is a mark takes no further step, whatever rounding did to it.
+        // A largest value on a mark takes no further step, despite rounding errors.
         Axis::linear((largest / step - 1e-9).ceil() * step, step)
     }
 
@@ -34,13 +34,13 @@ impl Axis {
         Axis::linear(largest, above(largest / 5.0))
     }
 
-    /// Logarithmic over the positive ones of `values`, a decade at least; `label` names a mark.
+    /// Logarithmic over the positive `values`, at least a decade; `label` formats a mark.
     pub fn logarithmic(
         values: impl IntoIterator<Item = f64>,
         label: impl Fn(f64) -> String,
     ) -> Axis {
         let (mut low, mut high) = (f64::INFINITY, 0.0f64);
-        // What is not positive has no place on a logarithmic axis.
+        // Non-positive values have no place on a logarithmic axis.
         for value in values
             .into_iter()
             .filter(|v| v.is_finite() && *v > 1e-9 && *v < 1e15)
@@ -49,12 +49,12 @@ impl Axis {
             high = high.max(value);
         }
 
-        // Without any value the axis is still one.
+        // Without any value, a default axis.
         if high == 0.0 {
             (low, high) = (1.0, 10.0);
         }
 
-        // A decade at least, so that a mark with a round number is in sight.
+        // At least a decade, so that a round number is visible.
         let (mut low, mut high) = (below(low), above(high));
         if high / low < 9.9 {
             low = decade(low);
@@ -65,7 +65,7 @@ impl Axis {
             };
         }
 
-        // Over more than three decades there is room for the powers of ten only.
+        // Over more than three decades there is room only for the powers of ten.
         let wide = high / low > 1001.0;
 
         let mut marks = Vec::new();
@@ -73,7 +73,7 @@ impl Axis {
         while power <= high * 1.001 {
             for digit in [1.0, 2.0, 5.0] {
                 let value = power * digit;
-                // A little tolerance: marks are computed, and must not be lost to rounding.
+                // Tolerance for rounding errors of computed marks.
                 if (low * 0.999..=high * 1.001).contains(&value) {
                     let silent = wide && digit > 1.0;
                     marks.push((value, if silent { String::new() } else { label(value) }));
@@ -90,7 +90,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high end, never outside.
+    /// Position of a value: 0 at the low end, 1 at the high end, never outside.
     pub fn place(&self, value: f64) -> f64 {
         let place = if self.logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -108,7 +108,7 @@ impl Axis {
             (1.0, "")
         };
 
-        // As many decimals as the step needs, so that no two marks read alike.
+        // As many decimals as the step needs, so that no two labels are equal.
         let decimals = (-(step / divisor).log10().floor()).max(0.0) as usize;
 
         let marks = (0..=(high / step + 1e-9) as u32)
@@ -132,7 +132,7 @@ impl Axis {
     }
 }
 
-/// A span of time for an axis: the unit and how many seconds it has.
+/// Unit of time for an axis of this span, and its length in seconds.
 pub fn time_unit(seconds: f64) -> (f64, &'static str) {
     match seconds {
         s if s < 1e-3 => (1e-6, "µs"),
@@ -143,7 +143,7 @@ pub fn time_unit(seconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// An upper end that an axis can have, whatever was measured.
+/// A valid upper end of an axis, whatever was measured.
 fn usable(largest: f64) -> f64 {
     if largest.is_finite() && largest > 1e-9 {
         largest.min(1e18)
@@ -152,12 +152,12 @@ fn usable(largest: f64) -> f64 {
     }
 }
 
-/// The largest power of ten that is not above `value`.
+/// The largest power of ten not above `value`.
 fn decade(value: f64) -> f64 {
     10.0f64.powf((value * 1.000_001).log10().floor())
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below `value`.
+/// The smallest of 1, 2, 5 times a power of ten not below `value`.
 fn above(value: f64) -> f64 {
     let decade = decade(value);
     let digit = [1.0, 2.0, 5.0]
@@ -166,7 +166,7 @@ fn above(value: f64) -> f64 {
     digit.unwrap_or(10.0) * decade
 }
 
-/// The largest of 1, 2, 5 times a power of ten that is not above `value`.
+/// The largest of 1, 2, 5 times a power of ten not above `value`.
 fn below(value: f64) -> f64 {
     let decade = decade(value);
     let digit = [5.0, 2.0]

@@ -1,8 +1,8 @@
 //! Horizontal bars, plain or stacked.
 //!
-//! Horizontal because then names and values stand beside the bars, in full and level; where there
-//! is no room beside them they stand above. Invariants: bars start at zero and no bar leaves the
-//! plot; each bar carries its value in words.
+//! Horizontal because then names and values stand next to the bars, in full; without enough room
+//! there they stand above. Invariants: bars start at zero and stay within the plot; each bar has
+//! its value as text.
 
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ use super::legend::{Legend, Mark};
 use super::paint::{Fill, Paint};
 use super::{Size, px, svg, text};
 
-/// Sizes of text: names of bars, and what stands behind them.
+/// Sizes of text: names of bars, and the notes after them.
 const NAME: f64 = 13.0;
 const NOTE: f64 = 12.5;
 const EDGE: f64 = 6.0;
@@ -20,23 +20,23 @@ const THICKNESS: f64 = 22.0;
 
 /// A chart of horizontal bars.
 pub struct BarChart<'a> {
-    /// What is shown, for those who can't see it.
+    /// Text alternative for screen readers.
     pub description: String,
-    /// What a bar's length measures, with its unit.
+    /// Label of the axis, with its unit.
     pub title: &'a str,
-    /// One bar below the other.
+    /// The bars, from top to bottom.
     pub bars: Vec<Bar<'a>>,
-    /// What the parts' colours stand for; empty if each bar has one part.
+    /// Names of the parts, with their colours; empty if each bar has one part.
     pub legend: Vec<(&'a str, Paint)>,
-    /// A value to draw a line at across all bars.
+    /// Value of a reference line across all bars.
     pub reference: Option<f64>,
 }
 
 /// One bar, of one or several parts.
 pub struct Bar<'a> {
-    /// Name of the run that it is of.
+    /// Name of its run.
     pub label: &'a str,
-    /// Its value in words, set behind it.
+    /// Its value as text, set after it.
     pub note: String,
     /// Its parts from zero on; one for a plain bar. None of them is negative.
     pub parts: Vec<Part>,
@@ -44,35 +44,35 @@ pub struct Bar<'a> {
 
 /// A part of a bar.
 pub struct Part {
-    /// What it is, shown when pointed at.
+    /// Name, shown as a tooltip.
     pub name: String,
     /// Length of the part, in the axis' unit.
     pub value: f64,
     /// A colour of the style sheet.
     pub color: &'static str,
-    /// How it is filled, beside its colour.
+    /// Fill pattern, in addition to its colour.
     pub fill: Fill,
 }
 
-/// Where bars and words are.
+/// Positions of bars and text.
 struct BarLayout {
     left: f64,
     right: f64,
-    /// Words stand above the bars.
+    /// Text stands above the bars.
     above: bool,
     top: f64,
     pitch: f64,
 }
 
 impl BarChart<'_> {
-    /// The chart as an SVG element of a page, or alone.
+    /// Renders the chart as an SVG element of a page, or stand-alone.
     pub fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
         let legend = Legend::new(self.legend.iter().copied(), Mark::Box, (EDGE, width - EDGE));
         let layout = self.layout(width, EDGE + legend.height());
         let bottom = layout.top + layout.pitch * self.bars.len() as f64;
 
-        // The reference must be on the axis too, however short the bars are.
+        // The reference must also be on the axis, however short the bars are.
         let longest = self.bars.iter().map(Bar::length).fold(0.0, f64::max);
         let axis = Axis::rounded(longest.max(self.reference.unwrap_or(0.0)));
         let at = |value: f64| layout.left + axis.place(value) * (layout.right - layout.left);
@@ -105,9 +105,9 @@ impl BarChart<'_> {
         let names = widest(&mut self.bars.iter().map(|bar| text::width(bar.label, NAME)));
         let notes = widest(&mut self.bars.iter().map(|bar| text::width(&bar.note, NOTE)));
 
-        // Few bars get more room each, so that the figure isn't a mere strip.
+        // Few bars get more room each, so that the figure is no mere strip.
         let pitch = (190.0 / self.bars.len().max(1) as f64).clamp(30.0, 60.0);
-        // Beside the bars if a third of the width is left for them.
+        // Next to the bars if a third of the width is left for them.
         let above = width - names - notes < width * 0.35;
 
         if above {
@@ -138,7 +138,7 @@ impl Bar<'_> {
     fn draw(&self, layout: &BarLayout, top: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
         let mut start = 0.0;
         let parts: Vec<_> = self
-            // Each part begins where the one before ends.
+            // Each part begins where the previous one ends.
             .parts
             .iter()
             .map(|part| {

@@ -1,4 +1,4 @@
-//! Groups of columns in panels, as the papers arrange them.
+//! Groups of columns in panels, as arranged in the papers.
 //!
 //! Panels stand side by side, and in further rows where columns would get too thin or labels would
 //! touch. Invariants: all rows have the same vertical axis; a column is at least `THIN` wide;
@@ -12,15 +12,15 @@ use super::paint::Paint;
 use super::{Size, px, svg, text};
 use crate::report::format::number;
 
-/// The thinnest that a column may be before the panel goes on in another row.
+/// Minimum column width before the panel continues in another row.
 const THIN: f64 = 5.0;
-/// The widest, however few there are.
+/// Maximum column width.
 const THICK: f64 = 40.0;
-/// Room between panels of a row.
+/// Space between panels of a row.
 const GAP: f64 = 18.0;
 const RIGHT: f64 = 10.0;
 const ROW_HEIGHT: f64 = 215.0;
-/// Size of a label's text, and the height of one line of it.
+/// Font size of a label, and its line height.
 const LABEL: f64 = 11.0;
 const LABEL_ROW: f64 = 13.0;
 
@@ -35,17 +35,17 @@ pub struct Panel {
 
 /// A chart of columns, in one row of panels or several.
 pub struct ColumnChart<'a> {
-    /// Heading inside the picture, of one that stands alone.
+    /// Heading inside a stand-alone picture.
     pub heading: Option<&'a str>,
-    /// What is shown, for those who can't see it.
+    /// Text alternative for screen readers.
     pub description: String,
-    /// What a column's height measures, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y_title: &'a str,
     /// Panels, from left to right.
     pub panels: &'a [Panel],
-    /// Names of columns, and how they are drawn.
+    /// Names of columns, and their paint.
     pub names: Vec<(&'a str, Paint)>,
-    /// A value to draw a line at across all columns.
+    /// Value of a reference line across all columns.
     pub reference: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ struct Piece<'a> {
     needs: f64,
 }
 
-/// A heading in lines that fit, and how high they are.
+/// A heading in lines that fit, and their height.
 pub(super) struct Heading {
     pub markup: Markup,
     pub height: f64,
@@ -77,7 +77,7 @@ pub(super) fn heading(heading: Option<&str>, width: f64) -> Heading {
 }
 
 impl ColumnChart<'_> {
-    /// The chart as an SVG element of a page, or alone.
+    /// Renders the chart as an SVG element of a page, or stand-alone.
     pub fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
         let heading = heading(self.heading, width);
@@ -94,7 +94,7 @@ impl ColumnChart<'_> {
             .marks
             .iter()
             .map(|mark| text::width(&mark.1, text::TEXT));
-        // Room for the widest mark of the axis.
+        // Room for the widest label of the axis.
         let left = labels.fold(18.0, f64::max) + 12.0;
 
         let rows = self.rows(width - RIGHT - left);
@@ -120,7 +120,7 @@ impl ColumnChart<'_> {
         svg((width, top + 2.0), &self.description, alone, &content)
     }
 
-    /// Panels and pieces of panels in rows of this width.
+    /// Distributes panels and pieces of panels over rows of this width.
     fn rows(&self, room: f64) -> Vec<Vec<Piece<'_>>> {
         let mut rows: Vec<Vec<Piece>> = Vec::new();
         let mut free = 0.0;
@@ -128,7 +128,7 @@ impl ColumnChart<'_> {
         for panel in self.panels {
             let mut groups = &panel.groups[..];
             while !groups.is_empty() {
-                // As many groups as a row of its own has room for, or the whole panel.
+                // As many groups as fit in an empty row, or the whole panel.
                 let mut count = 1;
                 let mut needs = group_needs(&groups[..1]);
                 while count < groups.len() && group_needs(&groups[..count + 1]) <= room {
@@ -144,7 +144,7 @@ impl ColumnChart<'_> {
                 };
                 groups = rest;
 
-                // The gap counts only if something stands in the row already.
+                // The gap counts only if the row is not empty.
                 let wanted = piece.needs + if free < room { GAP } else { 0.0 };
                 match rows.last_mut() {
                     Some(row) if wanted <= free => {
@@ -161,7 +161,7 @@ impl ColumnChart<'_> {
         rows
     }
 
-    /// A row, and how high it is.
+    /// Renders a row; also returns its height.
     fn row(
         &self,
         pieces: &[Piece],
@@ -172,7 +172,7 @@ impl ColumnChart<'_> {
         let bottom = top + ROW_HEIGHT;
         let y = |value: f64| bottom - axis.place(usable(value)) * ROW_HEIGHT;
 
-        // What is left over goes to all in proportion.
+        // Remaining space is distributed in proportion.
         let gaps = GAP * (pieces.len() - 1) as f64;
         let needed: f64 = pieces.iter().map(|piece| piece.needs).sum();
         let stretch = (right - left - gaps) / needed;
@@ -187,7 +187,7 @@ impl ColumnChart<'_> {
             })
             .collect();
 
-        // The row is as high as the longest label makes it.
+        // The longest label determines the height of the row.
         let label_rows = pieces
             .iter()
             .zip(&places)
@@ -231,7 +231,7 @@ impl ColumnChart<'_> {
     ) -> Markup {
         let pitch = width / piece.groups.len().max(1) as f64;
         let paint = |name: &str| {
-            // A name that the legend does not have still needs a colour.
+            // A name missing in the legend still needs a colour.
             let found = self.names.iter().find(|one| one.0 == name);
             found.map_or(Paint::other(0), |one| one.1)
         };
@@ -270,7 +270,7 @@ fn label_lines(piece: &Piece, width: f64) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Room that groups need side by side: all get as much as the one that needs most.
+/// Width of groups side by side: all get as much as the widest.
 fn group_needs(groups: &[(String, Vec<(String, f64)>)]) -> f64 {
     let one = |(label, columns): &(String, Vec<(String, f64)>)| {
         let word = label

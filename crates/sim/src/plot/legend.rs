@@ -1,23 +1,23 @@
-//! Legends: names with their samples, in as many rows as it takes.
+//! Legends: names with samples of their marks, in as many rows as needed.
 //!
-//! Invariant: no entry leaves the picture; a name longer than a row is shortened and said in full
-//! when pointed at.
+//! Invariant: no entry leaves the picture; a name longer than a row is shortened, with the full
+//! name as a tooltip.
 
 use maud::{Markup, html};
 
 use super::paint::Paint;
 use super::{px, text};
 
-/// What a legend shows beside a name.
+/// The mark next to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A piece of a line.
+    /// A short line.
     Line,
-    /// A box, as of bars and columns.
+    /// A box, for bars and columns.
     Box,
 }
 
-/// Height of a row, and the room between two entries.
+/// Height of a row, and the gap between two entries.
 const ROW: f64 = 18.0;
 const GAP: f64 = 16.0;
 
@@ -51,7 +51,7 @@ impl<'a> Legend<'a> {
             .map(|(name, paint)| {
                 let shown = text::fitted(name, right - left - sample, text::TEXT);
                 let width = sample + text::width(&shown, text::TEXT);
-                // A name that does not fit begins a row, unless the row is empty.
+                // A name that does not fit begins a new row, unless the row is empty.
                 if x > left && x + width > right {
                     (x, row) = (left, row + 1);
                 }
@@ -76,12 +76,12 @@ impl<'a> Legend<'a> {
         }
     }
 
-    /// Height of all its rows, 0 without any entry.
+    /// Total height of its rows, 0 without entries.
     pub fn height(&self) -> f64 {
         ROW * self.rows as f64
     }
 
-    /// The legend as SVG, its first row below `top`.
+    /// Renders the legend as SVG, with its first row below `top`.
     pub fn draw(&self, top: f64) -> Markup {
         html! {
             @for entry in &self.entries {

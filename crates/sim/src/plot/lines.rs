@@ -1,7 +1,7 @@
 //! Line charts.
 //!
-//! Invariants: at most `POINTS_MAX` points a line; every coordinate is finite and inside the plot;
-//! labels of marks neither overlap nor leave the picture.
+//! Invariants: at most `POINTS_MAX` points per line; every coordinate is finite and inside the
+//! plot; tick labels neither overlap nor leave the picture.
 
 use std::fmt::Write;
 
@@ -13,18 +13,18 @@ use super::paint::Paint;
 use super::series::{Point, downsample};
 use super::{Size, px, svg, text};
 
-/// Room for half of the last mark's label.
+/// Room for half of the last tick label.
 const RIGHT: f64 = 14.0;
 
 /// A chart of lines over common axes.
 pub struct LineChart<'a> {
-    /// Heading inside the picture, of one that stands alone.
+    /// Heading inside a stand-alone picture.
     pub heading: Option<&'a str>,
-    /// What is shown, for those who can't see it.
+    /// Text alternative for screen readers.
     pub description: String,
-    /// What the horizontal axis measures, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub x_title: String,
-    /// What the vertical axis measures, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y_title: &'a str,
     /// The horizontal axis, common to all lines.
     pub x: Axis,
@@ -32,23 +32,23 @@ pub struct LineChart<'a> {
     pub y: Axis,
     /// The lines, later ones in front.
     pub lines: Vec<ChartLine<'a>>,
-    /// Whether each point has a dot that says its values.
+    /// True if each point has a dot with its values as a tooltip.
     pub dots: bool,
 }
 
 /// One line of a chart.
 pub struct ChartLine<'a> {
-    /// Name of the run that it is of.
+    /// Name of its run.
     pub label: &'a str,
-    /// Colour and dashes that tell it from the others.
+    /// Colour and dashes, distinct from the other lines'.
     pub paint: Paint,
     /// Points (x, y), by x.
     pub points: Vec<Point>,
-    /// The trend: if there is one it is drawn boldly, and the points faintly behind it.
+    /// Optional trend, drawn boldly; the points are then drawn faintly in the background.
     pub trend: Option<Vec<Point>>,
 }
 
-/// Where the plot is within the picture.
+/// Position of the plot within the picture.
 struct Plane<'a> {
     x: &'a Axis,
     y: &'a Axis,
@@ -70,7 +70,7 @@ impl Plane<'_> {
 }
 
 impl LineChart<'_> {
-    /// The chart as an SVG element of a page, or alone.
+    /// Renders the chart as an SVG element of a page, or stand-alone.
     pub fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
         let heading = super::columns::heading(self.heading, width);
@@ -80,7 +80,7 @@ impl LineChart<'_> {
             (6.0, width - 6.0),
         );
 
-        // The widest mark decides where the plot begins.
+        // The widest tick label decides where the plot begins.
         let labels = self
             .y
             .marks
@@ -126,7 +126,7 @@ impl LineChart<'_> {
     }
 }
 
-/// Grid, marks and their labels; labels that would touch the one before are left out.
+/// Grid, ticks and their labels; labels that would touch the previous one are left out.
 fn axes(plane: &Plane) -> Markup {
     const APART: f64 = 7.0;
     let (left, right, bottom) = (px(plane.left), px(plane.right), plane.bottom);
@@ -138,7 +138,7 @@ fn axes(plane: &Plane) -> Markup {
         .iter()
         .map(|(value, label)| {
             let (x, half) = (plane.x_at(*value), text::width(label, text::TEXT) / 2.0);
-            // The outermost stay inside the picture.
+            // The outermost labels stay inside the picture.
             let middle = x.clamp(half, (plane.right + RIGHT - half - 1.0).max(half));
             // Labels from left to right: the first that fits keeps its place.
             if label.is_empty() || middle - half < free_from {
@@ -168,7 +168,7 @@ fn axes(plane: &Plane) -> Markup {
 
 fn path(plane: &Plane, line: &ChartLine, points: &[Point], class: &str) -> Markup {
     let mut data = String::new();
-    // More points than that cannot be told apart.
+    // More points would be indistinguishable.
     for (i, &(x, y)) in downsample(points, plane.points_max).iter().enumerate() {
         let verb = if i == 0 { 'M' } else { 'L' };
         write!(data, "{verb}{} {}", px(plane.x_at(x)), px(plane.y_at(y)))

@@ -1,15 +1,15 @@
-//! Pictures as SVG: lines, bars one below the other, and groups of columns, for every report and
-//! figure of the program.
+//! Pictures as SVG: lines, horizontal bars, and groups of columns, for all reports and figures of
+//! the program.
 //!
-//! Written through `maud`, not through a plotting library: inline SVG takes its colours and fonts
-//! from a style sheet, so light and dark pages (and print) share one picture, its text can be
-//! selected and read aloud, and parts explain themselves when pointed at.
+//! Written with `maud`, not with a plotting library: inline SVG takes its colours and fonts from a
+//! style sheet, so light and dark pages (and print) share one picture, its text can be selected and
+//! read by screen readers, and parts have tooltips.
 //!
-//! Invariants: text is measured before it is placed ([`text`]), and what does not fit is wrapped or
-//! shortened, never cut off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that
+//! Invariants: text is measured before it is placed ([`text`]); text that does not fit is wrapped
+//! or shortened, never cut off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that
 //! fits the page; the first forty names of a figure look different; bars begin at zero; every bar
-//! and line says what it is when pointed at; the same input gives the same bytes; no script, font
-//! or image is needed. Absent: what is shown.
+//! and line has a tooltip; the same input gives the same bytes; no script, font or image is needed.
+//! Absent: the data.
 
 pub mod axis;
 pub mod bars;
@@ -22,10 +22,10 @@ pub mod text;
 
 use maud::{Markup, PreEscaped, html};
 
-/// Colours and strokes of all pictures, for light and dark; also of a page that shows them.
+/// Style sheet of all pictures, for light and dark; also of a page that shows them.
 pub const STYLE: &str = include_str!("plot.css");
 
-/// How wide a picture is drawn, in units that are pixels where there is room.
+/// Width of a picture, in units that are pixels if there is enough room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// The width of a telephone.
@@ -37,7 +37,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Points that a line has at most.
+    /// Maximum points of a line.
     pub(crate) fn points_max(self) -> usize {
         match self {
             Size::Narrow => series::POINTS_MAX / 2,
@@ -63,7 +63,7 @@ pub fn fluid(size: Size, draw: impl Fn(Size) -> Markup) -> Markup {
     }
 }
 
-/// What a file holds that is nothing but the picture.
+/// Renders a stand-alone SVG file.
 pub fn file(picture: &Markup) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
@@ -71,7 +71,7 @@ pub fn file(picture: &Markup) -> String {
     )
 }
 
-/// An SVG element of this size; `alone` if it brings its style sheet and background.
+/// An SVG element of this size; `alone`: with its own style sheet and background.
 pub(crate) fn svg(
     (width, height): (f64, f64),
     description: &str,
@@ -91,7 +91,7 @@ pub(crate) fn svg(
     }
 }
 
-/// A coordinate to a tenth of a unit, as short as it can be written.
+/// Formats a coordinate to a tenth of a unit, as short as possible.
 pub fn px(coordinate: f64) -> String {
     format!("{}", (coordinate * 10.0).round() / 10.0)
 }

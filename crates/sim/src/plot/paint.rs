@@ -1,34 +1,33 @@
-//! How what has a name is drawn: a colour of the style sheet, and what tells it from others of that
-//! colour.
+//! Colours, dashes and fills of named lines and bars.
 //!
-//! The first colours are Okabe and Ito's, which colour-blind readers can tell apart. A scheme has
-//! the same colour in every figure. Names that no scheme has take the other colours in turn; when
-//! these are used up, lines differ in dashes and bars in their filling, so that forty names of a
-//! figure differ. Absent: the colours' values (`plot.css` has them, for light and dark).
+//! The first colours are Okabe and Ito's, which colour-blind readers can distinguish. A scheme has
+//! the same colour in every figure. Other names take the remaining colours in turn; when these are
+//! used up, lines differ in dashes and bars in their fill, so that forty names of a figure differ.
+//! Absent: the colours' values (`plot.css` has them, for light and dark).
 
 use remap_ssd_ftl::{Hue, SchemeKind};
 
-/// How a line or a bar is drawn.
+/// The look of a line or a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
     /// A colour of the style sheet.
     pub color: &'static str,
-    /// Dash pattern of SVG, for lines alone.
+    /// SVG dash pattern, for lines only.
     pub dash: &'static str,
-    /// Filling, for bars and columns alone.
+    /// Fill, for bars and columns only.
     pub fill: Fill,
 }
 
-/// How a bar is filled.
+/// Fill of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Filled with its own colour.
     Solid,
-    /// Framed in its colour, and empty.
+    /// Outlined in its colour, without fill.
     Hollow,
-    /// Framed, and filled with a pale shade of it.
+    /// Outlined, and filled with a pale shade of its colour.
     Pale,
-    /// Framed in dashes of its colour, and empty.
+    /// Outlined with dashes of its colour, without fill.
     Dashed,
 }
 
@@ -44,7 +43,7 @@ impl Fill {
     }
 }
 
-/// Colours for what is not a scheme, in their order.
+/// Colours for names that are not schemes, in order.
 const OTHERS: [&str; 10] = [
     "var(--sky)",
     "var(--vermilion)",
@@ -58,12 +57,12 @@ const OTHERS: [&str; 10] = [
     "var(--wine)",
 ];
 
-/// Dashes of the first, second, third and fourth that has a colour.
+/// Dashes of the first, second, third and fourth line of a colour.
 pub const DASHES: [&str; 4] = ["none", "9 4", "5 2 1 2", "2 2"];
 const FILLS: [Fill; 4] = [Fill::Solid, Fill::Hollow, Fill::Pale, Fill::Dashed];
 
 impl Paint {
-    /// The paint of the `turn`-th that has this colour, from 0.
+    /// The paint of the `turn`-th name with this colour, from 0.
     pub fn of(color: &'static str, turn: usize) -> Self {
         Self {
             color,
@@ -72,14 +71,14 @@ impl Paint {
         }
     }
 
-    /// The paint of the `index`-th name that is no scheme's.
+    /// The paint of the `index`-th name that is not a scheme.
     pub fn other(index: usize) -> Self {
-        // All colours first; dashes and fillings when these are used up.
+        // All colours first; dashes and fills when these are used up.
         Self::of(OTHERS[index % OTHERS.len()], index / OTHERS.len())
     }
 }
 
-/// A paint for each of a figure's names.
+/// Returns a paint for each of a figure's names.
 pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
     let (mut unknown, mut hues) = (0, Vec::new());
     names
@@ -99,7 +98,7 @@ pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
         .collect()
 }
 
-/// The colour that a scheme has everywhere; of some none.
+/// Returns the fixed colour of a scheme, if it has one.
 pub fn of_scheme(scheme: &str) -> Option<&'static str> {
     let hue = scheme.parse::<SchemeKind>().ok()?.facts().hue?;
     Some(match hue {

@@ -1,18 +1,18 @@
-//! Curves with few enough points to draw, and none of the peaks lost.
+//! Reduces curves to few enough points for drawing, without losing peaks.
 //!
-//! Invariants: points come out in the order they went in; every point of a downsampled curve is a
-//! point of the original; its first, last, smallest and largest values are among them.
-//! Absent: points that aren't finite; they are dropped before anything else.
+//! Invariants: points stay in order; every point of a downsampled curve is a point of the original;
+//! its first, last, smallest and largest values are among them. Absent: points that are not finite;
+//! they are dropped first.
 
 use crate::summary::Sample;
 
 /// A point of a curve: (x, y).
 pub type Point = (f64, f64);
 
-/// The most points a drawn line has.
+/// Maximum points of a drawn line.
 pub const POINTS_MAX: usize = 600;
 
-/// The points of which both coordinates are finite.
+/// Returns the points with two finite coordinates.
 pub fn finite(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
     points
         .into_iter()
@@ -20,12 +20,12 @@ pub fn finite(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
         .collect()
 }
 
-/// One measurement of each sample against virtual time.
+/// One measurement of each sample over virtual time.
 pub fn over_time(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Vec<Point> {
     finite(samples.iter().map(|sample| (sample.at_s, value(sample))))
 }
 
-/// At most `limit` of the points: the ends, and each stretch's smallest and largest.
+/// Returns at most `limit` of the points: the ends, and each stretch's minimum and maximum.
 ///
 /// # Panics
 ///
@@ -42,7 +42,7 @@ pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
     }
 
     let inner = &points[1..points.len() - 1];
-    // Two points a stretch, beside both ends.
+    // Two points per stretch, in addition to both ends.
     let stretches = (limit - 2) / 2;
     let mut kept = vec![points[0]];
 
@@ -56,9 +56,9 @@ pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
     kept
 }
 
-/// The mean over each of `stretches` equal parts of the time, for a noisy series of rates.
+/// Returns the mean over each of `stretches` equal parts of the time, for a noisy series of rates.
 ///
-/// A rate holds since the previous point, so it weighs as much as that interval is long.
+/// A rate holds since the previous point, so its weight is the length of that interval.
 pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
     let Some(&(end, _)) = points.last() else {
         return Vec::new();
@@ -66,7 +66,7 @@ pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
 
     let width = end / stretches as f64;
 
-    // Of each stretch: times, rates and weights, the first two weighted.
+    // Per stretch: times, rates and weights, the first two weighted.
     let mut sums = vec![(0.0, 0.0, 0.0); stretches];
     let mut previous = 0.0;
 
@@ -75,7 +75,7 @@ pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
         previous = at;
 
         if weight > 0.0 {
-            // A point's rate counts for the stretch in which its interval's middle lies.
+            // A rate counts for the stretch that contains the middle of its interval.
             let middle = at - weight / 2.0;
             let (time, rates, weights) =
                 &mut sums[((middle / width).max(0.0) as usize).min(stretches - 1)];
@@ -93,7 +93,7 @@ pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
     )
 }
 
-/// A cumulative distribution as the staircase it is: level up to each point, then up.
+/// Converts a cumulative distribution to a step function: level up to each point, then up.
 ///
 /// With fewer than half of [`POINTS_MAX`] steps, so that the corners fit as well.
 pub fn staircase(distribution: &[Point]) -> Vec<Point> {
@@ -108,14 +108,14 @@ pub fn staircase(distribution: &[Point]) -> Vec<Point> {
     stairs
 }
 
-/// The smallest and the largest of a stretch, in their order; one if they are the same point.
+/// The minimum and maximum of a stretch, in order; one point if they are the same.
 fn extremes(stretch: &[Point]) -> impl Iterator<Item = Point> {
     let by_y = |&a: &usize, &b: &usize| stretch[a].1.total_cmp(&stretch[b].1);
     let low = (0..stretch.len()).min_by(by_y);
     let high = (0..stretch.len())
         .max_by(by_y)
         .filter(|high| Some(*high) != low);
-    // In their order, so that the drawn line never goes back.
+    // In order, so that the drawn line never goes back.
     let (first, second) = if high.is_some() && high < low {
         (high, low)
     } else {

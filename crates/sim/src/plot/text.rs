@@ -1,8 +1,8 @@
-//! How wide text is, and making it fit.
+//! Estimates text widths, and fits text.
 //!
-//! The page's font is the reader's, so the widths are those of DejaVu Sans, one of the widest that
-//! browsers take for `system-ui` or `sans-serif`: text takes no more than what is said here.
-//! Absent: other scripts' exact widths; a letter that is not in the table counts as a wide one.
+//! The reader's browser chooses the font, so the widths are those of DejaVu Sans, one of the widest
+//! fonts for `system-ui` or `sans-serif`: actual text is no wider. Absent: other scripts' exact
+//! widths; a letter missing in the table counts as a wide one.
 
 /// Advances of ASCII from the space on, thousandths of the font's size.
 const ADVANCES: [u16; 95] = [
@@ -33,7 +33,7 @@ pub fn width_bold(text: &str, size: f64) -> f64 {
     width(text, size) * BOLD
 }
 
-/// `text` if it fits, else as much of it as does, with an ellipsis.
+/// Returns `text` if it fits, else truncated with an ellipsis.
 pub fn fitted(text: &str, room: f64, size: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -50,7 +50,7 @@ pub fn fitted(text: &str, room: f64, size: f64) -> String {
     "…".to_owned()
 }
 
-/// `text` in lines that fit, broken at blanks; at most `lines`, the last one shortened.
+/// Returns `text` in lines that fit, broken at blanks; at most `lines`, the last one shortened.
 pub fn wrapped(text: &str, room: f64, size: f64, lines: usize) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -63,7 +63,7 @@ pub fn wrapped(text: &str, room: f64, size: f64, lines: usize) -> Vec<String> {
         }
     }
 
-    // What does not fit into the lines goes into the last one, which is shortened.
+    // The remaining words go into the last line, which is shortened.
     if found.len() > lines {
         let rest = found.split_off(lines - 1).join(" ");
         found.push(rest);

@@ -1,10 +1,10 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 //!
-//! Invariants: the width follows the magnitude (three or four significant digits); what isn't
-//! finite becomes [`MISSING`]; a count below 100,000 is exact.
-//! Absent: locales. The decimal point is `.`, thousands are separated by `,`.
+//! Invariants: the width follows the magnitude (three or four significant digits); a non-finite
+//! value becomes [`MISSING`]; a count below 100,000 is exact. Absent: locales. The decimal point is
+//! `.`, thousands are separated by `,`.
 
-/// What stands where there is no number.
+/// Placeholder for a missing number.
 pub const MISSING: &str = "-";
 
 /// A count in full: `1,234,567`.
@@ -84,7 +84,7 @@ pub fn bytes(count: u64) -> String {
     let mut value = count as f64 / 1024.0;
     let mut unit = 0;
 
-    // From there on it would be rounded to 1,024, which is one of the next unit.
+    // From 1023.5 on it would be rounded to 1,024, which is one of the next unit.
     while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -92,7 +92,7 @@ pub fn bytes(count: u64) -> String {
     format!("{} {}", number(value), UNITS[unit])
 }
 
-/// Seconds in the unit that suits them, `18.3 ms`.
+/// Seconds in a suitable unit, `18.3 ms`.
 pub fn seconds(value: f64) -> String {
     let (divisor, unit) = match value.abs() {
         0.0 => (1.0, " s"),
@@ -104,7 +104,7 @@ pub fn seconds(value: f64) -> String {
     with_unit(value / divisor, number, unit)
 }
 
-/// A projected life. What is never written never wears out: that is infinite, and said so.
+/// A projected lifetime; an infinite one, without writes, is `no wear`.
 pub fn years(value: f64) -> String {
     if value == f64::INFINITY {
         return "no wear".to_owned();
@@ -124,13 +124,13 @@ pub fn si(magnitude: f64) -> (f64, &'static str) {
     }
 }
 
-/// `part / whole`, or nothing where that has no meaning.
+/// `part / whole`, or `None` if that is undefined.
 pub fn share(part: f64, whole: f64) -> Option<f64> {
     let value = part / whole;
     (whole > 0.0 && value.is_finite()).then_some(value)
 }
 
-/// Text that can't break a line, a column or a terminal: control characters are replaced.
+/// Replaces control characters, so that text cannot break a line, a column or a terminal.
 pub fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })

@@ -1,24 +1,24 @@
-//! The cards on top of the page: the best scheme and what it gains.
+//! The cards at the top of the page: the best scheme and its gains.
 //!
-//! Invariants: the scheme that can't be built never counts as the best of several; where there is
-//! no run without remapping the cards give plain values and say so; a loss is called a loss.
-//! Absent: anything the table below doesn't show too.
+//! Invariants: the ideal scheme, which cannot be built, never counts as the best of several;
+//! without a run that does not remap, the cards give absolute values and say so; a loss is called a
+//! loss. Absent: data that the table below does not show.
 
 use super::format::{number, ratio, share};
 use super::metrics::{BASELINE, IDEAL, baseline, labels, speedup};
 use crate::summary::RunSummary;
 
-/// A number that stands out, with what it is and how it came about.
+/// A highlighted number, with its meaning and origin.
 pub struct Card {
-    /// What the figure shows, as its heading.
+    /// Heading.
     pub title: String,
     /// The number, or a name.
     pub value: String,
-    /// The numbers behind it; may be empty.
+    /// The underlying numbers; may be empty.
     pub note: String,
 }
 
-/// The cards, none without runs.
+/// Returns the cards; none without runs.
 pub fn cards(runs: &[RunSummary]) -> Vec<Card> {
     let Some(best) = best(runs) else {
         return Vec::new();
@@ -52,7 +52,7 @@ pub fn cards(runs: &[RunSummary]) -> Vec<Card> {
 /// The fastest run: of those that remap and can be built, else of those that can be built.
 fn best(runs: &[RunSummary]) -> Option<usize> {
     let fastest = |eligible: &dyn Fn(&str) -> bool| {
-        // Of equal runs the first.
+        // The first of equal runs.
         let speed = |i: &usize| runs[*i].bandwidth_mib_s;
         (0..runs.len())
             .filter(|&i| eligible(&runs[i].scheme) && runs[i].bandwidth_mib_s.is_finite())
@@ -63,7 +63,7 @@ fn best(runs: &[RunSummary]) -> Option<usize> {
         .or_else(|| fastest(&|_| true))
 }
 
-/// How near the run is to the ideal.
+/// Bandwidth of the run relative to the ideal.
 fn bound(runs: &[RunSummary], run: &RunSummary) -> String {
     let ideal = runs
         .iter()
@@ -102,7 +102,7 @@ fn bandwidth(runs: &[RunSummary], run: &RunSummary, other: Option<&RunSummary>) 
     }
 }
 
-/// A card for something of which less is better.
+/// A card for a measurement of which less is better.
 fn compared(
     title: &str,
     run: &RunSummary,

@@ -1,9 +1,9 @@
-//! The page: one self-contained file of HTML.
+//! The page: one self-contained HTML file.
 //!
-//! Invariants: nothing is fetched and nothing runs (no script, font, image or link); all text from
-//! outside is escaped; the same input gives the same bytes, so there is no date and no wall-clock
-//! time on it; it can be read without colours.
-//! Absent: what to show ([`super::metrics`], `figures`, `headline`).
+//! Invariants: the page loads nothing and runs nothing (no script, font, image or link); all
+//! external text is escaped; the same input gives the same bytes, so it has neither a date nor
+//! wall-clock time; it can be read without colours. Absent: the choice of data ([`super::metrics`],
+//! `figures`, `headline`).
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -15,13 +15,13 @@ use super::palette::paints;
 use crate::plot;
 use crate::summary::{RunSummary, Sample};
 
-/// The style sheet of the page, for others that shall look like it; pictures have their own.
+/// The style sheet of the page, also for other pages of the same look; pictures have their own.
 const PAGE_STYLE: &str = include_str!("page.css");
 
-/// What the horizontal axis of a run's course is.
+/// Meaning of the horizontal axis of a time series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Pages that the host read or wrote: the same place is the same work.
+    /// Pages that the host read or wrote: the same position is the same amount of work.
     #[default]
     HostPages,
     /// Virtual time: a faster run ends further left.
@@ -29,13 +29,13 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Where each sample is, in pages or seconds.
+    /// Position of each sample, in pages or seconds.
     pub(super) fn of(self, samples: &[Sample]) -> Vec<f64> {
         let (mut before_s, mut pages) = (0.0, 0.0);
         let at = |sample: &Sample| match self {
             Self::Time => sample.at_s,
             Self::HostPages => {
-                // A rate holds since the sample before.
+                // A rate holds since the previous sample.
                 pages += sample.iops * (sample.at_s - before_s);
                 before_s = sample.at_s;
                 pages
@@ -71,7 +71,7 @@ pub fn styles() -> Markup {
     markup! { style { (PreEscaped(plot::STYLE)) (PreEscaped(PAGE_STYLE)) } }
 }
 
-/// The report of several runs as one page.
+/// Renders the report of several runs as one page.
 ///
 /// ```
 /// use remap_ssd_sim::aging::{AgingSpec, age};
@@ -97,7 +97,7 @@ pub fn styles() -> Markup {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `config` is shown as it is, `seed` beside it, so that the page says how to repeat the runs.
+/// `config` is shown verbatim, with `seed`, so that the page says how to repeat the runs.
 pub fn html(
     runs: &[RunSummary],
     title: &str,
@@ -222,7 +222,7 @@ fn everything(runs: &[RunSummary]) -> Markup {
 
     let columns: Vec<Vec<Section>> = runs.iter().map(metrics::details).collect();
 
-    // A column for each run, behind that of the labels.
+    // One column per run, after that of the labels.
     let width = runs.len() + 1;
 
     markup! {

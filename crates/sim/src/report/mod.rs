@@ -4,10 +4,10 @@
 //! [`table()`] and [`details()`] are for terminals, [`html()`] for a browser. All three read the
 //! same rows ([`metrics`]), so a number can't differ from one to the other.
 //!
-//! Invariants: the same summaries give the same bytes (the page leaves out wall-clock time for
-//! that reason); a value that isn't a number is shown as `-`, never as `NaN` or `inf`; a run keeps
-//! its place, its label and its colour in every table and figure.
-//! Absent: any measuring or averaging over runs; files (the caller writes the text).
+//! Invariants: the same summaries give the same bytes (so the page omits wall-clock time); a value
+//! that is not a number is shown as `-`, never as `NaN` or `inf`; a run keeps its position, its
+//! label and its colour in every table and figure. Absent: measuring, averaging over runs, and
+//! files (the caller writes the text).
 
 mod figures;
 pub mod format;

@@ -1,13 +1,13 @@
 //! One colour and one line style for each run, the same in every figure.
 //!
-//! Schemes and the parts of a bar draw from disjoint halves of the palette. Lines of one scheme
-//! differ in dashes; what is only a reference (no remapping, the ideal) is dashed at once.
+//! Schemes and the parts of a bar use disjoint halves of the palette. Lines of one scheme differ in
+//! dashes; references (no remapping, the ideal) are always dashed.
 
 use super::metrics::{BASELINE, IDEAL, occurrence};
 use crate::plot::paint::{Fill, Paint, of_scheme};
 use crate::summary::RunSummary;
 
-/// The parts of stacked bars, in their order.
+/// The parts of stacked bars, in order.
 pub const PARTS: [Paint; 4] = [
     part("var(--sky)"),
     part("var(--vermilion)"),
@@ -36,8 +36,7 @@ pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
             let mut paint = match of_scheme(name) {
                 Some(color) => Paint::of(color, earlier),
                 None => {
-                    // Unknown schemes keep their colour through all figures, by the order in which
-                    // they appear.
+                    // Unknown schemes keep their colour in all figures, by order of appearance.
                     let place = unknown.iter().position(|seen| *seen == name);
                     let place = place.unwrap_or_else(|| {
                         unknown.push(name);
@@ -47,7 +46,7 @@ pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
                 }
             };
 
-            // References are dashed at once: they are no measurement of a scheme.
+            // References are dashed from the first: they are no measurement of a scheme.
             paint.dash = match (name, earlier) {
                 (BASELINE, 0) => "6 4",
                 (IDEAL, 0) => "2 5",

@@ -1,8 +1,8 @@
 //! Tables for a terminal.
 //!
-//! Invariants: all lines of a table have the same display width; numbers are aligned right; no
-//! escape codes, so the text can be piped and compared.
-//! Absent: fitting the window. A table that is too wide is for the reader to scroll, not to guess.
+//! Invariants: all lines of a table have the same display width; numbers are right-aligned; no
+//! escape codes, so the text can be piped and compared. Absent: fitting the terminal width. The
+//! reader scrolls a wide table.
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 
@@ -12,7 +12,7 @@ use crate::summary::RunSummary;
 
 /// One row per run: bandwidth, amplification, pages, demotions, erases and write latency.
 ///
-/// The column `vs none` is there when one of the runs is the scheme `none`.
+/// The column `vs none` is present if one of the runs is the scheme `none`.
 pub fn table(runs: &[RunSummary]) -> String {
     let Overview { columns, rows } = metrics::overview(runs);
     let mut table = light();
@@ -37,7 +37,7 @@ pub fn details(run: &RunSummary) -> String {
         }
     }
 
-    // Last, and not on a page: it differs from one time to the next.
+    // Last, and not on a page: it differs between runs of the program.
     table.add_row(["Simulated in".to_owned(), seconds(run.wall_s)]);
     align_right(&mut table, 1..2);
     finish(&mut table)
@@ -49,7 +49,7 @@ fn light() -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING.header_separator(rule))
-        // Not fitted to a window: the text is the same for whoever reads it.
+        // Not fitted to a window: the text is the same on every terminal.
         .set_content_arrangement(ContentArrangement::Disabled);
     table
 }

@@ -1,15 +1,15 @@
-//! From byte addresses to logical pages: cutting at page boundaries, then folding. The one place.
+//! Conversion of byte addresses to logical pages, for all formats: cutting at page boundaries, then
+//! folding.
 //!
 //! **Cutting.** A page is `byte address / 4096`. A read becomes one read of every page it touches.
 //! A write becomes a write of every page it covers whole and a read-modify-write of those that it
-//! covers in part. A deallocation covers in part what it leaves alone: only whole pages are
-//! deallocated.
+//! covers in part. A deallocation affects whole pages only.
 //!
 //! **Folding.** A trace's disk is larger than the simulated one, or mostly empty. [`Fold::Modulo`]
-//! keeps distances: `lpn = page mod addressable`, all devices of a trace over each other.
-//! [`Fold::Compact`] keeps identity: pages get numbers in the order of their first touch, pages of
-//! different devices different ones, until the addressable range is full; from then on new pages
-//! wrap around and share numbers with old ones.
+//! keeps distances: `lpn = page mod addressable`, with all devices of a trace mapped to the same
+//! range. [`Fold::Compact`] keeps identity: pages get numbers in the order of their first touch,
+//! different for pages of different devices, until the addressable range is full; from then on new
+//! pages wrap around and share numbers with old ones.
 //!
 //! Invariants: the pages of one extent ascend by one and cover it; a folded number is below
 //! `addressable`; the same page of the same device always folds to the same number.
@@ -25,12 +25,12 @@ use super::format::UnknownName;
 /// Bytes of a logical page.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// A page of the traced disk, and how much of it an extent covers.
+/// A page of the traced disk, and its coverage by an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Byte address divided by the page size, before folding.
     pub page: u64,
-    /// Whether all 4096 bytes are covered.
+    /// True if all 4096 bytes are covered.
     pub whole: bool,
 }
 
@@ -58,10 +58,10 @@ pub fn cut(offset: u64, len: u64) -> impl Iterator<Item = Cut> {
     })
 }
 
-/// How pages of the traced disk map to the simulated device's; see the head of this module.
+/// Mapping of pages of the traced disk to the simulated device's; see the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fold {
-    /// `lpn = page mod addressable`: distances are kept, devices lie over each other.
+    /// `lpn = page mod addressable`: keeps distances, and maps all devices to the same range.
     #[default]
     Modulo,
     /// Numbers in order of first touch, devices apart, wrapping around when the range is full. A
@@ -93,17 +93,17 @@ impl FromStr for Fold {
 /// A page of one of the traced devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DevicePage {
-    /// Whatever number the trace gives the device.
+    /// The device number of the trace.
     pub device: u64,
     /// Byte address divided by the page size.
     pub page: u64,
 }
 
-/// Folds pages; remembers the numbers given when compacting.
+/// Folds pages; compacting stores the numbers assigned.
 #[derive(Debug)]
 pub struct Folder {
     addressable: u32,
-    /// Present when compacting: the numbers given so far.
+    /// Numbers assigned so far, when compacting.
     numbers: Option<FxHashMap<DevicePage, Lpn>>,
 }
 
@@ -121,20 +121,20 @@ impl Folder {
         }
     }
 
-    /// The logical page number of a page that is read or written.
+    /// Returns the logical page number of a page that is read or written.
     pub fn fold(&mut self, page: DevicePage) -> Lpn {
         let addressable = self.addressable;
         match &mut self.numbers {
             None => modulo(page.page, addressable),
             Some(numbers) => {
-                // Beyond the range numbers begin again, and pages share them.
+                // After the last number of the range, numbers begin again, and pages share them.
                 let next = modulo(numbers.len() as u64, addressable);
                 *numbers.entry(page).or_insert(next)
             }
         }
     }
 
-    /// The logical page number of a page that is deallocated; `None` if it never had one.
+    /// Returns the logical page number of a page that is deallocated; `None` if it never had one.
     pub fn folded(&self, page: DevicePage) -> Option<Lpn> {
         match &self.numbers {
             // Every page has a number, touched or not.

@@ -1,13 +1,14 @@
-//! What `biosnoop` of BCC and of libbpf-tools prints: text in columns, told by its first line.
+//! The output of `biosnoop` of BCC and of libbpf-tools: text in columns, detected by its first
+//! line.
 //!
 //! ```text
 //! TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)
 //! seconds     process        number  name      R|W sector(512 B) bytes milliseconds
 //! ```
 //!
-//! A line is a request that has ended, at the time of its end. Columns that options add (QUE(ms))
-//! are found by the first line. The process may have blanks in its name, so the columns after it are
-//! counted from the end. Absent: contents; every whole page written is new.
+//! A line is a completed request, at its completion time. The first line gives the positions of
+//! columns, including those added by options (QUE(ms)). The process name may contain blanks, so the
+//! columns after it are counted from the end. Absent: contents; every whole page written is new.
 
 use std::hash::Hasher;
 
@@ -18,7 +19,7 @@ use super::record::{ByteExtent, Parsed, Reason, clip, decimal, number, words};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Where the columns are, once the first line has said it: counted from the last, which is 0.
+/// Positions of the columns, once the first line has been read: counted from the last, which is 0.
 #[derive(Debug, Default)]
 pub(super) struct Biosnoop {
     columns: Option<ColumnsFromEnd>,
@@ -33,7 +34,7 @@ struct ColumnsFromEnd {
     bytes: usize,
 }
 
-/// Is it the first line?
+/// Returns true for a first line.
 pub(super) fn is_heading(line: &[u8]) -> bool {
     columns(line).is_some()
 }
@@ -55,7 +56,7 @@ fn columns(line: &[u8]) -> Option<ColumnsFromEnd> {
 
 impl Biosnoop {
     pub fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
-        // Output that was appended to a file has its own.
+        // Output appended to a file has its own heading.
         if let Some(columns) = columns(line) {
             self.columns = Some(columns);
             return Ok(Parsed::Blank);
@@ -79,7 +80,7 @@ impl Biosnoop {
 
         let at_ns = decimal(fields[0], NS_PER_S, "time")?;
         let bytes = number(field(columns.bytes), "number of bytes")?;
-        // Letters as the kernel's tracepoints have them: a request that has ended says where.
+        // Letters of the kernel's tracepoints: a completed request knows its location.
         let Some(verb) = verb(field(columns.verb), Action::Completed)? else {
             return Ok(Parsed::Ignored);
         };
@@ -91,7 +92,7 @@ impl Biosnoop {
     }
 }
 
-/// A number for a disk: they are only told apart.
+/// Hashes a disk name: disks are only distinguished.
 fn device(name: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(name);

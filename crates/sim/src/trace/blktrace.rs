@@ -1,10 +1,10 @@
-//! What `blktrace` records: binary events, each followed by its payload, little-endian.
+//! The recordings of `blktrace`: binary events, each followed by its payload, little-endian.
 //!
-//! A request passes several actions on its way; those of one action are taken, as of a `blkparse`
+//! A request passes through several actions; the events of one action are taken, as in a `blkparse`
 //! text. Files of one CPU each are merged by `blkparse -d FILE`, which counts times from its first
-//! event: an earlier one has a negative time. Invariant: an event has 48 bytes, as the assertion says, and the version 7 of all
-//! kernels since 2.6. Absent: contents; every whole page written is new. Recordings of machines of
-//! the other byte order.
+//! event: an earlier one has a negative time. Invariant: an event has 48 bytes, as asserted, and
+//! version 7 of all kernels since 2.6. Absent: contents; every whole page written is new.
+//! Recordings of machines of the other byte order.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -20,7 +20,7 @@ struct BlktraceEvent {
     at_ns: U64,
     sector: U64,
     len_bytes: U32,
-    /// The action below, what kind of request it is above.
+    /// The action in the low half, the kind of request in the high half.
     action: U32,
     pid: U32,
     device: U32,
@@ -41,12 +41,12 @@ const IS_READ: u32 = 1;
 const IS_NOTE: u32 = 1 << 10;
 const IS_DISCARD: u32 = 1 << 13;
 
-/// Does a file begin with an event?
+/// Returns true if a file begins with an event.
 pub(super) fn is_event(sample: &[u8]) -> bool {
     BlktraceEvent::ref_from_prefix(sample).is_ok_and(|(event, _)| event.magic.get() == MAGIC)
 }
 
-/// The action to take, by the events that a file begins with.
+/// The action to take, from the events at the beginning of a file.
 pub(super) fn wanted(named: Option<Action>, sample: &[u8]) -> Wanted {
     let has = |action| {
         let wanted = Wanted {
@@ -67,11 +67,11 @@ pub(super) fn wanted(named: Option<Action>, sample: &[u8]) -> Wanted {
     Wanted::of(named, has)
 }
 
-/// What an event says, and how many bytes of payload follow it.
+/// Parses an event; also returns the length of its payload.
 pub(super) fn parse(bytes: &[u8], wanted: Wanted) -> Result<(Parsed, usize), Reason> {
     let event = BlktraceEvent::ref_from_bytes(bytes)
         .map_err(|_| format!("cut: {} of {EVENT_BYTES} bytes", bytes.len()))?;
-    // The mark tells the version, and the order of bytes.
+    // The magic number includes version and byte order.
     match event.magic.get() {
         MAGIC => {}
         other if other.swap_bytes() == MAGIC => {
@@ -83,10 +83,10 @@ pub(super) fn parse(bytes: &[u8], wanted: Wanted) -> Result<(Parsed, usize), Rea
             ));
         }
     }
-    // Skipped by the caller, whatever the event is.
+    // The caller skips it, for every event.
     let payload = usize::from(event.payload_bytes.get());
 
-    // Numbers of the kernel's blktrace_api.h: queue, issue and complete.
+    // Constants of the kernel's blktrace_api.h: queue, issue and complete.
     let (number, kind) = (event.action.get() & 0xffff, event.action.get() >> 16);
     let action = match number {
         1 => Some(Action::Queued),
@@ -100,7 +100,7 @@ pub(super) fn parse(bytes: &[u8], wanted: Wanted) -> Result<(Parsed, usize), Rea
         return Ok((Parsed::Ignored, payload));
     };
 
-    // In this order: a discard is a write to the kernel as well.
+    // In this order: for the kernel a discard is also a write.
     let verb = match kind {
         kind if kind & IS_NOTE != 0 => None,
         kind if kind & IS_DISCARD != 0 => Some(RequestKind::Trim),

@@ -32,7 +32,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let Some(verb) = verb(op)? else {
         return Ok(Parsed::Ignored);
     };
-    // No evidence of this format: a line of Tencent's traces may look so.
+    // No evidence of this format: a line of Tencent's traces may look the same.
     if len == 0 {
         return Ok(Parsed::Ignored);
     }
@@ -43,7 +43,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     extent.request(at_ns, 0, verb)
 }
 
-/// What a command does, if it reads or writes.
+/// The kind of a command, if it reads or writes.
 fn verb(op: &[u8]) -> Result<Option<RequestKind>, Reason> {
     let digits = std::str::from_utf8(op).ok();
     let code = digits

@@ -1,9 +1,9 @@
-//! Text in columns that the user names: `csv:time_us,device,op,offset_bytes,size_bytes`.
+//! Text in columns named by the user: `csv:time_us,device,op,offset_bytes,size_bytes`.
 //!
-//! Commas, semicolons, tabs or blanks separate the columns; the first record decides which. A first
-//! line that names them is passed over. Invariants: the columns `op`, an offset and a size are named,
-//! and each only once; a line has exactly as many fields as there are columns. Absent: recognition;
-//! such a format is always named.
+//! Commas, semicolons, tabs or blanks separate the columns; the first record determines which. A
+//! first line with column names is skipped. Invariants: the columns `op`, an offset and a size are
+//! named, each only once; a line has exactly as many fields as there are columns. Absent:
+//! detection; such a format is always named.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use super::blkparse::{Action, verb as verb_of_rwbs};
 use super::format::{FormatError, UnknownName};
 use super::record::{ByteExtent, Digests, Parsed, Reason, RequestKind, clip, decimal, number};
 
-/// What a column holds.
+/// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Column {
     Skipped,
@@ -21,7 +21,7 @@ enum Column {
     },
     Device,
     Op,
-    /// The number of a read and that of a write.
+    /// The numbers for read and write.
     OpNumber {
         read: u8,
     },
@@ -51,7 +51,7 @@ enum SizeUnit {
     Pages,
 }
 
-/// Every column that can be named.
+/// All column names.
 const COLUMNS: [(&str, Column); 19] = {
     use Column::{Device, Digest, Offset, Op, OpNumber, Size, Skipped, Time};
     use SizeUnit::{Bytes, KiB, Pages, Sectors};
@@ -89,7 +89,7 @@ const NAMES: &str = "time_ns, time_100ns, time_us, time_ms, time_s, device, op, 
 
 const COLUMNS_MAX: usize = 24;
 
-/// The columns of a text, in their order.
+/// The columns of a text, in order.
 ///
 /// ```
 /// use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
@@ -165,7 +165,7 @@ impl fmt::Debug for Columns {
     }
 }
 
-/// What several columns are alternatives of.
+/// Columns that are alternatives of each other.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Time,
@@ -243,7 +243,7 @@ impl SizeUnit {
     }
 }
 
-/// Reads lines of these columns.
+/// Parses lines of these columns.
 pub(super) struct Table {
     columns: Columns,
     separator: Option<Separator>,
@@ -255,7 +255,7 @@ enum Separator {
     Blanks,
 }
 
-/// What the fields of a line said so far.
+/// Values of a line's fields so far.
 struct Fields<'a> {
     at_ns: u64,
     device: u64,
@@ -268,7 +268,7 @@ struct Fields<'a> {
 enum Verb {
     Request(RequestKind),
     Flush,
-    /// It moves and deallocates nothing.
+    /// Neither transfers nor deallocates.
     None,
 }
 
@@ -366,7 +366,7 @@ impl Separator {
     }
 }
 
-/// A field without the quotes around it.
+/// Removes quotes around a field.
 fn unquoted(field: &[u8]) -> &[u8] {
     match field {
         [b'"', inner @ .., b'"'] => inner,
@@ -374,7 +374,7 @@ fn unquoted(field: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether names stand where numbers would.
+/// Returns true if there are names in place of numbers.
 fn is_heading(columns: &[Column], fields: &[&[u8]]) -> bool {
     columns
         .iter()
@@ -412,7 +412,7 @@ fn verb_of_number(field: &[u8], read: u8) -> Result<Verb, Reason> {
     }
 }
 
-/// A number for a device: its own, or one for its name.
+/// Number of a device: its own, or a hash of its name.
 fn device(field: &[u8]) -> u64 {
     number(field, "device").unwrap_or_else(|_| xxhash_rust::xxh3::xxh3_64(field))
 }

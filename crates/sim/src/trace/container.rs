@@ -1,9 +1,9 @@
-//! Files that are no traces but hold or compress them: each is named by its first bytes, with what
-//! to do.
+//! Files that are not traces but contain or compress them: detected by their first bytes, with
+//! advice for the user.
 //!
-//! Absent: compression that is read (`input.rs`): gzip, xz and zstd.
+//! Absent: supported compression (`input.rs`): gzip, xz and zstd.
 
-/// What begins with which bytes, and what to do about it.
+/// First bytes, and the advice.
 const CONTAINERS: [(&[u8], &str); 17] = [
     (b"BZh", "compressed by bzip2: `bunzip2` makes a trace of it"),
     (
@@ -63,10 +63,10 @@ const CONTAINERS: [(&[u8], &str); 17] = [
     ),
 ];
 
-/// Where a tar archive says what it is.
+/// Offset of the magic number in a tar archive.
 const TAR_MAGIC_AT: usize = 257;
 
-/// What the file is that begins so, if it is one of these.
+/// Returns the description of a file with these first bytes, if it is one of these.
 pub(super) fn named(sample: &[u8]) -> Option<&'static str> {
     let is_tar = sample
         .get(TAR_MAGIC_AT..)

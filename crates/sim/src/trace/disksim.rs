@@ -4,8 +4,8 @@
 //! time(ms, with a point) device block(512 B) count(512 B) flags(hexadecimal; 1 = read)
 //! ```
 //!
-//! The point of the time tells them from other formats of five numbers. Absent: contents; every
-//! whole page written is new. The other flags.
+//! The decimal point of the time distinguishes them from other formats of five numbers. Absent:
+//! contents; every whole page written is new. The other flags.
 
 use super::record::{
     ByteExtent, Parsed, Reason, RequestKind, clip, decimal, exactly, number, words,
@@ -38,7 +38,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
 }
 
 fn hexadecimal(field: &[u8]) -> Option<u64> {
-    // The parser of numbers would take a sign as well.
+    // The number parser would also accept a sign.
     let digits = std::str::from_utf8(field).ok()?;
     let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     u64::from_str_radix(digits, 16).ok().filter(|_| is_number)

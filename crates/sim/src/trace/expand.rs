@@ -1,7 +1,7 @@
-//! From a request as it was recorded to pages of the device: cut, folded, with contents.
+//! Expands a recorded request to pages of the device: cut, folded, with contents.
 //!
-//! Invariants: a request's pages ascend, and only the last of them is marked so; what is expanded
-//! depends on the request and on those before it alone. Absent: reading (the decoder's), keeping
+//! Invariants: a request's pages ascend, and only the last of them is marked as last; the result
+//! depends only on the request and earlier ones. Absent: reading (the decoder's), storage of
 //! requests (`decoded`).
 
 use super::address::{Cut, DevicePage, Folder, cut};
@@ -10,7 +10,7 @@ use super::{Fold, TraceOptions};
 use crate::source::{HostPage, PageKind};
 use remap_ssd_device::Lpn;
 
-/// A request as it was recorded, at a time since the first.
+/// A recorded request, with its time since the first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Item {
     pub at_ns: u64,
@@ -48,13 +48,13 @@ impl Expander {
         }
     }
 
-    /// Begins again at the first request, with contents of its own.
+    /// Restarts at the first request, with new contents.
     pub fn again(&mut self, fold: Fold, content_shift: u64) {
         self.folder = Folder::new(fold, self.addressable);
         self.content_shift = content_shift;
     }
 
-    /// Appends the pages of a request; `false` if it has none to act upon.
+    /// Appends the pages of a request; `false` if it affects none.
     #[inline]
     pub fn expand(&mut self, item: &Item, out: &mut Vec<HostPage>) -> bool {
         let at_ns = item.at_ns;
@@ -69,7 +69,7 @@ impl Expander {
                 let start = out.len();
 
                 for (index, cut) in cut(offset, len).enumerate() {
-                    // A request without recorded contents has fresh ones or none: zero says so.
+                    // A request without recorded contents has fresh ones or none: marked by zero.
                     let content = item.contents.get(index).copied().unwrap_or(0);
                     let Some(page) = self.page(device, verb, cut, content) else {
                         continue;
@@ -84,7 +84,7 @@ impl Expander {
                     }
                 }
 
-                // Only what is left after folding has a last page; a request may have none.
+                // Folding may remove pages, so the last one is marked here; there may be none.
                 let last = out[start..].last_mut();
                 last.map(|page| page.last = true).is_some()
             }
@@ -109,7 +109,8 @@ impl Expander {
             page: cut.page,
         };
 
-        // The expander's own share of the identities, so that traces replayed together stay apart.
+        // Shifted to the expander's own range of identities, so that traces replayed together stay
+        // apart.
         let content = content + self.content_shift;
 
         let (kind, lpn, content) = match (verb, cut.whole) {
@@ -118,7 +119,7 @@ impl Expander {
             (RequestKind::Write, false) => {
                 (PageKind::ReadModifyWrite, self.folder.fold(target), content)
             }
-            // What was never written is not there to be deallocated.
+            // A page never written cannot be deallocated.
             (RequestKind::Trim, true) => (PageKind::Trim, self.folder.folded(target)?, 0),
             // A part of a page is not deallocated: the rest of it is still in use.
             (RequestKind::Trim, false) => return None,
@@ -133,15 +134,15 @@ impl Expander {
         })
     }
 
-    /// Appends a remap: as one command, or as several where folding takes its pages apart. `false`
-    /// if folding leaves nothing to do.
+    /// Appends a remap: as one command, or as several if folding separates its pages. `false` if
+    /// folding leaves no page.
     fn remaps(&mut self, at_ns: u64, moved: &Moved, out: &mut Vec<HostPage>) -> bool {
         let Moved {
             relocate, atomic, ..
         } = *moved;
         let start = out.len();
 
-        // The run so far: target, source and length; broken off where either end stops following.
+        // The run so far: target, source and length; ends where either range is not consecutive.
         let mut run: Option<(Lpn, Lpn, u16)> = None;
         let put = |(lpn, source, len): (Lpn, Lpn, u16), out: &mut Vec<HostPage>| {
             let kind = PageKind::Remap {
@@ -168,7 +169,7 @@ impl Expander {
                 })
             };
 
-            // Both ends, in this order: pages are numbered by their first touch.
+            // Both pages, in this order: pages are numbered by their first touch.
             let (source, target) = (fold(moved.source), fold(moved.target));
             run = match run {
                 Some((to, from, len))
@@ -180,7 +181,7 @@ impl Expander {
                 }
                 before => {
                     before.into_iter().for_each(|run| put(run, out));
-                    // A page onto itself is no remap.
+                    // A page remapped to itself is no remap.
                     (source != target).then_some((target, source, 1))
                 }
             };

@@ -34,8 +34,8 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     ByteExtent::of_sectors(number(lsn, "lsn")?, sectors)?.request(at_ns, 0, verb)
 }
 
-/// Could MQSim have written this line as well? There it would be the request of one sector, or of
-/// none, at sector 8 of a device: the lines after it tell.
+/// Returns true if MQSim could also have written this line. There it would be a request of one
+/// sector, or of none, at sector 8 of a device: later lines decide.
 pub(super) fn is_ambiguous(line: &[u8]) -> bool {
     let fields = exactly(words(line));
     fields.is_ok_and(|[_, _, sectors, op, fingerprint]: [&[u8]; 5]| {

@@ -1,4 +1,4 @@
-//! What fio writes with `write_iolog`, versions 2 and 3: text, told by its first line.
+//! The output of fio's `write_iolog`, versions 2 and 3: text, detected by its first line.
 //!
 //! ```text
 //! fio version 2 iolog                    fio version 3 iolog
@@ -7,10 +7,10 @@
 //! file wait us 0
 //! ```
 //!
-//! Version 2 has no times but those of `wait`, which count from the wait before. Each file is a
-//! device of its own. Logs that were put together are sections: at a further first line times go on
-//! where the section before ended. Absent: contents; every whole page written is new. Job files: they are no
-//! traces.
+//! Version 2 has no times except those of `wait`, which count from the previous wait. Each file is
+//! a separate device. Concatenated logs are sections: at a further first line times continue from
+//! the end of the previous section. Absent: contents; every whole page written is new. Job files:
+//! they are no traces.
 
 use std::hash::Hasher;
 
@@ -23,9 +23,9 @@ const TICK_NS: u64 = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Log {
     version: Option<IologVersion>,
-    /// Of version 2: what was waited for so far.
+    /// Of version 2: total waiting time so far.
     waited_us: u64,
-    /// When this section began, and the latest time of any so far.
+    /// Begin of this section, and the latest time of any so far.
     begin_us: u64,
     latest_us: u64,
 }
@@ -36,7 +36,7 @@ enum IologVersion {
     Three,
 }
 
-/// Is it the first line of a log?
+/// Returns true for the first line of a log.
 pub(super) fn is_header(line: &[u8]) -> bool {
     version(line).is_some()
 }
@@ -51,7 +51,7 @@ fn version(line: &[u8]) -> Option<IologVersion> {
 
 impl Log {
     pub fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
-        // The first line decides; without it the columns could not be told apart.
+        // The first line decides; without it the columns would be ambiguous.
         let Some(known) = self.version else {
             self.version = version(line);
             return match self.version {
@@ -77,7 +77,7 @@ impl Log {
                 .ok_or_else(|| format!("cut before the {name}"))
         };
 
-        // Version 2 counts time in lines of its own; version 3 puts it before each action.
+        // Version 2 has separate lines for time; version 3 puts it before each action.
         let at_us = match known {
             IologVersion::Two => self.waited_us,
             IologVersion::Three => number(next("timestamp")?, "timestamp")?,
@@ -89,7 +89,7 @@ impl Log {
         let at_ns = since_us.checked_mul(TICK_NS).ok_or_else(too_large)?;
 
         let verb = match action {
-            // They say which files there are, and the actions name theirs anyway.
+            // They list the files; the actions name theirs anyway.
             b"add" | b"open" | b"close" | b"unlink" => return Ok(Parsed::Ignored),
             b"wait" => {
                 let wait_us = number(next("time to wait")?, "time to wait")?;
@@ -100,7 +100,7 @@ impl Log {
                 return Ok(Parsed::Ignored);
             }
             b"sync" | b"datasync" | b"syncfs" => return Ok(Parsed::Flush(at_ns)),
-            // It writes pages of the cache back, and does not flush the device.
+            // It writes back page cache, and does not flush the device.
             b"sync_file_range" => return Ok(Parsed::Ignored),
             b"read" => RequestKind::Read,
             b"write" => RequestKind::Write,
@@ -112,7 +112,7 @@ impl Log {
             len: number(next("length")?, "length")?,
         };
 
-        // A field too many is a line of another version, or two lines run into one.
+        // An extra field means another version, or two lines run together.
         match fields.next() {
             Some(more) => Err(format!("more than a length: `{}`", clip(more))),
             None => {
@@ -124,9 +124,9 @@ impl Log {
     }
 }
 
-/// A number for a file.
+/// Hashes a file name.
 fn device(file: &[u8]) -> u64 {
-    // Files are only told apart: a hash of the name is enough.
+    // Files are only distinguished: a hash of the name is enough.
     let mut hasher = FxHasher::default();
     hasher.write(file);
     hasher.finish()

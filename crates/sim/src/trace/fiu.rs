@@ -1,4 +1,4 @@
-//! The FIU I/O deduplication traces: text with MD5 digests of what was read and written.
+//! The FIU I/O deduplication traces: text with MD5 digests of the data read and written.
 //!
 //! ```text
 //! ts_ns pid process lba(512 B) size(sectors) R|W major minor md5
@@ -18,11 +18,11 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     digests.clear();
     let mut fields = words(line);
 
-    // From the front as far as the fields are sure: a process name may have blanks.
+    // From the front as far as the fields are certain: a process name may contain blanks.
     let ts = fields.next().ok_or("an empty line")?;
     let pid = fields.next().ok_or("1 field instead of at least 9")?;
 
-    // The digests are behind all other fields: the last is where they begin, found from the end.
+    // The digests are after all other fields: searches backwards for the first of them.
     let hex = fields.next_back().ok_or("2 fields instead of at least 9")?;
     let mut hex_begins = hex.as_ptr();
     let mut field = fields.next_back();
@@ -32,17 +32,17 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     }
 
     let mut last = |name: &str| {
-        // The field that stopped the search for digests is the next from behind.
+        // The field that stopped the search for digests is the next from the end.
         let found = field.take().or_else(|| fields.next_back());
         found.ok_or_else(|| format!("the {name} is missing: at least 9 fields are needed"))
     };
     let (minor, major) = (last("minor number")?, last("major number")?);
     let (verb, sectors, lba) = (last("R or W")?, last("size")?, last("lba")?);
 
-    // Only that it is there: nothing depends on who asked.
+    // Must be present, but is not used.
     last("process")?;
 
-    // A number that nobody uses, but a line without one is not of this format.
+    // Not used, but a line without a number here has another format.
     number(pid, "pid")?;
     let at_ns = number(ts, "timestamp")?;
     let device = Device {
@@ -58,7 +58,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     let parsed =
         ByteExtent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
 
-    // The usual case is one field; it needs no second walk over the line.
+    // The usual case is one field; it needs no second pass over the line.
     if hex_begins == hex.as_ptr() {
         unhex(hex, &mut digests.bytes)?;
     } else {
@@ -68,12 +68,12 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         }
     }
 
-    // Digests that do not fit the size are a damaged line, whatever else it says.
+    // Digests that do not fit the size mean a damaged line.
     digests.grain = grain(digests.bytes.len() * 2, sectors)?;
     Ok(parsed)
 }
 
-/// A block device as Linux numbers it.
+/// A block device, numbered as in Linux.
 struct Device {
     major: u32,
     minor: u32,
@@ -90,12 +90,12 @@ fn device_number(field: &[u8], name: &str) -> Result<u32, Reason> {
         .map_err(|_| format!("{name} `{}` is too large", clip(field)))
 }
 
-/// What one digest covers, from how many there are.
+/// Size of the content that one digest covers, from the number of digests.
 fn grain(hex: usize, sectors: u64) -> Result<Grain, Reason> {
     let pages = sectors.div_ceil(SECTORS_PER_PAGE);
     let found = hex as u64;
 
-    // A digest a page; or a digest a sector, where the last page's may be filled up to eight.
+    // A digest per page; or a digest per sector, where the last page's may be padded to eight.
     let per_page = pages * DIGEST_HEX as u64;
     let per_sector = sectors * DIGEST_HEX as u64;
     let padded = pages * SECTORS_PER_PAGE * DIGEST_HEX as u64;
@@ -114,7 +114,7 @@ fn is_hex(field: &[u8]) -> bool {
     field.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Appends the bytes that `field` spells.
+/// Appends the bytes of a hexadecimal `field`.
 #[inline]
 fn unhex(field: &[u8], bytes: &mut Vec<u8>) -> Result<(), Reason> {
     let before = bytes.len();

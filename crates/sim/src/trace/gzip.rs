@@ -1,8 +1,8 @@
-//! Streams of gzip one after the other, and what `gzip -d` accepts after them.
+//! Concatenated gzip streams, followed by padding as accepted by `gzip -d`.
 //!
-//! Tapes and some tools fill the last block of a file with zeros. Invariants: a file that ends
-//! within a stream is an error, and so is anything but zeros after the last one. Absent: what the
-//! streams hold.
+//! Tapes and some tools pad the last block of a file with zeros. Invariants: a file that ends
+//! within a stream is an error, and so is anything but zeros after the last one. Absent: the
+//! contents of the streams.
 
 use std::io::{self, BufRead, Read};
 
@@ -10,7 +10,7 @@ use flate2::bufread::GzDecoder;
 
 /// Reads the streams as one.
 pub(super) struct GzipStreams<R: BufRead> {
-    /// None once the last stream has ended.
+    /// `None` once the last stream has ended.
     stream: Option<GzDecoder<R>>,
 }
 
@@ -30,7 +30,7 @@ impl<R: BufRead> Read for GzipStreams<R> {
                 return Ok(count);
             }
 
-            // The end of a stream: another one follows, or zeros, or nothing.
+            // The end of a stream: followed by another one, by zeros, or by nothing.
             let mut rest = self.stream.take().map(GzDecoder::into_inner);
             let next = rest.as_mut().map(next_after_zeros).transpose()?.flatten();
             match next {
@@ -46,10 +46,10 @@ impl<R: BufRead> Read for GzipStreams<R> {
     }
 }
 
-/// A stream begins with this byte.
+/// First byte of a stream.
 const MAGIC: u8 = 0x1f;
 
-/// Passes over zeros; the byte that follows them is not taken.
+/// Skips zeros; the byte after them is not consumed.
 fn next_after_zeros(reader: &mut impl BufRead) -> io::Result<Option<u8>> {
     loop {
         let bytes = match reader.fill_buf() {

@@ -1,13 +1,13 @@
 //! First lines that name the columns of comma-separated values.
 //!
-//! Published traces come with such a line or without, and files put together have several.
-//! Invariant: no record of any format is a heading, since each has a number in some column that a
-//! heading has a name in. Absent: headings of columns that blanks separate (`biosnoop.rs`).
+//! Published traces come with such a line or without, and concatenated files have several.
+//! Invariant: no record of any format is a heading, since each has a number in some column where a
+//! heading has a name. Absent: headings of blank-separated columns (`biosnoop.rs`).
 
 use super::Format;
 use super::record::values;
 
-/// Headings as their publishers have them, in small letters.
+/// Published headings, in lower case.
 const PUBLISHED: [(&str, Format); 6] = [
     (
         "timestamp,hostname,disknumber,type,offset,size,responsetime",
@@ -20,7 +20,7 @@ const PUBLISHED: [(&str, Format); 6] = [
     ("asu,lba,size,opcode,timestamp", Format::Spc),
 ];
 
-/// The format that a published heading is of.
+/// The format of a published heading.
 pub(super) fn published(line: &[u8]) -> Option<Format> {
     let names: Vec<u8> = line
         .iter()
@@ -31,7 +31,7 @@ pub(super) fn published(line: &[u8]) -> Option<Format> {
     PUBLISHED.iter().find(is_it).map(|(_, format)| *format)
 }
 
-/// Whether every column has a name, which begins with a letter.
+/// Returns true if every column has a name, which begins with a letter.
 pub(super) fn names_columns(line: &[u8]) -> bool {
     let is_name = |field: &[u8]| {
         field.first().is_some_and(u8::is_ascii_alphabetic)

@@ -1,15 +1,15 @@
-//! Content identities: small numbers that are equal exactly when contents are.
+//! Content identities: small numbers that are equal if and only if the contents are.
 //!
-//! A digest seen for the first time gets the next number, and so does every content that nobody
-//! recorded (a partial write, a trace without digests); the two never share one. Numbers are dense,
-//! so that tables may keep them in fewer bits.
+//! A digest seen for the first time gets the next number, and so does every content without a
+//! recorded digest (a partial write, a trace without digests); the two never share one. Numbers are
+//! dense, so that tables may store them in fewer bits.
 //!
-//! Looking digests up is most of reading a trace, since each is somewhere else in a table larger
-//! than any cache. So the table is flat, on huge pages, and a reader that knows digests ahead of
-//! their turn says so (`look_ahead`). Invariants: one number per distinct digest; a fresh number is
-//! never given again; a slot of the table is within reach of its digest's place without an empty
-//! slot between, and a quarter of the slots at least are empty. Absent: identities across readers.
-//! A trace in several files is read as their concatenation.
+//! Lookups of digests take most of the time of reading a trace, since each is at a random place of
+//! a table larger than any cache. So the table is flat, on huge pages, and a reader that knows
+//! digests in advance prefetches them (`look_ahead`). Invariants: one number per distinct digest; a
+//! fresh number is never reused; there is no empty slot between a digest's home slot and its actual
+//! slot, and at least a quarter of the slots are empty. Absent: identities across readers. A trace
+//! in several files is read as their concatenation.
 
 use remap_ssd_media::slab::{Slab, prefetch};
 use xxhash_rust::xxh3::xxh3_128;
@@ -20,26 +20,26 @@ use super::record::DIGEST_BYTES;
 #[derive(Debug)]
 pub(super) struct Identities {
     next: u64,
-    /// Contents known by one MD5.
+    /// Contents identified by one MD5.
     by_md5: DigestTable,
-    /// Contents known by eight, through a 128-bit hash of them: a chance collision among a billion
-    /// contents has a probability of 10^-21, and an eighth of the memory is needed.
+    /// Contents identified by eight, through a 128-bit hash of them: a chance collision among a
+    /// billion contents has a probability of 10^-21, and an eighth of the memory is needed.
     by_md5s: DigestTable,
 }
 
-/// What a content is known by.
+/// Key of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// Nothing: it is like no other.
+    /// Unknown: different from all others.
     Fresh,
-    /// The one digest of a page.
+    /// The digest of a page.
     Md5(Digest),
     /// The hash of its sectors' eight digests.
     Md5s(Digest),
 }
 
 impl Key {
-    /// Of the digest of a page, or of one digest a sector.
+    /// From the digest of a page, or from one digest per sector.
     pub fn of(digests: &[u8]) -> Self {
         match <[u8; DIGEST_BYTES]>::try_from(digests) {
             Ok(md5) => Self::Md5(Digest::of(u128::from_le_bytes(md5))),
@@ -58,7 +58,7 @@ impl Identities {
         }
     }
 
-    /// The identity of the content with this key.
+    /// Returns the identity of the content with this key.
     #[inline]
     pub fn of(&mut self, key: Key) -> u64 {
         let next = self.next;
@@ -74,7 +74,7 @@ impl Identities {
         identity
     }
 
-    /// Has the processor fetch what `of` will look at.
+    /// Prefetches the slots that `of` will read.
     #[inline]
     pub fn look_ahead(&self, key: Key) {
         match key {
@@ -84,7 +84,7 @@ impl Identities {
         }
     }
 
-    /// Every identity given so far is below this one.
+    /// All identities given so far are below this one.
     pub fn end(&self) -> u64 {
         self.next
     }
@@ -99,7 +99,7 @@ impl Digest {
         Self(value as u64, (value >> 64) as u64)
     }
 
-    /// Mixed by two multiplications: digests that someone made up may differ in few bits.
+    /// Mixed by two multiplications: artificial digests may differ in few bits.
     #[inline]
     fn mixed(self) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -108,17 +108,17 @@ impl Digest {
     }
 }
 
-/// Identities by digest: open addressing, a digest's place given by the upper bits of its hash.
+/// Identities by digest: open addressing, with the home slot given by the upper bits of the hash.
 ///
 /// So a table of twice the size has the same order, and growing is one pass over both.
 struct DigestTable {
     slots: Slab<Slot>,
-    /// The hash is shifted right by so many bits.
+    /// The hash is shifted right by this number of bits.
     shift: u32,
     used: usize,
 }
 
-/// Identity 0 is no identity: the slot is empty.
+/// Identity 0 marks an empty slot.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct Slot {
@@ -150,27 +150,27 @@ impl DigestTable {
 
     #[inline]
     fn look_ahead(&self, digest: Digest) {
-        // A slot may lie across two cache lines.
+        // A slot may straddle two cache lines.
         let place = self.place(digest);
         prefetch(&self.slots, place);
         prefetch(&self.slots, place + 1);
     }
 
-    /// The identity of `digest`; `next` if it had none.
+    /// Returns the identity of `digest`; `next` if it is new.
     #[inline]
     fn find_or_insert(&mut self, digest: Digest, next: u64) -> u64 {
-        // Three quarters full at most, so that searches stay short.
+        // At most three quarters full, so that searches stay short.
         if self.used >= self.slots.len() / 4 * 3 {
             self.grow();
         }
 
         let Digest(first, second) = digest;
-        // From its place on, one after the other: neighbours are mostly in one cache line.
+        // Linear probing: neighbours are mostly in one cache line.
         let mut place = self.place(digest);
         let mask = self.slots.len() - 1;
         loop {
             let slot = &mut self.slots[place & mask];
-            // An empty slot ends the search: nothing is ever taken out.
+            // An empty slot ends the search: nothing is ever removed.
             if slot.identity == 0 {
                 *slot = Slot {
                     first,
@@ -181,7 +181,7 @@ impl DigestTable {
                 return next;
             }
 
-            // The whole digest, not a part: two contents must never become one.
+            // Compares the whole digest: two contents must never become one.
             if (slot.first, slot.second) == (first, second) {
                 return slot.identity;
             }

@@ -1,13 +1,14 @@
-//! libCacheSim's `oracleGeneral`: binary records of what a cache was asked for, little-endian.
+//! libCacheSim's `oracleGeneral`: binary records of cache requests, little-endian.
 //!
 //! ```text
 //! u32 seconds, u64 object, u32 size(B), i64 number of the next request of the object, or -1
 //! ```
 //!
-//! A cache is asked for objects and does not say where they are: each request reads the object's
-//! pages, from the page of its number on (the lowest 40 bits of it). `Fold::Compact` gives objects
-//! places as they come. The records have no mark: a file is one if times do not go back and each
-//! next request comes later, in its first records. Absent: writes, contents.
+//! A cache request names an object without a location: each request reads the object's pages,
+//! starting at the page with its number (the lowest 40 bits of it). `Fold::Compact` assigns
+//! locations to objects in order of appearance. The records have no magic number: a file is
+//! accepted if, in its first records, times do not go back and each next request comes later.
+//! Absent: writes, contents.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -31,7 +32,7 @@ pub(super) const RECORD_BYTES: usize = 24;
 const TICK_NS: u64 = 1_000_000_000;
 const PAGES_MAX: u64 = 1 << 40;
 
-/// Does a file begin with such records?
+/// Returns true if a file begins with such records.
 pub(super) fn is_trace(sample: &[u8]) -> bool {
     const RECORDS_JUDGED: usize = 64;
 
@@ -51,12 +52,12 @@ pub(super) fn is_trace(sample: &[u8]) -> bool {
         let in_order = at_s >= before;
         before = at_s;
 
-        // The next access to an object lies behind this one, or there is none.
+        // The next access to an object is after this one, or there is none.
         let is_later = next == -1 || next == i64::MAX || next > index as i64;
         in_order && is_later && parse(bytes).is_ok()
     };
 
-    // A text may look like records by chance, and is none.
+    // A text may look like records by chance, and is rejected.
     let text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
 
     !records.is_empty()

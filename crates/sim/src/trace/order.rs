@@ -1,12 +1,12 @@
-//! Requests in the order of their times.
+//! Sorts requests by time.
 //!
-//! What records on several processors writes its events slightly out of order. So a request waits
-//! until [`WINDOW`] later ones were read, and takes its place among them. One that comes later than
-//! that happens at the time of the request before it. Both are counted ([`Disorder`]), and said.
+//! Recorders on several processors write their events slightly out of order. So a request waits
+//! until [`WINDOW`] later ones have been read, and is inserted among them. One that arrives even
+//! later gets the time of the request before it. Both are counted ([`Disorder`]), and reported.
 //!
-//! Invariants: times handed out count from the earliest request of the first window and never
-//! decrease; requests of one time keep the order of the file; no time lies more than ten years from
-//! the first one read, so that sums of times stay far below 64 bits. Absent: formats.
+//! Invariants: times returned count from the earliest request of the first window and never
+//! decrease; requests of the same time keep the order of the file; all times are within ten years
+//! of the first one read, so that sums of times stay far below 64 bits. Absent: formats.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,27 +15,27 @@ use super::expand::Op;
 use super::identity::Key;
 use super::record::Reason;
 
-/// Requests that wait for earlier ones.
+/// Maximum requests that wait for earlier ones.
 pub(super) const WINDOW: usize = 1024;
-/// Digests of all requests that wait: a request may have 262,144 of them.
+/// Maximum digests of all waiting requests: one request may have 262,144 of them.
 const KEYS_WAITING: usize = 64 << 10;
 
 const NS_PER_S: f64 = 1e9;
 const NS_PER_YEAR: u64 = 31_557_600_000_000_000;
-/// The longest trace believed; a time further from the first is of a broken clock, or no time.
+/// The longest trace accepted; a time further from the first is due to a broken clock, or no time.
 const LONGEST_NS: u64 = 10 * NS_PER_YEAR;
 
-/// What contents a request writes, before they are looked up.
+/// Keys of the contents that a request writes, before lookup.
 #[derive(Debug)]
 pub(super) enum Keys {
-    /// So many that are like no others.
+    /// A number of contents different from all others.
     Fresh(usize),
     One(Key),
     Many(Vec<Key>),
 }
 
 impl Keys {
-    /// Words that they take while they wait.
+    /// Number of keys held while waiting.
     fn waiting(&self) -> usize {
         match self {
             Keys::Many(keys) => keys.len(),
@@ -44,7 +44,7 @@ impl Keys {
     }
 }
 
-/// A request that was read.
+/// A request with its time.
 #[derive(Debug)]
 pub(super) struct TimedOp {
     pub at_ns: u64,
@@ -52,14 +52,14 @@ pub(super) struct TimedOp {
     pub keys: Keys,
 }
 
-/// How far the requests of a trace were from the order of their times.
+/// Deviation of a trace's requests from the order of their times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disorder {
-    /// Requests that are earlier than one before them in the file.
+    /// Requests with an earlier time than a previous one in the file.
     pub earlier: u64,
-    /// Those of them that came too late to be put in order: they happen with the one before.
+    /// Those of them that came too late to be sorted: they get the time of the one before.
     pub late: u64,
-    /// The furthest that one is earlier, nanoseconds.
+    /// The largest such difference, nanoseconds.
     pub furthest_ns: u64,
 }
 
@@ -87,24 +87,24 @@ impl fmt::Display for Disorder {
     }
 }
 
-/// Puts requests in order.
+/// Sorts requests.
 pub(super) struct Order {
     window: usize,
     waiting: VecDeque<TimedOp>,
     keys_waiting: usize,
-    /// The time of the first request read; others are held against it.
+    /// The time of the first request read; others are checked against it.
     first_ns: Option<u64>,
     /// The latest time read.
     latest_ns: u64,
-    /// The time of the first request handed out, which is 0 for all that follows.
+    /// The time of the first request returned, from which later times count.
     origin_ns: Option<u64>,
-    /// Since that one: when the request handed out last happened.
+    /// Time of the request returned last, counted from that one.
     now_ns: u64,
     disorder: Disorder,
 }
 
 impl Order {
-    /// At most `window` requests wait; without any, none is put before another.
+    /// At most `window` requests wait; with 0, none are reordered.
     pub fn within(window: usize) -> Self {
         Self {
             window,
@@ -118,12 +118,12 @@ impl Order {
         }
     }
 
-    /// What was out of order so far.
+    /// The disorder so far.
     pub fn disorder(&self) -> Disorder {
         self.disorder
     }
 
-    /// Whether a time can be one of this trace.
+    /// Checks that a time is plausible for this trace.
     pub fn check(&mut self, at_ns: u64) -> Result<(), Reason> {
         let first = *self.first_ns.get_or_insert(at_ns);
         let apart_ns = at_ns.abs_diff(first);
@@ -137,7 +137,7 @@ impl Order {
         ))
     }
 
-    /// Takes a request that was read.
+    /// Accepts a request.
     #[inline]
     pub fn put(&mut self, request: TimedOp) {
         self.keys_waiting += request.keys.waiting();
@@ -167,7 +167,7 @@ impl Order {
         self.waiting.insert(place, request);
     }
 
-    /// The next request, if as many wait as may; its time counts from the first.
+    /// Returns the next request if the window is full; its time counts from the first.
     #[inline]
     pub fn take_full(&mut self) -> Option<TimedOp> {
         if self.waiting.len() > self.window || self.keys_waiting > KEYS_WAITING {
@@ -177,13 +177,13 @@ impl Order {
         }
     }
 
-    /// The next request, whatever may follow.
+    /// Returns the next request unconditionally.
     pub fn take(&mut self) -> Option<TimedOp> {
         let mut request = self.waiting.pop_front()?;
         self.keys_waiting -= request.keys.waiting();
 
         let origin = *self.origin_ns.get_or_insert(request.at_ns);
-        // One from before the first, or before what was handed out, came too late.
+        // A request before the first one, or before the last one returned, came too late.
         match request.at_ns.checked_sub(origin) {
             Some(at_ns) if at_ns >= self.now_ns => self.now_ns = at_ns,
             _ => self.disorder.late += 1,
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!((disorder.earlier, disorder.late), (2, 1));
         assert_eq!(disorder.furthest_ns, 50);
 
-        // One that is too late may be later than the first all the same.
+        // A request that is too late may still be later than the first.
         assert_eq!(ordered(1, &[100, 150, 160, 120]).0, [0, 50, 50, 60]);
         // The earliest of the first window is the beginning.
         assert_eq!(ordered(2, &[100, 97, 110]).0, [0, 3, 13]);

@@ -1,7 +1,8 @@
-//! One parser for all formats: which one reads the next record, and what it found.
+//! One parser for all formats: selects the format's parser for the next record, and returns its
+//! result.
 //!
-//! Invariants: a record that cannot be parsed is a reason, never an end. Absent: formats' fields
-//! (each parser's), and what becomes of a record (the decoder's).
+//! Invariants: a record that cannot be parsed is a reason, never an end. Absent: the fields of each
+//! format (its parser's), and the use of a record (the decoder's).
 
 use super::blkparse::Wanted;
 use super::input::{Input, Text, TraceLine};
@@ -33,7 +34,7 @@ pub(super) enum Parser {
     Csv(Box<columns::Table>),
 }
 
-/// What a parser found next.
+/// The next result of a parser.
 pub(super) enum ParsedRecord {
     Parsed(Result<Parsed, Reason>),
     Blank,
@@ -65,7 +66,7 @@ impl Parser {
             Format::Biosnoop => Parser::Biosnoop(biosnoop::Biosnoop::default()),
             Format::CloudPhysics => Parser::CloudPhysics,
             Format::Csv(columns) => Parser::Csv(Box::new(columns::Table::new(columns))),
-            // A file begun in the middle is named by its first record.
+            // The first record of a file that begins in the middle is reported.
             Format::Vscsi => match vscsi::VscsiVersion::of_first(sample) {
                 Ok(version) => Parser::Vscsi(version),
                 Err(reason) => {
@@ -113,10 +114,10 @@ impl Parser {
         input: &mut Input,
         digests: &mut Digests,
     ) -> Result<ParsedRecord, SourceError> {
-        // They are the last record's.
+        // They belong to the last record.
         digests.clear();
 
-        // Binary formats come in records, all others in lines.
+        // Binary formats have records, all others lines.
         match self {
             Parser::Vscsi(version) => {
                 return Ok(match input.record(version.record_bytes())? {
@@ -137,7 +138,7 @@ impl Parser {
             _ => {}
         }
 
-        // An empty line is no record, and no error either.
+        // An empty line is neither a record nor an error.
         let parsed = match input.line()? {
             TraceLine::Text(text) if text.line.trim_ascii().is_empty() => {
                 return Ok(ParsedRecord::Blank);
@@ -157,7 +158,7 @@ impl Parser {
             return Ok(Parsed::Blank);
         }
 
-        // A line knows nothing of those before it, but for formats with sections or a first line.
+        // Lines are parsed independently, except in formats with sections or a first line.
         let parsed = match self {
             Parser::Fiu => fiu::parse(line, digests),
             Parser::Mqsim => mqsim::parse(line),
@@ -179,15 +180,15 @@ impl Parser {
             }
         };
 
-        // What is no text cannot be quoted: the reason says only that.
+        // Binary data cannot be quoted: the reason says only that.
         parsed.map_err(|reason| match std::str::from_utf8(line) {
             Ok(_) => reason,
             Err(_) => "the line is not UTF-8 text".into(),
         })
     }
 
-    /// Whether a line names the columns of comma-separated values: as published, anywhere, since
-    /// files are put together; else only the first.
+    /// Returns true if a line names the columns of comma-separated values: a published heading
+    /// anywhere, since files may be concatenated; other headings only in the first line.
     fn is_heading(&self, text: Text<'_>) -> bool {
         let has_headings = matches!(
             self,
@@ -203,7 +204,7 @@ impl Parser {
                 || (text.number == 1 && heading::names_columns(text.line)))
     }
 
-    /// An event and what follows it.
+    /// Reads an event and its payload.
     fn next_event(&self, wanted: Wanted, input: &mut Input) -> Result<ParsedRecord, SourceError> {
         let parsed = match input.record(blktrace::EVENT_BYTES)? {
             [] => return Ok(ParsedRecord::End),
@@ -219,7 +220,7 @@ impl Parser {
         self.usable(input, parsed)
     }
 
-    /// What was parsed, unless it shows that all before it was the wrong choice.
+    /// Returns the parsed record, unless it shows that the action chosen earlier was wrong.
     fn usable(
         &self,
         input: &Input,

@@ -5,7 +5,7 @@
 //! ASU,LBA(512 B),Size(B),Opcode(R|W, also r|w),Timestamp(s)[,more]
 //! ```
 //!
-//! An application storage unit (ASU) is a device of its own. Fields after the time are optional in
+//! Each application storage unit (ASU) is a separate device. Fields after the time are optional in
 //! the format, and not used. Absent: contents; every whole page written is new.
 
 use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, decimal, number, values};

@@ -1,8 +1,8 @@
-//! What a trace does, in a few numbers: to size a device for it and to compare it with its paper.
+//! Summary of a trace in a few numbers: to size a device for it and to compare it with its paper.
 //!
 //! Invariant: counts are pages as replayed, after cutting and folding with the given options. A
 //! *duplicate write* is a write whose content was written before in the same trace, whether or not
-//! it is still stored anywhere: the share is that of an endless memory, as the papers quote it.
+//! it is still stored anywhere: the share is that of an infinite memory, as quoted in papers.
 
 use std::path::Path;
 
@@ -12,29 +12,29 @@ use serde::Serialize;
 use super::{Format, TraceOptions, TraceReader};
 use crate::source::{PageKind, Source, SourceError};
 
-/// What replaying one trace came to.
+/// Counts of the replay of one trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceStat {
-    /// Requests that were replayed, of every kind.
+    /// Requests replayed, of every kind.
     pub requests: u64,
-    /// Pages read, each time that a request reads them.
+    /// Pages read, counted once per read.
     pub reads: u64,
-    /// Pages that were written whole.
+    /// Pages written whole.
     pub writes: u64,
-    /// Pages that were written in part, and so read first.
+    /// Pages written in part, and so read first.
     pub read_modify_writes: u64,
-    /// Pages deallocated, each time that a request does it.
+    /// Pages deallocated, counted once per deallocation.
     pub trims: u64,
-    /// Pages that were remapped to others.
+    /// Pages remapped to others.
     pub remaps: u64,
     /// Distinct logical pages named; with [`super::Fold::Compact`] and `addressable` at its maximum
     /// this is the working set of the traced disk.
     pub unique_pages: u64,
-    /// Pages written whole with a content that was written before.
+    /// Pages written whole with a content that had been written before.
     pub duplicate_writes: u64,
     /// Time from the first request to the last, nanoseconds.
     pub duration_ns: u64,
-    /// Malformed records that were skipped.
+    /// Malformed records skipped.
     pub skipped: u64,
     /// Well-formed records that are not requests.
     pub ignored: u64,
@@ -57,10 +57,10 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Reads a whole trace and counts.
+/// Reads and counts a whole trace.
 ///
 /// # Errors
-/// As [`TraceReader::open`] and reading on.
+/// As [`TraceReader::open`] and reading.
 pub fn stat(
     path: impl AsRef<Path>,
     format: Option<Format>,
@@ -71,7 +71,7 @@ pub fn stat(
     let mut reader = TraceReader::open(path, format, options)?;
 
     let mut total = TraceStat::default();
-    // Only what is seen is kept: a trace's disk is mostly untouched.
+    // Only touched pages are stored: a trace's disk is mostly untouched.
     let (mut pages_seen, mut contents_seen) = (FxHashSet::default(), FxHashSet::default());
     let mut batch = Vec::with_capacity(2 * BATCH);
 
@@ -81,13 +81,13 @@ pub fn stat(
                 PageKind::Read => total.reads += 1,
                 PageKind::Write | PageKind::WriteFor { .. } => {
                     total.writes += 1;
-                    // An insertion that finds it there is a duplicate.
+                    // A failed insertion means a duplicate.
                     total.duplicate_writes += u64::from(!contents_seen.insert(page.content));
                 }
                 PageKind::ReadModifyWrite => total.read_modify_writes += 1,
                 PageKind::Trim => total.trims += 1,
                 PageKind::Remap { len, .. } => total.remaps += u64::from(len),
-                // It has no page.
+                // A flush has no page.
                 PageKind::Flush => continue,
             }
 

@@ -1,10 +1,10 @@
 //! The CloudPhysics traces: binary records of SCSI commands, little-endian.
 //!
-//! Two versions exist; the high byte of the field `ver` tells which, in every record. The reader
-//! takes the version from the first records and holds all others to it, so that a file cut or
-//! shifted by some bytes is noticed. Reads and writes of 6, 10, 12 and 16 bytes are requests; every
-//! other command is ignored. Invariant: records are 32 and 40 bytes, as the assertions say. Absent:
-//! contents; every whole page written is new. Response times of version 2.
+//! Two versions exist; the high byte of the field `ver` in every record gives the version. The
+//! reader takes the version from the first records and requires it of all others, which detects a
+//! file that is cut or shifted by some bytes. Reads and writes of 6, 10, 12 and 16 bytes are
+//! requests; every other command is ignored. Invariant: records are 32 and 40 bytes, as asserted.
+//! Absent: contents; every whole page written is new. Response times of version 2.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -57,8 +57,8 @@ pub(super) enum VscsiVersion {
 }
 
 impl VscsiVersion {
-    /// The version of a file that begins with `sample`, if most of its first records agree on one:
-    /// what else is wrong with a record is said when it is read.
+    /// Returns the version of a file that begins with `sample`, if most of its first records agree
+    /// on one: other errors of a record are reported when it is read.
     pub fn of(sample: &[u8]) -> Option<VscsiVersion> {
         const RECORDS_JUDGED: usize = 8;
 
@@ -74,7 +74,7 @@ impl VscsiVersion {
             })
     }
 
-    /// Whether a record has this version, and an operation code where that is.
+    /// Returns true if a record has this version, and a valid operation code in its place.
     fn is_of(self, bytes: &[u8]) -> bool {
         let (opcode, version, major) = match self {
             VscsiVersion::V1 => match RecordV1::ref_from_bytes(bytes) {
@@ -97,7 +97,7 @@ impl VscsiVersion {
         }
     }
 
-    /// The version by the first record alone, whatever the rest of it says.
+    /// Returns the version of the first record, regardless of its other fields.
     pub fn of_first(sample: &[u8]) -> Result<VscsiVersion, Reason> {
         let v1 = RecordV1::ref_from_prefix(sample).ok();
         let v2 = RecordV2::ref_from_prefix(sample).ok();
@@ -116,7 +116,7 @@ impl VscsiVersion {
         }
     }
 
-    /// What one whole record says.
+    /// Parses one whole record.
     pub fn parse(self, bytes: &[u8]) -> Result<Parsed, Reason> {
         let cut = || format!("cut: {} of {} bytes", bytes.len(), self.record_bytes());
         match self {
@@ -147,7 +147,7 @@ impl VersionField {
     }
 }
 
-/// What a command does, if it reads or writes.
+/// The kind of a command, if it reads or writes.
 pub(super) fn verb(opcode: u8) -> Option<RequestKind> {
     match opcode {
         // READ and WRITE of 6, 10, 16 and 12 bytes.
@@ -158,7 +158,7 @@ pub(super) fn verb(opcode: u8) -> Option<RequestKind> {
 }
 
 fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, Reason> {
-    // Such codes have one byte: a larger one means that this is no record.
+    // Valid codes have one byte: a larger one means that this is no record.
     let Ok(code) = u8::try_from(opcode.get()) else {
         return Err(format!(
             "{:#06x} is not a SCSI operation code",
@@ -172,7 +172,7 @@ fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, 
     let at_ns = at_us
         .checked_mul(1000)
         .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
-    // The place is in sectors, the size in bytes.
+    // The location is in sectors, the size in bytes.
     let extent = ByteExtent {
         len: u64::from(len_bytes.get()),
         ..ByteExtent::of_sectors(lba.get(), 0)?

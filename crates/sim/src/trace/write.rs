@@ -1,4 +1,4 @@
-//! Writing traces, in the formats that the readers know.
+//! Writes traces, in formats that the readers support.
 //!
 //! | format | contents | deallocations |
 //! | --- | --- | --- |
@@ -9,9 +9,9 @@
 //! | `session` | as `fiu` | yes; remaps too |
 //!
 //! A page is eight sectors; a page written in part is its first four. Requests are a microsecond
-//! apart. What a format cannot say is left out and counted. Invariants: what is written reads back
-//! as the same requests, of pages numbered as they were; the sink is given whole records. Absent:
-//! files (the caller's), and the homes of journaled pages, which no format has.
+//! apart. Requests that a format cannot express are left out and counted. Invariants: the output
+//! reads back as the same requests, with the same page numbers; the sink receives whole records.
+//! Absent: files (the caller's), and the homes of journaled pages, which no format has.
 
 use std::io::{self, Write};
 
@@ -44,20 +44,20 @@ pub struct TraceWriter<W: Write> {
 }
 
 const SECTORS_PER_PAGE: u64 = 8;
-/// A part of a page is half of it.
+/// A partial write is half a page.
 const SECTORS_OF_PART: u64 = 4;
-/// From one request to the next: a microsecond.
+/// Interval between requests: a microsecond.
 const REQUEST_NS: u64 = 1000;
-/// Times begin here, since some readers take 0 for none.
+/// Times begin here, since some readers treat 0 as missing.
 const START_NS: u64 = 1_000_000_000;
 /// 2026-01-01 in the 100 ns units of Windows, in which MSR traces count.
 const START_TICKS: u64 = 134_117_856_000_000_000;
 
 impl<W: Write> TraceWriter<W> {
-    /// A writer of a trace that begins now.
+    /// A writer of a new trace.
     ///
     /// # Panics
-    /// The format is none of `Format::WRITTEN`.
+    /// The format is not in `Format::WRITTEN`.
     pub fn new(format: Format, sink: W) -> Self {
         assert!(Format::WRITTEN.contains(&format), "{format} is written");
         Self {
@@ -70,10 +70,10 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Writes one request, all its pages; `false` if the format has no words for it.
+    /// Writes one request with all its pages; `false` if the format cannot express it.
     ///
     /// # Errors
-    /// The sink's.
+    /// The sink fails.
     ///
     /// # Panics
     /// If there is no page.
@@ -90,7 +90,7 @@ impl<W: Write> TraceWriter<W> {
             PageKind::Trim if matches!(self.format, Format::Blkparse | Format::Session) => {
                 RequestKind::Trim
             }
-            // Its line is made of the pages alone.
+            // Its line is built from the pages alone.
             PageKind::Remap { .. } | PageKind::Flush if self.format == Format::Session => {
                 RequestKind::Write
             }
@@ -100,7 +100,7 @@ impl<W: Write> TraceWriter<W> {
             }
         };
 
-        // A partial page is a request of its own; of longer ones, only the models' single pages are
+        // A partial page is a separate request; in longer ones, only the models' single pages are
         // partial.
         let sectors = if partial {
             SECTORS_OF_PART
@@ -115,7 +115,7 @@ impl<W: Write> TraceWriter<W> {
             sectors,
         };
 
-        // Put together here first: the sink is given whole records.
+        // Assembled here first: the sink receives whole records.
         self.record.clear();
         match self.format {
             Format::Session => request.session(pages, &mut self.record)?,
@@ -129,14 +129,14 @@ impl<W: Write> TraceWriter<W> {
         }
 
         self.sink.write_all(&self.record)?;
-        // Only after it is written: a failed record has no place in the sequence.
+        // Only after a successful write: a failed record has no place in the sequence.
         self.sequence += 1;
         self.written += 1;
 
         Ok(true)
     }
 
-    /// Requests that were written so far.
+    /// Requests written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -146,7 +146,7 @@ impl<W: Write> TraceWriter<W> {
         self.left_out
     }
 
-    /// Where the trace is written to.
+    /// The sink of the trace.
     pub fn sink(&mut self) -> &mut W {
         &mut self.sink
     }
@@ -207,7 +207,7 @@ impl Request {
             PageKind::ReadModifyWrite => SessionEntry::WritePart { page },
             PageKind::Flush => SessionEntry::Flush,
             PageKind::Write | PageKind::WriteFor { .. } => {
-                // The identity stands for the content: equal digests where contents are equal.
+                // Digests are derived from identities: equal for equal contents.
                 let digests = pages.iter().map(|page| {
                     let [high, low] = digest(page.content);
                     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
@@ -219,7 +219,7 @@ impl Request {
                 .write(at, record);
             }
             PageKind::Remap { .. } => {
-                // A remap is a line, so a request of several is several lines.
+                // A remap is a line, so a request of several remaps is several lines.
                 return pages.iter().try_for_each(|page| match page.kind {
                     PageKind::Remap {
                         source,
@@ -290,7 +290,7 @@ impl Request {
         const SCATTER_ENTRIES: u32 = 1;
         const VERSION_1: u16 = 1 << 8;
 
-        // One form for all addresses, since the longest has room for each.
+        // One form for all addresses: the longest fits all of them.
         let opcode = if self.verb == RequestKind::Read {
             READ_16
         } else {
@@ -307,7 +307,7 @@ impl Request {
             .iter()
             .for_each(|word| record.extend(word.to_le_bytes()));
 
-        // The version is the high byte, as the readers look for it.
+        // The version is the high byte, where the readers look for it.
         [opcode, VERSION_1]
             .iter()
             .for_each(|half| record.extend(half.to_le_bytes()));
@@ -317,7 +317,7 @@ impl Request {
     }
 }
 
-/// 128 bits that differ whenever identities do: two permutations of 64-bit numbers (the finalizer
+/// 128 bits, different for different identities: two permutations of 64-bit numbers (the finalizer
 /// of SplitMix64).
 fn digest(content: u64) -> [u64; 2] {
     let mix = |mut word: u64| {

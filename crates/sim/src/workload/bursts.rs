@@ -1,26 +1,26 @@
-//! Arrival times of a trace that can be had as an excerpt only: bursts, and pauses between them.
+//! Arrival times of a trace of which only an excerpt is available: bursts, and pauses between them.
 //!
-//! A pause is more than a millisecond without a request; what lies between two of them is a burst.
-//! In the excerpts of the FIU traces
+//! A pause is more than a millisecond without a request; a burst is the time between two pauses. In
+//! the excerpts of the FIU traces
 //!
-//! - a burst's length follows Zipf's law up to the longest seen. The exponent is the one that gives
-//!   the mean length, and the length of the burst that a request finds itself in comes out right
-//!   too (homes 68 requests and 67 here, web-vm 67 and 69, mail 48 and 46);
+//! - a burst's length follows Zipf's law up to the longest seen. The exponent is fitted to the mean
+//!   length, and also reproduces the mean length of the burst that contains a given request (homes
+//!   68 requests and 67 here, web-vm 67 and 69, mail 48 and 46);
 //! - requests of a burst come at random, with the mean interval of the excerpt;
-//! - pauses are even on a logarithmic scale, from a millisecond on. The longest is the one that
-//!   gives the mean (homes 132 s, where the excerpt's is 139 s).
+//! - pauses are uniform on a logarithmic scale, from a millisecond on. The longest is fitted to the
+//!   mean (homes 132 s, where the excerpt's is 139 s).
 //!
-//! Absent: hours and days. An excerpt of a thousand requests knows none.
+//! Absent: daily patterns. An excerpt of a thousand requests shows none.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Zipf;
 use super::draw::unit;
 
-/// What was fitted to an excerpt.
+/// Parameters fitted to an excerpt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BurstFacts {
-    /// Zipf's exponent of lengths, and the longest.
+    /// Zipf exponent of lengths, and the longest.
     pub exponent: f64,
     pub requests_max: u32,
     /// Mean interval in a burst, nanoseconds.
@@ -29,7 +29,7 @@ pub(super) struct BurstFacts {
     pub pause_max_s: f64,
 }
 
-/// What is shorter is within a burst.
+/// Shorter gaps are within a burst.
 const PAUSE_MIN_S: f64 = 1e-3;
 
 /// Draws the lengths of bursts and pauses.
@@ -46,19 +46,19 @@ impl Bursts {
         Self { lengths, facts }
     }
 
-    /// Requests of the next burst, at least one.
+    /// Number of requests of the next burst, at least one.
     pub(crate) fn len(&self, rng: &mut Xoshiro256PlusPlus) -> u32 {
         self.lengths.draw(rng)
     }
 
-    /// Mean time from one request of a burst to the next, nanoseconds.
+    /// Mean time between requests of a burst, nanoseconds.
     pub(crate) fn interval_ns(&self) -> f64 {
         self.facts.interval_ns
     }
 
     /// The pause before a burst, nanoseconds.
     pub(crate) fn gap_ns(&self, rng: &mut Xoshiro256PlusPlus) -> f64 {
-        // Even on a logarithmic scale, as the pauses of the excerpts are.
+        // Uniform on a logarithmic scale, as the pauses of the excerpts are.
         let share = unit(rng);
         1e9 * PAUSE_MIN_S * libm::exp(share * libm::log(self.facts.pause_max_s / PAUSE_MIN_S))
     }

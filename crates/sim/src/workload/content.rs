@@ -1,8 +1,8 @@
-//! What is written: contents as identities, with the duplicates that a model asks for.
+//! Contents of writes: identities, with the duplicates of a model.
 //!
-//! Invariants: fresh identities and drawn ones never meet; a page costs a constant number of draws;
-//! no identity is at or below the base. Absent: which contents are still on flash. A duplicate here
-//! is a duplicate to the host; whether the device finds it is the device's matter.
+//! Invariants: fresh identities and drawn ones are disjoint; a page costs a constant number of
+//! draws; no identity is at or below the base. Absent: which contents are still on flash. A
+//! duplicate here is a duplicate to the host; whether it is found depends on the device.
 
 use remap_ssd_device::Lpn;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::draw::{Chance, below};
 use super::runs::Runs;
 use super::{WorkloadError, Zipf};
 
-/// Where the contents of writes come from.
+/// Source of the contents of writes.
 ///
 /// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `repeat:SHARE`, `runs:SHARE[:PAGES]`,
 /// `history:SHARE` or `unique`.
@@ -33,26 +33,26 @@ pub enum ContentModel {
     /// of `(1 - duplicate_ratio) x logical pages`, the i-th with probability proportional to
     /// `i^-exponent`. On a full device about two thirds of such writes find their content there.
     Papers {
-        /// 0.1 and 0.3 are the published ones.
+        /// 0.1 and 0.3 are the published values.
         duplicate_ratio: f64,
-        /// 0.2 is the published one.
+        /// 0.2 is the published value.
         exponent: f64,
     },
     /// This share of writes repeats the present content of a page chosen at random; the others are
-    /// new. Needs eight bytes of memory a logical page.
+    /// new. Needs eight bytes of memory per logical page.
     Plain {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
-    /// This share of writes repeats the content of the write before it; the others are new. FIO's
-    /// `dedupe_percentage` does so, unless told otherwise (`dedupe_mode=repeat`): copies are
-    /// written one after the other and belong to different pages.
+    /// This share of writes repeats the content of the previous write; the others are new. FIO's
+    /// `dedupe_percentage` does so by default (`dedupe_mode=repeat`): copies are written one after
+    /// the other and belong to different pages.
     Repeat {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
-    /// Writes come in runs of so many pages; this share of the runs repeats the present contents of
-    /// a run of pages chosen at random, the others are new. Needs eight bytes of memory a logical
+    /// Writes come in runs of `pages` pages; this share of the runs repeats the present contents of
+    /// a run of pages chosen at random, the others are new. Needs eight bytes of memory per logical
     /// page.
     Runs {
         /// Share of duplicate writes, 0 to 1.
@@ -60,22 +60,22 @@ pub enum ContentModel {
         /// Pages of a run of duplicates.
         pages: u32,
     },
-    /// This share of writes repeats the content of an earlier write, whose distance is even on a
+    /// This share of writes repeats the content of an earlier write, whose distance is uniform on a
     /// logarithmic scale up to 2^21 writes (8 GiB; fewer on a device of less than 256 GiB: a 32nd
-    /// of the logical pages); the others are new. This is the share as the FIU traces are
-    /// described: the content was written before, whether or not it is still stored.
+    /// of the logical pages); the others are new. This is the share as described for the FIU
+    /// traces: the content was written before, whether or not it is still stored.
     History {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
-    /// Each write has a content of its own.
+    /// Each write has a unique content.
     Unique,
 }
 
 impl ContentModel {
     /// The exponent of the published evaluations.
     pub const PAPERS_EXPONENT: f64 = 0.2;
-    /// Pages of a run unless told otherwise: 256 KiB.
+    /// Default pages of a run: 256 KiB.
     pub const RUN_PAGES: u32 = 64;
 }
 
@@ -108,7 +108,7 @@ impl FromStr for ContentModel {
 
         let number = |field: &str| {
             let wrong = |_| WorkloadError::new(format!("`{field}` in `{text}` is not a number"));
-            // Ranges are the models' own matter: here only the text is judged.
+            // The models check the ranges: here only the text is parsed.
             field.parse::<f64>().map_err(wrong)
         };
 
@@ -154,10 +154,10 @@ impl FromStr for ContentModel {
     }
 }
 
-/// The state behind a [`ContentModel`].
+/// The state of a [`ContentModel`].
 pub(super) struct Contents {
     base: u64,
-    /// Next identity that nothing has yet.
+    /// Next fresh identity.
     fresh: u64,
     rng: Xoshiro256PlusPlus,
     source: From,
@@ -182,7 +182,7 @@ enum From {
     New,
 }
 
-/// In `present`: nothing was written there yet.
+/// In `present`: the page has not been written yet.
 pub(super) const NOTHING: u64 = 0;
 
 impl Contents {
@@ -194,7 +194,7 @@ impl Contents {
     ) -> Result<Self, WorkloadError> {
         let mut drawn = 0;
 
-        // Tables are as long as the addresses, so memory is known before the first write.
+        // Tables have one entry per address, so memory is known before the first write.
         let source = match model {
             ContentModel::Unique => From::New,
             ContentModel::Plain { duplicate_share } => {
@@ -218,7 +218,7 @@ impl Contents {
             } => {
                 check("duplicate share", duplicate_share)?;
 
-                // A run longer than the device would never find an end to repeat from.
+                // A run longer than the device could never be repeated.
                 if pages == 0 || pages > addressable {
                     return Err(WorkloadError::new(format!(
                         "runs of {pages} pages: 1 to {addressable} are possible"
@@ -240,7 +240,7 @@ impl Contents {
             } => {
                 check("duplicate ratio", duplicate_ratio)?;
 
-                // The papers' ratio counts distinct contents a page, so that many are in the urn.
+                // The papers' ratio counts distinct contents per page; this is their number.
                 drawn = ((1.0 - duplicate_ratio) * f64::from(addressable))
                     .round()
                     .max(1.0) as u32;
@@ -250,21 +250,21 @@ impl Contents {
 
         Ok(Self {
             base,
-            // Fresh identities begin behind the drawn ones: the two never meet.
+            // Fresh identities begin after the drawn ones: the two are disjoint.
             fresh: base + u64::from(drawn) + 1,
             rng,
             source,
         })
     }
 
-    /// The content that the next write stores in `lpn`.
+    /// Returns the content that the next write stores in `lpn`.
     #[inline]
     pub fn next(&mut self, lpn: Lpn) -> u64 {
         match &mut self.source {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
             From::Before { chance, newest } => {
-                // The first write has none before it.
+                // The first write has no predecessor.
                 if !chance.happens(&mut self.rng) || *newest == NOTHING {
                     *newest = take(&mut self.fresh);
                 }
@@ -275,12 +275,12 @@ impl Contents {
                     .repeated(lpn, &mut self.rng)
                     .unwrap_or_else(|| take(&mut self.fresh));
 
-                // Noted even if it was repeated: a later run may begin at this copy.
+                // Recorded even if repeated: a later run may begin at this copy.
                 runs.note(lpn, content);
                 content
             }
             From::Earlier { chance, history } => {
-                // Thrown while there is no history, too, so that later draws stay in step.
+                // Drawn even without history, so that later draws stay in step.
                 let content = if chance.happens(&mut self.rng) && history.written > 0 {
                     history.draw(&mut self.rng)
                 } else {
@@ -295,12 +295,13 @@ impl Contents {
                 present,
                 newest,
             } => {
-                // Drawn before the die, whether or not it is needed: a page costs a constant number
-                // of draws.
+                // Drawn before the decision, needed or not: a page costs a constant number of
+                // draws.
                 let other = below(present.len() as u32, &mut self.rng);
 
                 let content = if chance.happens(&mut self.rng) && *newest != NOTHING {
-                    // A page not written yet has nothing to repeat: the newest content stands in.
+                    // A page not written yet has nothing to repeat: the newest content is used
+                    // instead.
                     match present[other as usize] {
                         NOTHING => *newest,
                         content => content,
@@ -309,7 +310,7 @@ impl Contents {
                     take(&mut self.fresh)
                 };
 
-                // What the address had is gone: only what is stored now can be repeated.
+                // The old content of the address is gone: only stored contents can be repeated.
                 present[lpn.index()] = content;
                 *newest = content;
                 content
@@ -329,7 +330,7 @@ struct History {
     written: u64,
 }
 
-/// Writes that are remembered: 8 GiB of them, fewer on a small device.
+/// Length of the history in writes: 8 GiB, fewer on a small device.
 const HISTORY_WRITES_MAX: u32 = 1 << 21;
 const HISTORY_WRITES_MIN: u32 = 1 << 10;
 const PAGES_PER_HISTORY_WRITE: u32 = 32;
@@ -352,8 +353,8 @@ impl History {
         self.written += 1;
     }
 
-    /// An earlier content: an even octave of distances, then an even distance in it. Distances
-    /// beyond the first write are drawn again.
+    /// Draws an earlier content: a uniform octave of distances, then a uniform distance in it.
+    /// Distances before the first write are drawn again.
     #[inline]
     fn draw(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
         let octaves = self.ring.len().ilog2();

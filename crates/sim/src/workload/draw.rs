@@ -1,13 +1,13 @@
-//! Drawing integers and events from 64 random bits, exactly and with integer arithmetic alone.
+//! Draws integers and events from 64 random bits, exactly and with integer arithmetic only.
 //!
 //! Invariant: the same bits give the same draw on any machine.
 
 use rand::Rng;
 
-/// A number in `0..bound`, each equally likely.
+/// Draws a number in `0..bound`, each equally likely.
 ///
-/// The high half of `32 random bits x bound` is the number; the few low halves that would favour
-/// some numbers are thrown away.
+/// The number is the high half of `32 random bits x bound`; the few low halves that would bias the
+/// result are rejected.
 #[inline]
 pub(super) fn below(bound: u32, rng: &mut impl Rng) -> u32 {
     debug_assert!(bound > 0);
@@ -36,7 +36,7 @@ impl Chance {
         }
     }
 
-    /// Whether it happens this time.
+    /// Draws the event.
     #[inline]
     pub fn happens(self, rng: &mut impl Rng) -> bool {
         let bits = rng.next_u64();
@@ -44,7 +44,7 @@ impl Chance {
     }
 }
 
-/// A number above 0 and at most 1, even to 53 bits.
+/// Draws a number above 0 and at most 1, uniform to 53 bits.
 #[inline]
 pub(crate) fn unit(rng: &mut impl Rng) -> f64 {
     const STEPS: f64 = 9_007_199_254_740_992.0; // 2^53

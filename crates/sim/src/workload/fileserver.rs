@@ -1,19 +1,19 @@
 //! Filebench's `fileserver`: files created, appended to, read and deleted.
 //!
-//! Source: `fileserver.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD
-//! run it: 10,000 files of a gamma distribution (shape 1.5, mean 128 KiB), 80 % of them there at
-//! the beginning; each of 50 threads again and again creates a file and writes it whole, opens one
-//! and appends to it (evenly below 16 KiB: the script calls that the mean, and `appendfilerand`
-//! takes it for the most), reads one whole, deletes one. FAST'21 does not say that it changed any
-//! of these.
+//! Source: `fileserver.f` of filebench with its parameters, as used by FAST'21 (section 5.2) and
+//! PebbleSSD: 10,000 files of a gamma distribution (shape 1.5, mean 128 KiB), 80 % of them present
+//! at the beginning; each of 50 threads repeatedly creates a file and writes it whole, opens one
+//! and appends to it (uniformly below 16 KiB: the script calls that the mean, and `appendfilerand`
+//! uses it as the maximum), reads one whole, deletes one. FAST'21 does not mention changes to
+//! these.
 //!
 //! At the block layer: the page cache is written back file after file, so the threads do not
 //! interleave in the stream and their number (and the width of the directories, 20) does not show;
 //! an append writes the file's last, partial page again; reads are served by the page cache, with
 //! `direct` by the device (and the partial page is then a partial write). A deleted file is
-//! deallocated. Files lie in a space of 1.25 times their mean sum at the start of the device. A
+//! deallocated. Files are in a space of 1.25 times their mean sum at the start of the device. A
 //! file's size is drawn once and is its size each time it is created, as in filebench. Invariants:
-//! a page belongs to one file; what is read has been written or was there at the beginning.
+//! a page belongs to one file; pages read have been written or existed at the beginning.
 
 use rand::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -31,18 +31,18 @@ const PREALLOCATED: f64 = 0.8;
 const FILE_BYTES_MEAN: f64 = 131_072.0;
 const APPEND_BYTES_MAX: u32 = 16_384;
 const PAGE_BYTES: u32 = 4096;
-/// Room for files, in multiples of what all would take in the mean; 80 % exist.
+/// Space for files, in multiples of the mean total of all; 80 % exist.
 const ROOM: f64 = 1.25;
-/// At least so many, or the largest would not fit.
+/// Minimum number of files, or the largest would not fit.
 const FILES_MIN: u32 = 20;
-/// No file is created larger (one in 30,000 would be) nor grows beyond twice that, so that one
-/// always fits.
+/// No file is created larger (one in 30,000 would be) nor grows to more than twice that, so that
+/// one always fits.
 const CREATED_PAGES_MAX: u32 = 256;
 const FILE_PAGES_MAX: u32 = 2 * CREATED_PAGES_MAX;
 
-/// A file that exists or could.
+/// A file that exists or may be created.
 struct File {
-    /// Bytes when it is created.
+    /// Size at creation.
     created_bytes: u32,
     bytes: u32,
     extents: Vec<PageExtent>,
@@ -52,10 +52,10 @@ pub(super) struct Fileserver {
     direct: bool,
     space: Space,
     files: Vec<File>,
-    /// Files that exist come first; the others follow.
+    /// Existing files first, then the others.
     order: Vec<u32>,
     existing: usize,
-    /// Which of a thread's operations is next.
+    /// The next of a thread's operations.
     next: u8,
     rng: Xoshiro256PlusPlus,
 }
@@ -65,11 +65,11 @@ impl Fileserver {
         let count = scale.of(FILES, FILES_MIN);
         let mean_pages = FILE_BYTES_MEAN / f64::from(PAGE_BYTES);
 
-        // One of the largest files fits beyond the mean's share.
+        // One of the largest files fits in addition to the mean's share.
         let room = (f64::from(count) * mean_pages * ROOM) as u64 + u64::from(FILE_PAGES_MAX);
         scale.needs(room)?;
 
-        // Its own copy of the generator: the sizes are the same whatever comes later.
+        // A copy of the generator: the sizes do not depend on later draws.
         let mut rng = scale.rng.clone();
         let file = |rng: &mut _| File {
             created_bytes: file_bytes(rng),
@@ -90,7 +90,7 @@ impl Fileserver {
             rng,
         };
 
-        // A room too small for the share that the script asks for holds as many as it can.
+        // A space too small for the script's share holds as many files as fit.
         while (server.existing as f64) < f64::from(count) * PREALLOCATED {
             if server.create().is_none() {
                 break;
@@ -104,14 +104,15 @@ impl Fileserver {
         below(self.existing as u32, &mut self.rng) as usize
     }
 
-    /// Creates a file with room for all of it; its place in the order. `None` if none can be.
+    /// Creates a file with space for all of it; returns its place in the order. `None` if
+    /// impossible.
     fn create(&mut self) -> Option<usize> {
         let absent = (self.order.len() - self.existing) as u32;
         if absent == 0 {
             return None;
         }
 
-        // The order has the existing files first: a place behind them is one that is absent.
+        // Existing files come first in the order: a place after them is an absent file.
         let place = self.existing + below(absent, &mut self.rng) as usize;
         let file = &mut self.files[self.order[place] as usize];
         if !self
@@ -134,7 +135,7 @@ impl Fileserver {
                 let file = &self.files[self.order[place] as usize];
                 file.extents.iter().for_each(|extent| steps.write(*extent));
             }
-            // Full of files that have grown: one goes first.
+            // Full of files that have grown: deletes one first.
             None => self.delete(steps),
         }
     }
@@ -149,18 +150,18 @@ impl Fileserver {
         let file = &mut self.files[self.order[place] as usize];
         let pages = file.bytes.div_ceil(PAGE_BYTES);
 
-        // Only whole new pages take room; what fits into the last one takes none.
+        // Only whole new pages take space; the rest fits into the last one.
         let new_pages = (file.bytes + more).div_ceil(PAGE_BYTES) - pages;
         if new_pages > self.space.free_pages() || pages + new_pages > FILE_PAGES_MAX {
             return;
         }
 
-        // It cannot be without: a file is created with its pages.
+        // A file is created with its pages.
         let last = file.extents.last_mut().expect("a file has a page");
         let end = last.first + last.len;
         let partial = !file.bytes.is_multiple_of(PAGE_BYTES);
 
-        // The last extent grows where it can; the rest is placed anew.
+        // The last extent grows if possible; the rest is allocated elsewhere.
         file.bytes += more;
         let follows = self.space.extend(end, new_pages);
         last.len += follows;
@@ -168,7 +169,7 @@ impl Fileserver {
         let behind = file.extents.len();
         self.space.allocate(new_pages - follows, &mut file.extents);
 
-        // The page that was partly full is written again: with direct I/O by reading it first.
+        // The partial page is written again: with direct I/O, after reading it.
         match (partial, self.direct) {
             (true, false) => steps.write(PageExtent {
                 first: end - 1,
@@ -190,7 +191,7 @@ impl Fileserver {
             }),
         }
 
-        // What did not fit behind the file is somewhere else, an extent a request.
+        // The rest is elsewhere, one request per extent.
         file.extents[behind..]
             .iter()
             .for_each(|extent| steps.write(*extent));
@@ -229,8 +230,8 @@ impl Script for Fileserver {
     }
 }
 
-/// A gamma distribution of shape 3/2: the sum of an exponential (shape 1) and half a squared normal
-/// (shape 1/2).
+/// Draws from a gamma distribution of shape 3/2: the sum of an exponential (shape 1) and half a
+/// squared normal (shape 1/2).
 fn file_bytes(rng: &mut impl Rng) -> u32 {
     let turn = libm::cos(std::f64::consts::TAU * unit(rng));
     let shape_1 = -libm::log(unit(rng));

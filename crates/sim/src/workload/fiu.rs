@@ -1,39 +1,38 @@
-//! The FIU traces *homes*, *mail* and *web-vm*, as far as their published statistics and their
-//! excerpts describe them.
+//! Models of the FIU traces *homes*, *mail* and *web-vm*, from their published statistics and
+//! excerpts.
 //!
 //! Source: Koller and Rangaswami, *I/O Deduplication*, FAST'10: three weeks of a research group's
 //! home directories, a mail server, and a host of two web servers. Only excerpts of some hundred
-//! requests can be had without a form.
+//! requests are available without registration.
 //!
-//! **What is taken from published statistics**: the share of writes (of the 15th day), the share of
-//! writes whose content was written before (in a slice of 8 GiB), and the working set in GiB.
+//! **Taken from published statistics**: the share of writes (of the 15th day), the share of writes
+//! whose content was written before (in a slice of 8 GiB), and the working set in GiB.
 //!
-//! **What is fitted to the excerpts** (1,000 requests each; `tests/models.rs` repeats the
-//! comparison):
+//! **Fitted to the excerpts** (1,000 requests each; `tests/models.rs` repeats the comparison):
 //!
 //! - *Sizes*: each record is one block of 4 KiB, so each request has one page.
 //! - *Sequentiality*: lengths of runs of adjacent blocks follow Zipf's law, up to the longest seen.
 //!   Exponents by the mean length of a run: homes 1.81 (exponent 2.4, up to 32), web-vm 5.85 (1.6,
 //!   up to 89). The excerpt of mail has 984 reads by one program and 16 writes, too few to fit: its
 //!   mean of 2.7 gives an exponent of 1.9.
-//! - *Popularity of places*: starts of runs are drawn by Zipf's law over the pages of the working
-//!   set, scattered. Its exponent is the one at which 1,000 writes fall on as many pages twice as
+//! - *Popularity of addresses*: starts of runs are drawn by Zipf's law over the pages of the
+//!   working set, scattered. Its exponent is fitted so that 1,000 writes rewrite as many pages as
 //!   in the excerpt (homes 129, web-vm 86). Mail's is assumed to be between those.
 //! - *Popularity of contents*: a duplicate repeats the content of an earlier write, at a distance
-//!   that is even on a logarithmic scale up to 8 GiB of writes ([`super::ContentModel::History`]).
-//!   That leaves of homes' 33.5 % duplicates about 15 % within 1,000 writes, where the excerpt has
-//!   17.1 %, and their median distance is 26 there and here. Web-vm's excerpt has more than it
-//!   should have (15.5 % of all writes are duplicates, against 9 %): it is nearly all of one
-//!   journal.
+//!   that is uniform on a logarithmic scale up to 8 GiB of writes
+//!   ([`super::ContentModel::History`]). Of homes' 33.5 % duplicates this leaves about 15 % within
+//!   1,000 writes, where the excerpt has 17.1 %; the median distance is 26 in both. Web-vm's
+//!   excerpt has too many (15.5 % of all writes are duplicates, against 9 %): it is nearly all of
+//!   one journal.
 //!
-//! - *Times* ([`super::bursts`]), for runs that let requests in at their own: 0.89 requests a
-//!   second of homes and 3.1 of web-vm. Mail's are those of both excerpts together, 1,122 requests
-//!   of two busy seconds each: 308 a second, which is not a day's mean.
+//! - *Times* ([`super::bursts`]), for runs in which requests arrive at their own times: 0.89
+//!   requests per second for homes and 3.1 for web-vm. Mail's are those of both excerpts together,
+//!   1,122 requests of two busy seconds each: 308 per second, which is not a daily mean.
 //!
 //! Invariants: pages are below the working set, which starts at the device's first page. Reads and
-//! writes are drawn alike. Absent: hours and days; that a rewrite often leaves a page as it was (59
-//! of web-vm's 86, 22 of homes' 129 in the excerpts: in the long run the published shares leave no
-//! room for as many).
+//! writes have the same distribution. Absent: daily patterns; rewrites that leave a page unchanged
+//! (59 of web-vm's 86, 22 of homes' 129 in the excerpts: in the long run the published shares
+//! exclude as many).
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -43,14 +42,14 @@ use super::model::{Scale, Script, Steps};
 use super::space::PageExtent;
 use super::{ContentModel, WorkloadError, Zipf, stride};
 
-/// What is known of a trace.
+/// Parameters of a trace.
 pub(super) struct Facts {
     pub about: &'static str,
     working_set_gib: f64,
     write_share: f64,
     duplicate_share: f64,
     theta: f64,
-    /// Zipf's exponent of lengths of runs, and the longest.
+    /// Zipf exponent of run lengths, and the longest.
     run_exponent: f64,
     run_pages_max: u32,
     bursts: BurstFacts,
@@ -151,10 +150,10 @@ impl Script for Fiu {
         let rank_z = u64::from(self.starts.draw(&mut self.rng) - 1);
         let first = (rank_z * u64::from(self.stride) % u64::from(self.pages)) as u32;
 
-        // The working set ends, and runs with it.
+        // Runs end at the end of the working set.
         let end = (first + self.lengths.draw(&mut self.rng)).min(self.pages);
 
-        // A record of these traces is one block, so that each page is a request.
+        // A record of these traces is one block, so each page is a request.
         for first in first..end {
             let page = PageExtent { first, len: 1 };
             if write {

@@ -1,13 +1,13 @@
-//! A database's storage engine as the device sees it: a redo log and pages that are flushed twice.
+//! The I/O of a database's storage engine: a redo log and pages that are flushed twice.
 //!
 //! As MySQL's InnoDB does by default: pages of 16 KiB, four logical pages; a commit writes the redo
-//! log's last 4 KiB pages, the last of them again and again until it is full; a page that a
-//! transaction changes stays in the buffer pool, where later changes cost nothing, until more than
-//! a given share of the pool is dirty; then the 64 pages that have been dirty for longest are
-//! written to the doublewrite buffer, in one sequence, and with the same contents to their places.
-//! The pool holds the database, so nothing is read; with `direct`, a page that is not dirty is read
-//! before it changes. Invariants: the log comes first, then the doublewrite buffer, then the pages;
-//! a dirty page is queued once. Absent: which pages change (the benchmark's), checkpoints by age of
+//! log's last 4 KiB pages, the last of them repeatedly until it is full; a page changed by a
+//! transaction stays in the buffer pool, where later changes cost nothing, until more than a given
+//! share of the pool is dirty; then the 64 pages that have been dirty for longest are written to
+//! the doublewrite buffer, in one sequence, and with the same contents to their places. The pool
+//! holds the database, so nothing is read; with `direct`, a page that is not dirty is read before
+//! it changes. Invariants: the log comes first, then the doublewrite buffer, then the pages; a
+//! dirty page is queued once. Absent: the choice of pages (the benchmark's), checkpoints by age of
 //! the log, undo pages.
 
 use std::collections::VecDeque;
@@ -27,10 +27,10 @@ const DIRTY_SHARE: f64 = 0.1;
 pub(super) struct Engine {
     direct: bool,
     log_lpns: u32,
-    /// Where the log ends: logical page, and bytes of it in use.
+    /// End of the log: logical page, and bytes of it in use.
     log_at: u32,
     log_filled: u32,
-    /// Redo written by the transaction under way.
+    /// Redo of the current transaction.
     redo_bytes: u32,
     dirty: Vec<bool>,
     /// Dirty pages, the oldest first.
@@ -54,34 +54,34 @@ impl Engine {
         }
     }
 
-    /// Logical pages that a database of `pages` pages takes.
+    /// Logical pages of a database of `pages` pages.
     pub fn lpns(scale: &Scale, pages: u64) -> u64 {
         u64::from(log_lpns(scale)) + (BATCH_PAGES as u64 + pages) * u64::from(PAGE_LPNS)
     }
 
-    /// The transaction under way changes a page and writes so much redo for it.
+    /// Changes a page in the current transaction, with this amount of redo.
     pub fn change(&mut self, page: u32, redo_bytes: u32, steps: &mut Steps) {
         self.redo_bytes += redo_bytes;
 
-        // A page that is dirty already costs nothing more.
+        // A page that is already dirty costs nothing more.
         if !self.dirty[page as usize] {
             self.dirty[page as usize] = true;
             self.queue.push_back(page);
 
-            // It need not be in the pool.
+            // It may be missing in the pool.
             if self.direct {
                 steps.read(self.place(page));
             }
         }
     }
 
-    /// The transaction is durable when its redo is.
+    /// Commits the transaction: it is durable when its redo is.
     pub fn commit(&mut self, steps: &mut Steps) {
-        // Records follow each other without regard to pages: one may end in the next.
+        // Records are contiguous across pages: one may end in the next.
         let mut left = std::mem::take(&mut self.redo_bytes);
         while left > 0 {
             let part = left.min(LPN_BYTES - self.log_filled);
-            // The whole page again, though only a part is new: the log is written in pages.
+            // The whole page again, although only a part is new: the log is written in pages.
             steps.write(PageExtent {
                 first: self.log_at,
                 len: 1,
@@ -90,7 +90,7 @@ impl Engine {
             left -= part;
             if self.log_filled == LPN_BYTES {
                 self.log_filled = 0;
-                // The log is a ring; a checkpoint has long freed what is overwritten.
+                // The log is a ring; a checkpoint has long freed the overwritten part.
                 self.log_at = (self.log_at + 1) % self.log_lpns;
             }
         }
@@ -102,8 +102,8 @@ impl Engine {
     }
 
     fn flush(&mut self, steps: &mut Steps) {
-        // All to the doublewrite buffer first, then to their places: a page that is torn there has
-        // its copy.
+        // All to the doublewrite buffer first, then to their places: a page torn there has its
+        // copy.
         steps.keep(PageExtent {
             first: self.log_lpns,
             len: BATCH_PAGES as u32 * PAGE_LPNS,

@@ -1,4 +1,4 @@
-//! A physical journal with checkpoints by remap: what PD-type remapping (WAL-SSD) is made for.
+//! A physical journal with checkpoints by remap: the use case of PD-type remapping (WAL-SSD).
 //!
 //! Source: the mechanism of FAST'21 §3.2 ("journaling: the home is known") and of WAL-SSD; no
 //! published parameters. The figures are those of common software: database pages of 16 KiB
@@ -6,11 +6,11 @@
 //! (jbd2), 4 GiB of home pages on a device of 32 GiB.
 //!
 //! A transaction changes eight database pages, each equally likely. It is written to the journal as
-//! one request: a descriptor, then the pages, each with the home that it is meant for; and, as a
-//! second request, the commit. When the journal comes to a quarter that it has filled before, that
-//! quarter is checkpointed first: each database page whose newest version lies there is remapped to
-//! its home, by one command; then the quarter is deallocated, if the file system does that
-//! (`nodiscard` if not). The application's reads end in its buffers.
+//! one request: a descriptor, then the pages, each with its home; and, as a second request, the
+//! commit. Before the journal reuses a quarter, that quarter is checkpointed: each database page
+//! whose newest version is in it is remapped to its home, by one command; then the quarter is
+//! deallocated, if the file system does that (`nodiscard` if not). The application's reads end in
+//! its buffers.
 //!
 //! Invariants: a page is remapped only to the home that it was written for; a database page appears
 //! once in a transaction. Addresses: the journal first, then the homes.
@@ -30,7 +30,7 @@ pub(super) const ABOUT: &str = "physical journal of 128 MiB for 4 GiB of 16 KiB 
 const JOURNAL_PAGES: f64 = 32_768.0;
 const HOME_PAGES: f64 = 1_048_576.0;
 const PARTS: u32 = 4;
-/// Pages of a database page, and database pages of a transaction.
+/// Pages per database page, and database pages per transaction.
 const UNIT: u32 = 4;
 const UNITS: u32 = 8;
 const TRANSACTION: u32 = 2 + UNITS * UNIT;
@@ -38,18 +38,17 @@ const TRANSACTION: u32 = 2 + UNITS * UNIT;
 const REMAPS: usize = 32;
 
 pub(super) struct Journal {
-    /// Transactions in a quarter, and database pages.
+    /// Transactions per quarter, and database pages.
     part_len: u32,
     units: u32,
-    /// Where the newest version of a database page lies in the journal, plus one; 0 if it is at
-    /// home.
+    /// Journal position of the newest version of a database page, plus one; 0 if it is at home.
     newest: Vec<u32>,
-    /// Database pages in each quarter, in the order in which they were written.
+    /// Database pages in each quarter, in the order of writing.
     written: [Vec<u32>; PARTS as usize],
-    /// Quarter being filled, and transactions in it.
+    /// Current quarter, and transactions in it.
     part: u32,
     filled: u32,
-    /// What is left to checkpoint: database pages, and the quarter.
+    /// Remaining checkpoint work: database pages, and the trim of the quarter.
     due: VecDeque<u32>,
     trim: bool,
     homes: Vec<Option<u32>>,
@@ -89,7 +88,7 @@ impl Journal {
         self.part_first(PARTS) + unit * UNIT
     }
 
-    /// The next quarter, which is to be checkpointed if it has been filled before.
+    /// Advances to the next quarter, with a checkpoint if it has been filled before.
     fn turn(&mut self) {
         (self.part, self.filled) = ((self.part + 1) % PARTS, 0);
         let mut written = std::mem::take(&mut self.written[self.part as usize]);
@@ -101,17 +100,17 @@ impl Journal {
         self.written[self.part as usize] = written;
     }
 
-    /// A part of the checkpoint under way.
+    /// Executes a part of the current checkpoint.
     fn checkpoint(&mut self, steps: &mut Steps) {
         let quarter = self.part_first(self.part)..self.part_first(self.part + 1);
         let mut issued = 0;
 
-        // A step's worth: the host's requests go on between the parts of a checkpoint.
+        // Limited per step: the host's requests continue between the parts of a checkpoint.
         while issued < REMAPS
             && let Some(unit) = self.due.pop_front()
         {
             let newest = &mut self.newest[unit as usize];
-            // One that has been journaled again since is left to that version's checkpoint.
+            // A page journaled again since then is left to that version's checkpoint.
             if let Some(at) = newest.checked_sub(1).filter(|at| quarter.contains(at)) {
                 *newest = 0;
                 let first = self.home(unit);
@@ -138,7 +137,7 @@ impl Journal {
         self.homes.push(None);
 
         let list = &mut self.written[self.part as usize];
-        // Where this transaction's units begin in the list of its quarter.
+        // Start of this transaction's units in the list of its quarter.
         let begin = list.len();
 
         while list.len() < begin + UNITS as usize {
@@ -152,10 +151,10 @@ impl Journal {
             }
         }
 
-        // Each page says its home, so that a device can place it for the remap to come.
+        // Each page names its home, so that a device can place it for the later remap.
         steps.write_for(first, &self.homes);
 
-        // The commit is a request of its own: a file system waits for what it commits.
+        // The commit is a separate request: a file system waits for the data before it.
         steps.write(PageExtent {
             first: first + TRANSACTION - 1,
             len: 1,
@@ -169,7 +168,7 @@ impl Script for Journal {
             self.turn();
         }
 
-        // A part whose pages have all been journaled again issues nothing: go on with the next.
+        // A part whose pages have all been journaled again issues nothing: continues with the next.
         while !self.due.is_empty() {
             let before = steps.len();
             self.checkpoint(steps);

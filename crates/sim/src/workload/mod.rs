@@ -3,11 +3,10 @@
 //! A workload is a [`Pattern`] of addresses, a share of reads, a request size and a
 //! [`ContentModel`]; or it is one of the [`MODELS`] of published applications and traces.
 //! [`NamedWorkload`] is either, by name. Addresses are drawn as *units* of `request_pages` pages;
-//! where the addressable range is no multiple of that, its last unit is shorter. Invariants: `lpn <
-//! addressable`; the stream does not depend on how it is cut into batches; which pages are read and
-//! written does not depend on the content model; nothing is allocated per page. Absent: time.
-//! Requests carry `at_ns` 0: a run decides how many are in flight, or `crate::arrivals` when they
-//! arrive.
+//! if the addressable range is no multiple of that, its last unit is shorter. Invariants: `lpn <
+//! addressable`; the stream does not depend on the batch size; the pages read and written do not
+//! depend on the content model; nothing is allocated per page. Absent: time. Requests have `at_ns`
+//! 0: the queue depth is set by the run, arrival times by `crate::arrivals`.
 
 mod bursts;
 mod content;
@@ -47,7 +46,7 @@ use content::Contents;
 pub(crate) use draw::unit;
 use draw::{Chance, below};
 
-/// How the addresses of requests are chosen.
+/// Distribution of the addresses of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
@@ -63,33 +62,33 @@ pub enum Pattern {
     },
 }
 
-/// A source without end that gives contents their identities.
+/// An endless source that assigns identities to contents.
 pub trait Endless: Source {
-    /// Every content identity given so far is below this one and above the base.
+    /// All content identities given so far are below this one and above the base.
     fn content_end(&self) -> u64;
 }
 
-/// Everything that decides the stream.
+/// All parameters that determine the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkloadConfig {
-    /// Where in the address space requests go.
+    /// Distribution of the addresses of requests.
     pub pattern: Pattern,
-    /// Requests that read, in percent.
+    /// Percentage of requests that read.
     pub read_percent: u8,
-    /// Pages that one request covers.
+    /// Pages per request.
     pub request_pages: u32,
-    /// What contents the writes have.
+    /// Contents of the writes.
     pub content: ContentModel,
     /// Logical pages; every address is below this.
     pub addressable: u32,
-    /// The seed that all draws follow from.
+    /// Seed of all draws.
     pub seed: u64,
-    /// Identities given to contents are larger than this. With the same base two workloads share
-    /// contents; a second one that shall not begins at the first one's [`Workload::content_end`] - 1.
+    /// Contents get identities larger than this. With the same base two workloads share contents; a
+    /// second one with separate contents begins at the first one's [`Workload::content_end`] - 1.
     pub content_base: u64,
 }
 
-/// A workload that cannot be, with the reason.
+/// An impossible workload, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkloadError(String);
@@ -110,7 +109,7 @@ pub struct Workload {
     contents: Contents,
 }
 
-/// The state behind a [`Pattern`]; yields units.
+/// The state of a [`Pattern`]; yields units.
 enum PatternState {
     Random,
     Sequential { next: u32 },
@@ -118,10 +117,10 @@ enum PatternState {
 }
 
 impl Workload {
-    /// A workload from its first request on.
+    /// Creates a workload before its first request.
     ///
     /// # Errors
-    /// A value is out of range; the message says which, and what the range is.
+    /// A value is out of range; the message names it, and the range.
     pub fn new(config: WorkloadConfig) -> Result<Self, WorkloadError> {
         let WorkloadConfig {
             addressable,
@@ -130,7 +129,7 @@ impl Workload {
             ..
         } = config;
 
-        // Judged here and not where a command line is read: workloads are made in code, too.
+        // Checked here and not in the command line parser: workloads are also created in code.
         if addressable == 0 {
             return Err(WorkloadError::new(
                 "a workload needs at least one addressable page",
@@ -152,7 +151,7 @@ impl Workload {
         // The last unit may be shorter than the others.
         let units = addressable.div_ceil(request_pages);
         let requests = Xoshiro256PlusPlus::seed_from_u64(config.seed);
-        // The contents' generator starts 2^128 steps further on, so that the two never meet.
+        // The contents' generator starts 2^128 steps later, so that the two never overlap.
         let mut draws = requests.clone();
         draws.jump();
 
@@ -166,13 +165,13 @@ impl Workload {
         })
     }
 
-    /// What it was made from.
+    /// The configuration it was created with.
     pub fn config(&self) -> &WorkloadConfig {
         &self.config
     }
 
     fn append_request(&mut self, out: &mut Vec<HostPage>) {
-        // From the requests' own generator: addresses do not depend on what is written.
+        // From the requests' own generator: addresses do not depend on contents.
         let read = self.reads.happens(&mut self.requests);
         let unit = self.place.next(self.units, &mut self.requests);
 
@@ -207,7 +206,7 @@ impl Workload {
 
 impl Source for Workload {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
-        // At least one request, and a whole one: it may be more than was wanted.
+        // At least one whole request: it may be more than wanted.
         let full = out.len() + want.max(1);
         while out.len() < full {
             self.append_request(out);
@@ -243,7 +242,7 @@ impl PatternState {
                 unit
             }
             PatternState::Zipf { ranks, stride } => {
-                // Scattered, so that popular units are no neighbours.
+                // Scattered, so that popular units are not neighbours.
                 let rank_z = u64::from(ranks.draw(rng) - 1);
                 (rank_z * u64::from(*stride) % u64::from(units)) as u32
             }
@@ -251,8 +250,8 @@ impl PatternState {
     }
 }
 
-/// A step near `units` / golden ratio without a common divisor: ranks taken that far apart visit
-/// every unit once, and the hottest ones lie as evenly apart as they can.
+/// A step near `units` / golden ratio without a common divisor: ranks this far apart visit every
+/// unit once, and the hottest ones are distributed as evenly as possible.
 pub(crate) fn stride(units: u32) -> u32 {
     const INVERSE_GOLDEN_RATIO: u64 = 2_654_435_769; // of 2^32
     let near = (u64::from(units) * INVERSE_GOLDEN_RATIO) >> 32;

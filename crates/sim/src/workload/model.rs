@@ -1,21 +1,22 @@
 //! Models of the applications and traces of the published evaluations, as endless sources.
 //!
-//! A model is a *script* that yields requests (which pages, read or written or deallocated); here
-//! they become page operations with contents. A script knows addresses only, so a model's addresses
-//! do not depend on its contents.
+//! A model is a *script* that yields requests (the pages, and whether they are read, written or
+//! deallocated); here they become page operations with contents. A script knows addresses only, so
+//! a model's addresses do not depend on its contents.
 //!
-//! **Scaling.** Each model has a set of pages of a published size, and a device of a published size
-//! that it belongs to ([`ModelKind::reference_pages`]). A smaller device stands for that device
-//! scaled down: the set shrinks in the same proportion. A larger device does not enlarge it.
+//! **Scaling.** Each model has a page set of a published size, and a reference device of a
+//! published size ([`ModelKind::reference_pages`]). A smaller device stands for that device scaled
+//! down: the set shrinks in the same proportion. A larger device does not enlarge it.
 //! [`ModelSpec::size`] multiplies it.
 //!
 //! **Caching.** The file sets are smaller than the memory of the published hosts, so the reads of
-//! applications end in the host's page cache and only writes reach the device, unless a model is
-//! told `direct`. What file systems and databases read for themselves (compaction) is always there.
+//! applications end in the host's page cache and only writes reach the device, unless a model has
+//! the option `direct`. Internal reads of file systems and databases (compaction) always reach the
+//! device.
 //!
-//! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches;
-//! nothing is allocated per page once a model runs. Absent: time; metadata of the file system (one
-//! journal commit in five seconds is less than a hundredth of the pages).
+//! Invariants: `lpn < addressable`; the stream does not depend on the batch size; nothing is
+//! allocated per page once a model runs. Absent: time; metadata of the file system (one journal
+//! commit in five seconds is less than a hundredth of the pages).
 
 use remap_ssd_device::Lpn;
 use std::collections::VecDeque;
@@ -34,7 +35,7 @@ use super::{
 };
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
-/// A workload that a publication describes.
+/// A workload described in a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
@@ -48,7 +49,7 @@ pub enum ModelKind {
     Tpcc,
     /// Sysbench's transactions with Pareto rows on a page store with a redo log.
     Sysbench,
-    /// The FIU trace *homes*, as its statistics and an excerpt describe it.
+    /// A model of the FIU trace *homes*, from its statistics and an excerpt.
     FiuHomes,
     /// A model of the FIU trace *mail*.
     FiuMail,
@@ -60,7 +61,7 @@ pub enum ModelKind {
     Snapshot,
 }
 
-/// Every model, in the order in which help texts name them.
+/// All models, in the order of the help texts.
 pub const MODELS: [ModelKind; 10] = [
     ModelKind::Fileserver,
     ModelKind::Oltp,
@@ -75,7 +76,7 @@ pub const MODELS: [ModelKind; 10] = [
 ];
 
 impl ModelKind {
-    /// As the command line names it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             ModelKind::Fileserver => "fileserver",
@@ -91,7 +92,7 @@ impl ModelKind {
         }
     }
 
-    /// Where it comes from and with which parameters, in a sentence.
+    /// Its source and parameters, in a sentence.
     pub fn about(self) -> &'static str {
         match self {
             ModelKind::Fileserver => fileserver::ABOUT,
@@ -107,13 +108,13 @@ impl ModelKind {
         }
     }
 
-    /// Logical pages of the device that the published set of pages belongs to.
+    /// Logical pages of the device of the published page set.
     pub fn reference_pages(self) -> u32 {
         const GIB: u32 = 1 << 18;
         match self {
             // FAST'21, setup A.
             ModelKind::Fileserver | ModelKind::Oltp | ModelKind::Ycsb => 32 * GIB,
-            // The same device, for want of a published one.
+            // The same device, as there is no published one.
             ModelKind::Journal | ModelKind::Snapshot => 32 * GIB,
             // Coldmap.
             ModelKind::Tpcc | ModelKind::Sysbench => 16 * GIB,
@@ -122,14 +123,13 @@ impl ModelKind {
         }
     }
 
-    /// What it writes unless told otherwise: the papers' 30 % duplicates, or a trace's own share of
-    /// them.
+    /// The default contents: the papers' 30 % duplicates, or a trace's own share of them.
     pub fn content_default(self) -> ContentModel {
         match self {
             ModelKind::FiuHomes => fiu::HOMES.content(),
             ModelKind::FiuMail => fiu::MAIL.content(),
             ModelKind::FiuWebvm => fiu::WEBVM.content(),
-            // What they share is shared by commands.
+            // Pages are shared by commands.
             ModelKind::Journal | ModelKind::Snapshot => ContentModel::Unique,
             _ => ContentModel::Papers {
                 duplicate_ratio: 0.3,
@@ -138,12 +138,12 @@ impl ModelKind {
         }
     }
 
-    /// Whether it names the home of each page that it writes, and remaps nothing else.
+    /// Returns true if it names the home of each page that it writes, and remaps nothing else.
     pub fn names_homes(self) -> bool {
         self == ModelKind::Journal
     }
 
-    /// When its requests arrive, of a trace.
+    /// Arrival times of its requests, for a trace.
     pub fn bursts(self) -> Option<Bursts> {
         match self {
             ModelKind::FiuHomes => Some(fiu::HOMES.bursts()),
@@ -175,7 +175,7 @@ impl fmt::Display for ModelKind {
     }
 }
 
-/// A model by name, as a command line gives it: `NAME[,size=FACTOR][,direct][,nodiscard]`.
+/// A model by name, as on the command line: `NAME[,size=FACTOR][,direct][,nodiscard]`.
 ///
 /// ```
 /// use remap_ssd_sim::workload::{ModelKind, ModelSpec};
@@ -185,13 +185,13 @@ impl fmt::Display for ModelKind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ModelSpec {
-    /// Which of the published workloads.
+    /// The published workload.
     pub kind: ModelKind,
-    /// The set of pages, in multiples of the published one.
+    /// Size of the page set, in multiples of the published one.
     pub size: f64,
-    /// The applications' reads go to the device, and small writes are parts of pages.
+    /// True if the applications' reads go to the device, and small writes are parts of pages.
     pub direct: bool,
-    /// Whether pages of deleted files are deallocated.
+    /// True if pages of deleted files are deallocated.
     pub discard: bool,
 }
 
@@ -206,11 +206,11 @@ impl ModelSpec {
         }
     }
 
-    /// The source, from its first request on. The seed is the stream's; identities of contents lie
-    /// above `content_base`.
+    /// Creates the source, before its first request. The seed is the stream's; identities of
+    /// contents are above `content_base`.
     ///
     /// # Errors
-    /// A value is out of range, or the pages do not suffice; the message says what would.
+    /// A value is out of range, or there are too few pages; the message says what is needed.
     pub fn source(
         &self,
         content: ContentModel,
@@ -218,7 +218,7 @@ impl ModelSpec {
         seed: u64,
         content_base: u64,
     ) -> Result<Model, WorkloadError> {
-        // The bounds of the text again: a spec may be made in code.
+        // The bounds of the text again: a spec may be created in code.
         if !(self.size > 0.0 && self.size <= 1e6) {
             return Err(WorkloadError::new(format!(
                 "a size of {}: above 0 and at most a million",
@@ -227,7 +227,7 @@ impl ModelSpec {
         }
 
         let requests = Xoshiro256PlusPlus::seed_from_u64(seed);
-        // The contents' generator starts 2^128 steps further on, so that the two never meet.
+        // The contents' generator starts 2^128 steps later, so that the two never overlap.
         let mut draws = requests.clone();
         draws.jump();
 
@@ -235,7 +235,7 @@ impl ModelSpec {
         let scale = Scale {
             name: self.kind.name(),
             addressable,
-            // A device smaller than the published one takes a smaller load; a larger one, the same.
+            // A device smaller than the published one gets a smaller load; a larger one, the same.
             factor: self.size * (f64::from(addressable) / reference).min(1.0),
             direct: self.direct,
             rng: requests,
@@ -297,26 +297,26 @@ impl fmt::Display for ModelSpec {
     }
 }
 
-/// What a script is made for.
+/// Parameters of a script.
 pub(super) struct Scale {
     name: &'static str,
-    /// Pages that it may name.
+    /// Addressable pages.
     pub addressable: u32,
-    /// Its set of pages, in multiples of the published one.
+    /// Size of its page set, in multiples of the published one.
     pub factor: f64,
-    /// Reads of applications go to the device.
+    /// True if reads of applications go to the device.
     pub direct: bool,
-    /// The generator that its draws come from.
+    /// The generator of its draws.
     pub rng: Xoshiro256PlusPlus,
 }
 
 impl Scale {
-    /// `published` of something, scaled: at least `least`.
+    /// A published number, scaled: at least `least`.
     pub fn of(&self, published: f64, least: u32) -> u32 {
         ((published * self.factor).round().min(f64::from(u32::MAX)) as u32).max(least)
     }
 
-    /// An error if the addressable pages are fewer than `needed`.
+    /// Returns an error if the addressable pages are fewer than `needed`.
     pub fn needs(&self, needed: u64) -> Result<(), WorkloadError> {
         if needed <= u64::from(self.addressable) {
             Ok(())
@@ -330,14 +330,14 @@ impl Scale {
 }
 
 pub(super) trait Script {
-    /// The next few requests, at least one page in at most some hundred.
+    /// Yields the next few requests, of one to some hundred pages in total.
     fn step(&mut self, steps: &mut Steps);
 }
 
-/// Pages of the longest request that a block layer passes on in one piece: 512 KiB.
+/// Pages of the longest request that a block layer does not split: 512 KiB.
 pub(super) const REQUEST_PAGES_MAX: u32 = 128;
 
-/// Where a script puts its requests.
+/// Collects a script's requests.
 pub(super) struct Steps {
     discard: bool,
     contents: Contents,
@@ -347,7 +347,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Reads so many pages in a row.
+    /// Reads the pages of an extent.
     pub fn read(&mut self, extent: PageExtent) {
         self.request(PageKind::Read, extent, |_, _| 0);
     }
@@ -385,20 +385,20 @@ impl Steps {
         });
     }
 
-    /// Deallocates pages, if the file system tells the device.
+    /// Deallocates pages, if the file system sends discards.
     pub fn trim(&mut self, extent: PageExtent) {
         if self.discard {
-            // In one piece: a file is deallocated as it lies.
+            // As one request: a file's extents are deallocated whole.
             self.append(PageKind::Trim, extent, |_, _| 0);
         }
     }
 
-    /// Pages and commands so far.
+    /// Number of pages and commands so far.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Writes pages from `first` on in one request, each for the home that it may be remapped to,
+    /// Writes pages from `first` on in one request, each with the home that it may be remapped to,
     /// if it has one.
     pub fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
         for (index, home) in (0..).zip(homes) {
@@ -416,7 +416,7 @@ impl Steps {
         }
     }
 
-    /// Remaps pages to those from `source` on, which keep theirs.
+    /// Remaps pages to those from `source` on, which keep their data.
     pub fn remap(&mut self, target: PageExtent, source: u32) {
         // A request is at most a few megabytes in every model.
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
@@ -443,7 +443,7 @@ impl Steps {
     ) {
         let PageExtent { mut first, mut len } = extent;
         while len > 0 {
-            // As the block layer splits what is longer.
+            // Splits long requests like the block layer.
             let part = len.min(REQUEST_PAGES_MAX);
             self.append(kind, PageExtent { first, len: part }, &content);
             (first, len) = (first + part, len - part);
@@ -457,7 +457,7 @@ impl Steps {
         content: impl Fn(&mut Self, Lpn) -> u64,
     ) {
         let end = Lpn(first + len);
-        // Page by page, since a content may be its own.
+        // Page by page, since each may have its own content.
         for lpn in Lpn::range(Lpn(first), len) {
             let content = content(self, lpn);
             self.out.push(HostPage {
@@ -479,7 +479,7 @@ pub struct Model {
 
 impl Source for Model {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
-        // The script writes straight into the caller's buffer.
+        // The script writes directly into the caller's buffer.
         std::mem::swap(out, &mut self.steps.out);
         let full = self.steps.out.len() + want.max(1);
         while self.steps.out.len() < full {

@@ -1,6 +1,6 @@
 //! Any workload by name: a pattern of `spec.rs` or a model of `model.rs`.
 //!
-//! Invariant: `Display` writes a form that reads back as the same workload.
+//! Invariant: `Display` output parses back to the same workload.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use super::{
     WorkloadError, WorkloadSpec,
 };
 
-/// A workload but for what it writes, where and from which seed.
+/// A workload without its contents, device size and seed.
 ///
 /// ```
 /// use remap_ssd_sim::source::Lpn;
@@ -35,10 +35,11 @@ pub enum NamedWorkload {
 }
 
 impl NamedWorkload {
-    /// The source, from its first request on. Identities of contents lie above `content_base`.
+    /// Creates the source, before its first request. Identities of contents are above
+    /// `content_base`.
     ///
     /// # Errors
-    /// A value is out of range, or the pages do not suffice; the message says what would.
+    /// A value is out of range, or there are too few pages; the message says what is needed.
     pub fn source(
         &self,
         content: ContentModel,
@@ -49,8 +50,7 @@ impl NamedWorkload {
         Ok(match self {
             NamedWorkload::Pattern(spec) => {
                 let config = spec.config(content, addressable, seed);
-                // Models share a device, each with contents of its own: the base is what keeps them
-                // apart.
+                // Workloads may share a device with separate contents: the base keeps them apart.
                 Box::new(Workload::new(WorkloadConfig {
                     content_base,
                     ..config
@@ -62,13 +62,13 @@ impl NamedWorkload {
         })
     }
 
-    /// Does it say of the pages it writes where they will be remapped to? A scheme that remaps only
+    /// Returns true if it names the remap target of the pages it writes. A scheme that remaps only
     /// such pages has nothing to do under any other workload.
     pub fn names_homes(&self) -> bool {
         matches!(self, NamedWorkload::Model(spec) if spec.kind.names_homes())
     }
 
-    /// When its requests arrive, if it stands for something that happened at a time.
+    /// Arrival times of its requests, if it has any.
     pub fn bursts(&self) -> Option<Bursts> {
         match self {
             NamedWorkload::Pattern(_) => None,
@@ -76,7 +76,7 @@ impl NamedWorkload {
         }
     }
 
-    /// What it writes unless told otherwise.
+    /// Default contents.
     pub fn content_default(&self) -> ContentModel {
         match self {
             NamedWorkload::Pattern(_) => ContentModel::Papers {
@@ -92,7 +92,7 @@ impl FromStr for NamedWorkload {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
-        // No model is called as a pattern is, so that the first word decides.
+        // No model has the name of a pattern, so the first word decides.
         let name = text.split(',').next().unwrap_or_default();
         if MODELS.map(ModelKind::name).contains(&name) {
             return Ok(NamedWorkload::Model(text.parse()?));

@@ -1,16 +1,16 @@
 //! Filebench's `oltp`: small random updates of a few files, and a log.
 //!
-//! Source: `oltp.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD run
-//! it: 10 data files of 10 MB and one log file of 10 MB; 200 readers read 2 KiB at random; 10
-//! writers each write 100 times 2 KiB at random for every 1,000 reads, since a read posts to the
+//! Source: `oltp.f` of filebench with its parameters, as used by FAST'21 (section 5.2) and
+//! PebbleSSD: 10 data files of 10 MB and one log file of 10 MB; 200 readers read 2 KiB at random;
+//! 10 writers each write 100 times 2 KiB at random for every 1,000 reads, since a read posts to the
 //! semaphore of each writer; one log write of 256 KiB, at random in the log, for every 3,200 reads.
 //! Writes are synchronous (`dsync`), so the cache merges none.
 //!
-//! At the block layer: a read to a data write, 3,200 data writes to a log write. Two KiB are half a
+//! At the block layer: one read per data write, 3,200 data writes per log write. Two KiB are half a
 //! page: through the page cache the whole page is written and reads stay in the host; with `direct`
 //! the page is written in part and reads go to the device. The writers take turns from file to
-//! file. Invariants: files lie one after another from the start of the device, the log last; log
-//! writes are aligned.
+//! file. Invariants: files are contiguous from the start of the device, the log last; log writes
+//! are aligned.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -33,7 +33,7 @@ pub(super) struct Oltp {
     direct: bool,
     file_pages: u32,
     log_slots: u32,
-    /// Data writes since the last log write, and the file that is next.
+    /// Data writes since the last log write, and the next file.
     since_log: u32,
     file: u32,
     rng: Xoshiro256PlusPlus,
@@ -42,7 +42,7 @@ pub(super) struct Oltp {
 impl Oltp {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let file_pages = scale.of(FILE_PAGES, 1);
-        // The last slot may reach beyond the file: the log's place is rounded up.
+        // The last slot may extend past the file: the log's size is rounded up.
         let log_slots = file_pages.div_ceil(LOG_WRITE_PAGES);
         scale.needs(
             u64::from(FILES) * u64::from(file_pages) + u64::from(log_slots * LOG_WRITE_PAGES),
@@ -67,10 +67,10 @@ impl Oltp {
 
 impl Script for Oltp {
     fn step(&mut self, steps: &mut Steps) {
-        // The log comes before the write that would be one too many.
+        // The log write comes before the next data write.
         if self.since_log == DATA_WRITES_PER_LOG_WRITE {
             self.since_log = 0;
-            // At random, as the script has it: filebench's log is not appended to.
+            // At random, as in the script: filebench's log is not appended to.
             let slot = below(self.log_slots, &mut self.rng);
             let first = FILES * self.file_pages + slot * LOG_WRITE_PAGES;
             return steps.write(PageExtent {

@@ -1,13 +1,13 @@
-//! Volumes that are updated and cloned by long Copy commands: what UN-type remapping is made for.
+//! Volumes that are updated and cloned by long Copy commands: the use case of UN-type remapping.
 //!
 //! Source: the applications of FAST'21 §3.2 (file copy, snapshot); no published parameters. 40
 //! volumes of 256 MiB on a device of 32 GiB, each with the last two of its clones: all of them
 //! together fill the device to 94 % by addresses.
 //!
-//! The volumes are written once, in order. From then on requests of 64 KiB at random in a random
+//! The volumes are written once, in order. Then follow requests of 64 KiB at random in a random
 //! volume; whenever they have written a quarter of a volume's pages, the next volume is cloned over
 //! its older clone, by Copy commands of 4 MiB. So four of five pages served are copies, and a page
-//! is shared by three LPNs at most, until one of them is written.
+//! is shared by at most three LPNs, until one of them is written.
 //!
 //! Invariants: a command's source and target do not overlap, and all of its sources have been
 //! written.
@@ -27,16 +27,16 @@ const CLONES: u32 = 2;
 const VOLUME_PAGES: f64 = 65_536.0;
 const WRITE_PAGES: u32 = 16;
 const COPY_PAGES: u32 = 1024;
-/// A volume is cloned for each of this share of its pages that is written.
+/// A volume is cloned whenever one in `SHARE` of its pages has been written.
 const SHARE: u32 = 4;
 
 pub(super) struct Snapshot {
     volume_pages: u32,
-    /// Pages written in the beginning.
+    /// Pages written at the beginning.
     begun: u32,
     /// Pages written since the last clone.
     since: u32,
-    /// Clones made, and pages of the one under way that have been copied.
+    /// Clones made, and pages copied of the current one.
     clones: u32,
     copied: u32,
     rng: Xoshiro256PlusPlus,
@@ -63,7 +63,7 @@ impl Snapshot {
         let len = COPY_PAGES.min(self.volume_pages - self.copied);
         let source = volume * self.volume_pages + self.copied;
 
-        // Behind the volumes lie all first clones, then all second ones.
+        // After the volumes come all first clones, then all second ones.
         let first = source + (1 + older) * VOLUMES * self.volume_pages;
         steps.remap(PageExtent { first, len }, source);
         self.copied += len;
@@ -73,7 +73,7 @@ impl Snapshot {
 
 impl Script for Snapshot {
     fn step(&mut self, steps: &mut Steps) {
-        // The volumes come first, in order: a clone of what was never written would be empty.
+        // The volumes come first, in order: a clone of unwritten pages would be empty.
         if self.begun < VOLUMES * self.volume_pages {
             steps.write(PageExtent {
                 first: self.begun,
@@ -83,7 +83,7 @@ impl Script for Snapshot {
             return;
         }
 
-        // A clone under way is finished before the next update.
+        // The current clone is finished before the next update.
         if self.copied < self.volume_pages {
             return self.copy(steps);
         }
@@ -95,7 +95,7 @@ impl Script for Snapshot {
         });
 
         self.since += WRITE_PAGES;
-        // So much of a volume has changed that it is time for the next snapshot.
+        // Enough has changed for the next snapshot.
         if self.since >= self.volume_pages / SHARE {
             (self.since, self.copied) = (0, 0);
         }

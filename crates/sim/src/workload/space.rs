@@ -1,9 +1,9 @@
-//! Where files lie: extents of a space of pages, allocated and released.
+//! Allocation of files: extents of a space of pages, allocated and released.
 //!
-//! Allocation goes on from where the last one ended and takes the first hole that is long enough,
+//! Allocation continues from the end of the last one and takes the first hole that is long enough,
 //! among the next few; failing that it takes the next holes one after the other. So files are
-//! mostly in one piece, and freed room is used again in the order of addresses. Invariants: free
-//! extents neither overlap nor touch; `free_pages` is their sum. Absent: who owns an extent.
+//! mostly contiguous, and freed space is reused in the order of addresses. Invariants: free extents
+//! neither overlap nor touch; `free_pages` is their sum. Absent: the owner of an extent.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Space {
     cursor: u32,
 }
 
-/// Holes looked at for one that is long enough.
+/// Holes searched for one that is long enough.
 const HOLES_TRIED: usize = 32;
 
 impl Space {
@@ -34,28 +34,28 @@ impl Space {
         }
     }
 
-    /// How many pages are free now.
+    /// Number of free pages.
     pub fn free_pages(&self) -> u32 {
         self.free_pages
     }
 
-    /// Appends extents of `pages` pages in all; with fewer than that free, none.
+    /// Appends extents of `pages` pages in total; none if fewer are free.
     pub fn allocate(&mut self, pages: u32, into: &mut Vec<PageExtent>) -> bool {
-        // All or nothing: a file cut short would be another load.
+        // All or nothing: a truncated file would be another load.
         if pages > self.free_pages {
             return false;
         }
 
         let mut left = pages;
         while left > 0 {
-            // The cursor moves with every part, so the search does not begin anew.
+            // The cursor moves with every part, so the search does not restart.
             let (first, len) = self.hole(left);
             let part = len.min(left);
 
             self.take(first, len, part);
             self.cursor = first + part;
 
-            // An extent that continues the last one is not an extent of its own.
+            // An extent that continues the last one is merged with it.
             match into
                 .last_mut()
                 .filter(|last| last.first + last.len == first)
@@ -70,7 +70,7 @@ impl Space {
         true
     }
 
-    /// Takes up to `pages` pages that follow directly on `end`; returns how many.
+    /// Takes up to `pages` pages directly after `end`; returns their number.
     pub fn extend(&mut self, end: u32, pages: u32) -> u32 {
         let Some(&len) = self.free.get(&end) else {
             return 0;
@@ -82,9 +82,9 @@ impl Space {
         part
     }
 
-    /// The hole to go on with: there is one.
+    /// Returns the next hole to use; there is one.
     fn hole(&self, wanted: u32) -> (u32, u32) {
-        // Around the end to the beginning, each hole once.
+        // Wraps around at the end, each hole once.
         let from_cursor = self
             .free
             .range(self.cursor..)
@@ -111,12 +111,12 @@ impl Space {
         self.free_pages -= part;
     }
 
-    /// Gives the pages of an extent back.
+    /// Frees the pages of an extent.
     pub fn release(&mut self, extent: PageExtent) {
         let PageExtent { mut first, mut len } = extent;
         self.free_pages += len;
 
-        // Neighbours are joined at once: two holes that touch would look like two short ones.
+        // Neighbours are merged at once: two holes that touch would look like two short ones.
         if let Some((&before, &length)) = self.free.range(..first).next_back() {
             assert!(before + length <= first, "an extent is released once");
             if before + length == first {

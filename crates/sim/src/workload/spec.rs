@@ -1,16 +1,16 @@
-//! Workloads by name, as a command line gives them.
+//! Workloads by name, as on the command line.
 //!
 //! ```text
-//! randwrite   randread   randrw[:READ%]       evenly over all pages
+//! randwrite   randread   randrw[:READ%]       uniformly over all pages
 //! seqwrite    seqread    seqrw[:READ%]        one after the other
 //! zipf:THETA  zipfwrite:THETA  zipfread:THETA  zipfrw:THETA[:READ%]
-//! mixed[:READ%]                               the same as randrw
+//! mixed[:READ%]                               same as randrw
 //! ...,pages=N                                 requests of N pages instead of one
 //! ```
 //!
-//! Without a share of reads, mixed ones read half the time.
-//! Invariant: `Display` writes a form that reads back as the same spec.
-//! Absent: contents, the size of the device and the seed, which have options of their own.
+//! Without a share of reads, mixed workloads read half the time. Invariant: `Display` output parses
+//! back to the same spec. Absent: contents, the size of the device and the seed, which have their
+//! own options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{ContentModel, MODELS, ModelKind, Pattern, WorkloadConfig, WorkloadError};
 
-/// A workload but for what it writes, where and from which seed.
+/// A workload without its contents, device size and seed.
 ///
 /// ```
 /// use remap_ssd_sim::workload::{Pattern, WorkloadSpec};
@@ -30,11 +30,11 @@ use super::{ContentModel, MODELS, ModelKind, Pattern, WorkloadConfig, WorkloadEr
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkloadSpec {
-    /// Where in the address space requests go.
+    /// Distribution of the addresses of requests.
     pub pattern: Pattern,
-    /// Requests that read, in percent.
+    /// Percentage of requests that read.
     pub read_percent: u8,
-    /// Pages that one request covers.
+    /// Pages per request.
     pub request_pages: u32,
 }
 
@@ -69,7 +69,7 @@ impl FromStr for WorkloadSpec {
             None => (text, None),
         };
 
-        // The name is the first field whatever follows it, so each form is one pattern below.
+        // The name is the first field, so each form is one pattern below.
         let fields: Vec<&str> = name.split(':').collect();
 
         let zipf = |theta| {
@@ -78,7 +78,7 @@ impl FromStr for WorkloadSpec {
             })
         };
 
-        // A mix that names no share reads half the time, as fio does.
+        // A mix without a share reads half the time, as in fio.
         let (pattern, reads) = match fields[..] {
             ["randwrite"] => (Pattern::Random, "0"),
             ["randread"] => (Pattern::Random, "100"),
@@ -102,7 +102,7 @@ impl FromStr for WorkloadSpec {
             }
         };
 
-        // Read back from text, since the forms without a share bring theirs as text, too.
+        // Parsed from text, since the forms without a share also have a text default.
         let read_percent: u8 = number(text, reads)?;
         if read_percent > 100 {
             return Err(WorkloadError::new(format!(
@@ -111,7 +111,7 @@ impl FromStr for WorkloadSpec {
         }
 
         let request_pages = match options.map(|options| options.strip_prefix("pages=")) {
-            // Nothing said is one page; something else said is an error, not a default.
+            // Without an option it is one page; an unknown option is an error.
             None => 1,
             Some(Some(pages)) => number(text, pages)?,
             Some(None) => {
@@ -141,7 +141,7 @@ impl fmt::Display for WorkloadSpec {
             Pattern::Zipf { .. } => "zipf",
         };
 
-        // Only a real mix has the share in its name: the other two say it by their verb.
+        // Only a real mix has the share in its name: for the other two the verb says it.
         let verb = match self.read_percent {
             0 => "write",
             100 => "read",

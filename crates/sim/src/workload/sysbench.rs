@@ -1,14 +1,15 @@
 //! Sysbench's transactions on rows drawn by its Pareto law.
 //!
 //! Source: Coldmap (section V), "Sysbench accesses 60 tables with MySQL with Pareto distributions";
-//! rows a table are not stated: 100,000 here, so that the tables take 1.2 GiB of its 16 GiB device.
-//! Sysbench's `oltp_read_write` with `rand-type=pareto` and its default `pareto-h` of 0.2: four
-//! fifths of the accesses go to the first fifth of the rows, row `u^(ln 0.2 / ln 0.8)` for an even
-//! `u`. A transaction changes a row together with its secondary index, changes another row, deletes
-//! a row and inserts it again; the tables are drawn evenly. Rows of 200 bytes, 80 to a page.
+//! rows per table are not stated: 100,000 here, so that the tables take 1.2 GiB of its 16 GiB
+//! device. Sysbench's `oltp_read_write` with `rand-type=pareto` and its default `pareto-h` of 0.2:
+//! four fifths of the accesses go to the first fifth of the rows, row `u^(ln 0.2 / ln 0.8)` for a
+//! uniform `u`. A transaction changes a row together with its secondary index, changes another row,
+//! deletes a row and inserts it again; the tables are drawn uniformly. Rows of 200 bytes, 80 to a
+//! page.
 //!
-//! The storage engine below is `innodb.rs`. Reads of rows are served by the buffer pool.
-//! Invariants: a table's rows lie in key order; its index, a sixteenth of the rows' pages, follows.
+//! The storage engine is `innodb.rs`. Reads of rows are served by the buffer pool. Invariants: a
+//! table's rows are in key order; its index, a sixteenth of the rows' pages, follows.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -25,7 +26,7 @@ const ROWS: f64 = 100_000.0;
 const ROWS_PER_PAGE: u32 = 80;
 const PARETO_H: f64 = 0.2;
 const INDEX_SHARE: u32 = 16;
-/// Redo of one row changed, deleted or inserted, and of one index entry.
+/// Redo per row changed, deleted or inserted, and per index entry.
 const ROW_REDO_BYTES: u32 = 300;
 const INDEX_REDO_BYTES: u32 = 100;
 
@@ -69,7 +70,7 @@ impl Sysbench {
             .change(table + row / ROWS_PER_PAGE, ROW_REDO_BYTES, steps);
     }
 
-    /// An entry of the secondary index, wherever its value sorts it.
+    /// Changes an entry of the secondary index, at the position of its value.
     fn change_index(&mut self, table: u32, steps: &mut Steps) {
         let page = below(self.index_pages, &mut self.rng);
         self.engine
@@ -85,7 +86,7 @@ impl Script for Sysbench {
         self.change_index(table, steps);
         self.change_index(table, steps);
 
-        // A column without an index: the row alone.
+        // A column without an index: only the row.
         let (table, row) = (self.table(), self.row());
         self.change_row(table, row, steps);
         // Deleted and inserted again under the same key.

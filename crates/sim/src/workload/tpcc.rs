@@ -10,13 +10,13 @@
 //!   new orders and order lines.
 //! - *Payment*: its warehouse and district, a customer by NURand(1023), a row appended to the
 //!   history.
-//! - *Delivery*: for each district, the oldest order not delivered (order and order lines, behind
-//!   the end of those tables) and a customer.
+//! - *Delivery*: for each district, the oldest order not delivered (order and order lines,
+//!   three tenths of those tables before the newest) and a customer.
 //!
-//! Tables that grow are rings of the size that they have after loading, so that the database stays
-//! as large as it is. The storage engine below is `innodb.rs`. Reads of rows are served by the
-//! buffer pool. Invariants: a warehouse's tables lie one after another; warehouses are equal and
-//! drawn evenly. Absent: indexes; remote warehouses (one item in a hundred).
+//! Growing tables are rings of the size that they have after loading, so that the database size is
+//! constant. The storage engine is `innodb.rs`. Reads of rows are served by the buffer pool.
+//! Invariants: a warehouse's tables are contiguous; warehouses are equal and drawn uniformly.
+//! Absent: indexes; remote warehouses (one item in a hundred).
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -38,10 +38,10 @@ const CUSTOMER_BYTES: u32 = 655;
 const ORDER_BYTES: u32 = 24 + 8;
 const ORDER_LINE_BYTES: u32 = 54;
 const HISTORY_BYTES: u32 = 46;
-/// Orders of a warehouse after loading, and lines of an order in the mean.
+/// Orders of a warehouse after loading, and mean lines of an order.
 const ORDERS: u32 = 30_000;
 const LINES: u32 = 10;
-/// Redo beyond the changed bytes.
+/// Redo in excess of the changed bytes.
 const REDO_OVERHEAD_BYTES: u32 = 60;
 
 /// Rows of a kind in one warehouse.
@@ -80,7 +80,7 @@ pub(super) struct Tpcc {
     orders: TableLayout,
     lines: TableLayout,
     history: TableLayout,
-    /// Of each warehouse: orders and history rows so far.
+    /// Per warehouse: orders and history rows so far.
     ordered: Vec<u32>,
     paid: Vec<u32>,
     rng: Xoshiro256PlusPlus,
@@ -88,11 +88,11 @@ pub(super) struct Tpcc {
 
 impl Tpcc {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
-        // Below one warehouse, a warehouse is smaller.
+        // Below one warehouse, the warehouse itself is smaller.
         let warehouses = scale.of(WAREHOUSES, 1);
         let part = (WAREHOUSES * scale.factor).min(1.0);
 
-        // However small the scale, a table has rows enough for the law to draw from.
+        // At any scale, a table has enough rows for the distribution.
         let rows = |rows: u32| ((f64::from(rows) * part) as u32).max(64);
 
         // Page 0 holds the warehouse and its districts.
@@ -103,7 +103,7 @@ impl Tpcc {
         let lines = TableLayout::after(orders.end(), rows(ORDERS * LINES), ORDER_LINE_BYTES);
         let history = TableLayout::after(lines.end(), rows(ORDERS), HISTORY_BYTES);
 
-        // The tables lie one after the other, the same in each warehouse.
+        // The tables are contiguous, with the same layout in each warehouse.
         let warehouse_pages = history.end();
         let pages = u64::from(warehouses) * u64::from(warehouse_pages);
         scale.needs(Engine::lpns(scale, pages))?;
@@ -123,8 +123,8 @@ impl Tpcc {
         })
     }
 
-    /// The standard's non-uniform law over `0..bound`: two even draws or'ed, so that some are
-    /// likelier.
+    /// The standard's non-uniform law over `0..bound`: two uniform draws or'ed, so that some values
+    /// are likelier.
     fn nurand(&mut self, a: u32, bound: u32) -> u32 {
         let or = u64::from(below(a + 1, &mut self.rng)) | u64::from(below(bound, &mut self.rng));
         (or % u64::from(bound)) as u32
@@ -142,19 +142,19 @@ impl Tpcc {
         // The district's next order number.
         self.change(warehouse, 0, 8, steps);
 
-        // Five to fifteen, as the standard has it.
+        // Five to fifteen, as in the standard.
         let items = 5 + below(11, &mut self.rng);
         for _ in 0..items {
             let item = self.nurand(8191, self.stock.rows);
             self.change(warehouse, self.stock.page(item), 24, steps);
         }
 
-        // Orders go round in their table: the oldest is overwritten when it is full.
+        // The table of orders is a ring: the oldest is overwritten when it is full.
         let order = self.ordered[warehouse as usize];
         self.ordered[warehouse as usize] = order.wrapping_add(1);
         self.change(warehouse, self.orders.page(order), ORDER_BYTES, steps);
 
-        // The lines of an order lie together, so they are one change.
+        // The lines of an order are adjacent, so they are one change.
         self.change(
             warehouse,
             self.order_lines(order),
@@ -169,7 +169,7 @@ impl Tpcc {
     }
 
     fn payment(&mut self, warehouse: u32, steps: &mut Steps) {
-        // Warehouse and district are in page 0 both.
+        // Warehouse and district are both in page 0.
         self.change(warehouse, 0, 16, steps);
         self.change_customer(warehouse, steps);
         let row = self.paid[warehouse as usize];
@@ -201,7 +201,7 @@ impl Script for Tpcc {
     fn step(&mut self, steps: &mut Steps) {
         let warehouse = below(self.warehouses, &mut self.rng);
 
-        // As the standard mixes those that write.
+        // The standard's mix of the writing transactions.
         match below(92, &mut self.rng) {
             0..45 => self.new_order(warehouse, steps),
             45..88 => self.payment(warehouse, steps),

@@ -4,25 +4,25 @@
 //! it does not state the number of records. Here: 8 Mi records of 1 KiB (8 GiB, a quarter of the
 //! paper's 32 GiB device), all loaded before the first request; every operation updates a record
 //! and writes it whole, drawn by YCSB's `ScrambledZipfianGenerator`: Zipf's law with the constant
-//! 0.99 over 10^10 items, hashed to the records. So a third of the updates falls evenly on all of
+//! 0.99 over 10^10 items, hashed to the records. So a third of the updates are uniform over all of
 //! them, and the hottest has 3.8 % of all (over 8 Mi items it would be 5.6 %). RocksDB's defaults:
 //! memtable and files of 64 MiB, compaction of level 0 at four files, level 1 of 256 MiB, each
-//! level ten times the one before. All of these scale together.
+//! level ten times the previous one. All of these scale together.
 //!
-//! At the block layer: updates go to the write-ahead log, 32 KiB a request. When the log holds a
+//! At the block layer: updates go to the write-ahead log, 32 KiB per request. When the log holds a
 //! memtable's worth, the memtable is written as a file of level 0 and the log is deallocated. A
 //! full level 0 is merged with all of level 1; from a level above its limit, the next file in key
 //! order is merged with those it overlaps in the level below (or moved, if there are none). A
 //! compaction reads its inputs, writes its outputs and deallocates the inputs. Flushes and
-//! compactions come as one stretch between the log's writes, reads and writes in turns. Reads of
-//! records are served by the caches.
+//! compactions run uninterrupted between the log's writes, with reads and writes alternating. Reads
+//! of records are served by the caches.
 //!
-//! **How large a merged file is** depends on how many keys its inputs share. No key is kept: a run
-//! of `n` updates of that law has `D(n) = sum over keys of 1 - exp(-n p)` distinct keys in the
-//! mean, and merging runs of `n` and `m` updates gives a run of `n + m`. So a file is a key range
-//! and the number of updates (of the whole key range) it stands for. The loaded records stand for
-//! so many that `D` is all. Invariants: files of a level do not overlap (but for level 0); outputs
-//! are there before inputs go.
+//! **The size of a merged file** depends on the number of keys that its inputs share. No keys are
+//! stored: a run of `n` updates of that law has `D(n) = sum over keys of 1 - exp(-n p)` distinct
+//! keys in the mean, and merging runs of `n` and `m` updates gives a run of `n + m`. So a file is a
+//! key range and the number of updates (of the whole key range) it stands for. The loaded records
+//! stand for so large a number that `D` is all. Invariants: files of a level do not overlap (except
+//! in level 0); outputs exist before inputs are deallocated.
 
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ const LEVEL_0_FILES: usize = 4;
 const LEVEL_1_FILES: f64 = 4.0;
 const LEVEL_RATIO: f64 = 10.0;
 const LOG_REQUEST_PAGES: u32 = 8;
-/// The store's room in multiples of the loaded records: levels above the last, inputs and outputs
+/// The store's space in multiples of the loaded records: levels above the last, inputs and outputs
 /// at once.
 const ROOM: f64 = 1.75;
 const FILE_PAGES_MIN: u32 = 8;
@@ -74,12 +74,12 @@ pub(super) struct Ycsb {
     space: Space,
     /// Level 0 from old to new, the others in key order; the last one has no limit.
     levels: Vec<Vec<File>>,
-    /// Where in the key range each level's next compaction begins.
+    /// Position in the key range of each level's next compaction.
     cursors: Vec<f64>,
     log: Vec<PageExtent>,
-    /// Pages of the log that have been written.
+    /// Pages of the log written so far.
     logged: u32,
-    /// What flushes and compactions have yet to do.
+    /// Pending I/O of flushes and compactions.
     work: VecDeque<(RequestKind, PageExtent)>,
 }
 
@@ -87,7 +87,7 @@ impl Ycsb {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let file_pages = scale.of(FILE_PAGES, FILE_PAGES_MIN);
 
-        // The store is as many files as published, however small they are.
+        // The store has as many files as published, however small they are.
         let records = f64::from(file_pages) * (RECORDS / FILE_PAGES);
         let loaded = records / RECORDS_PER_PAGE;
         let room = (loaded * ROOM) as u64;
@@ -110,7 +110,7 @@ impl Ycsb {
             distinct,
         };
 
-        // As many levels as the data need, and the last of them holds all of it.
+        // As many levels as the data need; the last one holds all of them.
         let mut limit = LEVEL_1_FILES;
         store.levels.push(Vec::new());
         while limit < loaded / f64::from(file_pages) {
@@ -133,9 +133,9 @@ impl Ycsb {
         Ok(store)
     }
 
-    /// New files, of at most the target size, that hold a run.
+    /// Creates new files, of at most the target size, that hold a run.
     fn files(&mut self, run: KeyRange) -> Vec<File> {
-        // Updates of one key within a run are one record: distinct keys take the room.
+        // Updates of one key within a run are one record: distinct keys take the space.
         let width = run.to - run.from;
         let pages = (width * self.distinct.of(run.updates).min(self.records) / RECORDS_PER_PAGE)
             .ceil()
@@ -143,7 +143,7 @@ impl Ycsb {
 
         let count = pages.div_ceil(self.file_pages);
 
-        // Bounds and pages in equal parts: the keys are hashed, so they lie evenly.
+        // Bounds and pages in equal parts: the keys are hashed, so they are uniform.
         let bound = |file: u32| run.from + width * f64::from(file) / f64::from(count);
         let share = |file: u32| (u64::from(pages) * u64::from(file) / u64::from(count)) as u32;
 
@@ -156,7 +156,7 @@ impl Ycsb {
                 "levels within their limits leave room for a compaction"
             );
 
-            // The last bound is the run's, so that rounding opens no gap.
+            // The last bound is the run's, so that rounding leaves no gap.
             let to = if file + 1 == count {
                 run.to
             } else {
@@ -175,11 +175,11 @@ impl Ycsb {
         files
     }
 
-    /// The memtable becomes a file of level 0, and a new log begins.
+    /// Writes the memtable as a file of level 0, and begins a new log.
     fn flush(&mut self) {
         let updates = f64::from(self.file_pages) * RECORDS_PER_PAGE;
 
-        // One file, also where the target is smaller than the memtable's distinct keys.
+        // One file, even if the target is smaller than the memtable's distinct keys.
         let files = self.files(KeyRange {
             from: 0.0,
             to: 1.0,
@@ -194,12 +194,12 @@ impl Ycsb {
             self.space.release(extent);
         }
 
-        // The old log was given back first: there is always room for one.
+        // The old log was released first: there is always space for one.
         let fits = self.space.allocate(self.file_pages, &mut self.log);
         assert!(fits, "there is room for a log");
         self.logged = 0;
 
-        // A full level 0 is merged whole; levels that are too large then give files to the next.
+        // A full level 0 is merged whole; levels that are too large then pass files to the next.
         if self.levels[0].len() >= LEVEL_0_FILES {
             let inputs = std::mem::take(&mut self.levels[0]);
             self.compact(0, inputs);
@@ -223,7 +223,7 @@ impl Ycsb {
         }
     }
 
-    /// The file whose turn it is, in key order.
+    /// Removes and returns the next file to compact, in key order.
     fn next_file(&mut self, level: usize) -> File {
         let files = &mut self.levels[level];
         let at = files.partition_point(|file| file.from < self.cursors[level]);
@@ -234,16 +234,16 @@ impl Ycsb {
 
     /// Merges files of a level into the next one.
     fn compact(&mut self, level: usize, inputs: Vec<File>) {
-        // Their keys as one range, from the lowest to the highest.
+        // The range of their keys, from the lowest to the highest.
         let from = inputs.iter().map(|file| file.from).fold(1.0, f64::min);
         let to = inputs.iter().map(|file| file.to).fold(0.0, f64::max);
 
         let below = &mut self.levels[level + 1];
-        // Files of a level are in order and do not overlap, so two searches find the stretch.
+        // Files of a level are sorted and do not overlap, so two searches find the overlap.
         let first = below.partition_point(|file| file.to <= from);
         let end = below.partition_point(|file| file.from < to);
 
-        // A file that overlaps nothing moves down as it is.
+        // A file that overlaps nothing moves down unchanged.
         if first >= end && inputs.len() == 1 {
             below.splice(first..first, inputs);
             return;
@@ -252,7 +252,7 @@ impl Ycsb {
         let mut merged = inputs;
         merged.extend(below.drain(first..end.max(first)));
 
-        // The range has grown by what the next level brings.
+        // The next level's files may extend the range.
         let from = merged.iter().map(|file| file.from).fold(1.0, f64::min);
         let to = merged.iter().map(|file| file.to).fold(0.0, f64::max);
 
@@ -269,7 +269,7 @@ impl Ycsb {
             updates: updates.min(self.distinct.all()),
         });
 
-        // Inputs go after outputs have been placed: a merge needs room for both.
+        // Inputs are deallocated after outputs have been allocated: a merge needs space for both.
         self.interleave(&merged, &files);
         self.levels[level + 1].splice(first..first, files);
 
@@ -279,7 +279,7 @@ impl Ycsb {
         }
     }
 
-    /// Reads of the inputs and writes of the outputs, in proportion.
+    /// Queues reads of the inputs and writes of the outputs, in proportion.
     fn interleave(&mut self, inputs: &[File], outputs: &[File]) {
         let mut reads = chunks(inputs);
         let mut writes = chunks(outputs);
@@ -288,7 +288,7 @@ impl Ycsb {
         let (pages_in, pages_out) = (sum(inputs), sum(outputs));
         let (mut read, mut written) = (0, 0);
         loop {
-            // In step with each other, as a merge reads what it is about to write.
+            // In step with each other, as a merge reads the data that it is about to write.
             let reads_first = read * pages_out <= written * pages_in;
             let next = if reads_first {
                 reads.next().map(|extent| (RequestKind::Read, extent))
@@ -313,7 +313,7 @@ impl Ycsb {
     }
 }
 
-/// A sorted run that is to be written.
+/// A sorted run to write.
 struct KeyRange {
     from: f64,
     to: f64,
@@ -341,7 +341,7 @@ fn chunks(files: &[File]) -> impl Iterator<Item = PageExtent> {
 
 impl Script for Ycsb {
     fn step(&mut self, steps: &mut Steps) {
-        // What a flush or a compaction left to do goes before the next update.
+        // Pending I/O of a flush or a compaction comes before the next update.
         if let Some((verb, extent)) = self.work.pop_front() {
             return match verb {
                 RequestKind::Read => steps.read(extent),
@@ -354,7 +354,7 @@ impl Script for Ycsb {
             return self.flush();
         }
 
-        // The log lies in pieces: look for the one that the next request falls into.
+        // The log may be fragmented: finds the extent of the next request.
         let mut ahead = self.logged;
         for extent in &self.log {
             if ahead < extent.len {
@@ -372,7 +372,8 @@ impl Script for Ycsb {
     }
 }
 
-/// The weight of all items beyond the first `keys`: a sum of so many terms is its integral.
+/// The weight of all items after the first `keys`: a sum of this many terms is approximated by its
+/// integral.
 fn tail(keys: f64) -> f64 {
     let slope = 1.0 - ZIPFIAN_CONSTANT;
     (libm::pow(keys * ITEMS_PER_RECORD + 0.5, slope) - libm::pow(keys + 0.5, slope)) / slope
@@ -388,11 +389,11 @@ const POINTS_PER_OCTAVE: f64 = 4.0;
 
 impl Distinct {
     fn new(keys: f64) -> Self {
-        // Ranks in groups that grow with the rank, each by its middle.
+        // Ranks in groups that grow with the rank, each represented by its middle.
         let mut groups = Vec::new();
         let mut first = 1.0;
         while first <= keys {
-            // Fine where ranks differ much in weight, coarse where they hardly do.
+            // Fine where the weights of ranks differ much, coarse where they hardly do.
             let count = (first / 64.0).floor().max(1.0).min(keys - first + 1.0);
             groups.push((
                 count,
@@ -402,7 +403,7 @@ impl Distinct {
             first += count;
         }
 
-        // The items beyond the keys are hashed to them, evenly.
+        // The items after the keys are hashed to them, uniformly.
         let head: f64 = groups.iter().map(|(count, weight)| count * weight).sum();
 
         let tail = tail(keys);
@@ -410,7 +411,7 @@ impl Distinct {
             .iter_mut()
             .for_each(|(_, weight)| *weight += tail / keys);
 
-        // Draws that hit a key at least once: one minus the chance that all of them missed.
+        // Draws that hit a key at least once: one minus the probability that all of them missed.
         let whole = head + tail;
         let at = |draws: f64| -> f64 {
             groups
@@ -419,7 +420,7 @@ impl Distinct {
                 .sum()
         };
 
-        // The rarest key is there 64 times in the mean when this many have been drawn.
+        // After this many draws the rarest key has been drawn 64 times in the mean.
         let rarest = groups.last().map_or(1.0, |(_, weight)| weight / whole);
         let points = (POINTS_PER_OCTAVE * libm::log2(64.0 / rarest)).ceil() as usize;
 
@@ -436,12 +437,12 @@ impl Distinct {
     }
 
     fn of(&self, draws: f64) -> f64 {
-        // Less than one draw yields as many keys.
+        // Less than one draw yields the same number of keys.
         if draws < 1.0 {
             return draws;
         }
 
-        // Between two points of the table, in proportion.
+        // Linear interpolation in the table.
         let place = libm::log2(draws) * POINTS_PER_OCTAVE;
         let point = (place as usize).min(self.table.len() - 2);
         let part = (place - point as f64).min(1.0);

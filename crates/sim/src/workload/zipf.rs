@@ -1,13 +1,13 @@
-//! Ranks with probability proportional to `rank^-exponent`, exactly, without powers on the usual
-//! way.
+//! Draws ranks with probability proportional to `rank^-exponent`, exactly, and mostly without
+//! computing powers.
 //!
-//! The ranks are cut into *steps*: each small rank by itself, then an octave of ranks in 32 equal
+//! The ranks are divided into *steps*: each small rank alone, then each octave of ranks in 32 equal
 //! parts. A step is drawn with the weight it would have if all of its ranks were as likely as its
-//! first (one look-up in an alias table); a rank is drawn evenly within the step; and it is kept
-//! with the probability `(rank / first)^-exponent`, else all is drawn again. What comes out is
-//! exactly the wanted distribution, up to the rounding of 53-bit weights. The smallest of those
-//! probabilities is known for each step and near 1, so that the power itself is computed in a few
-//! draws of a hundred.
+//! first (one lookup in an alias table); a rank is drawn uniformly within the step; and it is
+//! accepted with the probability `(rank / first)^-exponent`, else everything is drawn again. The
+//! result has exactly the wanted distribution, up to the rounding of 53-bit weights. The smallest
+//! of those probabilities is known for each step and near 1, so that the power itself is computed
+//! only in a few draws of a hundred.
 //!
 //! Invariants: steps adjoin and cover `1..=count`; `sure` is not above any rank's probability. The
 //! same random bits give the same rank on any machine: powers come from a software library and
@@ -18,7 +18,7 @@ use rand::Rng;
 
 use super::WorkloadError;
 
-/// Ranks up to this are steps of their own.
+/// Ranks up to this are steps of one rank.
 const SINGLE_RANKS: u32 = 64;
 const STEPS_PER_OCTAVE: u64 = 32;
 const EXPONENT_MAX: f64 = 16.0;
@@ -35,13 +35,13 @@ const EXPONENT_MAX: f64 = 16.0;
 #[derive(Clone, Debug)]
 pub struct Zipf {
     exponent: f64,
-    /// Random bits that pick a cell: the table has 2^`cell_bits` of them.
+    /// Random bits that select a cell: the table has 2^`cell_bits` of them.
     cell_bits: u32,
     cells: Vec<AliasCell>,
     steps: Vec<WeightStep>,
 }
 
-/// A place of the alias table: its own step, or another one.
+/// A cell of the alias table: its own step, or another one.
 #[derive(Clone, Copy, Debug)]
 struct AliasCell {
     /// Own step if the random fraction is below this.
@@ -49,12 +49,12 @@ struct AliasCell {
     other: u32,
 }
 
-/// Adjacent ranks that share a weight until the last decision.
+/// Adjacent ranks that share a weight until the final acceptance.
 #[derive(Clone, Copy, Debug)]
 struct WeightStep {
     first: u32,
     count: u32,
-    /// Any rank of this step is kept if the random fraction is below this.
+    /// Any rank of this step is accepted if the random fraction is below this.
     sure: u64,
 }
 
@@ -83,7 +83,7 @@ impl Zipf {
             |step: &WeightStep| f64::from(step.count) * libm::pow(step.first.into(), -exponent);
         let weights: Vec<f64> = steps.iter().map(weight).collect();
 
-        // At least two cells, so that a shift by `64 - cell_bits` is one by less than 64.
+        // At least two cells, so that a shift by `64 - cell_bits` is less than 64.
         let cell_bits = steps.len().next_power_of_two().ilog2().max(1);
 
         Ok(Self {
@@ -94,26 +94,26 @@ impl Zipf {
         })
     }
 
-    /// Draws the next rank, from 0.
-    // As a call, a third of its time goes to the state of the generator.
+    /// Draws the next rank, from 1.
+    // Not inlined, the call would spend a third of its time on the state of the generator.
     #[inline(always)]
     pub fn draw(&self, rng: &mut impl Rng) -> u32 {
         loop {
-            // The top bits pick the cell; those below are the fraction that decides within it.
+            // The top bits select the cell; those below are the fraction that decides within it.
             let bits = rng.next_u64();
             let place = (bits >> (64 - self.cell_bits)) as usize;
             let cell = self.cells[place];
 
-            // The rest of the bits is an even fraction: this cell's own step, or its donor's.
+            // The rest of the bits is a uniform fraction: this cell's own step, or its donor's.
             let own = bits << self.cell_bits < cell.own;
             let step = self.steps[if own { place } else { cell.other as usize }];
 
-            // A rank alone in its step is kept always.
+            // A single rank is always accepted.
             if step.count == 1 {
                 return step.first;
             }
 
-            // The high word is even over the step's ranks, the low one an independent fraction.
+            // The high word is uniform over the step's ranks, the low one an independent fraction.
             let wide = u128::from(rng.next_u64()) * u128::from(step.count);
             let rank = step.first + (wide >> 64) as u32;
             let fraction = wide as u64;
@@ -131,7 +131,7 @@ impl Zipf {
     }
 }
 
-/// The probability to keep `rank` in a step that begins with `first`.
+/// The probability to accept `rank` in a step that begins with `first`.
 fn kept(exponent: f64, first: u32, rank: u32) -> f64 {
     libm::pow(f64::from(rank) / f64::from(first), -exponent)
 }
@@ -141,21 +141,21 @@ fn as_fraction(probability: f64) -> u64 {
 }
 
 fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
-    // Less than exact by far more than the rounding of a power, by far less than anyone can
-    // measure.
+    // Below the exact value by far more than the rounding of a power, and by far less than
+    // measurable.
     const SAFETY: f64 = 1.0 - 1e-12;
 
     let mut steps = Vec::new();
     let mut first = 1;
     while first <= count {
-        // Small ranks differ most from each other: each is a step of its own.
+        // Small ranks differ most from each other: each is a separate step.
         let width = if first <= SINGLE_RANKS {
             1
         } else {
             (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32
         };
 
-        // Neither empty nor beyond the end.
+        // Neither empty nor past the end.
         let width = width.clamp(1, count - first + 1);
 
         let last = first + (width - 1);
@@ -167,7 +167,7 @@ fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
             sure,
         });
 
-        // The last rank may be the largest number there is.
+        // The last rank may be the largest `u32`.
         match last.checked_add(1) {
             Some(next) => first = next,
             None => break,
@@ -180,12 +180,12 @@ fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
 /// A table of `len` cells from which step `i` is drawn with probability `weights[i]` / their sum.
 ///
 /// Each cell holds an equal share of the whole. Steps with less than a share are filled up by those
-/// with more, one donor a cell; cells beyond the steps belong to donors alone.
+/// with more, one donor per cell; cells after the steps belong to donors alone.
 fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
     let share = weights.iter().sum::<f64>() / len as f64;
     let mut left: Vec<f64> = weights.iter().map(|weight| weight / share).collect();
 
-    // Cells beyond the steps own nothing and are filled up entirely.
+    // Cells after the steps own nothing and are filled up entirely.
     left.resize(len, 0.0);
 
     let mut cells: Vec<AliasCell> = (0..len)
@@ -195,7 +195,7 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
         })
         .collect();
 
-    // Those with less than a share take from those with more, until all are even.
+    // Cells with less than a share take from those with more, until all are equal.
     let (mut poor, mut rich): (Vec<usize>, Vec<usize>) =
         (0..len).partition(|&place| left[place] < 1.0);
     while let (Some(&place), Some(&donor)) = (poor.last(), rich.last()) {
@@ -205,7 +205,7 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
             other: donor as u32,
         };
 
-        // The donor gave what was missing, and may have become poor by it.
+        // The donor gave the missing part, and may now have less than a share.
         left[donor] -= 1.0 - left[place];
         if left[donor] < 1.0 {
             rich.pop();
@@ -213,8 +213,8 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
         }
     }
 
-    // What remains holds one share but for rounding. A cell beyond the steps has nothing of its
-    // own, so if rounding left one over it is given to the likeliest step.
+    // The rest hold one share up to rounding. A cell after the steps has no share of its own, so if
+    // rounding left one over it is given to the likeliest step.
     let likeliest = (0..weights.len()).max_by(|&a, &b| weights[a].total_cmp(&weights[b]));
 
     for place in poor.into_iter().filter(|&place| place >= weights.len()) {

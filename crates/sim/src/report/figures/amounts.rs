@@ -1,8 +1,7 @@
 //! Figures of amounts: one bar per run, whole or in parts.
 //!
-//! Invariants: parts are drawn in the order of their legend; a bar whose parts don't add up to its
-//! total says so.
-//! Absent: time; see `curves`.
+//! Invariants: parts are drawn in the order of their legend; a bar whose parts do not add up to its
+//! total says so. Absent: time; see `curves`.
 
 use maud::Markup;
 
@@ -16,7 +15,7 @@ use crate::report::palette::PARTS;
 use crate::summary::RunSummary;
 
 impl<'a> Series<'a> {
-    /// Bandwidth as a multiple of the baseline's, or as it is.
+    /// Bandwidth as a multiple of the baseline's, or absolute.
     pub(super) fn bandwidth(&self) -> Figure {
         let compared = self
             .runs
@@ -27,7 +26,7 @@ impl<'a> Series<'a> {
             let mib_s = run.bandwidth_mib_s;
             let times = speedup(self.runs, run);
 
-            // Compared with the baseline if there is one; else plain figures.
+            // Relative to the baseline if there is one; else absolute.
             let value = if compared {
                 times.unwrap_or(0.0)
             } else {
@@ -70,7 +69,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// Flash pages per host page, by what they were programmed for.
+    /// Flash pages per host page, by purpose of the program.
     pub(super) fn amplification(&self) -> Figure {
         const NAMES: [&str; 4] = ["host data", "garbage collection", "metadata", "other"];
 
@@ -80,7 +79,7 @@ impl<'a> Series<'a> {
             let host = run.host_pages as f64;
             let known = [run.host_programs, run.gc_pages, run.metadata_pages];
 
-            // What is in no class is shown too: a bar is as long as what was programmed.
+            // Unclassified pages are shown too: the length of a bar is all pages programmed.
             let sum = known
                 .iter()
                 .fold(0u64, |sum, pages| sum.saturating_add(*pages));
@@ -107,7 +106,7 @@ impl<'a> Series<'a> {
             let mut note = total.map_or_else(|| "no host pages".to_owned(), number);
 
             if let Some(parts) = share(sum as f64, host).filter(|_| sum > run.flash_pages) {
-                // Never drawn longer than annotated without a word.
+                // A bar drawn longer than its annotated value says so.
                 note.push_str(&format!(" (parts: {})", number(parts)));
             }
 
@@ -169,7 +168,7 @@ impl<'a> Series<'a> {
             (note, parts)
         });
 
-        // An empty chart would look like a mistake.
+        // An empty chart would look like an error.
         let none = self.runs.iter().all(|run| demoted(&run.demotions) == 0);
         let picture = if none && !self.runs.is_empty() {
             Err("No remap became a copy.")

@@ -13,7 +13,7 @@ use crate::report::html::Progress;
 use crate::summary::{RunSummary, Sample};
 
 impl Series<'_> {
-    /// What the host got, sample by sample.
+    /// Host bandwidth over time.
     pub(super) fn bandwidth_over_time(&self) -> Figure {
         self.over_time(
             "Bandwidth over the run",
@@ -23,7 +23,7 @@ impl Series<'_> {
         )
     }
 
-    /// What GC moved, sample by sample.
+    /// Pages moved by GC over time.
     pub(super) fn gc_over_time(&self) -> Figure {
         self.over_time(
             "Garbage collection over the run",
@@ -33,7 +33,7 @@ impl Series<'_> {
         )
     }
 
-    /// How full the remapping metadata is, sample by sample.
+    /// Fill level of the remapping metadata over time.
     pub(super) fn room_over_time(&self) -> Figure {
         let mut figure = self.over_time(
             "Room for remapping metadata",
@@ -42,7 +42,7 @@ impl Series<'_> {
             |sample| sample.nvram_used * 100.0,
         );
 
-        // Nothing ever in use is said in words: a line at zero would look like room to spare.
+        // If nothing is ever used, a text says so: a line at zero would look like free space.
         let used = |run: &RunSummary| run.samples.iter().any(|sample| sample.nvram_used > 0.0);
         if figure.picture.is_ok() && !self.runs.iter().any(used) {
             figure.picture = Err("No remapping metadata was kept.");
@@ -50,7 +50,7 @@ impl Series<'_> {
         figure
     }
 
-    /// How many requests wait, sample by sample.
+    /// Number of waiting requests over time.
     pub(super) fn backlog_over_time(&self) -> Figure {
         self.over_time(
             "Backlog over the run",
@@ -60,7 +60,7 @@ impl Series<'_> {
         )
     }
 
-    /// How much a device that wears out can hold, by how much was written to it.
+    /// Capacity of a device that wears out, by data written.
     pub(super) fn capacity_over_writes(&self) -> Figure {
         const GIB: f64 = (1u64 << 30) as f64;
         const PAGE_BYTES: f64 = 4096.0;
@@ -69,12 +69,12 @@ impl Series<'_> {
             .runs
             .iter()
             .map(|run| {
-                // What was written before the measurement has worn the blocks too.
+                // Writes before the measurement have worn the blocks too.
                 let total = run.wear_out.host_bytes as f64 / GIB;
                 let mut before_s = 0.0;
                 let mut written: Vec<f64> = Vec::new();
                 for sample in &run.samples {
-                    // A rate holds since the sample before.
+                    // A rate holds since the previous sample.
                     let more = sample.written_mib_s * (sample.at_s - before_s) / 1024.0;
                     written.push(written.last().unwrap_or(&0.0) + more);
                     before_s = sample.at_s;
@@ -89,7 +89,7 @@ impl Series<'_> {
             })
             .collect();
 
-        // The unit follows the longest curve, so that marks stay short.
+        // The unit follows the longest curve, so that labels stay short.
         let longest = largest(&curves, |point| point.0);
         let (divisor, unit) = if longest >= 1024.0 {
             (1024.0, "TiB")
@@ -122,7 +122,7 @@ impl Series<'_> {
         y_title: &'static str,
         value: impl Fn(&Sample) -> f64,
     ) -> Figure {
-        /// More points than this look like a band; a trend line is drawn over it.
+        /// Curves with more points look like a band; a trend line is drawn over them.
         const CROWDED: usize = 150;
         const STRETCHES: usize = 75;
 
@@ -192,7 +192,7 @@ impl Series<'_> {
         )
     }
 
-    /// The same distribution seen from the slow end, where it matters most.
+    /// The same distribution, with its tail magnified.
     pub(super) fn latency_tail(&self) -> Figure {
         const RAREST: f64 = 1e-4;
 
@@ -207,7 +207,7 @@ impl Series<'_> {
             .flatten()
             .map(|point| point.1)
             .filter(|y| *y > RAREST);
-        // Down to the rarest that was measured, so that the axis ends where the curves do.
+        // Down to the rarest measured, so that the axis ends with the curves.
         let rarest = slower.fold(10.0, f64::min);
 
         let axes = (
@@ -289,7 +289,7 @@ fn latency_axis(curves: &[Vec<Point>]) -> Axis {
     Axis::logarithmic(
         curves.iter().flatten().map(|point| point.0),
         |us| match us {
-            // Below the round figures, which come out of a computation and may be a little less.
+            // Below the round figures: computed values may be slightly smaller.
             us if us < 0.9 => format!("{} ns", mark(us * 1e3)),
             us if us < 900.0 => format!("{} µs", mark(us)),
             us if us < 900_000.0 => format!("{} ms", mark(us * 1e-3)),
@@ -298,7 +298,7 @@ fn latency_axis(curves: &[Vec<Point>]) -> Axis {
     )
 }
 
-/// A mark of a logarithmic axis, without the noise of its computation.
+/// Formats a tick of a logarithmic axis, without rounding noise.
 fn mark(value: f64) -> String {
     let decimals = (-value.log10()).ceil().max(0.0) as usize;
     format!("{value:.decimals$}")

@@ -1,8 +1,7 @@
-//! The figures: what each one shows, of which measurements, and how to read it.
+//! The figures: the content of each, its measurements, and how to read it.
 //!
-//! Invariants: a figure without anything to show says why instead of drawing an empty plot; the
-//! description of each picture holds its values in words where there are few enough.
-//! Absent: styling and layout.
+//! Invariants: a figure without data says why instead of drawing an empty plot; the description of
+//! each picture holds its values as text if there are few enough. Absent: styling and layout.
 
 mod amounts;
 mod curves;
@@ -20,7 +19,7 @@ pub struct Figure {
     pub title: &'static str,
     /// How to read it, in a sentence.
     pub reading: String,
-    /// The picture, or why there is none.
+    /// The picture, or the reason that there is none.
     pub picture: Result<Markup, &'static str>,
 }
 
@@ -46,7 +45,7 @@ pub fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
         all.room_over_time(),
     ];
 
-    // Only in an open loop is there a backlog.
+    // Only an open loop has a backlog.
     if runs.iter().any(|run| run.arrivals.is_some()) {
         figures.push(all.backlog_over_time());
     }
@@ -64,7 +63,7 @@ pub fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
     figures
 }
 
-/// The runs with what every figure needs of them.
+/// The runs with the common data of all figures.
 struct Series<'a> {
     runs: &'a [RunSummary],
     names: &'a [String],

@@ -1,29 +1,29 @@
-//! How runs are named, and compared with the one that remaps nothing.
+//! Labels of runs, and comparison with the run that remaps nothing.
 //!
-//! Invariants: each run has a label of its own; every cause of a demotion is counted.
-//! Absent: what is shown of a run (`overview`, `details`).
+//! Invariants: labels of runs are unique; every cause of a demotion is counted. Absent: the
+//! measurements shown (`overview`, `details`).
 
 use super::super::format::{one_line, share};
 use crate::summary::{Demotions, RunSummary};
 use remap_ssd_ftl::SchemeKind;
 
-/// The scheme that others are compared with: no remapping.
+/// The baseline scheme: no remapping.
 pub const BASELINE: &str = SchemeKind::BASELINE.name();
 
-/// The scheme that can't be built: an upper bound, not a contender.
+/// The ideal scheme, which cannot be built: an upper bound, not a contender.
 pub const IDEAL: &str = SchemeKind::IDEAL.name();
 
-/// The policy of garbage collection that needs no mention.
+/// The usual garbage collection policy, omitted in labels.
 const POLICY: &str = "greedy";
 
-/// The mapping that needs no mention.
+/// The usual mapping, omitted in labels.
 const MAPPING: &str = "page";
 
-/// A label for each run: the scheme's name, the policy's if it is not the common one, numbered
-/// where it occurs again.
+/// Returns a label for each run: the scheme's name, the policy's if it is not the usual one, and a
+/// number if the name occurs again.
 pub fn labels(runs: &[RunSummary]) -> Vec<String> {
     let name = |run: &RunSummary| {
-        // Text from a file may be of several lines; a label is one.
+        // Text from a file may have several lines; a label has one.
         let scheme = match one_line(&run.scheme) {
             name if name.trim().is_empty() => "(unnamed)".to_owned(),
             name => name,
@@ -34,7 +34,7 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
             policy => format!("{scheme}/{policy}"),
         };
 
-        // Only what is not the usual is part of a label.
+        // Only an unusual mapping is part of a label.
         match one_line(&run.mapping.kind).as_str() {
             "" | MAPPING => name,
             mapping => format!("{name}+{mapping}"),
@@ -43,7 +43,7 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
 
     let names: Vec<String> = runs.iter().map(name).collect();
 
-    // Runs of one name are told apart by their order.
+    // Runs of the same name are distinguished by their order.
     let earlier = |i: usize| names[..i].iter().filter(|name| **name == names[i]).count();
     let label = |(i, name): (usize, &String)| match earlier(i) {
         0 => name.clone(),
@@ -53,7 +53,7 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
     names.iter().enumerate().map(label).collect()
 }
 
-/// How many runs before this one have the same scheme.
+/// Number of earlier runs with the same scheme.
 pub fn occurrence(runs: &[RunSummary], index: usize) -> usize {
     runs[..index]
         .iter()
@@ -61,7 +61,7 @@ pub fn occurrence(runs: &[RunSummary], index: usize) -> usize {
         .count()
 }
 
-/// The run that others are compared with, if it was made.
+/// The baseline run, if there is one.
 pub fn baseline(runs: &[RunSummary]) -> Option<&RunSummary> {
     runs.iter().find(|run| run.scheme == BASELINE)
 }
@@ -86,7 +86,7 @@ pub fn demoted(demotions: &Demotions) -> u64 {
         .fold(counter_full, u64::saturating_add)
 }
 
-/// Pages that were to be remapped, demoted ones included.
+/// Pages to be remapped, demoted ones included.
 pub fn attempted(run: &RunSummary) -> u64 {
     run.remaps.saturating_add(demoted(&run.demotions))
 }

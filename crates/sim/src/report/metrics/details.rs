@@ -1,4 +1,4 @@
-//! Everything of one run that the overview leaves out, in titled sections.
+//! All measurements of one run that are not in the overview, in titled sections.
 //!
 //! Invariant: the sum of the requests is checked where it is shown. Absent: remaps and their
 //! metadata (`remaps`), wear and survival (`wear`).
@@ -9,7 +9,7 @@ use super::remaps::{mapping, remapping, remapping_metadata};
 use super::wear::{survival, wear};
 use crate::summary::{OpenLoop, Percentiles, RunSummary};
 
-/// Everything of one run that the overview leaves out, save the wall-clock time.
+/// Returns all measurements of one run that are not in the overview, except wall-clock time.
 pub fn details(run: &RunSummary) -> Vec<Section> {
     let always = [
         Section {
@@ -33,13 +33,13 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
         requests(run),
     ];
 
-    // An open loop is about responses, so they come first.
+    // An open loop is about response times, so they come first.
     let mut sections: Vec<Section> = run.arrivals.iter().flat_map(responses).collect();
     sections.extend(always);
     sections
 }
 
-/// Requests that arrive at their own times: what each waited for, and how many wait.
+/// Requests that arrive at their own times: response times, and backlog.
 fn responses(open: &OpenLoop) -> [Section; 3] {
     let mut all = percentiles(&open.response_us);
 
@@ -128,7 +128,7 @@ fn requests(run: &RunSummary) -> Section {
         format!(" ({})", reasons.join(", "))
     };
 
-    // A sum that is wrong is shouted: a run that loses requests proves nothing.
+    // A wrong sum is in capitals: a run that loses requests proves nothing.
     let verdict = if ended == r.submitted {
         "all".to_owned()
     } else {

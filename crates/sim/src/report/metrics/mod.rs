@@ -1,16 +1,15 @@
-//! The rows that terminal and page share: what is shown of a run, in which words and units.
+//! The rows common to terminal and page: the measurements of a run, with their labels and units.
 //!
-//! [`overview()`] is one row per run, [`details()`] everything else of one run in titled sections.
-//! Invariants: every run has the same sections and labels, so that runs can be laid side by side;
-//! every cell is one line of text.
-//! Absent: how the rows are drawn.
+//! [`overview()`] is one row per run, [`details()`] all other measurements of one run in titled
+//! sections. Invariants: every run has the same sections and labels, so that runs can be compared
+//! side by side; every cell is one line of text. Absent: rendering of the rows.
 //!
 //! ```text
-//! compare   labels of runs, and what one run is as a multiple of another
-//! overview  one row a run
+//! compare   labels of runs, and ratios between runs
+//! overview  one row per run
 //! details   the sections of one run: latencies, responses, flash, requests
-//! remaps    sections on remaps: how many, why they became copies, what they cost
-//! wear      sections on how flash ages, and how long its pages live
+//! remaps    sections on remaps: their number, why some became copies, and their cost
+//! wear      sections on flash wear, and lifetimes of pages
 //! ```
 
 mod compare;
@@ -28,9 +27,9 @@ use super::format::{MISSING, percent, share};
 /// A titled group of measurements of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What the group is about.
+    /// Title of the group.
     pub title: &'static str,
-    /// Each row's label and value as shown.
+    /// Label and value of each row.
     pub rows: Vec<(&'static str, String)>,
 }
 

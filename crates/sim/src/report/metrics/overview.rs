@@ -1,7 +1,7 @@
-//! One row per run: the measurements that schemes are judged by.
+//! One row per run: the main measurements for comparing schemes.
 //!
-//! Invariant: a row has as many cells as there are columns, so both ask the same questions of the
-//! runs. Absent: everything of one run alone (`details`).
+//! Invariant: a row has as many cells as there are columns, so both use the same conditions on the
+//! runs. Absent: all other measurements of one run (`details`).
 
 use super::super::format::{MISSING, compact, number, ratio};
 use super::compare::{attempted, baseline, demoted, labels, speedup};
@@ -15,7 +15,7 @@ pub struct Column {
     pub head: &'static str,
     /// Second line of the heading: the unit or the rest of the name; may be empty.
     pub unit: &'static str,
-    /// One sentence for those who don't know the word.
+    /// Explanation in one sentence.
     pub help: &'static str,
 }
 
@@ -28,18 +28,18 @@ pub struct Overview {
     pub rows: Vec<Vec<String>>,
 }
 
-/// One row per run with the measurements that schemes are judged by.
+/// Returns one row per run with the main measurements.
 pub fn overview(runs: &[RunSummary]) -> Overview {
     let compared = baseline(runs).is_some();
     let losing = runs.iter().any(|run| run.lost_references > 0);
-    // What no run has makes no column.
+    // Measurements that no run has make no column.
     let open = runs.iter().any(|run| run.arrivals.is_some());
     let logging = runs.iter().any(|run| run.log_pages > 0);
     let larger = runs.iter().any(has_larger_requests);
     let reading = runs.iter().any(|run| run.read_latency_us.count > 0);
     let writing = !reading || runs.iter().any(|run| run.latency_us.count > 0);
 
-    // A column is shown only if some run has something to say in it.
+    // A column is shown only if some run has data for it.
     let is_shown = |c: &Column| {
         (compared || c.head != VERSUS)
             && (losing || c.head != LOST)
@@ -108,7 +108,7 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
     Overview { columns, rows }
 }
 
-/// Response and backlog of an open loop.
+/// Response time and backlog of an open loop.
 fn waiting(run: &RunSummary) -> [String; 3] {
     let of = |value: fn(&OpenLoop) -> f64| optional(run.arrivals.as_ref().map(value), number);
     let most = run
@@ -122,29 +122,30 @@ fn waiting(run: &RunSummary) -> [String; 3] {
     ]
 }
 
-/// Are there requests of more than a page, so that requests and page operations differ?
+/// Returns true if some requests have more than a page, so that requests and page operations
+/// differ.
 fn has_larger_requests(run: &RunSummary) -> bool {
-    // Older files do not say; a thousandth is rounding.
+    // Older files have no request rate; a thousandth is rounding.
     run.requests_per_s.is_finite() && (run.requests_per_s / run.iops - 1.0).abs() > 1e-3
 }
 
-/// Only there if requests are of more than a page.
+/// Shown only if requests have more than a page.
 const REQUESTS: &str = "kreq/s";
 
-/// Only there if something was read, and unless nothing was written.
+/// Shown only if there are reads; `WRITE` unless there are only reads.
 const READ: &str = "read";
 const WRITE: &str = "write";
 
-/// Only there if a scheme keeps a log on flash.
+/// Shown only if a scheme keeps a log on flash.
 const LOG: &str = "log";
 
-/// Only there if requests arrived at their own times.
+/// Shown only in an open loop.
 const RESPONSE: &str = "response";
 const BACKLOG: &str = "backlog";
 
-/// Only there if one of the runs remaps nothing.
+/// Shown only if one of the runs remaps nothing.
 const VERSUS: &str = "vs none";
-/// Only there if a run lost data.
+/// Shown only if a run lost data.
 const LOST: &str = "LOST";
 
 #[rustfmt::skip]

@@ -1,5 +1,5 @@
-//! Sections on remaps: how many there were, why some became copies, and what their metadata and
-//! the mapping table take.
+//! Sections on remaps: their number, why some became copies, and the sizes of their metadata and
+//! the mapping table.
 //!
 //! Invariant: all causes of a demotion are listed. Absent: remap latencies (`details`).
 
@@ -61,7 +61,7 @@ pub(super) fn remapping_metadata(run: &RunSummary) -> Section {
     }
 }
 
-/// Bytes, and which share of the room they are.
+/// Bytes, and their fraction of the space.
 fn unusable(part: u64, room: u64) -> String {
     match room {
         0 => MISSING.to_owned(),
@@ -69,7 +69,7 @@ fn unusable(part: u64, room: u64) -> String {
     }
 }
 
-/// What the mapping table takes. Under page mapping there is nothing to put in order.
+/// Size of the mapping table. Page mapping has no merges.
 pub(super) fn mapping(run: &RunSummary) -> Section {
     let cost = &run.mapping;
     Section {

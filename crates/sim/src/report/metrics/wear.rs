@@ -1,6 +1,6 @@
-//! Sections on flash: how it wears, and how long its pages live.
+//! Sections on flash: wear, and lifetimes of pages.
 //!
-//! Invariant: lives are sums over classes of pages, so that no class weighs more than its pages.
+//! Invariant: lifetimes are sums over classes of pages, so a class is weighted by its pages.
 //! Absent: flash programs (`details`).
 
 use super::super::format::{MISSING, bytes, exact, number, ratio, share};
@@ -53,7 +53,7 @@ pub(super) fn wear(run: &RunSummary) -> Section {
     }
 }
 
-/// Pages with one reference, and those with several.
+/// Pages with one reference, and pages with several.
 pub(super) fn survival(run: &RunSummary) -> Section {
     let single = Lives::of(run.survival.iter().filter(|class| class.references == 1));
 

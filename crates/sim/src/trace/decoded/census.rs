@@ -1,6 +1,7 @@
-//! What is in a trace, counted while it is read: requests by kind, duplicates and distinct pages.
+//! Counts the requests of a trace while it is read: requests by kind, duplicates and distinct
+//! pages.
 //!
-//! Invariants: a request that acts upon no page is not counted. Absent: how requests are kept.
+//! Invariants: a request without effect on any page is not counted. Absent: storage of requests.
 
 use super::super::expand::{Expander, Item};
 use super::super::{TraceOptions, TraceStat};
@@ -8,12 +9,12 @@ use crate::source::{HostPage, PageKind};
 use remap_ssd_device::Lpn;
 use remap_ssd_media::slab::prefetch;
 
-/// Counts what is in a trace while it is read.
+/// Counts the requests of a trace while it is read.
 pub(super) struct Census {
     expander: Expander,
     pages: Vec<HostPage>,
     seen: PageSet,
-    /// Contents have numbers in the order in which they came: a larger one is new.
+    /// Contents are numbered in order of appearance: a larger one is new.
     content_max: u64,
     total: TraceStat,
 }
@@ -29,11 +30,11 @@ impl Census {
         }
     }
 
-    /// Counts a request; `false` if it has no page to act upon.
+    /// Counts a request; `false` if it affects no page.
     #[inline]
     pub(super) fn count(&mut self, item: &Item) -> bool {
         self.pages.clear();
-        // A request without a page is not kept either.
+        // A request without a page is not stored either.
         if !self.expander.expand(item, &mut self.pages) {
             return false;
         }
@@ -47,20 +48,20 @@ impl Census {
                     self.content_max = self.content_max.max(page.content);
                 }
 
-                // A content of its own always: no digest covers a part of a page.
+                // Always a new content: no digest covers a part of a page.
                 PageKind::ReadModifyWrite => {
                     self.total.read_modify_writes += 1;
                     self.content_max = self.content_max.max(page.content);
                 }
                 PageKind::Trim => self.total.trims += 1,
                 PageKind::Remap { len, .. } => self.total.remaps += u64::from(len),
-                // A flush names no page, and ends nothing.
+                // A flush names no page, and does not extend the duration.
                 PageKind::Flush => continue,
             }
 
             self.seen.insert(page.lpn);
 
-            // Times begin at 0 and never decrease: the last one is the longest.
+            // Times begin at 0 and never decrease: the last one is the duration.
             self.total.duration_ns = page.at_ns;
         }
 
@@ -73,21 +74,21 @@ impl Census {
     }
 }
 
-/// A set of pages, as bits in chunks that are there when needed.
+/// A set of pages, as bits in chunks allocated on demand.
 ///
-/// Pages go in some at a time, so that the processor fetches the bits of all of them at once.
+/// Pages are inserted in batches, so that the processor fetches the bits of all of them at once.
 #[derive(Default)]
 struct PageSet {
     chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
-    /// Pages whose bits are being fetched; `settle` puts them in.
+    /// Pages whose bits are being prefetched; `add_waiting` inserts them.
     waiting: Vec<Lpn>,
-    /// How many distinct pages are in.
+    /// Number of distinct pages in the set.
     len: u64,
 }
 
 /// Words of a chunk: 4 KiB of bits, for 32,768 pages.
 const CHUNK_WORDS: usize = 512;
-/// Pages whose bits are on their way at a time.
+/// Maximum pages with prefetches pending.
 const WAITING_MAX: usize = 64;
 
 impl PageSet {
@@ -99,14 +100,14 @@ impl PageSet {
 
         let (chunk, word) = Self::place(page);
 
-        // Of a chunk that is not there yet nothing can be fetched.
+        // A missing chunk cannot be prefetched.
         if let Some(Some(chunk)) = self.chunks.get(chunk) {
             prefetch(&chunk[..], word);
         }
         self.waiting.push(page);
     }
 
-    /// Distinct pages that were put in.
+    /// Number of distinct pages inserted.
     fn len(&mut self) -> u64 {
         self.add_waiting();
         self.len

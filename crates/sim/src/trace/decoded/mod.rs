@@ -1,12 +1,11 @@
-//! A trace that was read once, for any number of replays: on devices of other sizes, and again and
-//! again.
+//! A trace read once, for any number of replays: on devices of other sizes, and repeatedly.
 //!
-//! Requests are kept as they were recorded, before cutting and folding, in words of 64 bits: four
-//! for one of a single content, and one more for each further content that does not follow the one
-//! before. Up to `MEMORY_WORDS` they stay in memory; a longer trace goes to a temporary file
-//! without a name, so that memory does not grow with its length. Invariants: a replay delivers what
-//! a `TraceReader` delivers from the same file; each time round the contents are new ones and times
-//! go on where the last round ended. Absent: formats.
+//! Requests are stored as recorded, before cutting and folding, in words of 64 bits: four for one
+//! of a single content, and one more for each further content that does not follow the previous
+//! one. Up to `MEMORY_WORDS` they stay in memory; a longer trace goes to an unnamed temporary file,
+//! so that memory does not grow with its length. Invariants: a replay delivers the same pages as a
+//! `TraceReader` of the same file; each round has new contents, and its times continue from the end
+//! of the last round. Absent: formats.
 
 mod census;
 mod words;
@@ -24,7 +23,7 @@ use super::input::Input;
 use super::{Counts, Decoder, Format, NextRecord, TraceOptions, TraceStat};
 use crate::source::{HostPage, Source, SourceError, TIME_MAX_NS};
 
-/// Words kept in memory: 512 MiB.
+/// Maximum words in memory: 512 MiB.
 const MEMORY_WORDS: usize = 64 << 20;
 
 /// A trace in memory, or in a temporary file if it is large.
@@ -60,9 +59,9 @@ pub struct Decoded {
     path: PathBuf,
     format: Format,
     words: Words,
-    /// Devices by the numbers that words hold.
+    /// Devices by their number in the words.
     devices: Arc<Vec<u64>>,
-    /// Contents have numbers below this one, and from 1.
+    /// Contents have numbers from 1, and below this one.
     content_end: u64,
     stat: TraceStat,
     device: Option<Box<DeviceConfig>>,
@@ -71,10 +70,10 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Reads a trace through, and counts what is in it.
+    /// Reads a whole trace, and counts its requests.
     ///
     /// # Errors
-    /// As `TraceReader::open` and reading on; there is no room for what does not fit into memory.
+    /// As `TraceReader::open` and reading; or the temporary file cannot be written.
     pub fn read(
         path: &Path,
         format: Option<Format>,
@@ -83,7 +82,7 @@ impl Decoded {
         Self::read_within(path, format, options, MEMORY_WORDS)
     }
 
-    /// The same with at most about so many words of 8 bytes in memory.
+    /// Like `read`, with at most about `memory_words` words of 8 bytes in memory.
     ///
     /// # Errors
     /// As `read`.
@@ -96,8 +95,8 @@ impl Decoded {
         Self::decode(Input::open(path)?, path, format, options, memory_words)
     }
 
-    /// The same of bytes that the caller reads, compressed or not; `path` stands for the file in
-    /// messages. An error that carries the system's number comes back with it.
+    /// Like `read`, for bytes that the caller reads, compressed or not; `path` is the file name in
+    /// messages. An error of `bytes` with an OS code is returned with that code.
     ///
     /// # Errors
     /// As `read`.
@@ -173,33 +172,33 @@ impl Decoded {
         &self.path
     }
 
-    /// Format that the trace was read as.
+    /// Format of the trace.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// What is in it, folded as the options said.
+    /// Its counts, folded by the options.
     pub fn stat(&self) -> &TraceStat {
         &self.stat
     }
 
-    /// The device that was recorded, if the trace names it (sessions do).
+    /// The recorded device, if the trace names it (sessions do).
     pub fn device(&self) -> Option<&DeviceConfig> {
         self.device.as_deref()
     }
 
-    /// The line of half a record that a session ended in, which was left out.
+    /// Line number of the partial record at the end of a session, which was left out.
     pub fn torn(&self) -> Option<u64> {
         self.torn
     }
 
-    /// What a user must know of how it was read, a sentence each.
+    /// Remarks for the user, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Its requests, so many times. `options` must be those of reading but for the pages and the
-    /// base of the contents.
+    /// Replays its requests `rounds` times. `options` must be those of reading except the
+    /// addressable pages and the base of the contents.
     pub fn replay(&self, options: TraceOptions, rounds: u32) -> Replay {
         Replay {
             cursor: self.cursor(),
@@ -207,7 +206,7 @@ impl Decoded {
             trace: self.clone(),
             options,
             item: Item::default(),
-            // The first one is under way already.
+            // The first round has begun already.
             rounds_left: rounds.saturating_sub(1),
             rounds: u64::from(rounds.max(1)),
             round: 0,
@@ -221,7 +220,7 @@ impl Decoded {
     }
 }
 
-/// A trace that was read, as a source.
+/// A decoded trace, as a source.
 pub struct Replay {
     trace: Decoded,
     cursor: Cursor,
@@ -231,7 +230,7 @@ pub struct Replay {
     rounds_left: u32,
     rounds: u64,
     round: u64,
-    /// Added to the times of this round, and the last time handed out.
+    /// Offset of the times of this round, and the last time returned.
     offset_ns: u64,
     at_ns: u64,
 }
@@ -243,7 +242,7 @@ impl Replay {
         self.offset_ns = self.at_ns;
         self.cursor = self.trace.cursor();
 
-        // Contents of this round lie above those of all rounds before.
+        // Contents of this round are above those of all earlier rounds.
         let shift = self.options.content_base + self.round * (self.trace.content_end - 1);
         self.expander.again(self.options.fold, shift);
     }
@@ -259,7 +258,7 @@ impl Source for Replay {
                 source,
             })?;
 
-            // Times of a later round go on where the round before ended.
+            // Times of a later round continue from the end of the previous round.
             if more {
                 self.item.at_ns = (self.item.at_ns + self.offset_ns).min(TIME_MAX_NS);
                 self.at_ns = self.item.at_ns;

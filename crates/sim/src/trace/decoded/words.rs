@@ -1,8 +1,8 @@
-//! The words that requests are kept in: a writer, a reader, and the file for what is too long.
+//! The stored form of requests: a writer, a reader, and the file for long traces.
 //!
-//! A request is its time and its head: a tag, the index of its device and its bytes, as the
-//! constants below lay them out. What follows depends on the tag. Invariants: the reader takes
-//! exactly the words that the writer put. Absent: what requests mean.
+//! A request is its time and its head: a tag, the index of its device and its bytes, in the layout
+//! of the constants below. The following words depend on the tag. Invariants: the reader takes
+//! exactly the words written. Absent: the meaning of requests.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,12 +23,12 @@ pub(super) enum Words {
     File(Arc<File>, u64),
 }
 
-/// What a request's second word says, besides the index of its device and its bytes.
+/// The tag in a request's second word, which also holds the index of its device and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Read = 0,
     Trim,
-    /// Contents that follow one another, the first of them in the words.
+    /// Consecutive contents, of which the words have the first.
     Write,
     /// A write with a list of contents.
     WriteListed,
@@ -51,7 +51,7 @@ const TAGS: [Tag; 9] = [
     Tag::Flush,
 ];
 
-/// Bits of a request's bytes: the longest deallocation is 2^32.
+/// Bits of a request's length in bytes: the longest deallocation is 2^32.
 const LEN_BITS: u32 = 36;
 const DEVICE_BITS: u32 = 22;
 const TAG_SHIFT: u32 = LEN_BITS + DEVICE_BITS;
@@ -60,7 +60,7 @@ const TAG_SHIFT: u32 = LEN_BITS + DEVICE_BITS;
 pub(super) struct Keeper {
     memory_words: usize,
     words: Vec<u64>,
-    /// What did not fit into memory.
+    /// Words that did not fit into memory.
     file: Option<File>,
     written: u64,
     devices: Vec<u64>,
@@ -100,7 +100,7 @@ impl Keeper {
                 len,
             } => {
                 let device = self.number(device)?;
-                // Most writes have contents that follow one another: the first one is enough.
+                // Most writes have consecutive contents: the first one is enough.
                 let follow = item.contents.windows(2).all(|pair| pair[0] + 1 == pair[1]);
 
                 let tag = match verb {
@@ -145,7 +145,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// A small number for a device.
+    /// Returns a small number for a device.
     #[inline]
     fn number(&mut self, device: u64) -> io::Result<u64> {
         // Requests of one device come in runs.
@@ -157,7 +157,7 @@ impl Keeper {
         let next = self.devices.len() as u64;
         let number = *self.numbers.entry(device).or_insert(next);
         if number == next {
-            // A larger number would run into the tag.
+            // A larger number would overlap the tag.
             if next >= 1 << DEVICE_BITS {
                 return Err(io::Error::other("more than four million devices"));
             }
@@ -169,7 +169,7 @@ impl Keeper {
 
     fn write_out(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
-            // Without a name, so that nothing is left behind however the process ends.
+            // Unnamed, so that no file is left however the process ends.
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
         };
@@ -188,7 +188,7 @@ impl Keeper {
     }
 
     pub(super) fn finish(mut self) -> io::Result<(Words, Vec<u64>)> {
-        // What memory still holds is the end of the file.
+        // The words still in memory are the end of the file.
         if self.file.is_some() {
             self.write_out()?;
         }
@@ -204,7 +204,7 @@ impl Keeper {
 pub(super) struct Cursor {
     words: Words,
     at: u64,
-    /// Of a file, the words from `piece_at` on.
+    /// The words of a file from `piece_at` on.
     piece: Vec<u64>,
     piece_at: u64,
 }
@@ -238,7 +238,7 @@ impl Cursor {
                 let end = self.piece_at + self.piece.len() as u64;
 
                 if at < self.piece_at || at + count as u64 > end {
-                    // A piece from here on; it is read again only when reading has left it.
+                    // A piece from here on; read again only when reading has left it.
                     let wanted = (count.max(PIECE_WORDS) as u64).min(len - at) as usize;
                     let mut bytes = vec![0; 8 * wanted];
                     file.read_exact_at(&mut bytes, 8 * at)?;
@@ -256,7 +256,7 @@ impl Cursor {
         }
     }
 
-    /// The next request; `false` at the end.
+    /// Reads the next request; `false` at the end.
     pub(super) fn next(&mut self, devices: &[u64], item: &mut Item) -> io::Result<bool> {
         if self.at >= self.len() {
             return Ok(false);
@@ -336,7 +336,7 @@ mod tests {
         file.write_all(&bytes).unwrap();
         let words = Words::File(Arc::new(file), all.len() as u64);
 
-        // The lengths do not divide a piece, so that some lie across its end.
+        // The lengths do not divide a piece, so that some straddle its end.
         let (mut cursor, mut read) = (Cursor::over(words.clone()), Vec::new());
         for count in [2, 3, 1_001].into_iter().cycle() {
             let left = all.len() - read.len();

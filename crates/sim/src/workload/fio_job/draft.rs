@@ -1,19 +1,18 @@
-//! What the options of a job that are simulated do.
+//! The effects of a job's simulated options.
 //!
-//! Invariants: later lines replace earlier ones, as in fio; what is not said is as fio has it (a
-//! sequential read by `psync`, which has one request in flight). Absent: which options there are
-//! (`options`).
+//! Invariants: later lines replace earlier ones, as in fio; defaults are fio's (a sequential read
+//! by `psync`, which has one request in flight). Absent: the list of options (`options`).
 
 use super::super::{ContentModel, NamedWorkload, Pattern, WorkloadSpec};
 use super::options::{Meaning, canonical, is_synchronous, meaning};
 use super::{FioJob, JobOption, PAGE_BYTES};
 
-/// The engine that fio takes on Linux.
+/// fio's default engine on Linux.
 const ENGINE: &str = "psync";
-/// An NVMe queue has no more places.
+/// Maximum commands outstanding in an NVMe queue.
 const DEPTH_MAX: u32 = 65_535;
 
-/// A job as far as it was read.
+/// A job as parsed so far.
 #[derive(Default)]
 pub(super) struct Draft<'a> {
     rw: Option<(bool, Reads)>,
@@ -45,10 +44,10 @@ enum Reads {
 }
 
 impl<'a> Draft<'a> {
-    /// Takes one line of the file.
+    /// Processes one line of the file.
     ///
     /// # Errors
-    /// It is not simulated, or not known.
+    /// The option is not simulated, or unknown.
     pub(super) fn take(&mut self, option: JobOption<'a>) -> Result<(), String> {
         let name = canonical(option.key);
         match meaning(name) {
@@ -66,7 +65,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Named once, however many sections repeat it.
+    /// Each name once, however many sections repeat it.
     fn leave_out(&mut self, name: String) {
         if !self.ignored.contains(&name) {
             self.ignored.push(name);
@@ -77,7 +76,7 @@ impl<'a> Draft<'a> {
         match name {
             "rw" => self.rw = Some(direction(option)?),
             "rwmixread" => self.mix_read = Some(option.percent()?),
-            // The two are complements; the one that comes last counts, as in fio.
+            // The two are complements; the last one counts, as in fio.
             "rwmixwrite" => self.mix_read = Some(100 - option.percent()?),
             "bs" => self.request_pages = Some(option.request_pages()?),
             "bsrange" => self.request_pages = Some(option.range_pages()?),
@@ -97,7 +96,7 @@ impl<'a> Draft<'a> {
             }
             "loops" => self.loops = Some(option.number()?),
             "io_size" => self.bytes = Some(option.bytes()?),
-            // None, fio's default, is no limit.
+            // 0, fio's default, means no limit.
             "number_ios" if option.value == "0" => self.requests = None,
             "number_ios" => self.requests = Some(option.bytes()?),
             _ => self.simulate_content(name, option)?,
@@ -115,12 +114,12 @@ impl<'a> Draft<'a> {
                 self.scramble = Some(option);
             }
             "refill_buffers" => self.refill = option.flag()?,
-            // Of a buffer that compresses to nothing no bytes are left that could differ.
+            // A buffer that compresses to nothing has no bytes left that could differ.
             "buffer_compress_percentage" => {
                 let percent = option.percent()?;
                 self.compressed_away = percent == 100;
                 self.refill |= percent > 0;
-                // Of any other only the bytes differ, not how many pages are equal.
+                // With other values only the bytes differ, not the number of equal pages.
                 if (1..100).contains(&percent) {
                     self.leave_out(name.into());
                 }
@@ -130,16 +129,16 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The job, when all lines were taken.
+    /// Returns the job after all lines.
     ///
     /// # Errors
-    /// Options that are simulated one by one, and not together.
+    /// Options that are not simulated in combination.
     pub(super) fn finish(mut self) -> Result<FioJob, String> {
         let (random, reads) = self.rw.unwrap_or((false, Reads::All));
         let request_pages = self.request_pages.unwrap_or(1);
         self.check_alignment(request_pages)?;
 
-        // A distribution is of random offsets only: fio leaves it out of sequential ones, too.
+        // A distribution applies to random offsets only; fio also ignores it for sequential ones.
         let pattern = match (random, self.theta) {
             (true, Some(theta)) => Pattern::Zipf { theta },
             (true, None) => Pattern::Random,
@@ -158,7 +157,7 @@ impl<'a> Draft<'a> {
         }
         let depth = self.depth()?;
 
-        // Each process does it all, as often as it loops.
+        // Each process executes the whole job, once per loop.
         let times = u64::from(jobs).saturating_mul(self.loops.unwrap_or(1).into());
         // Fio counts requests here, the run counts pages.
         let of_requests = self
@@ -174,14 +173,14 @@ impl<'a> Draft<'a> {
                 request_pages,
             }),
             content,
-            // A depth each process: what the device sees is their product.
+            // The depth is per process: the device sees the product.
             queue_depth: depth.saturating_mul(jobs).clamp(1, DEPTH_MAX),
             pages: pages.map(|pages| pages.saturating_mul(times)),
             ignored: self.ignored,
         })
     }
 
-    /// Requests that one process has in flight.
+    /// Requests in flight of one process.
     fn depth(&mut self) -> Result<u32, String> {
         let depth = self.depth.unwrap_or(1);
         if let Some(low) = self.depth_low.filter(|low| low.value != "0")
@@ -198,7 +197,7 @@ impl<'a> Draft<'a> {
         Ok(1)
     }
 
-    /// Offsets are multiples of the request's size, as they are in fio unless told otherwise.
+    /// Checks that offsets are multiples of the request size, fio's default.
     fn check_alignment(&self, request_pages: u32) -> Result<(), String> {
         let Some(align) = self.align.filter(|align| align.value != "0") else {
             return Ok(());
@@ -210,7 +209,7 @@ impl<'a> Draft<'a> {
     }
 
     fn content(&self, request_pages: u32) -> Result<ContentModel, String> {
-        // Fio asks in this order: duplicates, then a pattern, then zeroes.
+        // Fio's precedence: duplicates, then a pattern, then zeroes.
         if let Some(duplicate_share) = self.dedupe.filter(|share| *share > 0.0) {
             return Ok(ContentModel::Repeat { duplicate_share });
         }
@@ -225,7 +224,7 @@ impl<'a> Draft<'a> {
 
         let is_constant = self.pattern.is_some() || self.zeroes || self.compressed_away;
         if is_constant {
-            // Each write has the content of the one before it.
+            // Each write has the content of the previous one.
             return Ok(ContentModel::Repeat {
                 duplicate_share: 1.0,
             });
@@ -240,18 +239,18 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether a pattern that is repeated in a request makes all its pages equal.
+/// Returns true if a pattern repeated in a request makes all its pages equal.
 fn is_same_in_all_pages(pattern: &str, request_pages: u32) -> bool {
     let Some(digits) = pattern.strip_prefix("0x") else {
         return false;
     };
     let is_hexadecimal =
         !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    // One of a length that divides a page begins anew in each; fio's longest has 512 bytes.
+    // A pattern whose length divides a page restarts in each; fio's longest has 512 bytes.
     is_hexadecimal && (request_pages == 1 || digits.len().div_ceil(2).is_power_of_two())
 }
 
-/// Whether offsets are random, and which requests are reads.
+/// Parses the direction: random offsets or not, and which requests are reads.
 fn direction(option: JobOption<'_>) -> Result<(bool, Reads), String> {
     let (value, modifier) = option.value.split_once(':').unwrap_or((option.value, ""));
     let (random, reads) = match value {
@@ -275,7 +274,7 @@ fn direction(option: JobOption<'_>) -> Result<(bool, Reads), String> {
     }
 }
 
-/// The parameter of a Zipf distribution; `None`: all offsets are equally likely.
+/// Parses the parameter of a Zipf distribution; `None`: all offsets are equally likely.
 fn distribution(option: JobOption<'_>) -> Result<Option<f64>, String> {
     match option.value.split_once(':') {
         None if option.value == "random" => Ok(None),

@@ -1,25 +1,25 @@
-//! A job file of fio, as the workload that it describes.
+//! Parses a job file of fio as a workload.
 //!
 //! ```text
-//! [global]                     what all jobs have
+//! [global]                     defaults of all jobs
 //! bs=8k
-//! [oltp]                       one job; its name means nothing
+//! [oltp]                       one job; its name has no effect
 //! ioengine=libaio              psync, fio's default, has one request in flight
 //! rw=randrw                    read write randread randwrite rw randrw
 //! rwmixread=70
 //! random_distribution=zipf:0.99
-//! dedupe_percentage=30         as fio has it: the content of the write before
+//! dedupe_percentage=30         as in fio: the content of the previous write
 //! iodepth=32                   times numjobs
 //! io_size=1g                   bytes that each of numjobs reads and writes
 //! ```
 //! ```text
-//! options   what each option of fio means here: simulated, left out, or refused
-//! draft     what the options that are simulated do
+//! options   meaning of each fio option: simulated, left out, or refused
+//! draft     effects of the simulated options
 //! ```
 //!
-//! Invariants: what would make the load another one and cannot be had is an error with its line, and
-//! so is an option that is not known; what leaves the requests as they are is left out, and named in
-//! [`FioJob::ignored`]; saying what is fio's default changes nothing. Absent: several jobs at once;
+//! Invariants: an option that changes the load and cannot be simulated is an error with its line,
+//! and so is an unknown option; one that does not change the requests is left out, and named in
+//! [`FioJob::ignored`]; stating a default of fio changes nothing. Absent: several jobs at once;
 //! `size`: a job reads and writes the whole device.
 
 mod draft;
@@ -32,7 +32,7 @@ use draft::Draft;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What a job file asks for.
+/// The workload of a job file.
 ///
 /// ```
 /// use remap_ssd_sim::workload::{ContentModel, FioJob};
@@ -46,17 +46,17 @@ const PAGE_BYTES: u64 = 4096;
 pub struct FioJob {
     /// Addresses, share of reads, and pages of a request.
     pub workload: NamedWorkload,
-    /// Contents that it writes: new ones, a share of duplicates, or one for all.
+    /// Contents of the writes: new ones, a share of duplicates, or one for all.
     pub content: ContentModel,
     /// Requests in flight, of all its processes together.
     pub queue_depth: u32,
     /// Pages to read or write, of all its processes together.
     pub pages: Option<u64>,
-    /// Options that were left out, in the order of the file.
+    /// Options left out, in the order of the file.
     pub ignored: Vec<String>,
 }
 
-/// A value of the file, and the line that says it.
+/// An option of the file with its line number.
 #[derive(Clone, Copy)]
 struct JobOption<'a> {
     line: usize,
@@ -67,10 +67,10 @@ struct JobOption<'a> {
 impl FromStr for FioJob {
     type Err = String;
 
-    /// Reads the text of a job file.
+    /// Parses the text of a job file.
     ///
     /// # Errors
-    /// `line N: ...`: what is no job file, or cannot be simulated.
+    /// `line N: ...`: the line is not valid in a job file, or cannot be simulated.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut job = Draft::default();
         let mut section = "";
@@ -78,7 +78,7 @@ impl FromStr for FioJob {
 
         for (at, whole) in text.lines().enumerate() {
             let line = at + 1;
-            // Fio has both marks for comments, at the end of a line as well.
+            // Fio has both comment marks, also at the end of a line.
             let content = whole.split([';', '#']).next().unwrap_or_default().trim();
             if content.is_empty() {
                 continue;
@@ -89,7 +89,7 @@ impl FromStr for FioJob {
                     .strip_suffix(']')
                     .ok_or_else(|| format!("line {line}: `{content}` is not [NAME]"))?;
 
-                // Any other section is a job: `global` is what all jobs after it have.
+                // Any other section is a job: `global` has the defaults of all jobs after it.
                 if section != "global" {
                     jobs.push(section);
                 } else if !jobs.is_empty() {
@@ -109,10 +109,10 @@ impl FromStr for FioJob {
                 return Err(format!("line {line}: `{content}` is before any [job]"));
             }
 
-            // A key alone switches something on, as fio reads it.
+            // A key alone is a switch turned on, as in fio.
             let (key, value) = content.split_once('=').unwrap_or((content, "1"));
             let (key, value) = (key.trim(), value.trim());
-            // Of further jobs only the number is told.
+            // Of further jobs only the number is reported.
             if jobs.len() < 2 {
                 job.take(JobOption { line, key, value })?;
             }
@@ -146,10 +146,10 @@ impl JobOption<'_> {
         number.ok_or_else(|| self.wrong("a number from 0 to 100 is needed"))
     }
 
-    /// Sizes as fio has them: k, m, g and t are powers of 1024.
+    /// Parses a size with fio's units: k, m, g and t are powers of 1024.
     fn bytes(&self) -> Result<u64, String> {
         let text = self.value.to_ascii_lowercase();
-        // The unit is what is left when the digits are gone.
+        // The unit is the text after the digits.
         let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
         let shift = match unit {
             "" | "b" => 0,
@@ -160,7 +160,7 @@ impl JobOption<'_> {
             _ => return Err(self.wrong("a size such as 4k or 1g is needed")),
         };
 
-        // A size of nothing would be a job without an end.
+        // A size of zero would be a job without an end.
         let number: Option<u64> = text[..text.len() - unit.len()].parse().ok();
         number
             .and_then(|number| number.checked_mul(1 << shift))
@@ -168,7 +168,7 @@ impl JobOption<'_> {
             .ok_or_else(|| self.wrong("a size such as 4k or 1g is needed"))
     }
 
-    /// A switch: fio takes a number.
+    /// Parses a switch: fio takes a number.
     fn flag(&self) -> Result<bool, String> {
         match self.value {
             "0" => Ok(false),
@@ -177,7 +177,7 @@ impl JobOption<'_> {
         }
     }
 
-    /// The size of requests, of which a range has both ends at one size.
+    /// Parses the size of requests from a range with equal ends.
     fn range_pages(&self) -> Result<u32, String> {
         let mut ends = self.value.split(['-', ',']).map(|value| {
             let end = JobOption { value, ..*self };
@@ -198,8 +198,8 @@ impl JobOption<'_> {
     }
 
     fn request_pages(&self) -> Result<u32, String> {
-        // One size each for reads and writes: the same, or it is another load. A third one is that
-        // of trims, of which there are none.
+        // One size each for reads and writes must be equal, or it is another load. A third one is
+        // for trims, which do not occur.
         let mut sizes = self.value.split(',').take(2).map(|value| {
             let bytes = JobOption { value, ..*self }.bytes()?;
             let pages = u32::try_from(bytes / PAGE_BYTES).unwrap_or(0);

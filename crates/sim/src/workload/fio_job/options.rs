@@ -1,22 +1,22 @@
-//! The options of fio, and what each of them means to a simulated device.
+//! The options of fio, and their meaning for a simulated device.
 //!
-//! Invariants: an option that is in no list is refused, so that none is dropped silently; a value
-//! that is fio's default is never refused. Source: the manual page fio(1) and `fio --cmdhelp`, both
-//! of fio 3.33. Absent: what the options that are simulated do (`draft`).
+//! Invariants: an unlisted option is refused, so that none is dropped silently; a value that is
+//! fio's default is never refused. Source: the manual page fio(1) and `fio --cmdhelp`, both of fio
+//! 3.33. Absent: the effects of simulated options (`draft`).
 
-/// What an option means to a simulated device.
+/// Meaning of an option for a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It is simulated.
+    /// Simulated.
     Simulated,
-    /// It says how fio does its work, what it measures or writes down, or how long it runs. The
-    /// requests stay the same.
+    /// Affects how fio does its work, its measurements and logs, or its duration. The requests stay
+    /// the same.
     LeftOut,
-    /// It changes the load in a way that is not simulated, except with these values.
+    /// Changes the load in a way that is not simulated, except with these values.
     Fixed(&'static [&'static str]),
 }
 
-/// Engines that wait for each request: fio keeps one in flight, whatever `iodepth` says.
+/// Engines that wait for each request: fio keeps one in flight, regardless of `iodepth`.
 const SYNCHRONOUS: &[&str] = &[
     "psync", "sync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "libpmem", "dev-dax",
 ];
@@ -33,7 +33,8 @@ const ASYNCHRONOUS: &[&str] = &[
     "xnvme",
 ];
 
-/// Whether an engine waits for each request; `None` for an engine that reads and writes no disk.
+/// Returns true if an engine waits for each request; `None` for an engine that reads and writes no
+/// disk.
 pub(super) fn is_synchronous(engine: &str) -> Option<bool> {
     if SYNCHRONOUS.contains(&engine) {
         Some(true)
@@ -59,7 +60,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("nr_files", "nrfiles"),
 ];
 
-/// The name under which an option is known here.
+/// Returns the canonical name of an option.
 pub(super) fn canonical(key: &str) -> &str {
     let mut aliases = ALIASES.iter();
     aliases
@@ -90,9 +91,9 @@ const SIMULATED: &[&str] = &[
     "buffer_compress_percentage",
 ];
 
-/// Options that change the load, and the values that do not.
+/// Options that change the load, except with the values listed.
 const FIXED: &[(&str, &[&str])] = &[
-    // Which requests there are, and in what order.
+    // The requests, and their order.
     ("bssplit", &[]),
     ("bs_unaligned", &["0"]),
     ("rw_sequencer", &["sequential", "identical"]),
@@ -115,7 +116,7 @@ const FIXED: &[(&str, &[&str])] = &[
     ("zonerange", &["0"]),
     ("zoneskip", &["0"]),
     ("kb_base", &["1024"]),
-    // When they come.
+    // Their times.
     ("iodepth_batch", &["1"]),
     ("iodepth_batch_complete_min", &["1"]),
     ("iodepth_batch_complete_max", &["0", "1"]),
@@ -131,11 +132,11 @@ const FIXED: &[(&str, &[&str])] = &[
     ("sync_file_range", &[]),
     ("sync", &["none", "0"]),
     ("atomic", &["0"]),
-    // What they write.
+    // Their contents.
     ("dedupe_mode", &["repeat"]),
 ];
 
-/// Options that leave the requests as they are, and those that only modify an option above.
+/// Options that do not change the requests, and those that only modify an option above.
 const LEFT_OUT: &str = "
     description name wait_for filename lockfile directory filename_format unique_filename size
     filesize file_service_type openfiles fallocate fadvise_hint direct buffered overwrite
@@ -177,7 +178,7 @@ const LEFT_OUT: &str = "
     cmdprio_bssplit libblkio_driver libblkio_path xnvme_async xnvme_sync
 ";
 
-/// What an option means; `None` if it is none that is known here.
+/// Returns the meaning of an option; `None` if it is unknown.
 pub(super) fn meaning(name: &str) -> Option<Meaning> {
     if SIMULATED.contains(&name) {
         return Some(Meaning::Simulated);
