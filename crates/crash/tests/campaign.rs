@@ -1,10 +1,10 @@
-//! Short campaigns: every durable scheme keeps its promise, and the one that cannot is caught.
+//! Short campaigns: every durable scheme passes, and the scheme that cannot be durable is caught.
 
 use remap_ssd_crash::setup::Setup;
 use remap_ssd_crash::{CampaignOptions, CampaignReport, Marks, ReplayCode, replay, run};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 
-/// Distinct cuts of each campaign here; the long ones run from the command line.
+/// Distinct cuts of each campaign here; long campaigns run from the command line.
 const CUTS: u64 = if cfg!(debug_assertions) {
     5_000
 } else {
@@ -37,7 +37,7 @@ fn keeps_its_promise_over(scheme: SchemeKind, seed: u64, cuts: u64) -> Marks {
     report.marks
 }
 
-/// Every mark named was made.
+/// Asserts that each named mark occurred.
 fn happened(marks: &Marks, names: &[&str]) {
     let by_name = marks.by_name();
     let never: Vec<_> = names
@@ -47,7 +47,7 @@ fn happened(marks: &Marks, names: &[&str]) {
     assert!(never.is_empty(), "never happened: {never:?} in {by_name:?}");
 }
 
-/// What every scheme must have gone through.
+/// Marks required of every scheme.
 const ALWAYS: &[&str] = &[
     "no_effect",
     "gc_runs",
@@ -63,7 +63,7 @@ const ALWAYS: &[&str] = &[
     "flips_corrected",
 ];
 
-/// What a scheme that remaps must have gone through besides.
+/// Additional marks required of a scheme that remaps.
 const REMAPPING: &[&str] = &[
     "remaps",
     "dedup_hits",
@@ -108,7 +108,7 @@ fn flog_survives_every_cut() {
     happened(&marks, REMAPPING);
 }
 
-/// What a log of pages owned by superblocks must have gone through.
+/// Marks required of a log of pages owned by superblocks.
 const GROUP_LOG: &[&str] = &[
     "destages",
     "groups_rewritten",
@@ -128,7 +128,7 @@ fn local_logs_on_flash_survive_every_cut() {
 
 #[test]
 fn local_logs_that_leave_nvram_for_flash_survive_every_cut_and_demote_nothing_for_want_of_room() {
-    // A log large enough for every LPN takes a while to fill.
+    // A log large enough for all LPNs takes a while to fill.
     let marks = keeps_its_promise_over(SchemeKind::RemapSsdLh, 1, 3 * CUTS);
     happened(&marks, ALWAYS);
     happened(
@@ -145,8 +145,7 @@ fn local_logs_that_leave_nvram_for_flash_survive_every_cut_and_demote_nothing_fo
     assert_eq!((marks.demoted_nvram_full, marks.demoted_watermark), (0, 0));
 }
 
-/// Power fails, and a capacitor saves what is in DRAM; also where the flash that it is saved to has
-/// failing blocks.
+/// A capacitor saves the DRAM on power failure, including to flash with failing blocks.
 #[test]
 fn shadows_saved_by_a_capacitor_survive_every_cut() {
     let marks = keeps_its_promise(SchemeKind::ShadowOob);
@@ -154,8 +153,8 @@ fn shadows_saved_by_a_capacitor_survive_every_cut() {
     happened(&marks, REMAPPING);
 }
 
-/// Hybrid mapping: blocks are put in order by copies that a cut may leave or not, under every
-/// scheme that works with it.
+/// Hybrid mapping: blocks are put in order by copies that a cut may interrupt, under every scheme
+/// that supports it.
 #[test]
 fn blocks_in_order_survive_every_cut() {
     const MERGES: &[&str] = &[
@@ -211,8 +210,8 @@ fn a_capacitor_with_too_little_energy_is_caught() {
     );
 }
 
-/// Dedup hits, full counters and the watermark are not for it: a page has two owners at most, and
-/// no home by accident.
+/// Dedup hits, full counters and the watermark do not apply: a page has at most two owners, and
+/// only an explicit home.
 #[test]
 fn wal_ssd_survives_every_cut() {
     let marks = keeps_its_promise(SchemeKind::WalSsd);
@@ -234,7 +233,7 @@ fn wal_ssd_survives_every_cut() {
 fn pebble_survives_every_cut() {
     let marks = keeps_its_promise_over(SchemeKind::Pebble, 4, CUTS);
     happened(&marks, ALWAYS);
-    // Its tables have a place for everything: NVRAM is never full, and nothing is collected there.
+    // Its tables have an entry for everything: NVRAM is never full, and nothing is collected there.
     let other = [
         "demoted_nvram_full",
         "demoted_watermark",
@@ -249,8 +248,7 @@ fn pebble_survives_every_cut() {
     happened(&marks, &names);
 }
 
-/// Every mark that a script on the file map can make, under schemes that differ in how a write
-/// becomes durable.
+/// All marks of scripts on the file map, under schemes with different ways to make a write durable.
 #[test]
 fn the_file_map_survives_every_cut() {
     let setup = (0..Setup::COUNT)
@@ -310,8 +308,8 @@ fn a_device_without_remapping_survives_every_cut() {
     happened(&marks, &["copies", "wear_runs"]);
 }
 
-/// Every policy under every durable scheme; the campaigns above have each policy on a few devices
-/// only.
+/// Every policy under every durable scheme; the campaigns above have each policy only on a few
+/// devices.
 #[test]
 fn any_policy_with_any_scheme_survives_every_cut() {
     for scheme in SchemeKind::ALL
@@ -334,7 +332,7 @@ fn any_policy_with_any_scheme_survives_every_cut() {
     }
 }
 
-/// Devices whose blocks wear out, one after the other, until nothing can be written any more.
+/// Devices whose blocks wear out one after the other, until they are read-only.
 #[test]
 fn a_worn_out_device_survives_every_cut() {
     let wears_out = |index: &u32| {
@@ -361,8 +359,7 @@ fn a_worn_out_device_survives_every_cut() {
     }
 }
 
-/// Superblocks of one and of two dies of four, under every scheme that has no superblocks of its
-/// own.
+/// Superblocks of one and of two dies of four, under every scheme without its own superblocks.
 #[test]
 fn superblocks_of_fewer_dies_survive_every_cut() {
     for scheme in SchemeKind::ALL
@@ -394,7 +391,7 @@ fn superblocks_of_fewer_dies_survive_every_cut() {
             happened(&report.marks, &["gc_runs", "partial_cuts", "recovery_cuts"]);
             all.add(&report.marks);
         }
-        // With many blocks bad and many remaps, a victim of the second is mostly empty.
+        // With many bad blocks and many remaps, a victim of the second is mostly empty.
         happened(&all, &["gc_programs"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Power cuts on media that fail: what is damaged may be lost, and is never older.
+//! Power cuts on failing media: damaged data may be lost, but is never older.
 
 use remap_ssd_crash::{CampaignOptions, Marks, run};
 use remap_ssd_ftl::SchemeKind;

@@ -21,8 +21,8 @@ fn is_of_files(guard: &Guard) -> bool {
     guard.name().starts_with("fs-")
 }
 
-/// What shows in so few cuts that drawing them finds it too rarely: `every_cut.rs`, among the
-/// firmware's tests, leaves none out; and what damage takes to show, as in `every_fault`.
+/// Faults that show in too few cuts for random draws: `every_cut.rs`, among the firmware's tests,
+/// tries all cuts; and faults that show only with damage, as in `every_fault`.
 fn is_left_to_every_cut(guard: &Guard) -> bool {
     matches!(guard, Guard::RecordBeforeReclaim | Guard::MendingWaits)
 }
@@ -54,7 +54,7 @@ fn each_guard_of_the_file_map_that_is_removed_is_missed() {
     );
 }
 
-/// Guards that other schemes have too, in places of their own.
+/// Guards that other schemes also have, in their own code.
 #[test]
 fn a_guard_of_slots_that_is_removed_is_missed() {
     let guards = [

@@ -1,4 +1,4 @@
-//! Campaigns draw every option of a device, by itself and in pairs that are tight together.
+//! Campaigns draw every option of a device, alone and in pairs of scarce resources.
 
 use remap_ssd_crash::setup::{GeometryAdjust, Setup};
 use remap_ssd_crash::{Adjust, CampaignOptions, Marks, run};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Keys that no campaign varies, each with the reason. A table stands for all its keys.
+/// Keys that no campaign varies, each with the reason. A table covers all its keys.
 const NOT_DRAWN: &[(&str, &str)] = &[
     ("preset", "it stands for other keys"),
     ("scale", "it stands for other keys"),
@@ -37,7 +37,7 @@ const NOT_DRAWN: &[(&str, &str)] = &[
     ),
 ];
 
-/// All setups under both mappings, under every scheme.
+/// All setups under both mappings and every scheme.
 fn setups() -> Vec<Setup> {
     let mut all = Vec::new();
     for scheme in SchemeKind::ALL {
@@ -53,7 +53,7 @@ fn setups() -> Vec<Setup> {
     all
 }
 
-/// The values that setups give each key.
+/// The values of each key in the setups.
 fn drawn(setups: &[Setup]) -> BTreeMap<&'static str, BTreeSet<String>> {
     let preset = DeviceConfig::preset("fast21-32g").expect("a preset");
     let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -70,7 +70,7 @@ fn drawn(setups: &[Setup]) -> BTreeMap<&'static str, BTreeSet<String>> {
                 .path
                 .split('.')
                 .try_fold(&device, |table, name| table.get(name));
-            // What has its default is left out of a file, and is a value all the same.
+            // A default value is omitted in a file, but counts as a value.
             let value = value.unwrap_or(&Value::Null);
             values
                 .entry(key.path)
@@ -107,7 +107,7 @@ fn every_option_of_a_device_is_drawn_or_there_is_a_reason_why_it_is_not() {
     }
 }
 
-/// Which of the tight places of a device a setup has, by name.
+/// Names of the scarce resources of a setup.
 fn tight_in(setup: &Setup) -> Vec<&'static str> {
     let is_narrow = setup.geometry.groups() > 1;
     let is_remapping = setup.mix.copy + setup.mix.relocate > setup.mix.write;
@@ -163,7 +163,7 @@ fn survives(options: &CampaignOptions) -> Marks {
     report.marks
 }
 
-/// The schemes with a log on flash, which may be the last to find room.
+/// The schemes with a log on flash, which may be the last to find space.
 #[test]
 fn a_device_that_wears_out_under_remaps_ends_read_only_and_keeps_what_it_acknowledged() {
     let wears_out = |index: &u32| {

@@ -1,4 +1,4 @@
-//! The model that judges the firmware, judged.
+//! Tests of the reference model.
 
 use remap_ssd_crash::content::Content;
 use remap_ssd_crash::oracle::{AtomicVerdict, Oracle};
@@ -63,7 +63,7 @@ fn numbered() -> Oracle {
     oracle
 }
 
-/// The reads of `numbered`, changed in places.
+/// The reads of `numbered`, with some contents changed.
 fn reads(changes: &[(u32, Content)]) -> Vec<Content> {
     let mut read: Vec<Content> = (1..=Content::from(LPNS)).collect();
     for (lpn, content) in changes {

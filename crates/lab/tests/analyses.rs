@@ -1,5 +1,5 @@
-//! What analyses make of results that are known: each run is given figures instead of being made, and the
-//! measures follow by hand from what the papers define.
+//! Analyses of known results: runs have given figures instead of being executed, and the expected
+//! measures are computed by hand from the papers' definitions.
 
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::grid::RunSpec;
@@ -8,7 +8,7 @@ use remap_ssd_lab::{Form, Study};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The measures of an experiment whose runs have these results.
+/// Returns the measures of an experiment whose runs have these results.
 fn measures(experiment: &str, result: impl Fn(&RunSpec) -> Value) -> BTreeMap<String, f64> {
     let study = Study::plan(&built_in(), &[experiment.to_owned()], Form::Smoke).unwrap();
     let directory = tempfile::tempdir().unwrap();

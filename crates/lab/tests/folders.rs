@@ -1,5 +1,4 @@
-//! What can be said of experiments before anything runs: which there are, and what is wrong with
-//! one.
+//! Checks of experiments before anything runs: the list of experiments, and errors in one.
 
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::{Form, LabError, Library, Study};
@@ -51,7 +50,7 @@ fn every_folder_is_built_in_and_every_experiment_can_be_planned_at_every_size() 
     }
 }
 
-/// What is wrong with an experiment whose file is the given one.
+/// Returns the error of an experiment with this file.
 fn wrong(experiment: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("mine");

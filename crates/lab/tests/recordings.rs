@@ -1,5 +1,5 @@
-//! What is built in of real programs' sessions: whole, on devices that are large enough, and with a
-//! flush to wait for.
+//! The built-in recordings of real programs: complete, on devices that are large enough, and with
+//! at least one flush.
 
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::grid::RunSpec;
@@ -8,11 +8,10 @@ use remap_ssd_sim::source::PageKind;
 use remap_ssd_sim::trace::TraceOptions;
 use std::collections::BTreeMap;
 
-/// Addresses are folded no further than this.
+/// Addresses are folded to this range.
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
-/// Reads a recording through: the highest page that it names, requests that are remaps, and
-/// flushes.
+/// Reads a whole recording: returns its highest page, the number of remap requests, and of flushes.
 fn read(text: &str) -> (u32, u64, u64) {
     let mut source = recordings::find(text)
         .unwrap()
@@ -33,7 +32,8 @@ fn read(text: &str) -> (u32, u64, u64) {
     (highest, remaps, flushes)
 }
 
-// A page beyond the device would be folded onto another one, and the run would still have a result.
+// A page outside the device would be folded onto another one, and the run would still have a
+// result.
 #[test]
 fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
     let library = built_in();
@@ -81,7 +81,7 @@ fn an_unknown_recording_names_those_there_are() {
 
 #[test]
 fn a_recording_up_to_a_mark_ends_with_it() {
-    // `mkfs` deallocates the whole volume, its last page included: that is no mark.
+    // `mkfs` deallocates the whole volume, including its last page: that is no mark.
     let pages = |text: &str| {
         let mut source = recordings::find(text)
             .unwrap()

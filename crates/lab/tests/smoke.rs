@@ -8,8 +8,7 @@ use remap_ssd_lab::study::Event;
 use remap_ssd_lab::{Form, Options, Study};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-// Every analysis finds the runs it needs, every expectation its measure, and every figure is a
-// picture.
+// Every analysis finds its runs, every expectation its measure, and every figure is a picture.
 #[test]
 fn every_experiment_ends_with_claims_and_figures_and_a_second_time_makes_no_run() {
     let library = built_in();

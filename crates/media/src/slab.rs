@@ -1,7 +1,7 @@
 //! Flat arrays of plain values on huge pages.
 //!
-//! Random accesses to arrays of tens of megabytes miss the TLB on every step; 2 MiB pages account for
-//! a quarter to a third of the simulator's speed. Small arrays stay on the heap. Invariant: the
+//! Random accesses to arrays of tens of megabytes miss the TLB on every step; 2 MiB pages account
+//! for a quarter to a third of the simulator's speed. Small arrays stay on the heap. Invariant: the
 //! memory is zero when new, and every bit pattern of `T` is a value.
 
 use std::ops::{Deref, DerefMut};

@@ -1,12 +1,12 @@
-//! How fast traces are read: records a second of processor time, one core.
+//! Speed of reading traces: records per second of processor time, on one core.
 //!
 //! ```sh
 //! cargo bench -p remap-ssd-sim --bench traces                  # samples of each format, repeated; half a minute
-//! cargo bench -p remap-ssd-sim --bench traces -- FILE ...      # these files, as often as it takes two million records
+//! cargo bench -p remap-ssd-sim --bench traces -- FILE ...      # these files, repeated up to two million records
 //! ```
-//! *Reading* is all that a comparison does with a trace before its first run: bytes to records,
-//! digests to identities, counts, and the requests as they are kept. *Replaying* gives one run its
-//! pages from what was kept. The median of seven times, and the fastest, which busy neighbours
+//! *Reading* is the work of a comparison on a trace before its first run: bytes to records, digests
+//! to identities, counts, and the stored form of the requests. *Replaying* expands the stored
+//! requests to one run's pages. The median of seven times, and the fastest, which other processes
 //! disturb least. Figures only: no bound fails here.
 
 use remap_ssd_sim::source::Lpn;
@@ -22,7 +22,7 @@ const PAGES: u32 = 8 << 20;
 
 fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // What cargo adds begins with dashes.
+    // Arguments added by cargo begin with dashes.
     let given: Vec<PathBuf> = std::env::args_os()
         .skip(1)
         .filter(|argument| !argument.to_string_lossy().starts_with("--"))
@@ -50,8 +50,7 @@ fn main() {
     }
 }
 
-/// Requests of one page, three of four writes, of which half have a content that was written
-/// before.
+/// Requests of one page: three of four are writes, half of these with a content written before.
 fn written(format: Format, path: &Path) {
     let file = std::fs::File::create(path).expect("there is room");
     let mut writer = TraceWriter::new(format, BufWriter::new(file));
@@ -80,7 +79,7 @@ fn written(format: Format, path: &Path) {
     writer.sink().flush().expect("there is room");
 }
 
-/// Lines as those of the traces of homes: a digest of each sector.
+/// Lines as in the traces of homes: a digest per sector.
 fn digests_of_sectors(path: &Path) {
     let mut file = BufWriter::new(std::fs::File::create(path).expect("there is room"));
     let mut state = 1u64;
@@ -109,8 +108,7 @@ fn digests_of_sectors(path: &Path) {
     file.flush().expect("there is room");
 }
 
-/// A file so often one after the other that it has about two million lines; as it is if it is
-/// compressed or binary.
+/// Concatenates a file to about two million lines; a compressed or binary file is unchanged.
 fn repeated(path: &Path, folder: &Path) -> PathBuf {
     let bytes = std::fs::read(path).expect("the file is there");
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;

@@ -1,5 +1,5 @@
-//! Simulates one workload on several schemes, by the library alone: age a device, run, read the
-//! summary.
+//! Simulates one workload on several schemes, with the library only: ages a device, runs, and reads
+//! the summary.
 //!
 //! `cargo run --release -p remap-ssd-sim --example simulate`
 //!
@@ -28,12 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         config.firmware.scheme = scheme;
         let mut device = Device::format(config)?;
 
-        // The same requests for every scheme: they follow from the seed.
+        // The same requests for every scheme: the seed determines them.
         let addressable = device.config().addressable_lpns();
         let mut requests = Workload::new(spec.config(content, addressable, 1))?;
 
-        // Full, in garbage collection, and with NVRAM 90 % used, as in the paper. A new device says
-        // little.
+        // Full, in garbage collection, and with NVRAM 90 % used, as in the paper. A new device is
+        // not representative.
         age(&mut device, &mut requests, &AgingOptions::default())?;
 
         let options = RunOptions {

@@ -1,7 +1,7 @@
-//! Requests that arrive at times of their own: what is counted, and the times of workloads beside
-//! those of real excerpts.
+//! Requests that arrive at their own times: the counters, and the times of workloads compared with
+//! real excerpts.
 //!
-//! The excerpts are not part of the project; without them their test says so and passes.
+//! The excerpts are not part of the project; without them their test prints so and passes.
 
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::SchemeKind;
@@ -14,7 +14,7 @@ use remap_ssd_sim::workload::NamedWorkload;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Some pages, and then no more.
+/// A source of the given pages.
 struct Fixed(Vec<HostPage>);
 
 impl Source for Fixed {
@@ -40,7 +40,7 @@ fn measured(source: &mut dyn Source, bound: Option<u32>) -> RunSummary {
     .unwrap()
 }
 
-/// Writes of one page each, one a microsecond.
+/// Writes of one page each, one per microsecond.
 fn writes(count: u32) -> Fixed {
     let page = |lpn| HostPage {
         at_ns: 1000 * u64::from(lpn),
@@ -82,7 +82,7 @@ fn a_response_counts_the_wait_for_a_place_and_a_latency_does_not() {
     );
     assert_eq!(free_open.backlog_max, 8);
 
-    // Little's law: what the requests took together, over the time.
+    // Little's law: total response time divided by the duration.
     let together = 8.0 * bound_open.response_us.mean / 1e6;
     assert!(
         (bound_open.backlog_mean / (together / bound.seconds_simulated) - 1.0).abs() < 0.01,
@@ -111,7 +111,7 @@ fn a_place_that_is_free_costs_nothing() {
 
 #[test]
 fn a_device_that_cannot_keep_up_ends_with_a_backlog() {
-    // Sixteen dies program 32,000 pages a second.
+    // Sixteen dies program 32,000 pages per second.
     let workload: NamedWorkload = "randwrite".parse().unwrap();
     let at = |rate: &str| {
         let mut source = workload
@@ -191,8 +191,8 @@ fn a_workload_without_times_says_which_have_some() {
 
 // ---- real excerpts ----
 
-/// Bursts of a stream: how many requests each has in the mean, how many the one has that a request
-/// is in, requests a second.
+/// Bursts of a stream: mean number of requests per burst, mean length of the burst that contains a
+/// request, and requests per second.
 fn bursts(times: &[u64]) -> [f64; 3] {
     const PAUSE_NS: u64 = 1_000_000;
     let mut lengths = vec![1.0];

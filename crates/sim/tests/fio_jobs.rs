@@ -1,7 +1,7 @@
-//! Job files of fio: every option of fio is simulated, left out and named, or refused with its line;
-//! and to say what is fio's default changes nothing.
+//! Job files of fio: every option of fio is simulated, left out and named, or refused with its
+//! line; stating a default of fio changes nothing.
 //!
-//! `fio/options.txt` has the options of fio 3.33 with their defaults, as fio itself tells them.
+//! `fio/options.txt` has the options of fio 3.33 with their defaults, as printed by fio.
 
 use remap_ssd_sim::workload::{ContentModel, FioJob};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn read(text: &str) -> Result<FioJob, String> {
     text.parse()
 }
 
-/// A job without the names of what was left out.
+/// A job without the list of options left out.
 fn load(job: &FioJob) -> FioJob {
     FioJob {
         ignored: Vec::new(),
@@ -48,7 +48,7 @@ fn load(job: &FioJob) -> FioJob {
     }
 }
 
-// The first is what fio does with a job that says nothing.
+// The first is fio's behaviour for an empty job.
 const JOBS: [&str; 6] = [
     "[j]\n",
     "[j]\nrw=randwrite\n",
@@ -68,7 +68,7 @@ fn to_say_what_is_the_default_of_fio_changes_nothing() {
             let Some(default) = option.default else {
                 continue;
             };
-            // Said first, so that what the job says comes after it.
+            // Stated first, so that the job's own options come after it.
             for name in option.names {
                 let with = text.replacen("[j]\n", &format!("[j]\n{name}={default}\n"), 1);
                 let again = read(&with).unwrap_or_else(|error| panic!("{name}={default}: {error}"));
@@ -102,7 +102,7 @@ fn no_option_of_fio_is_dropped_without_a_word() {
                         "named"
                     }
                     Ok(again) => {
-                        // `loops` counts only where there is an amount to multiply.
+                        // `loops` has an effect only with an amount to multiply.
                         let counts = load(&again) != load(&job) || ["loops"].contains(name);
                         let is_mix = name.starts_with("rwmix") || *name == "dedupe_percentage";
                         assert!(counts || is_mix || is_default, "{with}");
@@ -115,7 +115,7 @@ fn no_option_of_fio_is_dropped_without_a_word() {
     }
     assert!(ends.values().all(|count| *count > 20), "{ends:?}");
 
-    // Nor is one that fio does not have.
+    // An option that fio does not have is refused, too.
     let error = read("[j]\nrw=read\nbsz=8k\n").unwrap_err();
     assert!(
         error.starts_with("line 3: bsz=8k: it is no option"),
@@ -133,7 +133,7 @@ fn a_job_is_the_workload_that_fio_would_do() {
 
     assert_eq!(job.workload.to_string(), "zipfwrite:1.1");
     assert_eq!(job.content, ContentModel::Unique);
-    // Each of the four processes has a depth of 8 and does 1,000 requests.
+    // Each of the four processes has a depth of 8 and issues 1,000 requests.
     assert_eq!((job.queue_depth, job.pages), (32, Some(4000)));
     assert_eq!(job.ignored, ["direct"]);
 }
@@ -151,7 +151,7 @@ fn what_is_not_said_is_as_fio_has_it() {
     assert_eq!(job.workload.to_string(), "seqrw:50");
     assert_eq!((job.queue_depth, job.pages), (1, Some(256)));
 
-    // What is said last holds, of jobs and of what all have.
+    // The last value counts, of jobs and of `[global]`.
     let job = read("[global]\nrw=write\nrwmixwrite=10\n[a]\nrw=randrw\n").unwrap();
     assert_eq!(job.workload.to_string(), "randrw:90");
 }
@@ -173,8 +173,8 @@ fn a_synchronous_engine_has_one_request_in_flight() {
     }
 }
 
-// Seen in what fio 3.33 writes: `zero_buffers`, `buffer_pattern`, and
-// `buffer_compress_percentage=100` make one page 256 times, a share of duplicates comes before them.
+// Observed in the output of fio 3.33: `zero_buffers`, `buffer_pattern`, and
+// `buffer_compress_percentage=100` make one page 256 times; a share of duplicates takes precedence.
 #[test]
 fn contents_are_those_that_fio_writes() {
     let same = ContentModel::Repeat {

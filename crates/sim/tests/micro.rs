@@ -91,8 +91,8 @@ fn shares_of_the_nvram_are_the_tables_and_a_remainder() {
     );
 }
 
-// Ours, for the same 512 GB: L2P as in the paper; P2L twice that for each slot, since an entry has
-// 8 bytes (an LPN and an age) and there are as many as physical pages.
+// Ours, for the same 512 GB: L2P as in the paper; P2L twice that per slot, since an entry has 8
+// bytes (an LPN and an age) and there is one per physical page.
 #[test]
 fn our_tables_for_512_gb_of_flash() {
     let geometry = Geometry::new(Shape {

@@ -1,8 +1,8 @@
-//! The models of published workloads do what their sources state: ratios, skew and working sets, as
-//! profiled; nothing is read or deallocated that is not there; and what was fitted to excerpts of
-//! real traces lies near them.
+//! The models of published workloads match their sources: ratios, skew and working sets, as
+//! profiled; only existing pages are read or deallocated; and parameters fitted to excerpts of real
+//! traces are close to these.
 //!
-//! The excerpts are not part of the project; without them their tests say so and pass.
+//! The excerpts are not part of the project; without them their tests print so and pass.
 
 use remap_ssd_sim::source::Lpn;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn near(found: f64, stated: f64, tolerance: f64) {
 #[test]
 fn fileserver_turns_over_8000_files_of_128_kib_in_the_mean() {
     let all = profiled("fileserver", 32 * GIB, 400_000);
-    // What is written in a turn: a file, and 8 KiB appended (three pages: the one it begins in, and
+    // Pages written per turn: a file, and 8 KiB appended (three pages: the one it begins in, and
     // two).
     let deleted = 32.5 + 3.0;
     near(
@@ -51,20 +51,20 @@ fn fileserver_turns_over_8000_files_of_128_kib_in_the_mean() {
         0.06,
     );
     let turns = all.pages.written as f64 / deleted;
-    // Files are in few pieces.
+    // Files have few extents.
     assert!(
         (1.0..4.0).contains(&(all.requests.trims as f64 / turns)),
         "{:?}",
         all.requests
     );
-    // 10,000 files of 32.5 pages and a quarter more room; all of it comes into use.
+    // 10,000 files of 32.5 pages and a quarter more space; all of it is used in time.
     near(
         all.pages.unique as f64 / (10_000.0 * 32.0 * 1.25),
         1.0,
         0.02,
     );
     assert_eq!((all.pages.read, all.pages.written_in_part), (0, 0));
-    // Every file is as likely as any other.
+    // Every file is equally likely.
     assert!(all.skew_writes.zipf_exponent < 0.1, "{:?}", all.skew_writes);
     let direct = profiled("fileserver,direct", 32 * GIB, 400_000);
     near(direct.write_share, 0.51, 0.04);
@@ -108,7 +108,7 @@ fn ycsb_writes_log_and_memtables_and_rewrites_them_in_compactions() {
             let len = request.len() as u64;
             match request[0].kind {
                 PageKind::Read => reads += len,
-                // The log's requests have eight pages, files' as many as fit.
+                // The log's requests have eight pages, those of files up to the maximum.
                 PageKind::Write if len == 8 => {
                     log += len;
                     flushes = log / 1024;
@@ -119,8 +119,8 @@ fn ycsb_writes_log_and_memtables_and_rewrites_them_in_compactions() {
         }
     }
     let per_log = |pages: u64| pages as f64 / log as f64;
-    // A memtable has less than its updates (their keys repeat), each level rewrites about its ratio
-    // to the next.
+    // A memtable has fewer records than its updates (their keys repeat); each level is rewritten
+    // about its size ratio to the next.
     assert!(
         (2.0..12.0).contains(&per_log(rewritten)),
         "{}",
@@ -195,8 +195,8 @@ fn fiu_traces_have_the_published_shares_of_writes_and_of_duplicate_writes() {
 
 #[test]
 fn fiu_traces_have_the_published_working_sets() {
-    // At a 64th of the size, which is a 64th of the working set; a three-week trace is some ten
-    // times its working set.
+    // At a 64th of the size, with a 64th of the working set; a three-week trace is about ten times
+    // its working set.
     for (name, gib) in [("fiu-homes", 17.4), ("fiu-mail", 56.2), ("fiu-webvm", 2.1)] {
         let working_set = gib * f64::from(GIB) / 64.0;
         let all = profiled(name, 4 * GIB, (10.0 * working_set) as u64);
@@ -222,12 +222,12 @@ fn excerpt(name: &str) -> Option<Profile> {
     Some(profile(&mut reader, None, &mut |_| ()).unwrap())
 }
 
-/// The first thousand writes of a model, the reads left out, in the mean of some streams.
+/// The first thousand writes of a model, without reads, for several streams.
 fn thousands(name: &str) -> Vec<Profile> {
     let thousand = |seed| {
         let (mut source, mut profiler, mut writes) =
             (model(name, 256 * GIB, seed), Profiler::default(), 0);
-        // The slice before it is the history of its contents.
+        // The requests before are the history of its contents.
         let mut pages = Vec::new();
         source.fill(&mut pages, 100_000).unwrap();
         pages.clear();
@@ -283,7 +283,7 @@ fn fiu_generators_have_the_runs_rewrites_and_duplicates_of_the_excerpts() {
     }
 }
 
-/// What each page was last written for, and whether remaps go where that is.
+/// Checks that remaps go to the homes for which the pages were last written.
 #[test]
 fn a_journal_names_the_homes_that_its_pages_are_remapped_to() {
     let (mut source, mut pages) = (model("journal", 32 * GIB, 1), Vec::new());
@@ -362,7 +362,7 @@ fn four_of_five_pages_of_snapshots_are_copies_in_long_commands() {
 
 // ---- all of them ----
 
-/// Follows which pages are deallocated.
+/// Tracks deallocated pages.
 #[derive(Default)]
 struct Deallocated(std::collections::HashSet<Lpn>);
 
@@ -399,9 +399,9 @@ impl Deallocated {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// On any device that is not refused: pages in range, what is read or deallocated is there,
-    /// requests are whole and adjacent, batches do not show, contents change no address, a seed
-    /// repeats.
+    /// On any accepted device: pages are in range, only existing pages are read or deallocated,
+    /// requests are whole and adjacent, batch sizes have no effect, contents change no address, and
+    /// a seed repeats.
     #[test]
     fn a_model_keeps_its_promises(
         kind in prop::sample::select(MODELS.to_vec()),
@@ -467,7 +467,7 @@ fn a_smaller_device_is_the_published_one_scaled_down_and_a_larger_one_is_not_sca
     }
 }
 
-/// Pinned streams: they change only when somebody means them to, on no machine and with no
+/// Pinned streams: they change only on purpose, and are the same on every machine and with every
 /// compiler.
 #[test]
 fn a_seed_gives_the_same_stream_everywhere() {

@@ -1,5 +1,4 @@
-//! A run on two threads is the run on one: bit for bit, for every scheme, and whatever the host
-//! does.
+//! A run on two threads is identical to the run on one: bit for bit, for every scheme and any load.
 
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
@@ -45,8 +44,8 @@ fn aged(config: &DeviceConfig) -> Device {
     device
 }
 
-/// Everything that a run leaves behind: its summary as JSON but for the wall clock, the state of
-/// the device, and what the source says next.
+/// All results of a run: its summary as JSON without the wall clock, the state of the device, and
+/// the next pages of the source.
 fn traces(
     mut device: Device,
     source: &mut dyn Source,
@@ -99,7 +98,7 @@ fn options(pages: u64, queue_depth: u32) -> RunOptions {
     RunOptions {
         pages: Some(pages),
         queue_depth,
-        // Often, so that readings fall on many different requests.
+        // Short, so that readings fall on many different requests.
         sample_interval_ns: 300_000,
         samples: 150,
         ..RunOptions::default()
@@ -113,8 +112,7 @@ fn named(text: &str, config: &DeviceConfig, seed: u64) -> Box<dyn Source> {
         .unwrap()
 }
 
-// Every scheme, on the workload that its device is made for: garbage collection, reclaiming of
-// metadata and all.
+// Every scheme, on the workload of its device: garbage collection, reclaiming of metadata and all.
 #[test]
 fn every_scheme_gives_the_same_on_two_threads() {
     for (index, scheme) in SchemeKind::ALL.into_iter().enumerate() {
@@ -168,7 +166,7 @@ fn every_policy_of_collection_gives_the_same_on_two_threads() {
     }
 }
 
-/// Requests of every kind and length, some of them refused, in an order that a generator draws.
+/// Requests of all kinds and lengths, some of them refused, in random order.
 struct Anything {
     state: u64,
     addressable: u32,
@@ -204,7 +202,7 @@ impl Source for Anything {
                     12 if index == 0 => PageKind::ReadModifyWrite,
                     12 => PageKind::Write,
                     13 => PageKind::WriteFor { home: Lpn(lpn / 2) },
-                    // A target that is out of range is refused.
+                    // A target out of range is refused.
                     14 if self.below(3) == 0 => PageKind::Remap {
                         source: Lpn(u32::MAX - 9),
                         len: 3,
@@ -264,8 +262,8 @@ fn requests_of_every_kind_give_the_same_on_two_threads() {
     }
 }
 
-// What such a device has room for changes with single pages: the counters of each request have to
-// say so.
+// The capacity of such a device changes with single pages: the counters of each request must show
+// it.
 #[test]
 fn a_device_that_wears_out_meanwhile_gives_the_same_on_two_threads() {
     let mut config = config(SchemeKind::RemapSsd, false);
@@ -290,7 +288,7 @@ fn a_device_that_wears_out_meanwhile_gives_the_same_on_two_threads() {
     );
 }
 
-// Where time has a say in what the firmware does there is one thread, whatever is allowed.
+// Where time affects the firmware there is one thread, whatever number is allowed.
 #[test]
 fn open_loops_and_whole_lives_do_not_depend_on_threads() {
     let mut config = config(SchemeKind::RemapSsd, true);
@@ -312,7 +310,7 @@ fn open_loops_and_whole_lives_do_not_depend_on_threads() {
     are_the_same("a life", &config, &life, || named("randwrite", &config, 4));
 }
 
-/// Pages that were given, and then no more.
+/// A source of the given pages.
 struct Fixed(Vec<HostPage>);
 
 impl Source for Fixed {
@@ -323,7 +321,7 @@ impl Source for Fixed {
     }
 }
 
-/// Fails after so many pages.
+/// Fails after this number of pages.
 struct Failing(u64);
 
 impl Source for Failing {

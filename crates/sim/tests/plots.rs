@@ -1,4 +1,4 @@
-//! Pictures: with many names, long ones and little room, no text is cut off or lies over another.
+//! Pictures: with many or long names and little space, no text is cut off or overlaps another.
 
 use remap_ssd_sim::plot::axis::Axis;
 use remap_ssd_sim::plot::bars::{Bar, BarChart, Part};
@@ -9,7 +9,7 @@ use remap_ssd_sim::plot::{self, Size, text};
 
 const SIZES: [Size; 3] = [Size::Narrow, Size::Column, Size::Wide];
 
-/// Twenty names, from short to longer than a telephone is wide.
+/// Twenty names, from short to wider than a phone screen.
 fn names() -> Vec<String> {
     let mut names: Vec<String> = ["none", "remap-ssd", "flog", "nlog", "opt", "local-flash"]
         .map(String::from)
@@ -21,7 +21,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Where a text is: left, right, base line.
+/// Position of a text: left, right, base line.
 struct Extent {
     words: String,
     left: f64,
@@ -60,7 +60,7 @@ fn extents(picture: &roxmltree::Document) -> Vec<Extent> {
         .collect()
 }
 
-/// Everything is said within the picture, and nothing over something else.
+/// Checks that all text is within the picture, and nothing overlaps.
 fn reads_well(picture: &str, size: Size) {
     let document = roxmltree::Document::parse(picture).expect("the picture is well-formed");
     let root = document.root_element();
@@ -230,7 +230,7 @@ fn columns_of_twenty_names_read_well_in_every_size_and_all_are_there() {
             .flat_map(|panel| &panel.groups)
             .map(|group| group.1.len())
             .sum();
-        // Those of the legend and the ground, too.
+        // Including those of the legend and the background.
         assert_eq!(picture.matches("<rect").count(), columns + names.len() + 1);
     }
 }

@@ -1,9 +1,8 @@
-//! Synthetic workloads: what is drawn has the distribution that its name promises, duplicates come
-//! in the shares that theory gives, the same seed gives the same stream, and nothing leaves its
-//! range.
+//! Synthetic workloads: draws have the distribution of their name, duplicates have the expected
+//! shares, the same seed gives the same stream, and everything stays in range.
 //!
 //! Statistics are checked over many draws from fixed seeds, against bounds of four to five standard
-//! deviations: a wrong distribution fails by far more, a right one passes always.
+//! deviations: a wrong distribution fails by far more, a right one always passes.
 
 use remap_ssd_sim::source::Lpn;
 use std::collections::{HashMap, HashSet};
@@ -37,7 +36,7 @@ fn papers(duplicate_ratio: f64) -> ContentModel {
 
 // ---- zipf ----
 
-/// How many standard deviations the counts of `bins` lie from what `rank^-exponent` expects, by the
+/// Deviation of the counts of `bins` from `rank^-exponent`, in standard deviations of the
 /// chi-square statistic. Bins are given by their first ranks.
 fn chi_square_deviation(count: u32, exponent: f64, draws: u64, firsts: &[u32], seed: u64) -> f64 {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -119,7 +118,7 @@ fn one_rank_and_the_largest_count_of_ranks_are_possible() {
 
 // ---- contents ----
 
-/// Share of writes whose content some page holds at that moment, after the device is in steady
+/// Share of writes whose content is stored in some page at that moment, with the device in steady
 /// state.
 fn hits_in_steady_state(content: ContentModel) -> f64 {
     const PAGES: u32 = 50_000;
@@ -191,7 +190,7 @@ fn a_plain_share_of_writes_repeats_a_content_that_some_page_holds() {
         for page in take(&mut workload, WRITES) {
             if !seen.insert(page.content) {
                 repeated += 1;
-                // A whole look at the device now and then.
+                // Occasionally checks the whole device.
                 if repeated % 1000 == 0 {
                     checked += 1;
                     assert!(present.values().any(|&content| content == page.content));
@@ -246,7 +245,7 @@ fn runs_repeat_what_a_stretch_of_pages_holds() {
         (share - 0.4).abs() < 0.04,
         "{share}: runs of pages not yet written are new"
     );
-    // Where the addresses do not go on, each page is a run of its own.
+    // Where the addresses are not consecutive, each page is a separate run.
     let mut workload = Workload::new(config("randwrite", content, 10_000)).unwrap();
     let contents = take(&mut workload, 100_000);
     let new: HashSet<u64> = contents.iter().map(|page| page.content).collect();
@@ -377,7 +376,7 @@ fn random_pages_are_even_and_reads_have_their_share() {
 
 // ---- determinism ----
 
-/// Pinned streams: they change only when somebody means them to, on no machine and with no
+/// Pinned streams: they change only on purpose, and are the same on every machine and with every
 /// compiler.
 #[test]
 fn a_seed_gives_the_same_stream_everywhere() {

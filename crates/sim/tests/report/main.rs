@@ -1,4 +1,4 @@
-//! The reports: what is on them, that they are well-formed, and that nothing is lost or invented.
+//! The reports: their contents are complete, correct and well-formed.
 
 mod markup;
 mod numbers;
@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 const SCHEMES: [&str; 5] = ["none", "remap-ssd", "flog", "nlog", "opt"];
 
-/// A made-up run: slow without remapping, faster the better the scheme, with bursts of GC.
+/// A synthetic run: slow without remapping, faster the better the scheme, with bursts of GC.
 pub fn run(scheme: &str, samples: usize) -> RunSummary {
     let (speed, demoted, gc) = match scheme {
         "none" => (212.0, 0, 2_310_000),
@@ -131,7 +131,7 @@ fn page(runs: &[RunSummary]) -> String {
     )
 }
 
-/// A run in which nothing is a usable number.
+/// A run without any usable number.
 fn broken(value: f64) -> RunSummary {
     let p = Percentiles {
         count: 1_000_000,
@@ -198,7 +198,7 @@ fn corners(data: &str) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Inputs at the edges of what a run can be.
+/// Edge cases of runs.
 fn edges() -> Vec<Vec<RunSummary>> {
     let values = [
         f64::NAN,
@@ -276,7 +276,7 @@ fn every_scheme_is_in_every_table_and_figure() {
 
 #[test]
 fn a_run_s_course_is_shown_over_host_pages_or_over_time() {
-    // The second run is half as fast: as long over pages, twice as long over time.
+    // The second run is half as fast: equal length over pages, twice as long over time.
     let mut slow = run("none", 100);
     for sample in &mut slow.samples {
         (sample.at_s, sample.iops) = (2.0 * sample.at_s, 1000.0);
@@ -318,7 +318,7 @@ fn a_device_that_wears_out_shows_its_capacity_over_writes() {
         sample.written_mib_s = 10_240.0;
         sample.usable_pages = 262_144 * (50 - at as u64 / 2);
     }
-    // Of 600 GiB that the samples say, and as much before.
+    // 600 GiB according to the samples, and as much before.
     worn.wear_out.host_bytes = 1200 << 30;
 
     let figure_of = |runs: &[RunSummary]| {

@@ -1,4 +1,4 @@
-//! HTML and SVG: they are well-formed, stay inside their frame and need nothing from outside.
+//! HTML and SVG: well-formed, within their frame, and self-contained.
 
 use super::*;
 
@@ -80,7 +80,7 @@ fn the_page_opens_and_closes_its_elements_in_order() {
     let text = page
         .replace(&page[style], "<style>")
         .replace("<!DOCTYPE html>", "");
-    // Void elements are the only ones that HTML leaves open.
+    // Only void elements are left open in HTML.
     let closed: Vec<_> = text.split("<meta").collect();
     let text = closed[1..].iter().fold(closed[0].to_owned(), |text, part| {
         text + "<meta" + &part.replacen('>', "/>", 1)

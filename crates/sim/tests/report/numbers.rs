@@ -1,4 +1,4 @@
-//! Numbers and curves: how they read, and what a curve keeps when it is thinned.
+//! Numbers and curves: formatting, and preservation of features when a curve is thinned.
 
 use super::*;
 

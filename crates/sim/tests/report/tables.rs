@@ -1,4 +1,4 @@
-//! Tables of a comparison: their rows and columns, and what is said about lost requests.
+//! Tables of a comparison: their rows and columns, and the report of lost requests.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_table_has_one_row_for_each_scheme_and_right_aligned_numbers() {
             "\n{text}"
         );
     }
-    // 655.4 / 212.0, under the heading that says so.
+    // 655.4 / 212.0, under its heading.
     let line = text
         .lines()
         .find(|line| line.trim().starts_with("remap-ssd"))

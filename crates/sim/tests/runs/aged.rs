@@ -1,8 +1,8 @@
-//! Devices that are aged before a run: the state that is reached, and what a run on it shows.
+//! Devices that are aged before a run: the state reached, and the results of a run on it.
 
 use super::*;
 
-/// The same content to the same page for ever: nothing is programmed.
+/// Always the same content to the same page: nothing is programmed.
 struct Same;
 
 impl Source for Same {
@@ -122,7 +122,7 @@ fn aging_reaches_the_wanted_state_under_every_scheme() {
                 assert_eq!(report.remapped, 0)
             }
             SchemeKind::Opt | SchemeKind::Unsafe => assert!(report.remapped > 0),
-            // Its pages are partly empty: they are used before 70 % of their room is valid.
+            // Its pages are partly empty: they are used before 70 % of their space is valid.
             SchemeKind::LocalFlash => assert!(
                 (0.88..=1.0).contains(&report.nvram_used),
                 "{scheme}: {report:?}"
@@ -171,8 +171,8 @@ fn overwriting_makes_the_state_steady() {
     );
 }
 
-// What a comparison from a saved device is for: it shows what a comparison shows that ages the
-// device itself.
+// The purpose of a comparison from a saved device: the same results as a comparison that ages the
+// device.
 #[test]
 fn a_run_from_a_saved_device_shows_what_a_run_without_the_saving_shows() {
     for (scheme, content) in [

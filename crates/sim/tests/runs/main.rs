@@ -1,4 +1,4 @@
-//! Runs and aging on small devices: what is counted, how long it takes, and what is an error.
+//! Runs and aging on small devices: counters, durations, and errors.
 
 mod aged;
 mod requests;
@@ -13,7 +13,7 @@ use remap_ssd_sim::summary::RunSummary;
 use remap_ssd_sim::workload::{ContentModel, Pattern, Workload, WorkloadConfig};
 use std::ops::ControlFlow;
 
-/// Some pages, and then no more.
+/// A source of the given pages.
 struct Fixed(Vec<HostPage>);
 
 impl Source for Fixed {
@@ -85,7 +85,7 @@ fn go(
     run(device, source, options, &mut |_| ControlFlow::Continue(()))
 }
 
-// 500 us a program, 16 dies, and about 1 us of link: one at a time is 501 us each.
+// 500 us per program, 16 dies, and about 1 us of link: one at a time is 501 us each.
 #[test]
 fn a_queue_of_one_waits_for_each_write_and_a_deeper_one_overlaps_them() {
     let one = go(

@@ -1,4 +1,4 @@
-//! Requests of every kind: what each is counted as, and how long it takes.
+//! Requests of every kind: their counters, and their durations.
 
 use super::*;
 
@@ -203,8 +203,8 @@ fn a_remap_command_is_one_request_of_many_pages() {
         latency(SchemeKind::RemapSsd, 1),
         latency(SchemeKind::RemapSsd, 64),
     );
-    // The port's turns are taken at submission: some of the stores pass while the command is on the
-    // link.
+    // The port's slots are reserved at submission: some of the stores complete while the command is
+    // on the link.
     assert!(
         one < 2.0 && (64.0 * 0.125..12.0).contains(&many),
         "{one} {many}"

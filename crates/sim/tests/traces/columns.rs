@@ -1,4 +1,4 @@
-//! Text in columns that the user names.
+//! Text in columns named by the user.
 
 use remap_ssd_sim::source::PageKind;
 use remap_ssd_sim::trace::Format;

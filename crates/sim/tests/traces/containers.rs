@@ -1,4 +1,5 @@
-//! What traces come in: compression with padding or far references, archives, marks of an encoding.
+//! Containers of traces: compression with padding or distant references, archives, byte order
+//! marks.
 
 use remap_ssd_sim::trace::Format;
 
@@ -21,7 +22,7 @@ fn archives_and_compression_that_is_not_read_are_named_by_their_first_bytes() {
         (b"PAR1xxxxPAR1", "an Apache Parquet file"),
     ];
     for (bytes, what) in files {
-        // Whatever text they are said to be.
+        // Whatever format is named.
         for format in [None, Some(Format::Msr)] {
             let said = refusal(bytes, format);
             assert!(said.contains(&format!(": {what}")), "{said}");
@@ -48,7 +49,7 @@ fn zeros_after_a_stream_of_gzip_are_padding_and_anything_else_is_damage() {
         assert!(read_as(&a[..len], None, options()).is_err(), "{len} bytes");
     }
 
-    // The last three bytes are zeros themselves.
+    // The last three bytes are also zeros.
     for len in 1..a.len() - 3 {
         let padded = [&a[..len], &zeros].concat();
         assert!(read_as(&padded, None, options()).is_err(), "{len} bytes");
@@ -74,7 +75,7 @@ fn the_mark_of_utf_8_text_is_passed_over_and_utf_16_is_named() {
     assert_eq!(told(&gzip(text)).requests(), 2);
     assert!(refusal(b"\xff\xfe1\0,\0", None).contains("UTF-16"));
 
-    // Records of bytes may begin so.
+    // Binary records may begin with these bytes.
     let mut record = vscsi_v1((0x2a, 8, 4096, 1));
     record[..4].copy_from_slice(b"\xef\xbb\xbf\0");
     let reader = read_as(&record, Some(Format::Vscsi), options()).unwrap();

@@ -1,4 +1,4 @@
-//! Damage to a file does no worse than an error that names the place; nothing is lost silently.
+//! Damage to a file causes an error that names the location, or less; nothing is lost silently.
 
 use remap_ssd_sim::source::{Source, SourceError};
 use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};

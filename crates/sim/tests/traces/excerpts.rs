@@ -1,6 +1,6 @@
-//! Real excerpts replay to what their authors say is in them.
+//! Replays of real excerpts match their authors' descriptions.
 //!
-//! The excerpts are not part of the project; without them their tests say so and pass.
+//! The excerpts are not part of the project; without them their tests print so and pass.
 
 use remap_ssd_sim::source::Lpn;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ fn the_mqsim_excerpts_have_no_duplicates() {
             return;
         };
         let total = stat(path, None, TraceOptions::new(ADDRESSABLE)).unwrap();
-        // The last line of the second has no line end and is a request all the same.
+        // The last line of the second has no terminator and is still a request.
         assert_eq!(
             (total.requests, total.duplicate_writes),
             (requests, 0),
@@ -127,7 +127,7 @@ fn an_excerpt_replays_the_same_from_any_compression_and_under_any_name() {
         return;
     };
     let plain = std::fs::read(&path).unwrap();
-    let (first, second) = plain.split_at(40_000); // Two streams, the cut within a line.
+    let (first, second) = plain.split_at(40_000); // Two streams, split within a line.
     let expected = replay(&plain, None, TraceOptions::new(ADDRESSABLE)).unwrap();
     let options = TraceOptions::new(ADDRESSABLE);
     for pack in [gzip, xz, zstd] {

@@ -1,4 +1,4 @@
-//! Every format's records mean what its description says.
+//! Records of every format match its description.
 
 use remap_ssd_sim::source::PageKind;
 use remap_ssd_sim::trace::{Action, Fold, Format, TraceOptions};
@@ -31,7 +31,7 @@ fn blkparse_takes_one_action_of_each_request() {
         page(0, 1, 27936, PageKind::Write, true),
         page(7171, 0, 2, PageKind::Read, true),
         page(9171, 2, 3, PageKind::ReadModifyWrite, true),
-        // Sectors 4 to 31: the first page is left alone, three are deallocated.
+        // Sectors 4 to 31: the first page is only covered in part, three are deallocated.
         page(10171, 0, 1, PageKind::Trim, false),
         page(10171, 0, 2, PageKind::Trim, false),
         page(10171, 0, 3, PageKind::Trim, true),
@@ -128,7 +128,7 @@ fn a_session_that_was_cut_anywhere_replays_up_to_its_last_whole_record() {
     let whole = replay(text.as_bytes(), format, options).unwrap();
     let first = text.find('\n').unwrap() + 1;
     for end in first..text.len() {
-        // "30 R 5 12" and a write of one digest would be records, and never were.
+        // "30 R 5 12" and a write of one digest would be records, but never existed.
         let requests = text[..end].matches('\n').count();
         let pages = [1, 3][requests - 1];
         let found = replay(&text.as_bytes()[..end], format, options).unwrap();
@@ -210,7 +210,7 @@ fn a_discard_of_the_whole_disk_names_each_page_once() {
         trims.map(|page| page.lpn.0).collect()
     };
     assert_eq!(trims(Fold::Modulo), (0..64).collect::<Vec<u32>>());
-    // Pages that nobody has touched have no number; the one that was written has the first.
+    // Untouched pages have no number; the one written has the first.
     assert_eq!(trims(Fold::Compact), [0]);
 }
 

@@ -1,4 +1,4 @@
-//! Small traces, files of them, and what they replay to.
+//! Small traces, files of them, and their replays.
 
 use remap_ssd_sim::source::Lpn;
 use std::io::{Read, Write};
@@ -110,7 +110,7 @@ pub fn options() -> TraceOptions {
     TraceOptions::new(1 << 20)
 }
 
-/// Reads everything, of a format that is told from the records.
+/// Reads everything, with the format detected.
 pub fn told(bytes: &[u8]) -> TraceReader {
     read_as(bytes, None, options()).unwrap_or_else(|error| panic!("{error}"))
 }

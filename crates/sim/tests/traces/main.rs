@@ -1,6 +1,6 @@
-//! Traces: real excerpts replay to what their authors say is in them, every format's records mean
-//! what its description says, cutting and folding agree with counting sectors one by one, and no
-//! damage to a file does worse than an error that names the place.
+//! Traces: real excerpts match their authors' descriptions, records of every format match its
+//! description, cutting and folding agree with counting sectors one by one, and damage to a file
+//! causes at most an error that names the location.
 
 mod columns;
 mod containers;

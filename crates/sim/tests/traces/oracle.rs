@@ -40,7 +40,7 @@ fn requests() -> impl Strategy<Value = Vec<SectorRequest>> {
     prop::collection::vec(request, 1..40)
 }
 
-/// The pages of a request: for each, the contents of those of its sectors that the request has.
+/// The pages of a request, each with the contents of its sectors in the request.
 fn sectors_by_page(request: &SectorRequest) -> BTreeMap<u64, Vec<u8>> {
     let mut pages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for (lba, &content) in (request.lba..).zip(&request.contents) {

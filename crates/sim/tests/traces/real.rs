@@ -1,5 +1,5 @@
-//! What real recorders write and their users publish: headings, requests of no bytes, logs put
-//! together, events out of order and of other actions.
+//! Output of real recorders, as published: headings, requests of no bytes, concatenated logs,
+//! events out of order and of other actions.
 
 use remap_ssd_sim::source::{PageKind, Source};
 use remap_ssd_sim::trace::{Action, Decoded, Format, TraceOptions, TraceReader};
@@ -48,7 +48,7 @@ fn published_headings_are_no_records_wherever_files_were_put_together() {
         assert_eq!(reader.format(), format);
         assert_eq!((reader.requests(), reader.ignored()), (2, 0), "{format}");
 
-        // Names of one's own, in the first line only.
+        // Custom names, in the first line only.
         let own = format!("when,what,a b,c_d,e(f),g,h\n{record}\n");
         let own = own.replacen(",g,h", &",x".repeat(record.matches(',').count() - 4), 1);
         assert_eq!(told(own.as_bytes()).requests(), 1, "{own}");
@@ -155,18 +155,18 @@ fn an_event_before_the_first_is_put_before_it_and_said() {
     let note = "1 request is earlier than one before, by up to 0.005 s: put in order";
     assert_eq!(told(text.as_bytes()).notes(), [note]);
 
-    // As the 64 bits that it is, where a program prints them all.
+    // As 64 bits, where a program prints them all.
     let whole = text.replace("1266874889.706551616", "18446744073.706551616");
     assert_eq!(replay(whole.as_bytes(), None, options()).unwrap(), found);
 
-    // In binary too.
+    // Also in binary.
     let at_ns = [0, 0u64.wrapping_sub(3_000_000), 1_000_000];
     let pages = replay(&events(&at_ns, 1), None, options()).unwrap();
     let times: Vec<u64> = pages.iter().map(|page| page.at_ns).collect();
     assert_eq!(times, [0, 3_000_000, 4_000_000]);
 }
 
-/// Events of writes of a page each, at these times, of an action by its number.
+/// Events of one-page writes at these times, of the action with this number.
 fn events(at_ns: &[u64], action: u32) -> Vec<u8> {
     let event = |(index, at_ns): (usize, &u64)| {
         let mut event = Vec::new();
@@ -212,7 +212,7 @@ fn no_time_of_any_format_makes_a_trace_of_centuries() {
             let reason = format!(":2: the time is absurd: 40.0 years {side} the first request");
             assert!(said.ends_with(&reason), "{format}: {said}");
 
-            // Counted, where that is asked for, and no measure of other times.
+            // Counted on request, without effect on the check of other times.
             let skipping = TraceOptions {
                 skip_bad: true,
                 ..options()
@@ -261,7 +261,7 @@ fn the_first_action_that_a_recording_has_is_taken_and_said_unless_one_is_named()
     );
     assert!(told(BLKPARSE.as_bytes()).notes().is_empty());
 
-    // Of issued and completed events, those that were issued.
+    // Of issued and completed events, the issued ones are taken.
     let both = format!("{}{}{}", line(1, 'C'), line(2, 'D'), line(3, 'C'));
     assert_eq!(told(both.as_bytes()).requests(), 1);
 
@@ -319,11 +319,11 @@ fn blkparse_lines_without_a_process_are_events_and_a_cut_one_is_none() {
     let reader = told(text.as_bytes());
     assert_eq!((reader.requests(), reader.ignored()), (1, 1));
 
-    // The file ends in a line: its number of sectors may have been longer.
+    // The file ends within a line: its number of sectors may have been longer.
     let cut = format!("{text}8,16 1 3 1.5 5529 Q WS 274432 + 8");
     assert!(refusal(cut.as_bytes(), None).ends_with(":3: the file ends within the line"));
 
-    // Where lines have a process, one without it was cut.
+    // If lines have a process, one without it was cut.
     let mixed = format!("8,16 1 1 1.1 5529 Q WS 8 + 8 [x]\n{text}");
     assert!(refusal(mixed.as_bytes(), None).contains(":2: cut before the process"));
 }
@@ -381,7 +381,7 @@ fn a_line_of_fast21s_simulator_that_could_be_mqsims_is_told_by_the_lines_after_i
     let read_first = b"1000 64 8 1 0\n2000 64 8 0 77\n";
     let reader = told(read_first);
     assert_eq!((reader.format(), reader.requests()), (Format::Fast21, 2));
-    // Nothing but such lines is MQSim's.
+    // Such lines alone are MQSim's.
     assert_eq!(Format::guess(b"1000 64 8 1 0\n"), Some(Format::Mqsim));
     assert_eq!(
         Format::guess(b"1000 0 8 1 0\n2000 0 16 8 1\n"),
@@ -394,11 +394,11 @@ fn a_line_of_fast21s_simulator_that_could_be_mqsims_is_told_by_the_lines_after_i
         .iter()
         .map(|page| (page.lpn.0, page.content))
         .collect();
-    // The last one starts within a page, so that no page has the content of the fingerprint.
+    // The last one starts within a page, so no page has the content of the fingerprint.
     assert_eq!(contents, [(0, 1), (8, 2), (8, 0), (9, 1), (3, 3), (4, 4)]);
 }
 
-/// Whatever a file says, no message about it moves a cursor or ends a line.
+/// Whatever a file contains, messages about it neither move a cursor nor end a line.
 #[test]
 fn messages_quote_what_a_file_says_without_its_control_characters() {
     let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/samples");
@@ -427,7 +427,7 @@ fn messages_quote_what_a_file_says_without_its_control_characters() {
             let mut damaged = text.clone();
             damaged.splice(at..at + 1, *b"\x1b]0;title\x07\0\x7f\xc2\x9b");
             for format in Format::ALL.into_iter().chain([columns]) {
-                // Bytes that are here live as long as the program.
+                // `of_bytes` takes static bytes.
                 let bytes: &'static [u8] = damaged.clone().leak();
                 let read = TraceReader::of_bytes("x", bytes, Some(format), options());
                 if let Err(error) = read.and_then(|mut reader| drain(&mut reader)) {

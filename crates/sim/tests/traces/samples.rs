@@ -1,5 +1,4 @@
-//! The formats of other programs, by small samples of our own making: each says the same four
-//! requests.
+//! Small self-made samples of other programs' formats: each has the same four requests.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +27,7 @@ const SAME: [(&str, Format); 11] = [
     ("cloudphysics.csv", Format::CloudPhysics),
 ];
 
-/// Samples that say other requests.
+/// Samples with other requests.
 const OTHERS: [(&str, Format); 3] = [
     ("oracle-general.bin", Format::OracleGeneral),
     ("fast21.txt", Format::Fast21),
@@ -309,7 +308,7 @@ fn damage_is_named_by_line_and_reason() {
     assert_eq!(complaint(&never, Format::OracleGeneral).0, 2);
 }
 
-/// Everything of a replay, taken in small pieces.
+/// All pages of a replay, read in small pieces.
 fn all(source: &mut dyn Source) -> Vec<HostPage> {
     let mut pages = Vec::new();
     while source.fill(&mut pages, 2).unwrap() {}

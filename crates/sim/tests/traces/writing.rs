@@ -1,4 +1,4 @@
-//! What is written reads back as the same requests, in every format.
+//! Written traces read back as the same requests, in every format.
 
 use remap_ssd_sim::source::Lpn;
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ left_out += 1
                 prop_assert_eq!(place(found), place(expected), "{}", format);
                 prop_assert!(found.at_ns >= times);
                 times = found.at_ns;
-                // Contents have other names, but the same are the same.
+                // Contents have other identities, but equal ones remain equal.
                 if matches!(format, Format::Fiu | Format::Session) && found.kind == PageKind::Write {
                     prop_assert_eq!(*names.entry(expected.content).or_insert(found.content), found.content);
                 }
