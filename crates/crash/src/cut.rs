@@ -2,7 +2,7 @@
 //!
 //! Independent coin flips almost never leave "all but one" or "the first k", and those are the cuts
 //! that find a missing wait. So each cut first draws a character and then the outcomes. Absent: the
-//! order among the operations; the rail preserves it, whatever is drawn here.
+//! order among the operations; the rail preserves it for all draws.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

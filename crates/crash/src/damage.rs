@@ -89,8 +89,7 @@ impl DamageDoubts {
                 [lpn..lpn.offset(1), NONE]
             }
             ScriptCommand::WriteMany { lpn, len, .. } => {
-                // Which of its pages repeat known contents is decided when they are written, not
-                // here.
+                // Its repeated contents are chosen when the pages are written, not here.
                 is_sound = self.shared.is_empty();
                 [lpn..lpn.offset(len), NONE]
             }
@@ -259,7 +258,7 @@ pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
 /// The damage after a cut, including earlier damage whose overwrite the cut has undone.
 pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Faults {
     let (before, after) = (Media::from_image(before), Media::from_image(after));
-    // The damaged page is there again: not erased, and not reprogrammed.
+    // The damaged page is present again: not erased, and not reprogrammed.
     let is_same_page =
         |page: &Ppn| after.is_readable(*page) && after.oob(*page) == before.oob(*page);
     let mut left = now.clone();

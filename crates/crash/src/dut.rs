@@ -1,4 +1,4 @@
-//! One device with its host: the firmware under test beside the model.
+//! One device with its host: the firmware under test, and the model.
 //!
 //! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles the
 //! operations that their acknowledgement waits for. Absent: power cuts and recovery (the
@@ -320,7 +320,8 @@ impl DeviceUnderTest {
         })
     }
 
-    /// # Errors The error of the firmware's own check.
+    /// # Errors
+    /// The error of the firmware's own check.
     pub fn check_tables(&self) -> Result<(), Failure> {
         self.ftl
             .check()

@@ -20,9 +20,9 @@ pub enum DeviceEvent {
     Idled,
     /// The host saw an acknowledgement.
     Acknowledged(CommandId),
-    /// Every operation under way became durable.
+    /// All operations in flight became durable.
     Settled,
-    /// Everything under way ended and was acknowledged.
+    /// All operations in flight completed and were acknowledged.
     CaughtUp,
     /// A block with this number fails from now on: programs from a row on, or erases.
     Planted(u32, Option<u32>),

@@ -61,21 +61,21 @@ marks! {
     trims,
     /// Cuts that left operations torn or missing.
     partial_cuts,
-    /// Cuts while recovery's own operations were under way.
+    /// Cuts with recovery's own operations in flight.
     recovery_cuts,
     /// Forks that became the main line.
     forks_adopted,
-    /// Atomic commands under way at a cut that recovery completed.
+    /// Atomic commands in flight at a cut that recovery completed.
     atomic_committed,
-    /// Atomic commands under way at a cut that recovery undid.
+    /// Atomic commands in flight at a cut that recovery undid.
     atomic_aborted,
     /// Pages listed in the file map after a cut although they were not acknowledged.
     file_pages_kept,
     /// Pages neither acknowledged nor listed after a cut.
     file_pages_dropped,
-    /// Resets of the file map under way at a cut that happened.
+    /// Resets of the file map in flight at a cut that took effect.
     file_resets_kept,
-    /// Resets of the file map under way at a cut that did not happen.
+    /// Resets of the file map in flight at a cut that did not take effect.
     file_resets_dropped,
     /// Flipped NVRAM bits that were corrected.
     flips_corrected,

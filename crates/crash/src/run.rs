@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Debug)]
 pub struct CampaignOptions {
-    /// How the firmware persists remaps.
+    /// Remapping scheme of the firmware.
     pub scheme: SchemeKind,
     /// Granularity of its mapping table.
     pub mapping: Granularity,

@@ -8,12 +8,12 @@
 //! [[runs]]                          # every combination of the lists is a run
 //! setup = "a"                       # of the paper's table
 //! scheme = ["none", "remap-ssd"]
-//! workload = ["randwrite"]          # as `compare --workload` has them, or "trace:FILE"; `,span=SHARE`: on that share of it;
+//! workload = ["randwrite"]          # as in `compare --workload`, or "trace:FILE"; `,span=SHARE`: on that share of the device;
 //!                                   # or "recording:NAME", of `experiments/recordings/`
-//! content = ["papers:0.3"]          # as `compare --content` has them; "own": the workload's
+//! content = ["papers:0.3"]          # as in `compare --content`; "own": the workload's
 //! gc = ["greedy"]                   # left out: the setup's
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
-//! arrivals = ["closed", "trace"]    # as `compare --arrivals` has them; closed, or left out: as earlier requests end
+//! arrivals = ["closed", "trace"]    # as in `compare --arrivals`; closed, or left out: as earlier requests complete
 //! ```
 //! Invariants: an unknown key is an error; nothing here can change a latency, a size or aging for
 //! one figure alone: those are in the paper's table. Absent: combining the lists (`grid`).

@@ -8,7 +8,7 @@ use crate::geometry::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How data pages are stored.
+/// Storage of data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentMode {

@@ -39,7 +39,7 @@ impl Image {
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
-    /// How data pages are stored.
+    /// Content mode of data pages.
     pub fn mode(&self) -> ContentMode {
         self.superblocks[0].mode()
     }

@@ -280,7 +280,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     )
     .map_err(|error| damaged(error.to_string()))?;
 
-    // OOB and identity of every page, whatever the body holds.
+    // OOB and identity of every page, independent of the body.
     if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit
         || header.nvram_words.saturating_mul(8) > limit
     {

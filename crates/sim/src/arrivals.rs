@@ -248,7 +248,7 @@ impl Source for Timed<'_> {
         let more = self.inner.fill(out, want)?;
         for page in &mut out[start..] {
             if !self.inside {
-                // Times never decrease, whatever the source's times are.
+                // Times never decrease, even if the source's do.
                 self.at_ns = self.next(page.at_ns).max(self.at_ns);
             }
             page.at_ns = (self.at_ns as u64).min(TIME_MAX_NS);

@@ -22,7 +22,7 @@ use remap_ssd_ftl::{Refusal, UsablePages};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// Options of a run, whatever its source.
+/// Options of a run, for any source.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Stop after the request that reaches this many pages; `None`: when the source is exhausted.
@@ -469,7 +469,7 @@ impl Sink for Direct<'_> {
     }
 }
 
-/// How requests ended, and the pages submitted.
+/// Counts of requests by outcome, and of pages submitted.
 #[derive(Default)]
 pub(crate) struct Tally {
     requests: Accounting,

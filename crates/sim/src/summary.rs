@@ -322,9 +322,9 @@ pub struct RunSummary {
     pub wear_out: WearOut,
     /// Page lifetimes by maximum number of references; empty if not watched.
     pub survival: Vec<SurvivalClass>,
-    /// How every request of the source ended.
+    /// Outcomes of all requests of the source.
     pub requests: Accounting,
-    /// How requests fared in an open loop.
+    /// Measurements of an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<OpenLoop>,
     /// Real seconds the simulation took, aging apart.

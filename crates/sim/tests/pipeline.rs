@@ -288,7 +288,7 @@ fn a_device_that_wears_out_meanwhile_gives_the_same_on_two_threads() {
     );
 }
 
-// Where time affects the firmware there is one thread, whatever number is allowed.
+// If time affects the firmware, only one thread is used, even if more are allowed.
 #[test]
 fn open_loops_and_whole_lives_do_not_depend_on_threads() {
     let mut config = config(SchemeKind::RemapSsd, true);

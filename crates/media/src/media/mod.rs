@@ -123,7 +123,7 @@ impl Media {
     pub fn geometry(&self) -> Geometry {
         self.nand.geometry
     }
-    /// How data pages are stored.
+    /// Content mode of data pages.
     #[inline]
     pub fn mode(&self) -> ContentMode {
         self.nand.mode()

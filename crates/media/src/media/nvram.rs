@@ -43,7 +43,7 @@ impl Media {
     }
 
     /// Stores consecutive records. The caller charges them as a whole (`charge_stores`); `after`
-    /// returns what each one waits for.
+    /// returns the predecessors of each.
     #[inline]
     pub fn store_records<const W: usize>(
         &mut self,

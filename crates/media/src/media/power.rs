@@ -62,7 +62,7 @@ impl Media {
     /// Delays completion of the current command until the operations of `after` have completed.
     #[inline]
     pub fn ack_after(&mut self, after: After) {
-        // For clock and rail: the same `After`, so that a wait costs what it protects.
+        // For clock and rail: the same `After`, so that every wait is also charged.
         self.record(Op::new(OpKind::Wait, Purpose::Host, after));
         if let Some(rail) = &mut self.rail {
             rail.ack_after(after);

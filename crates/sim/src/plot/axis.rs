@@ -143,7 +143,7 @@ pub fn time_unit(seconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// A valid upper end of an axis, whatever was measured.
+/// A valid upper end of an axis for any measured value.
 fn usable(largest: f64) -> f64 {
     if largest.is_finite() && largest > 1e-9 {
         largest.min(1e18)

@@ -2,8 +2,8 @@
 //!
 //! The first bytes determine the compression (gzip, xz, zstd or none), never the name; files made
 //! of several concatenated compressed streams read as one. A UTF-8 byte order mark is skipped.
-//! Invariants: memory is bounded whatever the file holds (a line has at most about
-//! `LINE_BYTES_MAX`); `number` is that of the line or record returned last, from 1.
+//! Invariants: memory is bounded for any file (a line has at most about `LINE_BYTES_MAX`); `number`
+//! is that of the line or record returned last, from 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};

@@ -74,9 +74,9 @@ use remap_ssd_device::DeviceConfig;
 pub struct TraceOptions {
     /// Logical pages of the device to replay on; every page is folded below this.
     pub addressable: u32,
-    /// How disk pages map to device pages.
+    /// Mapping of disk pages to device pages.
     pub fold: Fold,
-    /// Count malformed records and go on, instead of stopping at the first.
+    /// Count malformed records and continue, instead of stopping at the first.
     pub skip_bad: bool,
     /// The action whose `blkparse` or `blktrace` events are the requests. `None`: the first of
     /// queued, issued and completed that occurs at the beginning of the file.
@@ -166,7 +166,7 @@ struct Decoder {
 #[derive(Default)]
 struct Ahead {
     records: Vec<AheadRecord>,
-    /// Number of records handed out.
+    /// Number of records returned.
     taken: usize,
     /// Keys of the pages of all these records, in order.
     keys: Vec<Key>,
@@ -359,7 +359,7 @@ impl Decoder {
             flushes: options.flushes,
             digests: Digests::default(),
             identities: Identities::above(options.content_base),
-            // The lines of a session are in order, whatever their times.
+            // The lines of a session are in order: never sorted by their times.
             order: Order::within(match format {
                 Format::Session => 0,
                 _ => order::WINDOW,

@@ -5,8 +5,8 @@
 //!
 //! - *papers' ratio* (FAST'21): one minus the distinct contents per distinct page written. "10 %
 //!   duplicate data" are contents drawn from 0.9 times as many as there are pages. It is a ratio of
-//! a set of data, not of writes: it is only reached when all contents have been drawn, and 0 where
-//! pages are rewritten with new contents.
+//!   a set of data, not of writes: it is only reached when all contents have been drawn, and 0
+//!   where pages are rewritten with new contents.
 //! - *duplicate writes* (FIU): writes whose content was written before in the same stream, whether
 //!   or not it is still stored, as a share of pages written.
 //! - *stored*: writes whose content some page holds at that moment. *Unchanged* ones among them
@@ -85,7 +85,7 @@ pub struct Duplicates {
     pub unchanged: u64,
 }
 
-/// How unevenly accesses are distributed over the pages accessed.
+/// Skew of the accesses over the pages accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Skew {
     /// Exponent of the Zipf law with the same collision probability.

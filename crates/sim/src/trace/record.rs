@@ -225,7 +225,7 @@ pub(super) fn number(field: &[u8], name: &str) -> Result<u64, Reason> {
     long_number(field, name)
 }
 
-/// Like `number`, for any field; says what is wrong with it.
+/// Like `number`, for any field, with the reason for an invalid one.
 #[cold]
 fn long_number(field: &[u8], name: &str) -> Result<u64, Reason> {
     if field.is_empty() || !field.iter().all(u8::is_ascii_digit) {

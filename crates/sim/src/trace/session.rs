@@ -195,7 +195,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
                 count += 1;
             }
 
-            // One digest per page, whatever the last record's grain was.
+            // One digest per page, independent of the last record's grain.
             digests.grain = Grain::Page;
             extent(page, count)?.request(at_ns, 0, RequestKind::Write)?
         }

@@ -210,7 +210,7 @@ impl ModelSpec {
     /// contents are above `content_base`.
     ///
     /// # Errors
-    /// A value is out of range, or there are too few pages; the message says what is needed.
+    /// A value is out of range, or there are too few pages; the message suggests another.
     pub fn source(
         &self,
         content: ContentModel,

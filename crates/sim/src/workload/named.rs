@@ -39,7 +39,7 @@ impl NamedWorkload {
     /// `content_base`.
     ///
     /// # Errors
-    /// A value is out of range, or there are too few pages; the message says what is needed.
+    /// A value is out of range, or there are too few pages; the message suggests another.
     pub fn source(
         &self,
         content: ContentModel,
