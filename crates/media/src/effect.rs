@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!                contents of a program             the words of a store
-//! done           PageSource: where they are       a slice
+//! done           PageSource: where they are        a slice
 //! pending        Stored: owned                     one word, since each lands separately
 //! written down   PageSum: kind and checksum        a slice
 //! ```
