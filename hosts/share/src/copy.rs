@@ -1,51 +1,51 @@
-//! Ranges of pages: copied, moved, gathered from pieces.
+//! Copying, moving and gathering of page ranges.
 //!
-//! *Copy*: 1. the targets share the sources' pages  2. flush. Each page of the target is old or new
-//! before the end of 2.
+//! *Copy*: 1. the targets share the sources' pages  2. flush. Before the end of 2, each target page
+//! is old or new.
 //!
-//! *Move*, a stretch at a time: 1. the targets share the sources' pages  2. flush  3. the sources
-//! are deallocated; and behind the last stretch 4. flush. Cut before the end of 2: the sources are
-//! whole. Cut later: the targets are, and each source is there or deallocated. So no page is lost.
-//! But a source that is empty may have been moved by a move that was interrupted, or it may have
-//! been empty: if its target is not empty, only the user can say which (`Empty`).
+//! *Move*, one stretch at a time: 1. the targets share the sources' pages  2. flush  3. the sources
+//! are deallocated. After the last stretch: 4. flush. Cut before the end of 2: the sources are
+//! intact. Cut later: the targets are durable, and each source is intact or deallocated. So no page
+//! is lost. An empty source is ambiguous: an interrupted move may have moved it, or it may always
+//! have been empty. If its target is not empty, only the user can decide (`Empty`).
 //!
-//! The vendor command that relocates is not used: it is the device's, where this works with any
-//! that can copy, and between namespaces; and on a disk that keeps any subset of what was not
-//! flushed it could lose the source and the target.
+//! The vendor command for relocation is not used: this code works with any device that can copy,
+//! and across namespaces. On a disk that keeps an arbitrary subset of unflushed writes, relocation
+//! could lose both source and target.
 //!
-//! Invariants: nothing is changed before all ranges are checked; ranges that overlap are refused,
-//! since what they do cannot be done again after an interruption. Absent: who else writes these
-//! pages meanwhile.
+//! Invariants: nothing changes before all ranges are checked; overlapping ranges are refused, since
+//! an interrupted operation on them cannot be repeated. Absent: excluding concurrent writers of
+//! these pages.
 
 use crate::Progress;
 use crate::namespaces::{NamespacePage, Namespaces, ShareError, ShareReport};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Pages that are shared by one call: what one Copy command takes.
+/// Pages shared per call, i.e. per Copy command.
 const SHARE_PAGES: u64 = 4096;
-/// Pages that are moved between two flushes.
+/// Pages moved between two flushes.
 const MOVE_PAGES: u64 = 16 * SHARE_PAGES;
-/// Pages that are read at once.
+/// Pages per read.
 const LOOK_PAGES: u64 = 256;
 
-/// What a move does with an empty source whose target is not empty.
+/// How a move treats an empty source whose target is not empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Empty {
-    /// Nothing is moved at all, and the page is named.
+    /// Move nothing; the error names the page.
     #[default]
     Refuse,
-    /// The target stays: the source was moved there before.
+    /// Keep the target: an earlier run moved the source there.
     Leave,
-    /// The target becomes empty too.
+    /// Make the target empty too.
     Take,
 }
 
-/// Pages of a list of extents, which follow each other in a file.
+/// A run of pages in a list of extents; the pieces follow each other in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// First page of the namespace.
     pub first: u64,
-    /// How many pages are to be copied.
+    /// Number of pages to copy.
     pub pages: u64,
 }
 
@@ -72,8 +72,8 @@ fn check<N: Namespaces + ?Sized>(
     device.check(from, pages)?;
     device.check(to, pages)?;
 
-    // A copy that was interrupted is made again: with overlapping ranges the second attempt would
-    // read what the first one left.
+    // An interrupted copy is repeated. With overlapping ranges the second attempt would read pages
+    // that the first one overwrote.
     if from.nsid == to.nsid && from.page.abs_diff(to.page) < pages {
         return Err(ShareError::Usage(format!(
             "the {pages} pages from {} on and from {} on overlap: choose a target that is {pages} pages away",
@@ -84,7 +84,7 @@ fn check<N: Namespaces + ?Sized>(
     Ok(())
 }
 
-/// Shares a range without flushing, a command's worth at a time.
+/// Shares a range without flushing, one command at a time.
 pub(crate) fn share<N: Namespaces + ?Sized>(
     device: &mut N,
     from: NamespacePage,
@@ -93,7 +93,7 @@ pub(crate) fn share<N: Namespaces + ?Sized>(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ShareError> {
     let mut done = 0;
-    // A command's worth: the device does it in one turn of its own, and progress shows.
+    // One command at a time: the device runs each to completion, and progress is visible.
     while done < pages {
         let count = SHARE_PAGES.min(pages - done);
         device.share(after(from, done), after(to, done), count)?;
@@ -103,7 +103,7 @@ pub(crate) fn share<N: Namespaces + ?Sized>(
     Ok(())
 }
 
-/// Runs, and says what the device has counted meanwhile.
+/// Runs `work` and returns the change in the device's counters.
 pub(crate) fn counted<N: Namespaces + ?Sized>(
     device: &mut N,
     pages: u64,
@@ -117,11 +117,11 @@ pub(crate) fn counted<N: Namespaces + ?Sized>(
     })
 }
 
-/// Copies a range. It survives a crash of the device's machine when this has returned.
+/// Copies a range. On return the copy is durable.
 ///
 /// # Errors
-/// The ranges, the device, or the way to it. A part may have been copied; the same copy can be made
-/// again.
+/// Invalid ranges, a device error, or a transport error. A part may have been copied; the copy can
+/// be repeated.
 pub fn copy<N: Namespaces + ?Sized>(
     device: &mut N,
     from: NamespacePage,
@@ -136,12 +136,11 @@ pub fn copy<N: Namespaces + ?Sized>(
     })
 }
 
-/// Moves a range: afterwards the source is deallocated. It survives a crash of the device's machine
-/// when this has returned.
+/// Moves a range: afterwards the source is deallocated. On return the move is durable.
 ///
 /// # Errors
-/// The ranges, the device, the way to it, or an empty source of which nobody knows whether it was
-/// moved before. Each page is in one of its places.
+/// Invalid ranges, a device or transport error, or an empty source that an earlier run may or may
+/// not have moved. Each page is in one of its two places.
 pub fn relocate<N: Namespaces + ?Sized>(
     device: &mut N,
     from: NamespacePage,
@@ -156,12 +155,12 @@ pub fn relocate<N: Namespaces + ?Sized>(
         moved: runs,
     } = plan_move(device, from, to, pages, empty)?;
     let full = runs.iter().map(|run| run.pages).sum();
-    // Empty sources are not counted as moved, unless that was asked for: nothing of theirs is shared.
+    // Empty sources share nothing, so they count as moved only with `Empty::Take`.
     let moved = if empty == Empty::Take { pages } else { full };
 
     counted(device, moved, |device| {
         // 1. targets of empty sources become empty  2. flush  3. the first copy. Cut before 3: no
-        //    target holds what its source does, so that resuming begins with 1. Later: 1 is done.
+        // target equals its source, so a resumed move begins with 1. Cut later: 1 is done.
         for run in &emptied {
             let (source, target) = (after(from, run.first), after(to, run.first));
             share(device, source, target, run.pages, &mut |_| {})?;
@@ -172,8 +171,8 @@ pub fn relocate<N: Namespaces + ?Sized>(
 
         let mut done = moved - full;
         for run in runs {
-            // One stretch is durable before its sources go, so an interruption costs at most a
-            // stretch.
+            // A stretch is durable before its sources are deallocated, so an interruption costs at
+            // most one stretch.
             for at in (run.first..run.first + run.pages).step_by(MOVE_PAGES as usize) {
                 let count = MOVE_PAGES.min(run.first + run.pages - at);
                 let (source, target) = (after(from, at), after(to, at));
@@ -188,13 +187,13 @@ pub fn relocate<N: Namespaces + ?Sized>(
                 progress(done, moved);
             }
         }
-        // The last sources are gone durably too when this returns.
+        // On return the last deallocations are durable too.
         device.flush()
     })
 }
 
-// 1. the copy  2. flush  3. the sources. Cut before the end of 2: they are there. Later: their
-//    copies are.
+// 1. copy  2. flush  3. deallocate the sources. Cut before the end of 2: the sources are intact.
+// Cut later: the copies are durable.
 fn move_stretch<N: Namespaces + ?Sized>(
     device: &mut N,
     source: NamespacePage,
@@ -206,23 +205,23 @@ fn move_stretch<N: Namespaces + ?Sized>(
     device.trim(source, count)
 }
 
-/// Pages from this one on were not moved before a move was interrupted: their sources are as they
-/// were, and an empty one was empty from the beginning.
+/// First page that the interrupted move cannot have reached: from here on, sources are unchanged,
+/// and an empty source was empty from the beginning.
 ///
-/// A move goes from front to back. It deallocates the sources of a stretch after the copies of the
-/// whole stretch are durable, and those of the next stretch after these deallocations are. So a
-/// source that holds something proves two things. If its target differs, its stretch was not copied,
-/// and nothing from it on was moved. Otherwise its own stretch may be deallocated in part, but no
+/// A move proceeds in ascending order. It deallocates the sources of a stretch once all copies of
+/// that stretch are durable, and starts the next stretch once these deallocations are durable. So a
+/// source that is not empty bounds the progress. If its target differs, its stretch was not copied,
+/// and no page from it on was moved. Otherwise its own stretch may be partly deallocated, but no
 /// later one.
 struct Unmoved(u64);
 
 impl Unmoved {
-    /// Does it matter whether this source was copied? Pages come in ascending order.
+    /// Returns true if it matters whether this source was copied. Pages come in ascending order.
     fn may_begin_at(&self, page: u64) -> bool {
         page < self.0
     }
 
-    /// This source holds something, and is or is not what its target holds.
+    /// Records a source that is not empty, and whether its target holds the same data.
     fn note(&mut self, page: u64, is_copied: bool) {
         let first = if is_copied {
             page.saturating_add(MOVE_PAGES)
@@ -243,16 +242,16 @@ fn add(runs: &mut Vec<Piece>, page: u64) {
     }
 }
 
-/// What a move has to do, in runs of pages.
+/// The work of a move, in runs of pages.
 #[derive(Default)]
 struct MovePlan {
-    /// Empty sources whose targets hold something, and become empty.
+    /// Empty sources whose targets are not empty; these targets become empty.
     emptied: Vec<Piece>,
-    /// Sources that hold something.
+    /// Sources that are not empty.
     moved: Vec<Piece>,
 }
 
-/// Looks at a range before it is moved.
+/// Scans a range before it is moved.
 fn plan_move<N: Namespaces + ?Sized>(
     device: &mut N,
     from: NamespacePage,
@@ -273,8 +272,7 @@ fn plan_move<N: Namespaces + ?Sized>(
         device.read(after(from, first), sources)?;
 
         for (page, source) in (first..).zip(sources.as_chunks::<PAGE_BYTES>().0) {
-            // Zeroes that were written count as empty as well: the target reads the same either
-            // way.
+            // Written zeroes count as empty too: the target reads the same either way.
             if *source != [0; PAGE_BYTES] {
                 add(&mut plan.moved, page);
                 if empty == Empty::Leave && unmoved.may_begin_at(page) {
@@ -284,7 +282,7 @@ fn plan_move<N: Namespaces + ?Sized>(
                 continue;
             }
 
-            // One that was moved has left its content at its target.
+            // The content of a moved page is at its target.
             let was_moved = unmoved.may_begin_at(page);
             if was_moved && empty == Empty::Leave {
                 continue;
@@ -294,7 +292,7 @@ fn plan_move<N: Namespaces + ?Sized>(
                 continue;
             }
 
-            // Only the user knows whether it was moved before or was always empty.
+            // Only the user knows whether the page was moved before or was always empty.
             if was_moved {
                 return Err(ShareError::Refused(format!(
                     "page {} is empty and its target, page {}, is not: if an interrupted move has been here, --resume \
@@ -309,10 +307,10 @@ fn plan_move<N: Namespaces + ?Sized>(
     Ok(plan)
 }
 
-/// Whether pages read as zeroes; the first that does not, if one does not.
+/// Returns the first page of the range that does not read as zeroes, if any.
 ///
 /// # Errors
-/// The range, the device, or the way to it.
+/// An invalid range, a device error, or a transport error.
 pub fn first_written<N: Namespaces + ?Sized>(
     device: &mut N,
     at: NamespacePage,
@@ -327,7 +325,7 @@ pub fn first_written<N: Namespaces + ?Sized>(
 
         device.read(after(at, first), bytes)?;
 
-        // Only reading tells: a device does not say which pages have a mapping.
+        // Reading is the only way: a device does not report which pages are mapped.
         let written = bytes
             .as_chunks::<PAGE_BYTES>()
             .0
@@ -344,17 +342,18 @@ pub fn first_written<N: Namespaces + ?Sized>(
     Ok(None)
 }
 
-/// Where the pieces of a file are to be: one behind the other from a page on. Nothing is changed.
+/// Checks the pieces of a file against a contiguous target range, without changing anything.
+/// Returns the total number of pages.
 ///
 /// # Errors
-/// A piece is empty, outside the namespace, listed twice, or in the way of the target.
+/// A piece is empty, outside the namespace, listed twice, or overlaps the target.
 pub fn plan<N: Namespaces + ?Sized>(
     device: &N,
     nsid: u32,
     pieces: &[Piece],
     to: u64,
 ) -> Result<u64, ShareError> {
-    // Extents of a damaged list may sum to anything.
+    // The extents of a damaged list may overflow the sum.
     let pages = pieces
         .iter()
         .try_fold(0u64, |sum, piece| sum.checked_add(piece.pages));
@@ -363,7 +362,7 @@ pub fn plan<N: Namespaces + ?Sized>(
         pages.ok_or_else(|| ShareError::Usage("the list of extents has no pages".into()))?;
     device.check(NamespacePage { nsid, page: to }, pages)?;
 
-    // By place, so that overlaps show between neighbours.
+    // Sorted by position: overlaps are between neighbours.
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_by_key(|piece| piece.first);
     for piece in &sorted {
@@ -374,7 +373,7 @@ pub fn plan<N: Namespaces + ?Sized>(
             },
             piece.pages,
         )?;
-        // No sum overflows: both ranges were just found to lie in the namespace.
+        // No sum overflows: both ranges lie in the namespace.
         if piece.first < to + pages && to < piece.first + piece.pages {
             return Err(ShareError::Usage(format!(
                 "the extent at page {} is in the way of the target, pages {to} to {to} + {pages}",
@@ -394,12 +393,12 @@ pub fn plan<N: Namespaces + ?Sized>(
     }
 }
 
-/// Lets the pieces of a file share pages with a contiguous range, in the order of the list; the
-/// pieces stay as they are until whoever knows the file has written down where it is now. The
-/// target must be blank unless `force`.
+/// Lets a contiguous range share the pages of a file's pieces, in the order of the list. The pieces
+/// stay until the owner of the file has recorded its new location. The target must be blank unless
+/// `force`.
 ///
 /// # Errors
-/// As `plan`, something is in the target, the device, or the way to it. Only the target may have
+/// As `plan`; a target that is not blank; a device or transport error. Only the target may have
 /// changed.
 pub fn gather<N: Namespaces + ?Sized>(
     device: &mut N,
@@ -411,7 +410,7 @@ pub fn gather<N: Namespaces + ?Sized>(
 ) -> Result<ShareReport, ShareError> {
     let pages = plan(device, nsid, pieces, to)?;
 
-    // Looked at as late as possible: the pieces go over whatever is there.
+    // Checked as late as possible: the pieces overwrite the target.
     if !force
         && let Some(page) = first_written(
             device,

@@ -1,70 +1,69 @@
-//! Files of a volume: copies, and snapshots of one, several or all of them, by sharing.
+//! Files of a volume: copies, and snapshots of one, several or all files, by sharing pages.
 //!
-//! A snapshot NAME of the files A and B is the files `A@NAME` and `B@NAME`, and a *manifest*, whose
-//! name says what it is worth:
+//! A snapshot NAME of the files A and B consists of the files `A@NAME` and `B@NAME`, and a
+//! *manifest*, whose name is the state:
 //!
 //! ```text
-//! @NAME            the snapshot is whole
-//! @NAME!part       it is being made or deleted: it is no snapshot
-//! @NAME!rollback   it is whole, and its files are being made the same as in it
+//! @NAME            the snapshot is complete
+//! @NAME!part       it is being made or deleted: not a snapshot
+//! @NAME!rollback   it is complete, and its files are being rolled back to it
 //! ```
 //!
-//! Names change by one page written (`Volume`), so each change of state happens or not:
+//! A rename writes one page (`Volume`), so each change of state is atomic:
 //!
 //! *Create*: 1. manifest `!part`, synced  2. the copies  3. sync of all  4. rename to `@NAME`. Cut
-//! before the end of 1: nothing, or a manifest that cannot be believed, beside which there is no
-//! copy. Cut before 4: `!part`; the next create or delete removes what it lists. None of these was
-//! there before 1, so no other file is removed. Cut in 4: `!part`, or whole; the copies are durable
-//! because of 3.
+//! before the end of 1: nothing, or an invalid manifest and no copy. Cut before 4: `!part`; the
+//! next create or delete removes the files that it lists. None of these existed before 1, so no
+//! other file is removed. Cut in 4: `!part`, or complete; the copies are durable because of 3.
 //!
 //! *Delete*: 1. rename to `!part`  2. the copies are deleted  3. the manifest is. Cut before the
-//! end of 1: whole. Later: no snapshot, and the next delete goes on with 2.
+//! end of 1: complete. Later: no snapshot, and the next delete continues with 2.
 //!
-//! *Roll back*: 1. rename to `!rollback`  2. the files share the copies' pages and get their sizes  3. sync of all  4. rename to
-//! `@NAME`. Cut before the end of 1: the files are as they were. Cut before the end of 4: each page is old or the snapshot's,
-//! and the manifest says so; the copies have not changed, so the same can be done again. Meanwhile no snapshot can
-//! be made.
+//! *Roll back*: 1. rename to `!rollback`  2. the files share the copies' pages and get their sizes
+//! 3. sync of all  4. rename to `@NAME`. Cut before the end of 1: the files are unchanged. Cut
+//! before the end of 4: each page is old or the snapshot's, and the manifest says so; the copies
+//! have not changed, so the rollback can be repeated. Until it is, no snapshot can be made.
 //!
 //! *Copy* of a file: 1. the pages, under `TARGET@!copy`  2. sync  3. rename to TARGET. Cut before
-//! 3: no TARGET, and what is there is removed by the next copy.
+//! 3: no TARGET, and the next copy removes the leftover.
 //!
 //! Invariants: a snapshot's files are those that its manifest lists; a rollback changes no other
-//! file. The instant is one point in the order of what all processes did, if the volume has been
-//! opened alone. Absent: opening it.
+//! file. If the volume is open exclusively, a snapshot is a point in the order of all processes'
+//! operations. Absent: opening the volume.
 
 use remap_ssd_store::{Create, FileId, OpenOptions, Share, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-/// A snapshot of files, or what is left of one.
+/// A snapshot of files, complete or interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSnapshot {
-    /// Name of the snapshot, without what marks its manifest.
+    /// Name of the snapshot, without the marks of its manifest.
     pub name: String,
-    /// When it was made: seconds since 1970.
+    /// Time of creation: seconds since 1970.
     pub made_at: u64,
-    /// Whole, or what is under way.
+    /// State of the snapshot.
     pub state: FileState,
-    /// The files that are in it, and their sizes.
+    /// The files in the snapshot, and their sizes.
     pub files: Vec<FileInSnapshot>,
 }
 
-/// A file of a snapshot.
+/// A file in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInSnapshot {
-    /// The name of the file that it is of.
+    /// Name of the original file.
     pub name: String,
     /// Its size in bytes when the snapshot was made.
     pub bytes: u64,
 }
 
-/// What a manifest's name says.
+/// State of a snapshot, encoded in its manifest's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// The snapshot is whole and can be used.
+    /// The snapshot is complete and can be used.
     Complete,
-    /// It is being made or deleted: no snapshot.
+    /// It is being made or deleted: not a snapshot.
     Part,
-    /// It is whole, and the files are being made the same.
+    /// It is complete, and its files are being rolled back to it.
     RollingBack,
 }
 
@@ -80,16 +79,16 @@ impl FileState {
     }
 }
 
-/// Why something was not done with files: each a sentence.
+/// Why an operation on files failed. Each message is a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What was asked for cannot be, whatever the files are.
+    /// The request is invalid, regardless of the files.
     #[error("{0}")]
     Usage(String),
-    /// Something that is not so now.
+    /// The current state does not allow the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -105,14 +104,14 @@ const VERSION: u32 = 1;
 /// Largest manifest: 65,536 files with names of 255 bytes.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
-/// A line of JSON, and a line with its CRC-32C.
+/// Encodes a manifest: a line of JSON, and a line with its CRC-32C.
 fn encode(manifest: &Manifest) -> String {
     let text = serde_json::to_string(manifest).unwrap_or_default();
     let crc = crc32c::crc32c(text.as_bytes());
     format!("{text}\n{crc:08x}\n")
 }
 
-/// The manifest, if it is one.
+/// Decodes a manifest; `None` if it is invalid.
 fn decode(bytes: &[u8]) -> Option<Manifest> {
     let (text, crc) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
     if crc.trim_end() != format!("{:08x}", crc32c::crc32c(text.as_bytes())) {
@@ -120,8 +119,8 @@ fn decode(bytes: &[u8]) -> Option<Manifest> {
     }
     serde_json::from_str(text)
         .ok()
-        // A later version may mean something else by the same words, so it is no manifest to this
-        // one.
+        // A later version may give other meanings to the same fields, so its manifests are not
+        // read.
         .filter(|manifest: &Manifest| manifest.version == VERSION)
 }
 
@@ -131,14 +130,15 @@ fn copy_name(file: &str, snapshot: &str) -> String {
 
 fn read_all(store: &dyn Store, name: &str) -> Result<Vec<u8>, StoreError> {
     let file = store.open(name, OpenOptions::default())?;
-    // Any file may begin with `@`: one that is no manifest must not be read into memory whole.
+    // Any file may begin with `@`: a file that is no manifest must not be read into memory as a
+    // whole.
     let mut bytes = vec![0; store.size(file)?.min(MANIFEST_BYTES_MAX) as usize];
     let read = store.read(file, 0, &mut bytes)?;
     bytes.truncate(read);
     Ok(bytes)
 }
 
-/// Deletes a file if it is there.
+/// Deletes a file if it exists.
 fn remove(store: &dyn Store, name: &str) -> Result<(), StoreError> {
     match store.delete(name) {
         Err(StoreError::NotFound(_)) | Ok(()) => Ok(()),
@@ -146,14 +146,14 @@ fn remove(store: &dyn Store, name: &str) -> Result<(), StoreError> {
     }
 }
 
-/// All snapshots of files in a volume, by name.
+/// Lists all snapshots of files in a volume, by name.
 ///
 /// # Errors
-/// The disk.
+/// A disk error.
 pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
     let mut found = Vec::new();
 
-    // Names say what a snapshot is worth, so listing needs no other record.
+    // Names encode the state, so listing needs no other record.
     for info in store.list()? {
         let Some(rest) = info.name.strip_prefix('@') else {
             continue;
@@ -176,8 +176,8 @@ pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
                     files,
                 });
             }
-            // It was cut off before it was synced: there are no copies yet. Another file of such a
-            // name is no manifest.
+            // The manifest was cut off before its sync: there are no copies yet. In any other
+            // state, a file with such a name is no manifest.
             None if state == FileState::Part => {
                 found.push(FileSnapshot {
                     name: name.to_owned(),
@@ -190,7 +190,7 @@ pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
         }
     }
 
-    // By name, so that two listings can be compared.
+    // Sorted by name, so that two listings can be compared.
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
@@ -213,11 +213,11 @@ fn find<'a>(snapshots: &'a [FileSnapshot], name: &str) -> Result<&'a FileSnapsho
     found.ok_or_else(|| FilesError::Refused(format!("there is no snapshot {name} in the volume")))
 }
 
-/// Makes a snapshot of files, or of all that belong to no snapshot.
+/// Makes a snapshot of the given files, or of all files that belong to no snapshot.
 ///
 /// # Errors
-/// There is one of this name, a file is missing, no room for names, the disk. There is no snapshot
-/// then; but there may be one if the disk failed, and then it is whole.
+/// The name is taken, a file is missing, there is no room for names, or the disk failed. Then there
+/// is no snapshot; but after a disk error there may be one, which is complete.
 pub fn create(
     store: &dyn Store,
     name: &str,
@@ -228,7 +228,7 @@ pub fn create(
     crate::record::check_name(name).map_err(FilesError::Usage)?;
     let known = list(store)?;
 
-    // A rollback that was interrupted must be finished first: its files are of two times.
+    // An interrupted rollback must be finished first: its files mix two points in time.
     unfinished(&known)?;
     match known.iter().find(|one| one.name == name) {
         Some(part) if part.state == FileState::Part => remove_part(store, part)?,
@@ -240,7 +240,7 @@ pub fn create(
         None => {}
     }
 
-    // All names are looked for before the first file is copied.
+    // All names are checked before the first file is copied.
     let files = chosen(store, &known, wanted)?;
     for file in &files {
         let copy = copy_name(&file.name, name);
@@ -251,7 +251,7 @@ pub fn create(
         }
     }
 
-    // What "create" above says.
+    // Steps of "Create", above.
     let part = FileState::Part.manifest(name);
     let snapshot = FileSnapshot {
         name: name.to_owned(),
@@ -263,13 +263,12 @@ pub fn create(
         .and_then(|()| copy_all(store, &snapshot, Direction::Save, progress))
         .and_then(|()| Ok(store.sync_all()?));
     if let Err(error) = made {
-        // If this fails too, the manifest says that it is no snapshot; the first reason is the one
-        // to report.
+        // If this fails too, the manifest says that it is no snapshot. The first error is reported.
         let _ = remove_part(store, &snapshot);
         return Err(error);
     }
 
-    // If this fails, nobody knows which of the two names is there. Each is true: the copies stay.
+    // If this fails, either name may be on disk. Both are correct: the copies stay.
     store.rename(&part, &FileState::Complete.manifest(name))?;
     Ok(FileSnapshot {
         state: FileState::Complete,
@@ -277,7 +276,7 @@ pub fn create(
     })
 }
 
-/// The files that are to be in a snapshot.
+/// Chooses the files for a snapshot.
 fn chosen(
     store: &dyn Store,
     known: &[FileSnapshot],
@@ -296,13 +295,13 @@ fn chosen(
         copies.chain(manifests).any(|other| other == name)
     };
 
-    // The size of now: what is written later is not part of the snapshot.
+    // The current size: later appends are not part of the snapshot.
     let in_snapshot = |info: &remap_ssd_store::FileInfo| FileInSnapshot {
         name: info.name.clone(),
         bytes: info.bytes,
     };
 
-    // Without names all files that are not of a snapshot themselves.
+    // Without names: all files that do not belong to a snapshot.
     if wanted.is_empty() {
         let files: Vec<FileInSnapshot> = all
             .iter()
@@ -323,7 +322,7 @@ fn chosen(
             .iter()
             .find(|info| info.name == *name)
             .ok_or_else(|| StoreError::NotFound(name.clone()))?;
-        // A name that is given twice is one file: it has one copy.
+        // A name given twice is one file, with one copy.
         if !files.iter().any(|file| file.name == *name) {
             files.push(in_snapshot(info));
         }
@@ -331,9 +330,9 @@ fn chosen(
     Ok(files)
 }
 
-/// Writes the manifest of a snapshot that is going to be made.
+/// Writes the manifest of a snapshot about to be made.
 fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), FilesError> {
-    // Before the first copy, so that a copy without a manifest cannot be.
+    // Written before the first copy, so that no copy exists without a manifest.
     let FileSnapshot { made_at, files, .. } = snapshot.clone();
 
     let file = store.open(
@@ -358,7 +357,7 @@ fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), F
     Ok(store.sync(file)?)
 }
 
-/// From the files to the copies, or back.
+/// Direction of a copy: from files to snapshot, or back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Save,
@@ -371,7 +370,7 @@ fn copy_all(
     direction: Direction,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), FilesError> {
-    // Progress is by bytes, since files differ in size by orders of magnitude.
+    // Progress counts bytes, since file sizes differ by orders of magnitude.
     let total = snapshot.files.iter().map(|file| file.bytes).sum();
     let mut done = 0;
 
@@ -387,7 +386,7 @@ fn copy_all(
     Ok(())
 }
 
-/// Makes a file what the first `bytes` of another one are; it is made if there is none. Not durable
+/// Makes a file equal to the first `bytes` bytes of another; creates it if missing. Not durable
 /// yet.
 fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<FileId, FilesError> {
     let source = store.open(from, OpenOptions::default())?;
@@ -400,7 +399,7 @@ fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<Fi
         },
     )?;
 
-    // Cut off first, so that no page has its beginning from one and its end from the other.
+    // Truncated first, so that no page mixes the two files.
     if store.size(target)? > bytes {
         store.set_size(target, bytes)?;
     }
@@ -416,24 +415,24 @@ fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<Fi
     Ok(target)
 }
 
-/// Removes what the manifest `!part` lists, and then the manifest.
+/// Removes the files listed by a `!part` manifest, then the manifest.
 fn remove_part(store: &dyn Store, snapshot: &FileSnapshot) -> Result<(), FilesError> {
-    // The manifest goes last: without it nobody would know which files are the snapshot's.
+    // The manifest goes last: without it the snapshot's files could not be identified.
     for file in &snapshot.files {
         remove(store, &copy_name(&file.name, &snapshot.name))?;
     }
     Ok(remove(store, &FileState::Part.manifest(&snapshot.name))?)
 }
 
-/// Deletes a snapshot, or what is left of one.
+/// Deletes a snapshot, complete or interrupted.
 ///
 /// # Errors
-/// There is none of this name, its files are being rolled back to it, or the disk.
+/// No such snapshot, an unfinished rollback to it, or a disk error.
 pub fn delete(store: &dyn Store, name: &str) -> Result<FileSnapshot, FilesError> {
     let known = list(store)?;
     let snapshot = find(&known, name)?;
 
-    // Renamed first: from then on it is no snapshot, whatever is left of it.
+    // Renamed first: from then on it is no snapshot, however many of its files remain.
     match snapshot.state {
         FileState::RollingBack => unfinished(&known)?,
         FileState::Complete => store.rename(
@@ -446,12 +445,12 @@ pub fn delete(store: &dyn Store, name: &str) -> Result<FileSnapshot, FilesError>
     Ok(snapshot.clone())
 }
 
-/// Makes the files of a snapshot what they were when it was made; also goes on with a rollback that
-/// was interrupted. Other files stay as they are.
+/// Rolls the files of a snapshot back to it; also continues an interrupted rollback. Other files
+/// are unchanged.
 ///
 /// # Errors
-/// There is no such snapshot, no room, or the disk. If it had begun, the manifest says so, and the
-/// same call finishes it.
+/// No such snapshot, no room, or a disk error. If the rollback had begun, the manifest says so, and
+/// the same call finishes it.
 pub fn rollback(
     store: &dyn Store,
     name: &str,
@@ -464,7 +463,7 @@ pub fn rollback(
         FileState::RollingBack.manifest(name),
     );
 
-    // The manifest says what is under way before the first file changes.
+    // The manifest announces the rollback before the first file changes.
     match snapshot.state {
         FileState::Part => {
             return Err(FilesError::Refused(format!(
@@ -472,14 +471,15 @@ pub fn rollback(
             )));
         }
         FileState::Complete => {
-            // Files may be in several snapshots; two rollbacks at once would mix their contents.
+            // A file may be in several snapshots; two concurrent rollbacks would mix their
+            // contents.
             unfinished(&known)?;
             store.rename(&whole, &under_way)?;
         }
         FileState::RollingBack => {}
     }
 
-    // What "roll back" above says.
+    // Steps of "Roll back", above.
     copy_all(store, snapshot, Direction::Restore, progress)?;
     store.sync_all()?;
     store.rename(&under_way, &whole)?;
@@ -492,9 +492,10 @@ pub fn rollback(
 /// Copies a file to a new one.
 ///
 /// # Errors
-/// There is no such file, or one of the new name, no room, or the disk. There is no new file then.
+/// The source is missing, the target exists, there is no room, or the disk failed. Then there is no
+/// new file.
 pub fn copy(store: &dyn Store, from: &str, to: &str) -> Result<u64, FilesError> {
-    // Looked for first, so that a name that is missing makes no file.
+    // Checked first, so that a missing source creates no file.
     let source = store.open(from, OpenOptions::default())?;
     match store.open(to, OpenOptions::default()) {
         Ok(_) => return Err(StoreError::Exists(to.into()).into()),
@@ -502,8 +503,8 @@ pub fn copy(store: &dyn Store, from: &str, to: &str) -> Result<u64, FilesError> 
         Err(error) => return Err(error.into()),
     }
 
-    // What "copy" above says.
-    // `!` cannot be in a snapshot's name, so no snapshot's copy has this one.
+    // Steps of "Copy", above. `!` cannot be in a snapshot's name, so no snapshot's copy has this
+    // name.
     let aside = copy_name(to, "!copy");
     remove(store, &aside)?;
     let bytes = store.size(source)?;
@@ -511,8 +512,7 @@ pub fn copy(store: &dyn Store, from: &str, to: &str) -> Result<u64, FilesError> 
         .and_then(|target| Ok(store.sync(target)?))
         .and_then(|()| Ok(store.rename(&aside, to)?));
     if copied.is_err() {
-        // If this fails too, the next copy to this name removes it; the first reason is the one to
-        // report.
+        // If this fails too, the next copy to this name removes it. The first error is reported.
         let _ = remove(store, &aside);
     }
     copied.map(|()| bytes)

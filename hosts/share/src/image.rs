@@ -1,6 +1,6 @@
-//! A device in a folder, which this process has to itself.
+//! The namespaces of a device in a folder, opened exclusively.
 //!
-//! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it.
+//! Invariant: dropping it closes the device cleanly. Absent: serving the device.
 
 use crate::namespaces::{Counts, NamespacePage, Namespaces, ShareError};
 use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk};
@@ -12,22 +12,22 @@ use std::path::Path;
 /// The namespaces of a device in a folder.
 pub struct ImageNamespaces {
     disk: Option<LocalDisk>,
-    /// First page and pages, by number.
+    /// First page and number of pages, by namespace number.
     ranges: BTreeMap<u32, (u64, u64)>,
 }
 
 impl ImageNamespaces {
-    /// Opens the folder; no other process may have it open.
+    /// Opens the folder exclusively.
     ///
     /// # Errors
-    /// There is no device, it is in use, or its namespaces make no sense.
+    /// There is no device, it is in use, or its namespaces are invalid.
     pub fn open(folder: &Path) -> Result<Self, ImageError> {
         let (device, _) = Device::open_in_folder(folder)?;
         Self::over(device, folder)
     }
 
     fn over(mut device: Device, folder: &Path) -> Result<Self, ImageError> {
-        // The list of namespaces is a file beside the device, and was checked against it.
+        // The list of namespaces is a file beside the device, and is checked against it.
         let lpns = u64::from(device.config().firmware.lpns);
         let namespaces = image_namespaces(folder, lpns)?;
         keep_apart(&mut device, &namespaces);
@@ -40,10 +40,10 @@ impl ImageNamespaces {
         })
     }
 
-    /// Closes the device, and says whether that could be done.
+    /// Closes the device.
     ///
     /// # Errors
-    /// Something could not be written out.
+    /// Data could not be written out.
     pub fn close(mut self) -> Result<(), ImageError> {
         self.shut()
     }
@@ -69,15 +69,15 @@ impl ImageNamespaces {
 
 impl Drop for ImageNamespaces {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`. What was not written out is recovered at the next
-        // opening.
+        // Callers that need the error call `close`. Data not written out are recovered at the next
+        // open.
         let _ = self.shut();
     }
 }
 
 impl Namespaces for ImageNamespaces {
     fn count(&self) -> u32 {
-        // Numbers below it that no namespace has are empty ones.
+        // Unused numbers below the last namespace count as empty namespaces.
         self.ranges.last_key_value().map_or(0, |(nsid, _)| *nsid)
     }
 
@@ -111,7 +111,7 @@ impl Namespaces for ImageNamespaces {
         pages: u64,
     ) -> Result<(), ShareError> {
         let (source, target) = (self.page(from, pages)?, self.page(to, pages)?);
-        // Not atomic: each page is old or new by itself, and an interrupted copy is made again.
+        // Not atomic: each page is old or new on its own, and an interrupted copy is repeated.
         let remap = DiskRemap {
             target,
             source,

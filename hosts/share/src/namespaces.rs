@@ -1,7 +1,7 @@
-//! The namespaces of one device, wherever it is, and what sharing between them costs.
+//! The namespaces of one device, local or served, and the cost of sharing between them.
 //!
-//! Invariant: what is counted is the device's own count, so that a copy that it had to program is
-//! never called shared. Absent: what is in the namespaces.
+//! Invariant: the counts are the device's own, so that a copy that it had to program is never
+//! reported as shared. Absent: the contents of the namespaces.
 
 use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -11,31 +11,30 @@ use std::ops::Sub;
 /// A page of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespacePage {
-    /// Number of the namespace, from 1.
+    /// Namespace number, from 1.
     pub nsid: u32,
-    /// Number of the page within it, from 0.
+    /// Page number in the namespace, from 0.
     pub page: u64,
 }
 
-/// What a device has counted since it was powered on.
+/// A device's counters since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages that hosts have written or remapped.
+    /// Pages written or remapped by hosts.
     pub host_pages: u64,
-    /// Pages that hosts have deallocated.
+    /// Pages deallocated by hosts.
     pub host_deallocations: u64,
-    /// Pages that were remapped rather than copied.
+    /// Pages remapped rather than copied.
     pub remaps: u64,
-    /// Pages whose target was the source's page already.
+    /// Remaps without effect: target and source shared a flash page already.
     pub no_effect: u64,
-    /// Pages that were copied, since the page's counter of owners was full.
+    /// Pages copied because the page's owner counter was full.
     pub copied_counter_full: u64,
-    /// Pages that were copied, since there was no room for remapping metadata.
+    /// Pages copied because remapping metadata had no room.
     pub copied_metadata_full: u64,
-    /// Pages that were copied for another reason: the scheme does not remap, or the namespace
-    /// shares nothing.
+    /// Pages copied for another reason: the scheme does not remap, or the namespace shares nothing.
     pub copied_otherwise: u64,
-    /// Flash pages programmed with data of hosts.
+    /// Flash pages programmed with host data.
     pub flash_data: u64,
     /// Flash pages programmed by garbage collection.
     pub flash_gc: u64,
@@ -44,7 +43,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Those of a device in this process.
+    /// Counters of a device in this process.
     pub fn of_device(device: &Device) -> Self {
         let stats = device.ftl().stats();
         Self {
@@ -61,7 +60,7 @@ impl Counts {
         }
     }
 
-    /// Those that a served device says it has, by the names of its log page.
+    /// Counters of a served device, by the names of its log page.
     pub fn of_statistics(values: &[(&'static str, u64)]) -> Self {
         let of = |name: &str| {
             values
@@ -106,12 +105,12 @@ impl Sub for Counts {
     }
 }
 
-/// What was shared, and what it took. Includes what other hosts did to the device meanwhile.
+/// Result and cost of sharing. Includes the effects of other hosts on the device during the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareReport {
-    /// Pages that were to be shared.
+    /// Pages to be shared.
     pub pages: u64,
-    /// What the device counted meanwhile.
+    /// Change in the device's counters during the call.
     pub counts: Counts,
 }
 
@@ -129,58 +128,58 @@ impl ShareReport {
             + self.counts.copied_otherwise
     }
 
-    /// Pages that had no flash page: they read as zeroes.
+    /// Pages without a flash page: they read as zeroes.
     pub fn empty(&self) -> u64 {
-        // Saturating: other hosts' remaps are in the counts too.
+        // Saturating: the counts include other hosts' remaps.
         self.pages.saturating_sub(self.shared() + self.copied())
     }
 }
 
-/// Why something was not shared: each a sentence.
+/// Why sharing failed. Each message is a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
-    /// The device, or the way to it.
+    /// The device or the transport failed.
     #[error("{0}")]
     Device(Box<dyn Error + Send + Sync>),
-    /// The connection ended, or the device failed, in the middle of a move.
+    /// A move was interrupted by a device or transport error.
     #[error(
         "{error}; {done} of {pages} pages were moved and the rest is where it was: run it again with --resume"
     )]
     Moving {
-        /// Why the move stopped where it did.
+        /// Cause of the interruption.
         error: Box<ShareError>,
-        /// How many pages were moved before that.
+        /// Pages moved before it.
         done: u64,
-        /// Pages that were to be moved.
+        /// Pages to be moved.
         pages: u64,
     },
-    /// What was asked for cannot be, whatever the device holds.
+    /// The request is invalid, regardless of the device's contents.
     #[error("{0}")]
     Usage(String),
-    /// Something that is not so now.
+    /// The current state does not allow the request.
     #[error("{0}")]
     Refused(String),
 }
 
 impl ShareError {
-    /// An error of a device, whatever its type.
+    /// Wraps any error of a device.
     pub fn device(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Device(error.into())
     }
 }
 
-/// The namespaces of a device. Pages have 4,096 bytes whatever the namespaces' blocks are.
+/// The namespaces of a device. Pages have 4,096 bytes, whatever the block size of the namespaces.
 pub trait Namespaces {
-    /// How many there are; they have the numbers from 1 on.
+    /// Number of namespaces; they are numbered from 1.
     fn count(&self) -> u32;
 
-    /// Size of a namespace in pages; 0 if there is none of this number.
+    /// Size of a namespace in pages; 0 if it does not exist.
     fn pages(&self, nsid: u32) -> u64;
 
     /// Reads whole pages.
     ///
     /// # Errors
-    /// The range, the device, or the way to it.
+    /// An invalid range, a device error, or a transport error.
     fn read(&mut self, at: NamespacePage, into: &mut [u8]) -> Result<(), ShareError>;
 
     /// Writes a page.
@@ -195,17 +194,16 @@ pub trait Namespaces {
     /// As `read`.
     fn trim(&mut self, at: NamespacePage, pages: u64) -> Result<(), ShareError>;
 
-    /// Makes everything done so far, in all namespaces, survive a crash of the machine that holds
-    /// the device.
+    /// Makes all completed operations, in all namespaces, durable.
     ///
     /// # Errors
     /// As `read`.
     fn flush(&mut self) -> Result<(), ShareError>;
 
-    /// Lets pages share what others hold. The ranges do not overlap.
+    /// Lets target pages share the source's pages. The ranges do not overlap.
     ///
     /// # Errors
-    /// As `read`, or the device has no command for it.
+    /// As `read`, or the device has no such command.
     fn share(
         &mut self,
         from: NamespacePage,
@@ -213,18 +211,18 @@ pub trait Namespaces {
         pages: u64,
     ) -> Result<(), ShareError>;
 
-    /// What the device has counted.
+    /// Reads the device's counters.
     ///
     /// # Errors
-    /// As `read`, or it does not count.
+    /// As `read`, or the device does not count.
     fn counts(&mut self) -> Result<Counts, ShareError>;
 
-    /// A range that is in a namespace.
+    /// Checks that a range lies in its namespace.
     ///
     /// # Errors
-    /// It is not.
+    /// It does not.
     fn check(&self, at: NamespacePage, pages: u64) -> Result<(), ShareError> {
-        // The sum may not fit: pages come from a command line.
+        // The sum may overflow: pages come from a command line.
         let NamespacePage { nsid, page } = at;
         match self.pages(nsid) {
             0 => Err(ShareError::Refused(format!(

@@ -1,9 +1,9 @@
 //! The record of a snapshot: the last page of the namespace that holds it. FORMAT.md draws it, in
 //! section "Snapshots".
 //!
-//! Invariants: a record is one page, which the device keeps old or new; its checksum covers the
-//! namespace's number, so that a record that was copied with its namespace is not believed
-//! elsewhere. Absent: when it is written (`snapshot.rs`).
+//! Invariants: a record is one page, which the device writes atomically; its checksum covers the
+//! namespace number, so that a record copied along with its namespace is invalid elsewhere. Absent:
+//! when it is written (`snapshot.rs`).
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -13,21 +13,21 @@ type Page = [u8; PAGE_BYTES];
 
 const MAGIC: [u8; 8] = *b"RMPSNAPS";
 const VERSION: u32 = 1;
-/// Bytes of the longest name.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// What is under way, or done.
+/// State of a snapshot namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotState {
     /// No snapshot; all other pages are empty.
     Vacant,
-    /// It is being made: the pages are any.
+    /// A snapshot is being made: the pages are undefined.
     Creating,
-    /// The snapshot is whole and can be used.
+    /// The snapshot is complete and can be used.
     Complete,
-    /// It is whole, and its source is being made the same.
+    /// It is complete, and its source is being rolled back to it.
     RollingBack,
-    /// It is being deleted: the pages are any.
+    /// It is being deleted: the pages are undefined.
     Deleting,
 }
 
@@ -41,7 +41,7 @@ impl SnapshotState {
     ];
 
     fn number(self) -> u32 {
-        // Part of the format: a number is never given to another state.
+        // Part of the format: numbers are never reused.
         match self {
             Self::Vacant => 1,
             Self::Creating => 2,
@@ -58,11 +58,11 @@ pub struct Record {
     pub state: SnapshotState,
     /// The snapshot's name; empty if there is none.
     pub name: String,
-    /// The namespace that it is of.
+    /// Number of the source namespace.
     pub source: u32,
-    /// Number of pages of that namespace.
+    /// Number of pages of the source.
     pub pages: u64,
-    /// When it was made: seconds since 1970.
+    /// Time of creation: seconds since 1970.
     pub made_at: u64,
 }
 
@@ -70,10 +70,10 @@ pub struct Record {
 #[repr(C)]
 struct SnapshotRecord {
     magic: [u8; 8],
-    /// CRC-32C of the namespace's number (4 bytes) and everything behind this.
+    /// CRC-32C of the namespace's number (4 bytes) and all bytes after this field.
     crc: U32,
     version: U32,
-    /// 1 vacant, 2 being made, 3 whole, 4 being rolled back to, 5 being deleted.
+    /// 1 vacant, 2 being made, 3 complete, 4 being rolled back to, 5 being deleted.
     state: U32,
     source: U32,
     pages: U64,
@@ -85,24 +85,24 @@ struct SnapshotRecord {
 }
 
 const _: () = assert!(size_of::<SnapshotRecord>() == PAGE_BYTES);
-// Behind the magic (8 bytes) and the checksum itself (4).
+// After the magic (8 bytes) and the checksum itself (4).
 const CRC_FROM: usize = 12;
 
-/// What the last page of a namespace is.
+/// Classification of a namespace's last page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastPage {
-    /// Zeroes: no record, and no data.
+    /// Zeroes: neither a record nor data.
     Blank,
-    /// A record with the right checksum.
+    /// A record with a valid checksum.
     Record(Record),
-    /// A record, or why it is invalid.
+    /// An invalid record, and the reason.
     Damaged(&'static str),
-    /// Data, which are not a record.
+    /// Data, not a record.
     Other,
 }
 
 impl Record {
-    /// That of a namespace without a snapshot.
+    /// The record of a namespace without a snapshot.
     pub fn vacant() -> Self {
         Self {
             state: SnapshotState::Vacant,
@@ -113,7 +113,7 @@ impl Record {
         }
     }
 
-    /// As the last page of namespace `nsid`.
+    /// Encodes it as the last page of namespace `nsid`.
     pub fn encode(&self, nsid: u32) -> Page {
         assert!(
             self.name.len() <= NAME_BYTES_MAX,
@@ -140,15 +140,15 @@ impl Record {
         zerocopy::transmute!(record)
     }
 
-    /// From the last page of namespace `nsid`, which has `size` pages.
+    /// Decodes the last page of namespace `nsid`, which has `size` pages.
     pub fn decode(page: &Page, nsid: u32, size: u64) -> LastPage {
-        // Blank and foreign pages are told apart from damage: neither is a snapshot.
+        // Blank and foreign pages are distinguished from damage: neither is a snapshot.
         if page.iter().all(|byte| *byte == 0) {
             return LastPage::Blank;
         }
 
         let record: &SnapshotRecord = zerocopy::transmute_ref!(page);
-        // A namespace that holds data has any bytes here, so a wrong magic is no damage.
+        // A namespace with data may have any bytes here, so a wrong magic is no damage.
         if record.magic != MAGIC {
             return LastPage::Other;
         }
@@ -163,7 +163,7 @@ impl Record {
             return LastPage::Damaged("it is of an unknown version");
         };
 
-        // A length beyond the field is no name.
+        // A length greater than the field yields no name.
         let name = record
             .name
             .get(..usize::from(record.name_bytes.get()))
@@ -189,9 +189,9 @@ impl Record {
     }
 }
 
-/// Whether a snapshot can have this name; or why not.
+/// Checks that a name is valid for a snapshot.
 pub fn check_name(name: &str) -> Result<(), String> {
-    // `@` and `!` are left out because they mark a snapshot's files in a volume (`files.rs`).
+    // `@` and `!` are excluded because they mark a snapshot's files in a volume (`files.rs`).
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     match name {
         "" => Err("a snapshot must have a name".into()),

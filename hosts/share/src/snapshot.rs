@@ -1,35 +1,35 @@
-//! Snapshots: a namespace as it is at one instant, in another namespace of the same device.
+//! Snapshots: a point-in-time image of a namespace, in another namespace of the same device.
 //!
-//! The snapshot's namespace holds the source's pages at the same places, so that it can be mounted
-//! and read like the source, and a record in its last page. The record says what is under way
-//! before it begins:
+//! The snapshot's namespace holds the source's pages at the same positions, so that it can be
+//! mounted and read like the source, and a record in its last page. The record announces each
+//! operation before it begins:
 //!
-//! *Create*: 1. record "being made"  2. flush  3. the pages are shared  4. flush  5. record "whole"  6. flush. Cut before the end
-//! of 2: the namespace is vacant, and empty. Cut before the end of 5: "being made", which is no snapshot; what is there is
-//! deleted by the next create or delete. Once the record says "whole" the pages are durable because of 4.
+//! *Create*: 1. record "being made"  2. flush  3. the pages are shared  4. flush  5. record
+//! "complete"  6. flush. Cut before the end of 2: the namespace is vacant, and empty. Cut before
+//! the end of 5: "being made", which is no snapshot; the next create or delete removes its pages.
+//! Once the record says "complete" the pages are durable because of 4.
 //!
 //! *Delete*: 1. record "being deleted"  2. flush  3. the pages are deallocated  4. flush  5. record
-//! "vacant"  6. flush. Cut before the end of 1: a whole snapshot, since nothing is deallocated
-//! before 2 has ended. Cut later: no snapshot, and the next create or delete goes on with 3. A
-//! namespace that is vacant is empty because of 4.
+//! "vacant"  6. flush. Cut before the end of 1: a complete snapshot, since nothing is deallocated
+//! before 2 has ended. Cut later: no snapshot, and the next create or delete continues with 3. A
+//! vacant namespace is empty because of 4.
 //!
 //! *Roll back*: 1. record "being rolled back to"  2. flush  3. the source's pages are shared from
-//! the snapshot  4. flush  5. record "whole"  6. flush. Cut before the end of 1: the source is as
-//! it was, since it does not change before 2 has ended. Cut from there to the end of 5: each page
-//! of the source is old or the snapshot's, and the record says so; the snapshot has not changed, so
-//! the same rollback can be done again, from 1 on. Nothing else is done with a source while a
-//! record says that it is being rolled back: a snapshot of it would be one of a mixture.
+//! the snapshot  4. flush  5. record "complete"  6. flush. Cut before the end of 1: the source is
+//! unchanged, since it does not change before 2 has ended. Cut from there to the end of 5: each
+//! page of the source is old or the snapshot's, and the record says so; the snapshot has not
+//! changed, so the rollback can be repeated from 1. While a record says that a source is being
+//! rolled back, no other operation uses it: a snapshot of it would be a mixture.
 //!
-//! *The instant.* A device that others may write has no command for all pages at once. So the
-//! device's counts of pages written and deallocated are read before and after 3: if they are off by
-//! anything but our own pages, somebody has written, and the snapshot is given up. If they are not,
-//! the source was the same at every instant in between, and the snapshot is all that was
-//! acknowledged before that, and nothing that was sent later. A rollback during which somebody has
-//! written stays "being rolled back to".
+//! *The instant.* A shared device has no command that covers all pages at once. So the device's
+//! counts of pages written and deallocated are read before and after 3. If they differ by more than
+//! our own pages, another host has written, and the snapshot is abandoned. Otherwise the source did
+//! not change in between: the snapshot holds all writes acknowledged before it began, and none
+//! submitted after it ended. A rollback during which another host wrote stays "being rolled back
+//! to".
 //!
-//! Invariant: a snapshot that is whole never changes, unless somebody writes to its namespace.
-//! Absent: what is in the namespaces: a file system that is mounted is as it would be after a power
-//! cut.
+//! Invariant: a complete snapshot never changes, unless a host writes to its namespace. Absent: the
+//! contents of the namespaces: a mounted file system is captured as after a power cut.
 
 use crate::Progress;
 use crate::copy::{counted, first_written, share};
@@ -38,41 +38,41 @@ pub use crate::record::SnapshotState;
 use crate::record::{LastPage, Record, check_name};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Pages that are deallocated by one call: 1 GiB.
+/// Pages deallocated per call: 1 GiB.
 const TRIM_PAGES: u64 = 1 << 18;
 
-/// A snapshot, or what is left of one.
+/// A snapshot, complete or interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its name, by which it is asked for.
+    /// Its name, a key.
     pub name: String,
-    /// The namespace that it is in.
+    /// Number of the namespace that holds it.
     pub nsid: u32,
-    /// The namespace that it is of.
+    /// Number of the source namespace.
     pub source: u32,
-    /// Number of pages of that namespace.
+    /// Number of pages of the source.
     pub pages: u64,
-    /// When it was made: seconds since 1970.
+    /// Time of creation: seconds since 1970.
     pub made_at: u64,
-    /// Whole, or what is under way.
+    /// State of the snapshot.
     pub state: SnapshotState,
 }
 
-/// All that a device has of snapshots.
+/// All snapshot namespaces of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// Complete and interrupted snapshots, by namespace.
     pub snapshots: Vec<Snapshot>,
-    /// Namespaces that hold none, and are kept for some.
+    /// Namespaces reserved for snapshots that hold none.
     pub vacant: Vec<u32>,
-    /// Namespaces whose last page is empty: they may be kept for snapshots, if all of them is.
+    /// Namespaces whose last page is empty: usable for snapshots if all of their pages are.
     pub blank: Vec<u32>,
-    /// What is wrong, in sentences.
+    /// Damage found, in sentences.
     pub damage: Vec<String>,
 }
 
 impl Listed {
-    /// What is under way in a source: nothing else may be done with it.
+    /// Returns an unfinished rollback of `source`, which excludes other operations on it.
     fn rollback_of(&self, source: u32) -> Option<&Snapshot> {
         self.snapshots
             .iter()
@@ -80,8 +80,7 @@ impl Listed {
     }
 
     fn find(&self, name: &str) -> Result<&Snapshot, ShareError> {
-        // A damaged record may be the one that is looked for, so it is named together with the
-        // refusal.
+        // A damaged record may be the one sought, so the error names the damage too.
         let found = self.snapshots.iter().find(|one| one.name == name);
         found.ok_or_else(|| match self.damage.first() {
             Some(why) => ShareError::Refused(format!("there is no snapshot {name}, but {why}")),
@@ -90,28 +89,28 @@ impl Listed {
     }
 }
 
-/// A snapshot to be made.
+/// Parameters of a new snapshot.
 #[derive(Clone, Debug)]
 pub struct NewSnapshot {
-    /// Name of the snapshot that is meant.
+    /// Name of the snapshot.
     pub name: String,
-    /// The namespace that it is of.
+    /// Number of the source namespace.
     pub source: u32,
-    /// The namespace to put it in; one that is free, unless given.
+    /// Number of the namespace to hold it; chosen if not given.
     pub into: Option<u32>,
-    /// The time: seconds since 1970.
+    /// Time of creation: seconds since 1970.
     pub now: u64,
 }
 
-/// All snapshots of a device.
+/// Lists all snapshots of a device.
 ///
 /// # Errors
-/// The device, or the way to it.
+/// A device or transport error.
 pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError> {
     let mut listed = Listed::default();
 
     for nsid in 1..=device.count() {
-        // A namespace that this host may not use has no pages here.
+        // Namespaces that this host may not use report no pages.
         let size = device.pages(nsid);
         if size == 0 {
             continue;
@@ -126,7 +125,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
             &mut page,
         )?;
 
-        // Only the last page is read: whether the rest is blank is asked when it matters.
+        // Only the last page is read: the rest is checked for blankness when needed.
         match Record::decode(&page, nsid, size) {
             LastPage::Other => {}
             LastPage::Blank => listed.blank.push(nsid),
@@ -193,8 +192,8 @@ fn record_of(snapshot: &Snapshot, state: SnapshotState) -> Record {
 /// Makes a snapshot.
 ///
 /// # Errors
-/// There is one of this name, no namespace for it, somebody wrote meanwhile, the device, or the way
-/// to it. There is no snapshot then, and the source is as it was.
+/// The name is taken, no namespace is free, another host wrote during the call, or a device or
+/// transport error. Then there is no snapshot, and the source is unchanged.
 pub fn create<N: Namespaces + ?Sized>(
     device: &mut N,
     new: &NewSnapshot,
@@ -207,9 +206,9 @@ pub fn create<N: Namespaces + ?Sized>(
         now,
     } = new;
 
-    // Everything that can be refused comes before the first change.
+    // All checks come before the first change.
     check_name(name).map_err(ShareError::Usage)?;
-    // 0 if there is no such namespace; `check` says that in words.
+    // 0 if there is no such namespace; `check` reports that.
     let source_size = device.pages(*source);
     device.check(
         NamespacePage {
@@ -221,7 +220,7 @@ pub fn create<N: Namespaces + ?Sized>(
     let listed = list(device)?;
     check_source(&listed, *source)?;
 
-    // A snapshot of this name that is not whole makes room for the new one.
+    // An incomplete snapshot of this name is deleted first.
     if let Some(old) = listed.snapshots.iter().find(|one| one.name == *name) {
         match old.state {
             SnapshotState::Creating | SnapshotState::Deleting => {
@@ -236,7 +235,7 @@ pub fn create<N: Namespaces + ?Sized>(
         }
     }
 
-    // Looked at again, since a namespace may have become vacant.
+    // Listed again, since a namespace may have become vacant.
     let listed = list(device)?;
     let nsid = choose(device, &listed, *source, *into)?;
     let snapshot = Snapshot {
@@ -255,14 +254,14 @@ pub fn create<N: Namespaces + ?Sized>(
         NamespacePage { nsid, page: 0 },
     );
 
-    // What "create" above says.
+    // Steps of "Create", above.
     record(device, nsid, &record_of(&snapshot, SnapshotState::Creating))?;
     let shared = undisturbed(device, from, to, source_size, progress);
     let shared = match shared {
         Ok(shared) => shared,
         Err(error) => {
-            // If this fails too, the record says that it is no snapshot; the first reason is the
-            // one to report.
+            // If this fails too, the record says that it is no snapshot. The first error is
+            // reported.
             let _ = empty(device, &snapshot, &mut |_, _| {});
             return Err(error);
         }
@@ -271,9 +270,9 @@ pub fn create<N: Namespaces + ?Sized>(
     Ok((snapshot, shared))
 }
 
-/// Whether snapshots can be made of a namespace.
+/// Checks that snapshots of a namespace are allowed.
 fn check_source(listed: &Listed, source: u32) -> Result<(), ShareError> {
-    // A namespace in the middle of a rollback is of two times.
+    // A namespace in the middle of a rollback mixes two points in time.
     if let Some(rollback) = listed.rollback_of(source) {
         return Err(unfinished(rollback));
     }
@@ -295,14 +294,14 @@ fn unfinished(rollback: &Snapshot) -> ShareError {
     ))
 }
 
-/// The namespace for a snapshot.
+/// Chooses the namespace for a snapshot.
 fn choose<N: Namespaces + ?Sized>(
     device: &mut N,
     listed: &Listed,
     source: u32,
     into: Option<u32>,
 ) -> Result<u32, ShareError> {
-    // One page more, for the record.
+    // One extra page, for the record.
     let needed = device.pages(source) + 1;
     let is_blank = |device: &mut N, nsid: u32| {
         let pages = device.pages(nsid);
@@ -314,7 +313,7 @@ fn choose<N: Namespaces + ?Sized>(
         )
     };
 
-    // A namespace that was asked for is taken or refused, with the reason.
+    // A requested namespace is used, or refused with the reason.
     if let Some(nsid) = into {
         device.check(NamespacePage { nsid, page: 0 }, 1)?;
         if nsid == source || device.pages(nsid) < needed {
@@ -339,7 +338,7 @@ fn choose<N: Namespaces + ?Sized>(
         )));
     }
 
-    // Those that were kept for snapshots first; then larger ones that nobody has used.
+    // Namespaces reserved for snapshots first; then larger, unused ones.
     if let Some(nsid) = listed
         .vacant
         .iter()
@@ -353,7 +352,7 @@ fn choose<N: Namespaces + ?Sized>(
         }
     }
 
-    // How many there are that would not do, because that is what can be changed.
+    // The message counts the unsuitable namespaces, because the user can change those.
     let free = listed
         .vacant
         .iter()
@@ -366,7 +365,7 @@ fn choose<N: Namespaces + ?Sized>(
     )))
 }
 
-/// Shares all pages, durably, and makes sure that nobody has written meanwhile.
+/// Shares all pages durably, and fails if another host wrote in between.
 fn undisturbed<N: Namespaces + ?Sized>(
     device: &mut N,
     from: NamespacePage,
@@ -379,8 +378,8 @@ fn undisturbed<N: Namespaces + ?Sized>(
         device.flush()
     })?;
 
-    // The device has counted what others wrote: sharing itself writes `pages`.
-    // Fewer than ours means that the device was powered on again in between: the counts restarted.
+    // The difference is other hosts' writes: sharing itself writes `pages`. Fewer than ours means
+    // that the device was powered on again in between, which restarts its counters.
     let others = shared.counts.host_pages.abs_diff(pages) + shared.counts.host_deallocations;
     match others {
         0 => Ok(shared),
@@ -396,9 +395,9 @@ fn empty<N: Namespaces + ?Sized>(
     snapshot: &Snapshot,
     progress: Progress<'_>,
 ) -> Result<(), ShareError> {
-    // The record stays until everything is deallocated and durable: an interruption is found.
+    // The record stays until the deallocation is durable, so that an interruption is detected.
     let nsid = snapshot.nsid;
-    // What "delete" above says.
+    // Steps of "Delete", above.
     record(device, nsid, &record_of(snapshot, SnapshotState::Deleting))?;
     let pages = device.pages(nsid) - 1;
     for page in (0..pages).step_by(TRIM_PAGES as usize) {
@@ -410,10 +409,10 @@ fn empty<N: Namespaces + ?Sized>(
     record(device, nsid, &Record::vacant())
 }
 
-/// Deletes a snapshot, or what is left of one.
+/// Deletes a snapshot, complete or interrupted.
 ///
 /// # Errors
-/// There is none of this name, its source is being rolled back to it, the device, or the way to it.
+/// No such snapshot, an unfinished rollback to it, or a device or transport error.
 pub fn delete<N: Namespaces + ?Sized>(
     device: &mut N,
     name: &str,
@@ -421,19 +420,18 @@ pub fn delete<N: Namespaces + ?Sized>(
 ) -> Result<(), ShareError> {
     let listed = list(device)?;
     let snapshot = listed.find(name)?;
-    // Its source is a mixture now, and only this snapshot can make it whole.
+    // The source is a mixture now, and only this snapshot can restore it.
     if snapshot.state == SnapshotState::RollingBack {
         return Err(unfinished(snapshot));
     }
     empty(device, snapshot, progress)
 }
 
-/// Makes a namespace what it was when the snapshot was made; also goes on with a rollback that was
-/// interrupted.
+/// Rolls a namespace back to a snapshot; also continues an interrupted rollback.
 ///
 /// # Errors
-/// There is no such snapshot, somebody wrote meanwhile, the device, or the way to it. If the
-/// rollback had begun, its record says so, and the same call finishes it.
+/// No such snapshot, a write by another host during the call, or a device or transport error. If
+/// the rollback had begun, its record says so, and the same call finishes it.
 pub fn rollback<N: Namespaces + ?Sized>(
     device: &mut N,
     name: &str,
@@ -448,7 +446,7 @@ pub fn rollback<N: Namespaces + ?Sized>(
         ..
     } = snapshot;
 
-    // Only what is whole can be rolled back to.
+    // Only a complete snapshot can be rolled back to.
     match snapshot.state {
         SnapshotState::Creating | SnapshotState::Deleting | SnapshotState::Vacant => {
             return Err(ShareError::Refused(format!(
@@ -458,14 +456,14 @@ pub fn rollback<N: Namespaces + ?Sized>(
         SnapshotState::Complete | SnapshotState::RollingBack => {}
     }
 
-    // One rollback of a namespace at a time.
+    // One rollback per namespace at a time.
     if let Some(other) = listed
         .rollback_of(source)
         .filter(|other| other.nsid != nsid)
     {
         return Err(unfinished(other));
     }
-    // The namespace was made anew with another size: this is no longer the one of the snapshot.
+    // The namespace was recreated with another size: it is not the snapshot's source.
     if device.pages(source) != pages {
         return Err(ShareError::Refused(format!(
             "snapshot {name} is of {pages} pages, and namespace {source} has {}",
@@ -473,13 +471,13 @@ pub fn rollback<N: Namespaces + ?Sized>(
         )));
     }
 
-    // What "roll back" above says.
+    // Steps of "Roll back", above.
     record(
         device,
         nsid,
         &record_of(&snapshot, SnapshotState::RollingBack),
     )?;
-    // An error leaves the record at "being rolled back to"; the same call, made again, finishes it.
+    // An error leaves the record at "being rolled back to"; repeating the call finishes it.
     let shared = undisturbed(
         device,
         NamespacePage { nsid, page: 0 },

@@ -1,5 +1,5 @@
-//! Power cuts while a real copy-on-write store, redb, is compacted by sharing pages: every row is
-//! there afterwards.
+//! Power cuts while a real copy-on-write store, redb, is compacted by sharing pages: every row
+//! survives.
 
 mod kit;
 

@@ -1,4 +1,4 @@
-//! Copies, moves and gathering of ranges: power cuts at every point, and what is refused.
+//! Copies, moves and gathering of ranges: power cuts at every point, and refusals.
 
 mod kit;
 
@@ -18,7 +18,7 @@ fn at(nsid: u32, page: u64) -> NamespacePage {
     NamespacePage { nsid, page }
 }
 
-/// A device with 20 written pages, and what is on it.
+/// A device with 20 written pages, and its contents.
 fn device() -> (MemNamespaces, HashMap<u64, Content>) {
     let mut device = MemNamespaces::new(&SIZES);
     (0..20).for_each(|page| device.put(1, page, 100 + page));
@@ -105,8 +105,8 @@ fn a_move_that_was_interrupted_is_not_run_again_by_mistake() {
     assert_eq!(device.numbers(2, 0..20), vec![0; 20]);
 }
 
-// Sources 10 to 19 are empty, and all targets hold something: `--force`, and `--resume` after any
-// cut of it, leave what the sources held.
+// Sources 10 to 19 are empty, and all targets are not. `--force`, followed by `--resume` after any
+// cut, leaves the sources' contents at the targets.
 #[test]
 fn a_cut_in_a_move_of_empty_pages_is_finished_with_resume_and_leaves_nothing_old_at_their_targets()
 {

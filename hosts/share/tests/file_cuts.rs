@@ -1,6 +1,6 @@
 //! Power cuts at every point of scripts that make, delete and roll back snapshots of files in a
-//! volume: a snapshot that is whole is what the files were; a mixture is said to be one; other
-//! files never change; what was interrupted can be finished.
+//! volume: a complete snapshot equals the files at its creation; a mixture is reported as one;
+//! other files never change; an interrupted operation can be finished.
 
 mod kit;
 
@@ -28,7 +28,7 @@ enum Step {
     Copy,
 }
 
-/// What there was before a step, the step, and the operations by its end.
+/// State before a step, the step, and the number of operations by its end.
 struct Moment {
     files: Files,
     snapshots: BTreeMap<&'static str, Files>,
@@ -127,7 +127,7 @@ fn script(seed: u64, steps: usize) -> (MemDisk, usize, Vec<Moment>) {
     (disk, begin, moments)
 }
 
-/// Whether each page of a file, and its size, is that of one of two states.
+/// Returns true if a file's size and each of its pages come from one of two states.
 fn is_old_or_new(is: &[u8], old: Option<&Vec<u8>>, new: Option<&Vec<u8>>) -> bool {
     let states: Vec<&[u8]> = [old, new]
         .into_iter()
@@ -192,7 +192,7 @@ fn judge(disk: MemDisk, now: &Moment, next: &Moment) -> Result<(), String> {
         if there.is_none() && old.is_some() {
             return Err(format!("{name} is gone"));
         }
-        // A write and what cuts the file off behind it have a state in between.
+        // Between a write and the truncation after it there is an intermediate state.
         if now.step != Step::Write && !is_old_or_new(&there.unwrap_or_default(), old, new) {
             return Err(format!("{name} was never like this"));
         }
@@ -202,7 +202,7 @@ fn judge(disk: MemDisk, now: &Moment, next: &Moment) -> Result<(), String> {
         return Err("files are a mixture, and nothing says so".into());
     }
 
-    // It goes on.
+    // The interrupted operation can be finished.
     if let Some(name) = rolling {
         if files::create(&volume, "later", &[], 0, &mut quiet).is_ok()
             || files::delete(&volume, &name).is_ok()
@@ -295,7 +295,7 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
 
     files::create(&volume, "a", &[], 0, &mut quiet).expect("there is room");
     assert!(create("a", &[]).contains("already"));
-    // The manifest has the last slot: nothing is left of it.
+    // The manifest takes the last slot and is removed again.
     assert!(
         create("b", &[]).contains("room for another one"),
         "{}",
@@ -392,7 +392,8 @@ fn a_volume_that_another_process_has_open_is_not_opened_alone() {
         .expect("nobody uses it");
 }
 
-/// The answer of one write is lost, whichever it is; the same process cleans up behind it.
+/// The acknowledgement of one write is lost, for each write in turn; the same process cleans up
+/// after it.
 #[test]
 fn a_snapshot_of_files_that_says_it_is_whole_is_whole_after_a_lost_answer() {
     let mut whole = 0;

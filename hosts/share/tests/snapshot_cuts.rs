@@ -1,7 +1,7 @@
 //! Power cuts at every point of scripts that make, delete and roll back snapshots of a namespace,
-//! with several subsets of what was not flushed: a snapshot that is whole is what its source was;
-//! the source is old or the snapshot's page by page, and a record says so unless it is all of one;
-//! whatever was interrupted can be finished.
+//! with several subsets of unflushed writes: a complete snapshot equals its source at creation;
+//! each page of the source is old or the snapshot's, and a record says so unless all pages are of
+//! one state; an interrupted operation can be finished.
 
 mod kit;
 
@@ -25,7 +25,7 @@ enum Step {
     Rollback(&'static str),
 }
 
-/// What there was before a step, the step, and the operations by its end.
+/// State before a step, the step, and the number of operations by its end.
 struct Moment {
     source: Vec<u64>,
     snapshots: BTreeMap<&'static str, Vec<u64>>,
@@ -44,7 +44,7 @@ fn new(name: &str) -> NewSnapshot {
 
 fn quiet(_: u64, _: u64) {}
 
-/// Runs a script on a device; what there was before each step, and in the end.
+/// Runs a script on a device; returns the state before each step and at the end.
 fn script(seed: u64, steps: usize) -> (MemNamespaces, Vec<Moment>) {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut device = MemNamespaces::new(&SIZES);
@@ -105,7 +105,7 @@ fn script(seed: u64, steps: usize) -> (MemNamespaces, Vec<Moment>) {
     (device, moments)
 }
 
-/// Judges what a cut inside a step left; `next` is what there is after the step.
+/// Checks the state after a cut inside a step; `next` is the state after the step.
 fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<(), String> {
     let disk = MemDisk::holding(SIZES.iter().sum(), pages);
     let mut device = MemNamespaces::over(disk, &SIZES);
@@ -124,7 +124,7 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
         }
     }
 
-    // Snapshots that are whole are what they were.
+    // Complete snapshots are unchanged.
     for name in NAMES {
         let found = listed.snapshots.iter().find(|one| one.name == name);
         let state = found.map(|one| one.state);
@@ -147,7 +147,7 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
         }
     }
 
-    // Each page of the source is old or new, and all of one unless a record says otherwise.
+    // Each page of the source is old or new; a mixture requires a record that says so.
     let source = device.numbers(1, 0..PAGES);
     let mixed = |page: usize| source[page] != now.source[page] && source[page] != next.source[page];
     if let Some(page) = (0..PAGES as usize).find(|page| mixed(*page)) {
@@ -171,7 +171,7 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
         return Err(format!("a rollback to {name} that nobody asked for"));
     }
 
-    // It goes on.
+    // The interrupted operation can be finished.
     if let Some(name) = rolling {
         let refused = snapshot::create(&mut device, &new("later"), &mut quiet);
         if !matches!(&refused, Err(ShareError::Refused(why)) if why.contains("interrupted")) {
@@ -377,7 +377,7 @@ fn what_cannot_be_is_one_sentence_and_changes_nothing() {
     snapshot::rollback(&mut device, "b", &mut quiet).expect_err("there is none");
     snapshot::delete(&mut device, "b", &mut quiet).expect_err("there is none");
 
-    // A record that was copied with its namespace is not believed, and a damaged one is said to be.
+    // A record copied with its namespace is invalid, and a damaged one is reported.
     let mut page = [0; 4096];
     device
         .read(NamespacePage { nsid: 3, page: 8 }, &mut page)

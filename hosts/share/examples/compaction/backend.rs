@@ -1,13 +1,13 @@
 //! A storage backend for the database redb on a file of a volume, which shares the pages that a
 //! compaction moves.
 //!
-//! redb is copy-on-write: a change writes new pages, and a compaction writes pages from the end of
-//! the file again at its beginning. A leaf that is only moved has the same bytes in its new place.
-//! While `sharing` is on, the backend knows which page holds which content, so that a write of a
-//! content that a page has becomes a remap of that page.
+//! redb is copy-on-write: a change writes new pages, and a compaction rewrites pages from the end
+//! of the file at its beginning. A leaf that only moves keeps its bytes. While `sharing` is on, the
+//! backend indexes pages by content, so that a write of content that a page already has becomes a
+//! remap of that page.
 //!
-//! Invariants: a remap is what the write would have done, so redb's own order of writes and syncs
-//! is kept; a page that is written is forgotten before. Absent: everything that redb does.
+//! Invariants: a remap has the effect of the write that it replaces, so redb's order of writes and
+//! syncs is kept; a page is removed from the index before it is written. Absent: redb's own logic.
 
 use redb::StorageBackend;
 use remap_ssd_store::{FileId, Share, Store};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub const PAGE: usize = 4096;
 
-/// What is known of the file's pages while sharing is on.
+/// Index of the file's pages by content, while sharing is on.
 #[derive(Default)]
 struct Contents {
     by_hash: HashMap<[u8; 32], u64>,
@@ -40,7 +40,7 @@ impl Contents {
     }
 }
 
-/// What the backend was asked for.
+/// Requests to the backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     /// Whole pages that redb wrote.
@@ -79,7 +79,7 @@ impl<S: Store + 'static> Backend<S> {
         }))
     }
 
-    /// Switches sharing on: every page is read once. Or off.
+    /// Switches sharing on, reading every page once, or off.
     pub fn share(&self, on: bool) -> io::Result<()> {
         let mut contents = on.then(Contents::default);
         if let Some(contents) = &mut contents {
@@ -100,7 +100,7 @@ impl<S: Store + 'static> Backend<S> {
         Ok(())
     }
 
-    /// What was asked for since `share`.
+    /// Requests since `share`.
     pub fn asked(&self) -> Asked {
         self.0
             .contents

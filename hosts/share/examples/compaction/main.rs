@@ -1,11 +1,11 @@
-//! Compaction of a real copy-on-write store, redb, with and without sharing: what the flash has to
-//! program.
+//! Compaction of a real copy-on-write store, redb, with and without sharing: flash pages
+//! programmed.
 //!
 //! ```sh
 //! cargo run --release -p remap-ssd-share --example compaction -- 40000
 //! ```
-//! A table of rows is written, a part of it is deleted at random, and the database is compacted:
-//! once with writes, once with remaps of the pages that only move. The rows are compared before and
+//! The example writes a table of rows, deletes a part at random, and compacts the database: once
+//! with writes, once with remaps of the pages that only move. It compares the rows before and
 //! after. The argument is the number of rows.
 
 mod backend;
@@ -25,7 +25,7 @@ const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
 const DEVICE_BYTES: u64 = 1 << 30;
 const VALUE_BYTES: usize = 1000;
 
-/// A disk whose counters can be looked at while a volume has it.
+/// A disk whose counters stay readable while a volume owns it.
 #[derive(Clone)]
 struct SharedDisk(Arc<Mutex<LocalDisk>>);
 
@@ -101,7 +101,7 @@ fn run(rows: u64, sharing: bool) -> Result<Compacted, Box<dyn Error>> {
     let backend = Backend::new(volume, file);
     let mut database = Database::builder().create_with_backend(backend.clone())?;
 
-    // Rows in a random order, in transactions of a thousand; then seven of ten are deleted.
+    // Rows in random order, a thousand per transaction; then 70% are deleted.
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
     let mut value = vec![0; VALUE_BYTES];
     for first in (0..rows).step_by(1000) {

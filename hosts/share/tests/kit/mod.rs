@@ -1,4 +1,4 @@
-//! Namespaces on a disk that loses any subset of what was not flushed, and cuts of its power.
+//! Namespaces on a disk that loses any subset of unflushed writes, and power cuts.
 
 #![allow(dead_code)]
 
@@ -11,14 +11,14 @@ use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_share::{Counts, NamespacePage, Namespaces, ShareError};
 use std::collections::HashMap;
 
-/// Namespaces one after the other on one disk.
+/// Consecutive namespaces on one disk.
 pub struct MemNamespaces {
     pub disk: MemDisk,
     ranges: Vec<(u64, u64)>,
     counts: Counts,
-    /// Another host writes this page after so many calls of `share`.
+    /// Another host writes this page after this number of calls of `share`.
     pub disturbance: Option<(u32, u64)>,
-    /// The connection breaks after so many calls of `share`.
+    /// The connection breaks after this number of calls of `share`.
     pub breaks_after: Option<u32>,
 }
 
@@ -47,7 +47,7 @@ impl MemNamespaces {
         Ok(self.ranges[at.nsid as usize - 1].0 + at.page)
     }
 
-    /// Contents of pages by number.
+    /// Contents of pages as numbers.
     pub fn numbers(&mut self, nsid: u32, pages: std::ops::Range<u64>) -> Vec<u64> {
         pages
             .map(|page| {
@@ -65,7 +65,7 @@ impl MemNamespaces {
     }
 }
 
-/// The content of a number.
+/// Page filled with a number.
 pub fn content(number: u64) -> [u8; PAGE] {
     let mut bytes = [0; PAGE];
     bytes.as_chunks_mut::<8>().0.fill(number.to_le_bytes());
@@ -141,7 +141,7 @@ impl Namespaces for MemNamespaces {
     }
 }
 
-/// What is on a disk after a prefix of its operations of which only some were kept since the last
+/// Contents of a disk after a prefix of its operations, of which only some are kept since the last
 /// flush.
 pub fn kept(
     base: &HashMap<u64, Content>,
@@ -163,8 +163,7 @@ pub fn kept(
     pages
 }
 
-/// Which of the operations that were not flushed are kept: all, none, one, all but one, the last,
-/// any.
+/// Subsets of the unflushed operations to keep: all, none, one, all but one, the last, random.
 pub fn subsets(log: &[Op], random: &mut impl RngExt) -> Vec<Vec<bool>> {
     let pending = log
         .iter()
