@@ -1,20 +1,21 @@
-//! What protects the data, each with a switch: a test turns one off after the other and requires
-//! that power cuts, or a disk that fails for a moment, are noticed.
+//! Steps that protect data, each with a switch. Tests disable one at a time and require that power
+//! cuts, or transient disk failures, reveal it.
 //!
 //! Absent: any other use.
 
 /// A step that protects the data (`ccaw/mod.rs` and `ordermerge/commit.rs` have the reasons).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// What was on the disk is gone durably before a superblock says that something is there.
+    /// Old contents are durably trimmed before a superblock is written.
     FlushTrimmed,
-    /// What a process that has ended left unflushed is durable before it is relied on.
+    /// Data that an ended process left unflushed are made durable at open, before they are relied
+    /// on.
     FlushOpened,
-    /// A segment of the table is marked invalid before a page that it tells of changes.
+    /// A segment of the table is marked invalid before a page that it covers changes.
     Invalidate,
     /// That mark is durable before the page changes.
     FlushInvalid,
-    /// What an invalid segment still says is removed before it can be valid again.
+    /// The pages of an invalid segment are trimmed before it can be valid again.
     TrimInvalid,
     /// A target leaves the table before its page changes.
     TargetLeaves,

@@ -7,7 +7,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 /// The bytes of one page.
 pub type Page = [u8; PAGE_BYTES];
 
-/// Pages that are read or written together at most.
+/// Maximum pages per read or write.
 pub const BATCH_PAGES: usize = 256;
 
 /// Number of whole pages in a buffer.
@@ -19,7 +19,7 @@ pub fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
     }
 }
 
-/// Sees that a range lies on a disk of so many pages.
+/// Checks that a range lies on a disk of `end` pages.
 pub fn inside<E: std::error::Error>(page: u64, pages: u64, end: u64) -> Result<(), DedupError<E>> {
     match page.checked_add(pages) {
         Some(last) if last <= end => Ok(()),
@@ -27,8 +27,7 @@ pub fn inside<E: std::error::Error>(page: u64, pages: u64, end: u64) -> Result<(
     }
 }
 
-/// Runs of indices for which `next(previous, this)` says that they belong together, none longer
-/// than a batch.
+/// Splits indices into runs in which `next(previous, this)` holds, none longer than a batch.
 pub fn runs(
     count: usize,
     mut next: impl FnMut(usize, usize) -> bool,
@@ -43,7 +42,7 @@ pub fn runs(
     runs
 }
 
-/// Writes pages, in ascending order, each made when it is written; neighbours go together.
+/// Writes pages, in ascending order, generating each one on demand; adjacent pages are one write.
 pub fn write_each<D: Disk>(
     disk: &mut D,
     pages: &[u64],
@@ -56,7 +55,7 @@ pub fn write_each<D: Disk>(
     Ok(())
 }
 
-/// Reads pages and shows each, or why it cannot be read. Pages that cannot be read together are
+/// Reads pages and passes each, or its error, to `show`. Pages that cannot be read together are
 /// read one by one.
 pub fn read_each<D: Disk>(
     disk: &mut D,
@@ -69,7 +68,7 @@ pub fn read_each<D: Disk>(
     for at in (0..count).step_by(BATCH_PAGES) {
         let bytes = &mut bytes[..BATCH_PAGES.min((count - at) as usize)];
 
-        // All at once, and one by one only where that fails.
+        // All at once; one by one only if that fails.
         if disk.read(first + at, bytes.as_flattened_mut()).is_ok() {
             (at..)
                 .zip(bytes.iter())

@@ -1,23 +1,23 @@
-//! Signatures of pages: 128 bits that say which pages are equal.
+//! Signatures of pages: 128-bit hashes that identify equal pages.
 //!
-//! MD5 is what the papers have. Since anybody can make two pages of one MD5, a hit is compared
-//! unless that is switched off. BLAKE3 is keyed with a random number of the disk's own: who does
-//! not know it cannot look for collisions, and 2^32 pages agree by accident with a probability of
-//! 2^-65. Invariant: no page has the signature of zeroes, which stands for "unknown".
+//! The papers use MD5. Since MD5 collisions can be constructed, hits are compared unless that is
+//! switched off. BLAKE3 is keyed with a random number of the disk's own: without the key collisions
+//! cannot be searched for, and among 2^32 pages an accidental one has a probability of 2^-65.
+//! Invariant: no page has the all-zero signature, which stands for "unknown".
 
 use md5::{Digest, Md5};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// A page's signature; all zeroes are none.
+/// A page's signature; all zeroes mean unknown.
 pub type Signature = [u8; SIGNATURE_BYTES];
 
-/// Bytes of a signature, cut from the digest.
+/// Bytes of a signature, truncated from the digest.
 pub const SIGNATURE_BYTES: usize = 16;
 
-/// What stands for a signature that is not known.
+/// The unknown signature.
 pub const UNKNOWN: Signature = [0; SIGNATURE_BYTES];
 
-/// The hash functions that signatures can be made by.
+/// Hash functions for signatures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hash {
     /// MD5, as in the papers.
@@ -36,14 +36,14 @@ impl Hash {
         }
     }
 
-    /// Whether equal signatures prove equal pages.
+    /// Returns true if equal signatures prove equal pages.
     pub fn is_trusted(self) -> bool {
         self == Self::Blake3
     }
 
-    /// The signature of a page.
+    /// Computes the signature of a page.
     pub fn signature(self, key: &[u8; 32], page: &[u8; PAGE_BYTES]) -> Signature {
-        // MD5 has no key: it is what the papers measured, and its hits are compared.
+        // MD5 has no key: it is the papers' choice, and its hits are compared.
         let mut signature: Signature = match self {
             Self::Md5 => Md5::digest(page).into(),
             Self::Blake3 => *blake3::keyed_hash(key, page)
@@ -52,7 +52,7 @@ impl Hash {
                 .expect("a hash has 32 bytes"),
         };
 
-        // Zeroes stand for "unknown"; one bit away from them is as good a signature.
+        // Zeroes stand for "unknown"; flipping one bit gives an equally good signature.
         if signature == UNKNOWN {
             signature[0] = 1;
         }

@@ -1,9 +1,9 @@
-//! What a deduplicating disk did.
+//! Counters of a deduplicating disk.
 
-/// Counters since it was opened, in pages unless their names say otherwise.
+/// Counters since open, in pages unless noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Pages that the host wrote.
+    /// Pages written by the host.
     pub host_pages: u64,
     /// Pages written below as data.
     pub data_pages: u64,
@@ -13,17 +13,16 @@ pub struct Statistics {
     pub duplicates: u64,
     /// Pages read to compare contents.
     pub compared: u64,
-    /// Of these, pages whose contents differed although their signatures agreed, or that could not
-    /// be read.
+    /// Of these, pages that were unreadable or differed despite equal signatures.
     pub mismatches: u64,
-    /// Copies that the disk below refused; the pages were written.
+    /// Copies refused by the disk below; the pages were written instead.
     pub copies_refused: u64,
-    /// How often the disk below was flushed.
+    /// Flushes of the disk below.
     pub flushes: u64,
-    /// Segments of the table that were marked invalid, a number.
+    /// Segments of the table marked invalid (count of segments).
     pub segments_invalidated: u64,
-    /// Segments of the table that were written and marked valid, a number.
+    /// Segments of the table written and marked valid (count of segments).
     pub segments_committed: u64,
-    /// Entries that the table gave up for want of room, a number.
+    /// Entries evicted from the full table (count of entries).
     pub entries_discarded: u64,
 }

@@ -1,15 +1,15 @@
-//! What a disk is made into, in its first two pages: scheme, hash, sizes. And how that is made and
-//! found again.
+//! The superblock, in the first two pages: scheme, hash, sizes. Formatting a disk and finding it
+//! again.
 //!
-//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was
-//! there is gone in part, as was asked for. Cut in 3 or 4: none, one or both; one is enough, and
-//! over it everything is blank because of 2.
+//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: the old
+//! contents are partly gone, as requested. Cut in 3 or 4: none, one or both; one is enough, and
+//! everything else is blank because of 2.
 //!
-//! *Find*: superblocks are written together and never change, so one that can be believed is
-//! enough; the other one is written again from it.
+//! *Find*: superblocks are written together and never change, so a single valid one suffices; the
+//! other is rewritten from it.
 //!
-//! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: what the
-//! other pages hold (`ccaw/format.rs`, `ordermerge/format.rs`).
+//! Invariant: a disk that is not blank is overwritten only on request. Absent: the contents of
+//! other pages (`ccaw/format.rs`, `ordermerge/format.rs`).
 
 use crate::DedupError;
 use crate::guard::Guard;
@@ -25,12 +25,12 @@ const VERSION: u32 = 1;
 /// Superblocks: pages 0 and 1.
 pub const SUPERBLOCKS: u64 = 2;
 
-/// The engines that can deduplicate a disk.
+/// Deduplication schemes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Copies, on a disk that can remap.
     Ccaw,
-    /// Mappings and reference counts of its own, on any disk.
+    /// Its own mappings and reference counts, on any disk.
     OrderMerge,
 }
 
@@ -62,21 +62,21 @@ impl std::str::FromStr for Scheme {
     }
 }
 
-/// What a new one is to be like.
+/// Parameters of a new deduplicating disk.
 #[derive(Clone, Debug)]
 pub struct NewDedup {
     /// Hash function of the signatures.
     pub hash: Hash,
-    /// Pages of the disk below that are used; all unless given.
+    /// Pages of the disk below to use; all by default.
     pub pages: Option<u64>,
     /// `Ccaw`: pages of a segment of the table; 1,024 (4 MiB) as in the paper.
     pub segment_pages: u32,
-    /// `OrderMerge`: blocks beyond those that can be addressed. They are written while what they
-    /// replace cannot be freed yet: a window that is longer ends early on a full disk.
+    /// `OrderMerge`: blocks in addition to the addressable ones. They take new writes until
+    /// replaced blocks can be freed: a longer window ends early on a full disk.
     pub spare: u32,
-    /// Identity and key; random unless given, which is for simulations and tests.
+    /// Identity and key; random by default. A fixed one is for simulations and tests.
     pub identity: Option<[u8; 16]>,
-    /// Whether existing data may be overwritten.
+    /// Overwrite existing data.
     pub force: bool,
 }
 
@@ -93,18 +93,18 @@ impl Default for NewDedup {
     }
 }
 
-/// What a disk has been made into; does not change.
+/// Parameters of a formatted disk; immutable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub scheme: Scheme,
     pub hash: Hash,
-    /// Its name among others, part of all checksums.
+    /// Identity of the disk, part of all checksums.
     pub uuid: [u8; 16],
     /// Key of the hash function.
     pub key: [u8; 32],
-    /// Pages of the disk below that are used.
+    /// Pages used of the disk below.
     pub pages: u64,
-    /// Pages that can be addressed.
+    /// Addressable pages.
     pub logical: u32,
     /// Pages of a segment (`Ccaw`), or blocks (`OrderMerge`).
     pub extent: u32,
@@ -114,7 +114,7 @@ pub struct Superblock {
 #[repr(C)]
 struct SuperblockRecord {
     magic: [u8; 8],
-    /// CRC-32C of everything behind it.
+    /// CRC-32C of all bytes after this field.
     crc: U32,
     version: U32,
     uuid: [u8; 16],
@@ -128,7 +128,7 @@ struct SuperblockRecord {
 }
 
 const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
-// Behind the magic (8 bytes) and the checksum itself (4).
+// After the magic (8 bytes) and the checksum itself (4).
 const SUPERBLOCK_CRC_FROM: usize = 12;
 
 fn hash_number(hash: Hash) -> u32 {
@@ -158,7 +158,7 @@ impl Superblock {
     }
 
     fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
-        // Told apart from damage: a blank disk may be made into one.
+        // Distinguished from damage: a blank disk may be formatted.
         if *page == [0; PAGE_BYTES] {
             return Err("it is blank".into());
         }
@@ -176,7 +176,7 @@ impl Superblock {
             ));
         }
 
-        // Unknown numbers are of a later version that kept its number, or of a fault.
+        // Unknown numbers come from a later scheme under the same version, or from a fault.
         let number = record.scheme.get();
         let scheme = [Scheme::Ccaw, Scheme::OrderMerge]
             .into_iter()
@@ -211,20 +211,19 @@ impl Superblock {
         }
     }
 
-    /// A checksum of something at a page of this disk, so that a page that got to another place is
-    /// not believed.
+    /// Checksum of `bytes` at a page of this disk, so that a misplaced page is invalid.
     pub fn crc(&self, page: u64, bytes: &[u8]) -> u32 {
-        // With the identity: pages of an earlier disk at the same place are not believed either.
+        // Includes the identity: pages of an earlier disk at the same position are invalid too.
         let crc = crc32c::crc32c(&self.uuid);
         let crc = crc32c::crc32c_append(crc, &page.to_le_bytes());
         crc32c::crc32c_append(crc, bytes)
     }
 }
 
-/// The scheme that a disk has been made for; `None` if it has not.
+/// Returns the scheme of a disk; `None` if it is not formatted.
 ///
 /// # Errors
-/// Two superblocks that contradict each other.
+/// The two superblocks contradict each other.
 pub fn scheme_on<D: Disk>(disk: &mut D) -> Result<Option<Scheme>, DedupError<D::Error>> {
     match find(disk) {
         Ok((superblock, _)) => Ok(Some(superblock.scheme)),
@@ -233,14 +232,14 @@ pub fn scheme_on<D: Disk>(disk: &mut D) -> Result<Option<Scheme>, DedupError<D::
     }
 }
 
-/// The superblock, and what was found wrong with one of its copies.
+/// Reads the superblock; also returns notes on a damaged copy.
 pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupError<D::Error>> {
     let pages = disk.pages();
     if pages <= SUPERBLOCKS {
         return Err(DedupError::NotFound(format!("the disk has {pages} pages")));
     }
-    // Both are read even if the first is sound: a damaged copy is mended while there is a sound
-    // one.
+    // Both are read even if the first is valid: a damaged copy is repaired while a valid one
+    // remains.
     let [first, second] = [0, 1].map(|number| {
         let mut page: Page = [0; PAGE_BYTES];
         match disk.read(number, &mut page) {
@@ -252,7 +251,7 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
     let mended =
         |page: u64, why: &str| format!("page {page} was written again from its copy: {why}");
 
-    // Two that differ and are both sound are two disks: neither may be written over the other.
+    // Two valid ones that differ belong to two disks: neither may overwrite the other.
     match (first, second) {
         (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
         (Ok(_), Ok(_)) => Err(DedupError::Damaged(
@@ -269,8 +268,8 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
     }
 }
 
-/// Finds the superblock of a scheme, and mends its damaged copy. What a process that has ended
-/// wrote, and did not flush, is durable then: what is read next is relied on.
+/// Finds the superblock of a scheme, and repairs a damaged copy. Flushes first: writes that an
+/// ended process left unflushed are durable before they are read and relied on.
 pub fn open<D: Disk>(
     disk: &mut D,
     scheme: Scheme,
@@ -290,7 +289,7 @@ pub fn open<D: Disk>(
     }
 
     if !notes.is_empty() {
-        // One after the other: a cut must not take both.
+        // One after the other: a cut must not destroy both.
         for page in 0..SUPERBLOCKS {
             disk.write(page, &superblock.encode())?;
             disk.flush()?;
@@ -300,8 +299,8 @@ pub fn open<D: Disk>(
     Ok((superblock, notes))
 }
 
-/// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages have
-/// been looked at.
+/// Formats a disk as an empty one of this kind. `progress` receives pages checked and pages in
+/// total.
 pub fn make<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,
@@ -313,8 +312,8 @@ pub fn make<D: Disk>(
         must_be_blank(disk, superblock.pages, progress)?;
     }
 
-    // Records of before must be gone first: zeroes mean "nothing known", anything else might be
-    // believed.
+    // Old records must be gone first: zeroes mean "nothing known", but old records might be taken
+    // as valid.
     disk.trim(0, superblock.pages)?;
     if without != Some(Guard::FlushTrimmed) {
         disk.flush()?;
@@ -354,10 +353,10 @@ fn must_be_blank<D: Disk>(
     Ok(())
 }
 
-/// Identity and key of a new one.
+/// Identity and key of a new disk.
 pub fn identity(new: &NewDedup) -> ([u8; 16], [u8; 32]) {
     let uuid = new.identity.unwrap_or_else(random);
-    // Simulations and tests are the same each time. Such a key is no secret, and need not be.
+    // Simulations and tests are reproducible. Their key is no secret, and need not be.
     let key = match new.identity {
         Some(known) => *blake3::hash(&known).as_bytes(),
         None => random(),
@@ -372,7 +371,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Pages that are used of a disk, as far as they can be numbered.
+/// Pages to use of a disk, as far as they can be numbered.
 pub fn pages_used<E: std::error::Error>(
     new: &NewDedup,
     disk_pages: u64,

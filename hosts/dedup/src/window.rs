@@ -1,8 +1,8 @@
-//! Windows: after so many pages written, what was done is made durable.
+//! Windows: after a fixed number of written pages, they are made durable.
 //!
-//! Invariant: a window of 0 never ends by itself. Absent: what is done at its end.
+//! Invariant: a window of size 0 never fills. Absent: the action at its end.
 
-/// The window under way: its size, and the pages that it has taken.
+/// The current window: its size, and the pages counted so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     size: u32,
@@ -14,7 +14,7 @@ impl Window {
         Self { size, used: 0 }
     }
 
-    /// How many of so many pages belong to this window.
+    /// How many of `pages` pages, at most `most`, fit into this window.
     pub fn fitting(&self, pages: usize, most: usize) -> usize {
         let left = if self.size == 0 {
             most
@@ -24,14 +24,14 @@ impl Window {
         pages.min(left).min(most)
     }
 
-    /// Adds pages; is the window full?
+    /// Adds pages; returns true if the window is full.
     #[must_use]
     pub fn add(&mut self, pages: usize) -> bool {
         self.used = self.used.saturating_add(pages as u32);
         self.size > 0 && self.used >= self.size
     }
 
-    /// Begins the next window, which is empty.
+    /// Begins the next, empty window.
     pub fn begin(&mut self) {
         self.used = 0;
     }

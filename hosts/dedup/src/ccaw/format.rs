@@ -1,4 +1,4 @@
-//! The records of the signature table: segments, each a header page and pages of signatures.
+//! On-disk format of the signature table: segments, each a header page and pages of signatures.
 //!
 //! ```text
 //! 2                 header of segment 0: valid, or not      zeroes are "not"
@@ -6,8 +6,8 @@
 //! 2 + s ..          the next segment; the last one is as short as the addresses allow
 //! ..                data: address 0 and so on
 //! ```
-//! Invariants: checksums cover the disk's identity and the page's number; what cannot be believed
-//! says nothing. Absent: when they are written (`segments.rs`).
+//! Invariants: checksums cover the disk's identity and the page number; an invalid page carries no
+//! information. Absent: when pages are written (`segments.rs`).
 
 use crate::DedupError;
 use crate::pages::Page;
@@ -17,7 +17,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Signatures that fit in a page of the table.
+/// Signatures per table page.
 pub const PAGE_SIGNATURES: u32 = 255;
 const VALID: u32 = 1;
 const INVALID: u32 = 2;
@@ -25,9 +25,9 @@ const INVALID: u32 = 2;
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct HeaderRecord {
-    /// CRC-32C of identity, page number and everything behind it.
+    /// CRC-32C of identity, page number and all bytes after this field.
     crc: U32,
-    /// 1: all pages of the segment are right; 2: they are not to be read.
+    /// 1: all pages of the segment are valid; 2: they must not be read.
     state: U32,
     zeroes: [u8; PAGE_BYTES - 8],
 }
@@ -35,7 +35,7 @@ struct HeaderRecord {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct SignaturesRecord {
-    /// CRC-32C of identity, page number and everything behind it.
+    /// CRC-32C of identity, page number and all bytes after this field.
     crc: U32,
     zeroes: [u8; 12],
     signatures: [[u8; SIGNATURE_BYTES]; PAGE_SIGNATURES as usize],
@@ -43,10 +43,10 @@ struct SignaturesRecord {
 
 const _: () =
     assert!(size_of::<HeaderRecord>() == PAGE_BYTES && size_of::<SignaturesRecord>() == PAGE_BYTES);
-// Behind the checksum itself.
+// After the checksum itself.
 const CRC_FROM: usize = 4;
 
-/// Places of header, table and data pages.
+/// Positions of header, table and data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub logical: u32,
@@ -54,7 +54,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The largest that fits into so many pages.
+    /// Returns the largest layout that fits into `pages` pages.
     pub fn fitting(pages: u64, segment_pages: u32) -> Option<Self> {
         let mut logical = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
         // A header, and at least one page of signatures.
@@ -73,12 +73,12 @@ impl Layout {
                 return (logical > 0).then_some(layout);
             }
 
-            // Half of what is too much: fewer addresses also need fewer pages of the table.
+            // Half of the excess: fewer addresses also need fewer table pages.
             logical = logical.saturating_sub(over.div_ceil(2) as u32);
         }
     }
 
-    /// As a superblock says; or why it cannot be.
+    /// Returns the layout that a superblock describes, or an error if it is impossible.
     pub fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
         let layout = Self {
             logical: superblock.logical,
@@ -92,7 +92,7 @@ impl Layout {
         })
     }
 
-    /// Addresses of a whole segment.
+    /// Addresses of a full segment.
     pub fn segment_lbas(&self) -> u32 {
         (self.segment_pages - 1).saturating_mul(PAGE_SIGNATURES)
     }
@@ -102,11 +102,11 @@ impl Layout {
     pub fn segment_of(&self, lba: u32) -> u32 {
         lba / self.segment_lbas()
     }
-    /// Pages of signatures, all segments together.
+    /// Pages of signatures in all segments.
     pub fn table_pages(&self) -> u32 {
         self.logical.div_ceil(PAGE_SIGNATURES)
     }
-    /// The page of signatures that an address is in, counted over all segments.
+    /// Index of the signature page of an address, counted over all segments.
     pub fn table_page_of(&self, lba: u32) -> u32 {
         lba / PAGE_SIGNATURES
     }
@@ -117,11 +117,11 @@ impl Layout {
         // products saturate instead of overflowing.
         segment * each..((segment + 1).saturating_mul(each)).min(self.table_pages())
     }
-    /// Where a segment's header is.
+    /// Position of a segment's header.
     pub fn header(&self, segment: u32) -> u64 {
         SUPERBLOCKS + u64::from(segment) * u64::from(self.segment_pages)
     }
-    /// Where a page of signatures is.
+    /// Position of a page of signatures.
     pub fn place(&self, table_page: u32) -> u64 {
         let each = self.segment_pages - 1;
         self.header(table_page / each) + 1 + u64::from(table_page % each)
@@ -132,7 +132,7 @@ impl Layout {
     }
 }
 
-/// The header page of a segment.
+/// Encodes the header page of a segment.
 pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
     let state = if valid { VALID } else { INVALID };
     let mut record = HeaderRecord {
@@ -144,14 +144,14 @@ pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
     zerocopy::transmute!(record)
 }
 
-/// Whether a header vouches for its segment.
+/// Returns true if a header marks its segment valid.
 pub fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
     let record: &HeaderRecord = zerocopy::transmute_ref!(bytes);
-    // A trimmed header reads as zeroes, whose state is neither.
+    // A trimmed header reads as zeroes, whose state is neither value.
     record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]) && record.state.get() == VALID
 }
 
-/// A page of the table, with signatures by index.
+/// Encodes a table page, with signatures by index.
 pub fn signatures(superblock: &Superblock, page: u64, of: impl Fn(u32) -> Signature) -> Page {
     let mut record = SignaturesRecord {
         crc: U32::ZERO,
@@ -165,14 +165,14 @@ pub fn signatures(superblock: &Superblock, page: u64, of: impl Fn(u32) -> Signat
     zerocopy::transmute!(record)
 }
 
-/// The signatures of a page; `None` if it cannot be believed.
+/// Decodes the signatures of a page; `None` if it is damaged.
 pub fn read_signatures<'a>(
     superblock: &Superblock,
     page: u64,
     bytes: &'a Page,
 ) -> Option<&'a [Signature]> {
     let record: &SignaturesRecord = zerocopy::transmute_ref!(bytes);
-    // Zeroes are what `forget` leaves: nothing is known, and nothing is damaged.
+    // `forget` leaves zeroes: no signature is known, and nothing is damaged.
     let right =
         *bytes == [0; PAGE_BYTES] || record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]);
     right.then_some(&record.signatures[..])

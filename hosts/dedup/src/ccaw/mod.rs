@@ -1,16 +1,17 @@
-//! CCAW: writes whose content is on the disk already become copies (Copyless Copy §III-B).
+//! CCAW: writes of content that the disk already holds become copies (Copyless Copy §III-B).
 //!
-//! Addresses stay as they are, so that losing the table loses duplicates and no data: nothing but
-//! the table is kept, and nothing but the window's flush is waited for. A copy costs nothing on a
-//! device that remaps; on one that does not, or has no room for another remap, it is made in full
-//! by the device, and what is read afterwards is the same.
+//! Addresses do not change, so losing the table loses duplicates but no data: only the table is
+//! stored, and only the window's flush is waited for. A copy costs nothing on a device that remaps.
+//! On a device that does not, or has no room for another remap, the device copies the page in full,
+//! with the same result.
 //!
-//! The order around a change: 1. valid segments that tell of the target are marked invalid, durably
+//! Order of a change: 1. valid segments that cover the target are marked invalid, durably
 //! (`segments.rs`)  2. the target leaves the table  3. data or copy  4. the target enters. In
-//! between the target is no source; if 3 fails it stays out, since nobody knows what it holds.
+//! between the target is no source. If 3 fails it stays out, since its content is unknown.
 //!
-//! Invariants: what the table says of an address is what that address holds; no source of a batch's
-//! copies is a target of one. Absent: mappings, counts, and recovery of anything but the table.
+//! Invariants: the signature in the table for an address matches its content; no source of a
+//! batch's copies is a target in that batch. Absent: mappings, counts, and recovery of anything but
+//! the table.
 
 mod format;
 mod segments;
@@ -31,21 +32,21 @@ use segments::Segments;
 use std::ops::Range;
 use table::{Source, Table};
 
-/// How a [`Ccaw`] works; nothing of it is kept.
+/// Options of a [`Ccaw`]; none of them is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct CcawOptions {
-    /// Pages written after which it flushes; 0: it does not by itself.
+    /// Pages written between flushes; 0: flushes only on request.
     pub window: u32,
-    /// Compare contents before a copy is made; if not given, where the hash is not trusted.
+    /// Compare contents before a copy; by default, if the hash is not trusted.
     pub compare: Option<bool>,
-    /// Entries of the table in memory, about 80 bytes each.
+    /// Maximum entries of the table in memory, about 80 bytes each.
     pub entries_max: u32,
-    /// Addresses that are made to share a page. A device whose counters are full copies a page in
-    /// full, which takes it longer than a write; so the next one is written. 15 is what counters of
-    /// 4 bits count, and 255 here is no limit.
+    /// Maximum addresses that share a page. A device whose counter is full copies the page, which
+    /// is slower than a write; so at this limit the page is written. A 4-bit counter counts to 15;
+    /// 255 is no limit.
     pub shared_max: u8,
-    /// Changes after which a segment of the table is written and valid again; if not given, as many
-    /// as it has addresses.
+    /// Changes to a segment before it is written and marked valid again; by default, its number of
+    /// addresses.
     pub commit_after: Option<u32>,
     #[doc(hidden)]
     pub without: Option<Guard>,
@@ -64,7 +65,7 @@ impl Default for CcawOptions {
     }
 }
 
-/// A disk that copies what it has instead of writing it again.
+/// A disk that copies content that it already holds instead of writing it again.
 pub struct Ccaw<D> {
     disk: D,
     superblock: Superblock,
@@ -78,16 +79,16 @@ pub struct Ccaw<D> {
     broken: bool,
 }
 
-/// What becomes of a page of a batch.
+/// How a page of a batch is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
     Write,
-    /// It is copied from an address, whose page so many share then.
+    /// Copied from an address; `shared` addresses share its page already.
     Copy(Source),
 }
 
 impl Plan {
-    /// Addresses that share the page then.
+    /// Number of addresses that share the page afterwards.
     fn shared(self) -> u8 {
         match self {
             Self::Write => 1,
@@ -97,18 +98,18 @@ impl Plan {
 }
 
 impl<D: Disk> Ccaw<D> {
-    /// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages
-    /// have been looked at.
+    /// Formats a disk as an empty one of this kind. `progress` receives pages checked and pages in
+    /// total.
     ///
     /// # Errors
-    /// Something is on the disk already, or it is too small or too large.
+    /// The disk is not blank, or it is too small or too large.
     pub fn create(
         mut disk: D,
         new: &NewDedup,
         options: CcawOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
-        // Everything that may not fit is known before the first page is written.
+        // All size checks come before the first write.
         let pages = superblock::pages_used(new, disk.pages())?;
 
         let layout = Layout::fitting(pages, new.segment_pages).ok_or_else(|| {
@@ -131,21 +132,21 @@ impl<D: Disk> Ccaw<D> {
         };
 
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
-        // That a new one knows nothing needs no note.
+        // A new disk has an empty table; that needs no note.
         Ok(Self {
             notes: Vec::new(),
             ..Self::open(disk, options)?
         })
     }
 
-    /// Opens one. What was found damaged is said by `notes`; it costs duplicates, and no data.
+    /// Opens a disk. `notes` lists damage that was found; it costs duplicates, but no data.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such disk.
     pub fn open(mut disk: D, options: CcawOptions) -> Result<Self, DedupError<D::Error>> {
         let (superblock, mut notes) = superblock::open(&mut disk, Scheme::Ccaw, options.without)?;
 
-        // A superblock that is sound, and of sizes that cannot be, is somebody else's.
+        // A valid superblock with impossible sizes belongs to other software.
         let layout = Layout::of(&superblock)?;
 
         let mut table = Table::new(options.entries_max);
@@ -172,39 +173,39 @@ impl<D: Disk> Ccaw<D> {
         })
     }
 
-    /// Makes everything durable, the table too, and gives the disk back.
+    /// Makes everything durable, including the table, and returns the disk.
     ///
     /// # Errors
-    /// The disk. What was flushed before is there.
+    /// A disk error. Flushed data are safe.
     pub fn close(mut self) -> Result<D, DedupError<D::Error>> {
         self.usable()?;
         let segments = self.segments.out_of_date();
         if segments.is_empty() {
             self.flush_below()?
         } else {
-            // One more flush behind it: the headers "valid" are written after the commit's own.
+            // A second flush: the commit writes the "valid" headers after its own flush.
             self.commit(&segments)?;
             self.flush_below()?;
         }
         Ok(self.disk)
     }
 
-    /// Gives the disk back as it is, as the end of the process would.
+    /// Returns the disk as the end of the process would leave it.
     pub fn into_disk(self) -> D {
         self.disk
     }
 
-    /// The disk below, to look at.
+    /// The disk below, for inspection.
     pub fn disk(&self) -> &D {
         &self.disk
     }
 
-    /// The disk below, for what does not change its pages.
+    /// The disk below, for operations that do not change its pages.
     pub fn disk_mut(&mut self) -> &mut D {
         &mut self.disk
     }
 
-    /// What was found when it was opened, in sentences.
+    /// Findings at open, in sentences.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -214,7 +215,7 @@ impl<D: Disk> Ccaw<D> {
         self.superblock.hash
     }
 
-    /// Counters since it was opened.
+    /// Counters since open.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             entries_discarded: self.table.discarded(),
@@ -234,7 +235,7 @@ impl<D: Disk> Ccaw<D> {
         }
     }
 
-    /// Where an address is on the disk below.
+    /// Position of an address on the disk below.
     fn place(&self, lba: u32) -> u64 {
         self.layout.first_data_page() + u64::from(lba)
     }
@@ -247,16 +248,15 @@ impl<D: Disk> Ccaw<D> {
 
     fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
         self.statistics.flushes += 1;
-        // After a failure nobody knows what is durable, and a later success would not say.
-        // A kernel reports a failed write-back to one flush and forgets it.
+        // After a failure it is unknown which writes are durable, and a later success would not
+        // tell: a kernel reports a failed write-back to one flush only.
         self.disk.flush().map_err(|error| {
             self.broken = true;
             error.into()
         })
     }
 
-    /// Addresses are about to change: the table says nothing of them any more, in memory and on the
-    /// disk.
+    /// Prepares a change of addresses: removes them from the table, in memory and on the disk.
     fn change(&mut self, lbas: &Range<u32>) -> Result<(), DedupError<D::Error>> {
         // 1. "invalid"  2. flush. Cut before the end of 2: nothing has changed yet.
         let valid = self.segments.valid(lbas);
@@ -270,7 +270,7 @@ impl<D: Disk> Ccaw<D> {
             self.statistics.segments_invalidated += valid.len() as u64;
         }
 
-        // 3. The targets are no sources any more.
+        // 3. The targets are no longer sources.
         self.segments.change(lbas);
         if self.keeps(Guard::TargetLeaves) {
             lbas.clone().for_each(|lba| self.table.leave(lba));
@@ -283,7 +283,7 @@ impl<D: Disk> Ccaw<D> {
         let lbas = first..first + pages.len() as u32;
         self.change(&lbas)?;
 
-        // Signatures are made once, for the search and for the table.
+        // Each signature is computed once, for the lookup and for the table.
         let key = &self.superblock.key;
         let signatures: Vec<Signature> = pages
             .iter()
@@ -291,7 +291,7 @@ impl<D: Disk> Ccaw<D> {
             .collect();
         let plans = self.plan(first, pages, &signatures);
 
-        // 4. What is new is written: copies within the batch need it.
+        // 4. New content is written first: copies within the batch need it.
         let written: Vec<usize> = (0..plans.len())
             .filter(|index| plans[*index] == Plan::Write)
             .collect();
@@ -312,11 +312,11 @@ impl<D: Disk> Ccaw<D> {
             )
         });
 
-        // Counted only when the batch is whole.
+        // Counted only when the whole batch succeeded.
         self.statistics.host_pages += pages.len() as u64;
         self.statistics.duplicates += (pages.len() - written.len()) as u64;
-        // A segment is written again only after many changes: each commit costs a flush, and it is
-        // invalid again at the next change.
+        // A segment is written again only after many changes: each commit costs a flush, and the
+        // next change invalidates the segment again.
         let each = self
             .options
             .commit_after
@@ -329,7 +329,7 @@ impl<D: Disk> Ccaw<D> {
         }
     }
 
-    /// What becomes of each page of a batch.
+    /// Decides how each page of a batch is stored.
     fn plan(&mut self, first: u32, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
         let compare = self
             .options
@@ -345,12 +345,12 @@ impl<D: Disk> Ccaw<D> {
         let mut in_batch: FxHashMap<Signature, (Source, Option<usize>)> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
-            // Of this batch first: what it holds has been counted.
+            // Sources in this batch come first: their counts are exact.
             let known = in_batch.get(signature).copied();
             let known = known.or_else(|| Some((self.table.find(signature)?, None)));
             let known = known.filter(|(source, _)| source.shared <= shared_max);
 
-            // A hash that anybody can make collide decides nothing alone: the bytes are compared.
+            // A hash with known collisions is not decisive: the bytes are compared.
             let equal = |disk: &mut Self, source: Source, before: Option<usize>| match before {
                 _ if !compare => true,
                 Some(before) => pages[before] == *page,
@@ -375,8 +375,8 @@ impl<D: Disk> Ccaw<D> {
                 first + index as u32
             };
 
-            // The newest of a batch with this signature is the source from here on: its counter is
-            // fresh.
+            // The newest page of a batch with this signature is the source from here on: its
+            // counter is fresh.
             in_batch.insert(
                 *signature,
                 (
@@ -392,12 +392,12 @@ impl<D: Disk> Ccaw<D> {
         plans
     }
 
-    /// Whether an address holds this.
+    /// Returns true if an address holds this page.
     fn holds(&mut self, lba: u32, page: &Page) -> bool {
         let mut found = [0; PAGE_BYTES];
         self.statistics.compared += 1;
         let place = self.place(lba);
-        // A page that cannot be read is no source: the new one is written, and is whole.
+        // An unreadable page is no source: the new one is written in full.
         let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
         self.statistics.mismatches += u64::from(!equal);
         equal
@@ -409,7 +409,7 @@ impl<D: Disk> Ccaw<D> {
         pages: &[Page],
         indices: &[usize],
     ) -> Result<(), DedupError<D::Error>> {
-        // Neighbours are one write.
+        // Adjacent pages are one write.
         for run in runs(indices.len(), |before, this| {
             indices[before] + 1 == indices[this]
         }) {
@@ -441,7 +441,7 @@ impl<D: Disk> Ccaw<D> {
             return Ok(());
         }
 
-        // Copies whose sources and targets both follow one another are one remap.
+        // Copies with consecutive sources and consecutive targets are one remap.
         let follows = |before: usize, this: usize| {
             let ((index, source), (next, next_source)) = (copies[before], copies[this]);
             index + 1 == next && source + 1 == next_source
@@ -462,16 +462,16 @@ impl<D: Disk> Ccaw<D> {
             return Ok(());
         }
 
-        // A disk that does not copy is written to. If it does not take that either, its reason is
-        // the one to tell.
+        // If the disk refuses copies, the pages are written. If that fails too, its error is
+        // reported.
         self.statistics.copies_refused += copies.len() as u64;
         let indices: Vec<usize> = copies.iter().map(|(index, _)| *index).collect();
         self.write_pages(first, pages, &indices)
     }
 
-    /// Writes segments of the table and makes them valid.
+    /// Writes segments of the table and marks them valid.
     fn commit(&mut self, segments: &[u32]) -> Result<(), DedupError<D::Error>> {
-        // 1. pages of the table  2. flush  3. "valid". Cut before 3: invalid.
+        // 1. table pages  2. flush  3. "valid". Cut before 3: invalid.
         self.segments
             .write(&mut self.disk, segments, &self.table, &mut self.statistics)?;
         if self.keeps(Guard::FlushTable) {
@@ -499,11 +499,11 @@ impl<D: Disk> Disk for Ccaw<D> {
         let mut lba = self.lbas(page, whole(data.len())?)?.start;
         let mut rest = data.as_chunks::<PAGE_BYTES>().0;
 
-        // A batch never reaches over the end of a window: what is flushed is then whole.
+        // A batch never crosses the end of a window, so that the flush covers whole batches.
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.window.fitting(rest.len(), BATCH_PAGES));
             self.write_batch(lba, now)?;
-            // The window's end is all that makes data durable unless the host flushes.
+            // Unless the host flushes, only the end of a window makes data durable.
             if self.window.add(now.len()) {
                 self.flush()?;
             }
@@ -528,7 +528,7 @@ impl<D: Disk> Disk for Ccaw<D> {
         let target = self.lbas(remap.target, remap.pages.into())?;
         let source = self.lbas(remap.source, remap.pages.into())?;
 
-        // Taken before the sources may leave the table.
+        // Read before the sources may leave the table.
         let signatures: Vec<Option<Signature>> = source
             .clone()
             .map(|lba| self.table.signature(lba))
@@ -544,11 +544,11 @@ impl<D: Disk> Disk for Ccaw<D> {
             ..*remap
         };
 
-        // If it fails, both ranges have left the table: nobody knows what they hold.
+        // If it fails, both ranges have left the table: their contents are unknown.
         self.disk.remap(&below)?;
 
-        // How many share the source's page is not asked: 2 is a lower bound, and a count that is
-        // too low costs a copy that the device makes in full.
+        // The true share count is unknown; 2 is a lower bound. A count that is too low costs a copy
+        // that the device makes in full.
         let known = target
             .zip(signatures)
             .filter_map(|(lba, signature)| Some((lba, signature?)));

@@ -1,20 +1,18 @@
-//! The signature table on the disk: which segments are valid, which of their pages are out of date,
-//! and the order of writes.
+//! The signature table on the disk: valid segments, dirty pages, and the order of writes.
 //!
-//! What a valid segment says of an address is true, whatever power cut comes, because
+//! A valid segment is correct about its addresses after any power cut, because
 //! - *a change* of an address whose segment is valid: 1. header "invalid"  2. flush  3. the page,
-//!   in whatever way. Cut before the end of 2: valid, and nothing has changed, or invalid. Cut
-//!   after 2: invalid.
-//! - *a batch* of segments: 1. the pages that are out of date  2. flush, of the data as well  3.
-//!   headers "valid". Cut before 3: invalid. Cut in 3: each is valid, over pages and data that are
-//!   durable because of 2, or invalid. The next change begins with a header of its own, which is
-//!   the later one.
-//! - *opening* an invalid segment: its pages are trimmed, since some may be of before and some of
-//!   after the cut; they are so durably before it is valid, because of 2. A page whose checksum is
-//!   wrong says nothing and is out of date.
+//!   written or copied. Cut before the end of 2: valid and unchanged, or invalid. Cut after 2:
+//!   invalid.
+//! - *a batch* of segments: 1. the dirty pages  2. flush, of the data as well  3. headers "valid".
+//!   Cut before 3: invalid. Cut in 3: each is invalid, or valid with pages and data that are
+//!   durable because of 2. The next change begins with a header of its own, which is the later one.
+//! - *opening* an invalid segment: its pages are trimmed, since they may predate or postdate the
+//!   cut; the trim is durable before the segment is valid, because of 2. A page with a wrong
+//!   checksum carries no information and is dirty.
 //!
-//! Invariant: `is_valid` here is never true if the header on the disk may be followed by a change.
-//! Absent: the table's contents (`table.rs`).
+//! Invariant: `is_valid` here is never true if a change may follow the header on the disk. Absent:
+//! the table's contents (`table.rs`).
 
 use super::format::{self, Layout, PAGE_SIGNATURES};
 use super::table::Table;
@@ -26,20 +24,20 @@ use crate::superblock::Superblock;
 use remap_ssd_device::Disk;
 use std::ops::Range;
 
-/// What is on the disk of the table.
+/// State of the table on the disk.
 pub struct Segments {
     superblock: Superblock,
     layout: Layout,
     valid: Vec<bool>,
-    /// Changes since a segment was valid.
+    /// Changes since each segment was valid.
     updates: Vec<u32>,
-    /// Pages of signatures that are out of date.
+    /// Dirty pages of signatures.
     dirty: Vec<bool>,
     without: Option<Guard>,
 }
 
 impl Segments {
-    /// Reads all segments that are valid into the table.
+    /// Reads all valid segments into the table.
     pub fn open<D: Disk>(
         disk: &mut D,
         superblock: Superblock,
@@ -58,7 +56,7 @@ impl Segments {
             without,
         };
 
-        // An invalid segment is normal: it was being changed, or the disk was cut off.
+        // An invalid segment is normal: it was being changed, or power was cut.
         let mut invalid = 0;
         for segment in 0..layout.segments() {
             let place = layout.header(segment);
@@ -70,7 +68,7 @@ impl Segments {
                 all.read(disk, segment, table, notes)
             } else {
                 invalid += 1;
-                // What it has on the disk is not known any more, so its pages count as out of date.
+                // Its contents on the disk are unreliable, so its pages are dirty.
                 all.forget(disk, segment)?;
             }
         }
@@ -114,7 +112,7 @@ impl Segments {
         });
     }
 
-    /// Removes what an invalid segment still says.
+    /// Removes an invalid segment's signatures from the disk.
     fn forget<D: Disk>(&self, disk: &mut D, segment: u32) -> Result<(), D::Error> {
         let pages = self.layout.table_pages_of(segment);
         match self.without {
@@ -131,21 +129,21 @@ impl Segments {
         }
     }
 
-    /// Valid segments that tell of these addresses.
+    /// Valid segments that cover these addresses.
     pub fn valid(&self, lbas: &Range<u32>) -> Vec<u32> {
         self.of(lbas)
             .filter(|segment| self.valid[*segment as usize])
             .collect()
     }
 
-    /// Marks segments invalid, on the disk; to be flushed, then `invalidated`.
+    /// Marks segments invalid on the disk. The caller flushes, then calls `invalidated`.
     pub fn invalidate<D: Disk>(
         &self,
         disk: &mut D,
         segments: &[u32],
         done: &mut Statistics,
     ) -> Result<(), D::Error> {
-        // A test leaves it out, to see that it is missed.
+        // A test omits this step and expects a failure.
         if self.without == Some(Guard::Invalidate) {
             return Ok(());
         }
@@ -163,11 +161,11 @@ impl Segments {
             .for_each(|segment| self.valid[*segment as usize] = false);
     }
 
-    /// Addresses change: their pages of signatures are out of date.
+    /// Notes that addresses change: their signature pages become dirty.
     pub fn change(&mut self, lbas: &Range<u32>) {
         for segment in self.of(lbas) {
             let updates = &mut self.updates[segment as usize];
-            // A range over two segments counts in full for both: they are written a little early.
+            // A range over two segments counts in full for both: they are written slightly early.
             *updates = updates.saturating_add(lbas.len() as u32);
         }
         if !lbas.is_empty() {
@@ -177,14 +175,14 @@ impl Segments {
         }
     }
 
-    /// Segments among those of some addresses that have changed so often.
+    /// Segments of some addresses that have changed at least `updates` times.
     pub fn due(&self, lbas: &Range<u32>, updates: u32) -> Vec<u32> {
         self.of(lbas)
             .filter(|segment| self.updates[*segment as usize] >= updates)
             .collect()
     }
 
-    /// Segments with pages that are out of date.
+    /// Segments with dirty pages.
     pub fn out_of_date(&self) -> Vec<u32> {
         let is = |segment: &u32| self.dirty_pages(*segment).next().is_some();
         (0..self.layout.segments()).filter(is).collect()
@@ -196,7 +194,7 @@ impl Segments {
             .filter(|page| self.dirty[*page as usize])
     }
 
-    /// Writes the pages of segments that are out of date; to be flushed, then `validate`.
+    /// Writes the dirty pages of segments. The caller flushes, then calls `validate`.
     pub fn write<D: Disk>(
         &self,
         disk: &mut D,
@@ -225,7 +223,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Marks segments valid whose pages, and the pages that these tell of, are durable.
+    /// Marks segments valid. Their pages, and the data that these describe, must be durable.
     pub fn validate<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -234,12 +232,12 @@ impl Segments {
     ) -> Result<(), D::Error> {
         for segment in segments {
             let place = self.layout.header(*segment);
-            // From here on it may be valid on the disk, whatever the write says.
+            // From here on the segment may be valid on the disk, even if the write fails.
             self.valid[*segment as usize] = true;
             disk.write(place, &format::header(&self.superblock, place, true))?;
 
             let pages = self.layout.table_pages_of(*segment);
-            // Only behind the header: if that failed, the next commit writes the pages once more.
+            // Only after the header: if that failed, the next commit writes the pages once more.
             self.dirty[pages.start as usize..pages.end as usize].fill(false);
             self.updates[*segment as usize] = 0;
             done.metadata_pages += 1;

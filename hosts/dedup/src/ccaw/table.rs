@@ -1,13 +1,12 @@
-//! The signature table in memory: which addresses hold a content of this signature.
+//! The signature table in memory: finds addresses by the signature of their content.
 //!
-//! An entry is an address and its signature; entries of one signature are a list. A copy is made
-//! from the first of it, which is the newest: if the older one's page is shared by as many as a
-//! device counts, and was written or copied in full once more, the next copies have a page with a
-//! fresh counter. When the table is full, entries that were not copied from since the hand came by
-//! are given up (a clock).
+//! An entry is an address and its signature; entries with the same signature form a list. A copy is
+//! made from the head, which is the newest: if an older page has reached the device's share limit
+//! and was written or copied in full again, later copies use a page with a fresh counter. When the
+//! table is full, a clock evicts entries that were not used since the hand last passed.
 //!
-//! Invariants: an address has one entry at most; an entry is in the list of its signature. Absent:
-//! pages and disks, and any order of a hash map.
+//! Invariants: an address has at most one entry; an entry is in the list of its signature. Absent:
+//! pages and disks; dependence on the iteration order of hash maps.
 
 use crate::signature::Signature;
 use rustc_hash::FxHashMap;
@@ -20,22 +19,22 @@ struct Entry {
     lba: u32,
     next: u32,
     previous: u32,
-    /// Copied from, or entered, since the hand came by.
+    /// Copied from, or entered, since the hand last passed.
     used: bool,
     free: bool,
-    /// Addresses that share its page, this one included, as far as is known.
+    /// Known number of addresses that share its page, this one included.
     shared: u8,
 }
 
-/// An address that holds a content.
+/// An address that holds the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     pub lba: u32,
-    /// Addresses that share its page, as far as is known.
+    /// Known number of addresses that share its page.
     pub shared: u8,
 }
 
-/// Contents by signature, and signatures by address.
+/// Addresses by signature, and signatures by address.
 pub struct Table {
     entries: Vec<Entry>,
     free: Vec<u32>,
@@ -47,7 +46,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table of at most so many entries.
+    /// Creates an empty table with at most `limit` entries.
     pub fn new(limit: u32) -> Self {
         Self {
             entries: Vec::new(),
@@ -60,15 +59,15 @@ impl Table {
         }
     }
 
-    /// Entries that were given up.
+    /// Entries evicted.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 
-    /// An address with a content of this signature.
+    /// Returns an address with content of this signature.
     pub fn find(&mut self, signature: &Signature) -> Option<Source> {
         let entry = &mut self.entries[*self.newest.get(signature)? as usize];
-        // What is copied from is worth keeping when the table is full.
+        // Sources of copies are worth keeping when the table is full.
         entry.used = true;
         Some(Source {
             lba: entry.lba,
@@ -76,12 +75,12 @@ impl Table {
         })
     }
 
-    /// The signature of what an address holds.
+    /// Returns the signature of an address's content.
     pub fn signature(&self, lba: u32) -> Option<Signature> {
         Some(self.entries[*self.by_lba.get(&lba)? as usize].signature)
     }
 
-    /// Forgets an address, which gets other contents.
+    /// Removes an address whose content is about to change.
     pub fn leave(&mut self, lba: u32) {
         let Some(at) = self.by_lba.remove(&lba) else {
             return;
@@ -93,8 +92,7 @@ impl Table {
             ..
         } = self.entries[at as usize];
 
-        // Four ways in which an entry is linked: it may be alone, the newest, the oldest or in
-        // between.
+        // The entry may be alone, the newest, the oldest or in between.
         match (previous, next) {
             (NONE, NONE) => drop(self.newest.remove(&signature)),
             (NONE, next) => drop(self.newest.insert(signature, next)),
@@ -107,11 +105,11 @@ impl Table {
         self.free.push(at);
     }
 
-    /// An address enters with the signature of what it holds, and with how many it shares its page.
+    /// Adds an address with its signature and the number of addresses that share its page.
     pub fn enter(&mut self, lba: u32, signature: Signature, shared: u8) {
-        // An address has one entry: the old one goes first, and its place may be used at once.
+        // An address has one entry: the old one goes first, and its slot may be reused at once.
         self.leave(lba);
-        // Given up before the new one comes in, so that memory never exceeds the limit.
+        // Evict before the insertion, so that memory never exceeds the limit.
         if self.by_lba.len() >= self.limit {
             self.discard();
         }
@@ -138,13 +136,13 @@ impl Table {
     }
 
     fn discard(&mut self) {
-        // Ends in the second round at the latest: the first one takes every mark away. There is an
-        // entry, since the limit is at least 1.
+        // Ends within two rounds: the first one clears every mark. There is an entry, since the
+        // limit is at least 1.
         loop {
             let next = (self.hand + 1) % self.entries.len();
             let entry = &mut self.entries[self.hand];
 
-            // Each entry that was used gets one more round.
+            // Each used entry survives one more round.
             self.hand = next;
             if entry.free {
                 continue;

@@ -1,11 +1,11 @@
-//! Blocks: what each holds, how many mappings may name it, which are free.
+//! Blocks: content signatures, reference counts, and free blocks.
 //!
-//! A block's count covers the mappings in memory *and* those on the disk, so it goes up when a
-//! mapping is made and down when the mapping that replaced it is durable (`commit.rs`). At 0 the
-//! block is free: nothing names it, whatever power cut comes.
+//! A block's count covers the mappings in memory *and* those on the disk: it goes up when a mapping
+//! is made, and down when the mapping that replaced it is durable (`commit.rs`). At 0 the block is
+//! free: no mapping references it after any power cut.
 //!
-//! Invariants: a signature leads to a block that holds such a content and is not free; what goes up
-//! is to be written before the mapping, what goes down may be written at any time. Absent: disks.
+//! Invariants: a signature leads to a block that holds such content and is not free; a raised count
+//! must be written before the mapping, a lowered one at any time. Absent: disks.
 
 use super::format::PAGE_BLOCKS;
 use crate::signature::{Signature, UNKNOWN};
@@ -18,16 +18,16 @@ pub struct Blocks {
     signatures: Vec<Signature>,
     by_signature: FxHashMap<Signature, u32>,
     free: u32,
-    /// Where the next free one is looked for.
+    /// Position of the next search for a free block.
     hand: u32,
     /// Pages of records in which a count went up.
     risen: BTreeSet<u32>,
-    /// Pages in which counts went down and no more.
+    /// Pages in which counts only went down.
     fallen: BTreeSet<u32>,
 }
 
 impl Blocks {
-    /// The table of `blocks` blocks that are all free.
+    /// Creates a table of `blocks` free blocks.
     pub fn new(blocks: u32) -> Self {
         Self {
             counts: vec![0; blocks as usize],
@@ -43,7 +43,7 @@ impl Blocks {
     pub fn len(&self) -> u32 {
         self.counts.len() as u32
     }
-    /// How many blocks no page refers to.
+    /// Number of free blocks.
     pub fn free(&self) -> u32 {
         self.free
     }
@@ -55,12 +55,12 @@ impl Blocks {
         (self.signatures[block as usize], self.counts[block as usize])
     }
 
-    /// A block that holds a content of this signature.
+    /// Returns a block with content of this signature.
     pub fn find(&self, signature: &Signature) -> Option<u32> {
         self.by_signature.get(signature).copied()
     }
 
-    /// So many free blocks, which stay free until they are held. There must be as many.
+    /// Chooses `wanted` free blocks, which stay free until they are held. There must be enough.
     pub fn choose(&mut self, wanted: usize) -> Vec<u32> {
         assert!(
             wanted <= self.free as usize,
@@ -68,7 +68,7 @@ impl Blocks {
             self.free
         );
 
-        // On from where the last search ended, so that blocks are used in turn.
+        // Continues after the last search, so that blocks are used in turn.
         let mut chosen = Vec::with_capacity(wanted);
         while chosen.len() < wanted {
             if self.counts[self.hand as usize] == 0 {
@@ -79,9 +79,9 @@ impl Blocks {
         chosen
     }
 
-    /// Takes what the disk says of a block at the beginning, without changing it there.
+    /// Sets a block's count when the disk is opened, without changing it on the disk.
     pub fn restore(&mut self, block: u32, count: u32) {
-        // No page is marked: this is what the disk says already.
+        // No page is marked: the disk has this count already.
         let old = std::mem::replace(&mut self.counts[block as usize], count);
         match (old, count) {
             (0, 1..) => self.free -= 1,
@@ -90,18 +90,18 @@ impl Blocks {
         }
     }
 
-    /// A block that is named holds this.
+    /// Sets the signature of a referenced block.
     pub fn learn(&mut self, block: u32, signature: Signature) {
         assert!(self.counts[block as usize] > 0, "block {block} is free");
         if signature != UNKNOWN {
             self.signatures[block as usize] = signature;
-            // Of several blocks with one content the newest is found; the others stay until nothing
-            // names them.
+            // Of several blocks with the same content the newest is found; the others stay while
+            // mappings reference them.
             self.by_signature.insert(signature, block);
         }
     }
 
-    /// One more mapping names it.
+    /// Adds a reference by a mapping.
     pub fn hold(&mut self, block: u32) {
         let count = &mut self.counts[block as usize];
         self.free -= u32::from(*count == 0);
@@ -109,15 +109,15 @@ impl Blocks {
         self.mark(block);
     }
 
-    /// Its record is to be written with the next batch.
+    /// Marks its record to be written with the next batch.
     pub fn mark(&mut self, block: u32) {
-        // A page that is written for a count that rose carries its fallen counts with it.
+        // A page that is written for a raised count includes its lowered counts.
         let page = block / PAGE_BLOCKS;
         self.fallen.remove(&page);
         self.risen.insert(page);
     }
 
-    /// Its record says too much: to be corrected when that costs nothing.
+    /// Marks a record whose count is too high: it is corrected when that costs nothing.
     pub fn mark_late(&mut self, block: u32) {
         let page = block / PAGE_BLOCKS;
         // The page will be written anyway, with this count.
@@ -126,7 +126,7 @@ impl Blocks {
         }
     }
 
-    /// One mapping less names it, in memory and on the disk.
+    /// Removes a reference, in memory and on the disk.
     pub fn let_go(&mut self, block: u32) {
         let count = &mut self.counts[block as usize];
         *count = count
@@ -136,7 +136,7 @@ impl Blocks {
             self.free += 1;
             let signature = std::mem::replace(&mut self.signatures[block as usize], UNKNOWN);
 
-            // Another block of this signature may have taken its place meanwhile.
+            // Another block of this signature may have taken its place.
             if self.by_signature.get(&signature) == Some(&block) {
                 self.by_signature.remove(&signature);
             }
@@ -151,7 +151,7 @@ impl Blocks {
     pub fn risen_written(&mut self) {
         self.risen.clear();
     }
-    /// Pages of records in which counts went down.
+    /// Pages of records in which counts only went down.
     pub fn fallen(&self) -> Vec<u32> {
         self.fallen.iter().copied().collect()
     }

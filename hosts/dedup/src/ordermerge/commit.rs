@@ -1,21 +1,22 @@
-//! The end of a window: what makes its writes durable, in two flushes.
+//! The end of a window makes its writes durable, in two flushes.
 //!
-//! 1. pages of records in which a count went up (data went before, as it came)  2. flush  3. pages
-//!    of mappings  4. flush
-//! 5. counts of what was replaced go down, in memory; their pages are written with those of 1 that
-//!    they share, or at the end.
+//! 1. pages of records in which a count went up (data was written before)  2. flush  3. pages of
+//!    mappings  4. flush
+//! 5. counts of replaced blocks go down, in memory; their pages are written with those of 1 that
+//!    they share, or at close.
 //!
-//! Cut before the end of 2: mappings are old; blocks that were written are named by none, so they
-//! are free, whatever their records say. Cut in 3 or 4: each page of mappings is old or new; what
-//! it names has data, signature and count because of 2, and what the old one names is not free
-//! before 5. After 4: new. So on the disk a count is never below the number of mappings that name
-//! the block, and a block that a mapping names holds what its record says.
+//! Cut before the end of 2: mappings are old; newly written blocks have no references, so they are
+//! free regardless of their records. Cut in 3 or 4: each page of mappings is old or new. A block
+//! that the new page references has data, signature and count because of 2, and a block that the
+//! old one references is not free before 5. After 4: new. So on the disk a count is never below the
+//! number of mappings that reference the block, and a referenced block holds the content of its
+//! record.
 //!
-//! Counts that are too high after a cut are found when the disk is opened: all mappings are read
-//! then. A page of mappings that is damaged names nobody knows what: as long as there is one,
-//! blocks are free only if their counts say so too.
+//! Counts that are too high after a cut are found at open, which reads all mappings. A damaged page
+//! of mappings may reference any block: while there is one, blocks are free only if their counts
+//! are 0 too.
 //!
-//! Invariant: after a failure everything is still to be written. Absent: what the mappings say
+//! Invariant: after a failure all changes are still pending. Absent: the contents of mappings
 //! (`mod.rs`).
 
 use super::OrderMerge;
@@ -28,7 +29,7 @@ use remap_ssd_device::Disk;
 
 impl<D: Disk> OrderMerge<D> {
     pub(super) fn commit(&mut self) -> Result<(), DedupError<D::Error>> {
-        // 1. What went up. Written too early it costs nothing: a count may be too high.
+        // 1. Raised counts. Writing them too early is harmless: a count may be too high.
         let risen = self.blocks.risen();
         let counts_first = self.keeps(Guard::CountsFirst);
         if counts_first {
@@ -40,7 +41,7 @@ impl<D: Disk> OrderMerge<D> {
             self.flush_below()?;
         }
 
-        // 3. and 4. Each page old or new.
+        // 3. and 4. Each page is old or new.
         if !counts_first {
             self.write_blocks(&risen)?;
         }
@@ -50,11 +51,11 @@ impl<D: Disk> OrderMerge<D> {
                 self.flush_below()?;
             }
         }
-        // Forgotten only here: after a failure above everything is still to be written.
+        // Cleared only here: after a failure above all changes are still pending.
         self.blocks.risen_written();
         self.changed.clear();
 
-        // 5. Nothing on the disk names these any more.
+        // 5. No mapping on the disk references these any more.
         for block in std::mem::take(&mut self.replaced) {
             self.blocks.let_go(block);
         }
@@ -64,8 +65,8 @@ impl<D: Disk> OrderMerge<D> {
 
     /// Corrects the counts that are too high on the disk.
     pub(super) fn settle(&mut self) -> Result<(), DedupError<D::Error>> {
-        // Blocks that were replaced get their counts corrected in there; only then is it known
-        // which fell.
+        // The commit corrects the counts of replaced blocks; only then are the lowered counts
+        // known.
         self.commit()?;
         let fallen = self.blocks.fallen();
         if !fallen.is_empty() {
@@ -83,7 +84,7 @@ impl<D: Disk> OrderMerge<D> {
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as u32 * PAGE_BLOCKS;
             format::blocks(superblock, place, |index| match base + index {
-                // The last page has room for more blocks than there are.
+                // The last page has more slots than there are blocks left.
                 block if block < blocks.len() => blocks.record(block),
                 _ => (UNKNOWN, 0),
             })
@@ -104,7 +105,7 @@ impl<D: Disk> OrderMerge<D> {
 
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as usize * PAGE_MAPPINGS as usize;
-            // The last page has room for more addresses than there are.
+            // The last page has more slots than there are addresses left.
             let of = |index: u32| {
                 mapping
                     .get(base + index as usize)

@@ -1,12 +1,12 @@
-//! The records of blocks and of mappings.
+//! On-disk format of block records and mappings.
 //!
 //! ```text
 //! 2 ..      blocks: signature and count, 204 a page      zeroes are "free"
 //! ..        mappings: the block of an address, 1,020 a page  zeroes are "none": the address reads as zeroes
 //! ..        data: block 0 and so on
 //! ```
-//! Invariants: checksums cover the disk's identity and the page's number; blocks are more than
-//! addresses. Absent: when they are written (`commit.rs`).
+//! Invariants: checksums cover the disk's identity and the page number; there are more blocks than
+//! addresses. Absent: when pages are written (`commit.rs`).
 
 use crate::DedupError;
 use crate::pages::Page;
@@ -16,29 +16,29 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Blocks whose records are in a page.
+/// Block records per page.
 pub const PAGE_BLOCKS: u32 = 204;
-/// Addresses whose mappings are in a page.
+/// Mappings per page.
 pub const PAGE_MAPPINGS: u32 = 1020;
-/// The mapping of an address that has none.
+/// The mapping of an unmapped address.
 pub const UNMAPPED: u32 = 0;
-/// The mapping of an address that was in a damaged page.
+/// The mapping of an address from a damaged page.
 pub const LOST: u32 = u32::MAX;
 
-/// A block, as it is kept.
+/// The record of a block.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct BlockRecord {
-    /// Of what it holds, if a mapping names it.
+    /// Signature of its content, if a mapping references it.
     pub signature: [u8; SIGNATURE_BYTES],
-    /// Mappings that name it, or more.
+    /// Number of mappings that reference it, or more.
     pub count: U32,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct BlocksRecord {
-    /// CRC-32C of identity, page number and everything behind it.
+    /// CRC-32C of identity, page number and all bytes after this field.
     crc: U32,
     zeroes: [u8; 12],
     blocks: [BlockRecord; PAGE_BLOCKS as usize],
@@ -47,19 +47,19 @@ struct BlocksRecord {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct MappingsRecord {
-    /// CRC-32C of identity, page number and everything behind it.
+    /// CRC-32C of identity, page number and all bytes after this field.
     crc: U32,
     zeroes: [u8; 12],
-    /// The block's number and 1; 0: none; 2^32 - 1: lost.
+    /// Block number plus 1; 0: none; 2^32 - 1: lost.
     mappings: [U32; PAGE_MAPPINGS as usize],
 }
 
 const _: () =
     assert!(size_of::<BlocksRecord>() == PAGE_BYTES && size_of::<MappingsRecord>() == PAGE_BYTES);
-// Behind the checksum itself.
+// After the checksum itself.
 const CRC_FROM: usize = 4;
 
-/// Places of mapping, block and data pages.
+/// Positions of mapping, block and data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub logical: u32,
@@ -67,12 +67,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The largest that fits into so many pages, with so many blocks to spare.
+    /// Returns the largest layout that fits into `pages` pages, with `spare` spare blocks.
     pub fn fitting(pages: u64, spare: u32) -> Option<Self> {
         let mut blocks = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
         loop {
-            // Blocks are more than addresses: a page is written before the one that it replaces is
-            // free.
+            // There are more blocks than addresses: a page is written before the block that it
+            // replaces is free.
             let logical = blocks
                 .checked_sub(spare.max(1))
                 .filter(|logical| *logical > 0)?;
@@ -81,12 +81,12 @@ impl Layout {
             if over == 0 {
                 return Some(layout);
             }
-            // Half of what is too much: fewer blocks also need fewer pages of records.
+            // Half of the excess: fewer blocks also need fewer pages of records.
             blocks = blocks.saturating_sub(over.div_ceil(2) as u32);
         }
     }
 
-    /// As a superblock says; or why it cannot be.
+    /// Returns the layout that a superblock describes, or an error if it is impossible.
     pub fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
         let layout = Self {
             logical: superblock.logical,
@@ -106,11 +106,11 @@ impl Layout {
     pub fn mapping_pages(&self) -> u32 {
         self.logical.div_ceil(PAGE_MAPPINGS)
     }
-    /// The first page of records of blocks.
+    /// First page of block records.
     pub fn first_block_page(&self) -> u64 {
         SUPERBLOCKS
     }
-    /// The first page of mappings.
+    /// First page of mappings.
     pub fn first_mapping_page(&self) -> u64 {
         self.first_block_page() + u64::from(self.block_pages())
     }
@@ -120,7 +120,7 @@ impl Layout {
     }
 }
 
-/// A page of block records by index.
+/// Encodes a page of block records, by index.
 pub fn blocks(superblock: &Superblock, page: u64, of: impl Fn(u32) -> (Signature, u32)) -> Page {
     let record = |index| {
         let (signature, count) = of(index);
@@ -139,7 +139,7 @@ pub fn blocks(superblock: &Superblock, page: u64, of: impl Fn(u32) -> (Signature
     zerocopy::transmute!(record)
 }
 
-/// The blocks of a page; `None` if it cannot be believed.
+/// Decodes the block records of a page; `None` if it is damaged.
 pub fn read_blocks<'a>(
     superblock: &Superblock,
     page: u64,
@@ -149,7 +149,7 @@ pub fn read_blocks<'a>(
     is_right(superblock, page, record.crc, bytes).then_some(&record.blocks[..])
 }
 
-/// A page of mappings by index.
+/// Encodes a page of mappings, by index.
 pub fn mappings(superblock: &Superblock, page: u64, of: impl Fn(u32) -> u32) -> Page {
     let mappings = std::array::from_fn(|index| of(index as u32).into());
     let mut record = MappingsRecord {
@@ -161,13 +161,13 @@ pub fn mappings(superblock: &Superblock, page: u64, of: impl Fn(u32) -> u32) -> 
     zerocopy::transmute!(record)
 }
 
-/// The mappings of a page; `None` if it cannot be believed.
+/// Decodes the mappings of a page; `None` if it is damaged.
 pub fn read_mappings<'a>(superblock: &Superblock, page: u64, bytes: &'a Page) -> Option<&'a [U32]> {
     let record: &MappingsRecord = zerocopy::transmute_ref!(bytes);
     is_right(superblock, page, record.crc, bytes).then_some(&record.mappings[..])
 }
 
 fn is_right(superblock: &Superblock, page: u64, crc: U32, bytes: &Page) -> bool {
-    // Zeroes are a new disk's: nothing is mapped, and nothing is damaged.
+    // A new disk has zeroes: nothing is mapped, and nothing is damaged.
     *bytes == [0; PAGE_BYTES] || crc.get() == superblock.crc(page, &bytes[CRC_FROM..])
 }

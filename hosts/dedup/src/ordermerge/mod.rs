@@ -1,18 +1,17 @@
 //! OrderMergeDedup: content is stored once, and addresses are mapped to it (Chen and Shen, FAST'16;
 //! DEDUP in Copyless Copy).
 //!
-//! For any disk: nothing is asked of it but reads, writes and flushes. Mappings, counts and
-//! signatures are its own, and have to be written: counts before the mappings that need them,
-//! mappings after their data. It does so in windows (`commit.rs`), so that several changes of one
-//! page of metadata are one write.
+//! Works on any disk that reads, writes and flushes. It stores its own mappings, counts and
+//! signatures, in order: counts before the mappings that need them, mappings after their data. It
+//! does so in windows (`commit.rs`), so that several changes to one page of metadata are one write.
 //!
-//! Counts that go down are written with their page when another one of it goes up, or when the disk
-//! is closed: the mappings tell after a cut. (So metadata costs less here than in a design that
-//! must not read all mappings.)
+//! Lowered counts are written when another count in their page goes up, or at close: after a cut
+//! they are recomputed from the mappings. (So metadata cost less here than in a design that must
+//! not read all mappings.)
 //!
-//! Invariants: a block that a mapping names, in memory or on the disk, is not free; what is read is
-//! what the mapping in memory names. What has not been flushed is in this process alone, in part:
-//! it ends with it, as the cache of a disk ends with its power. Absent: more addresses than blocks.
+//! Invariants: a block that a mapping references, in memory or on the disk, is not free; reads
+//! follow the mapping in memory. Unflushed state is partly in this process only and is lost when it
+//! ends, like a disk's volatile cache on power loss. Absent: more addresses than blocks.
 
 mod blocks;
 mod commit;
@@ -34,13 +33,12 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How an [`OrderMerge`] works; nothing of it is kept.
+/// Options of an [`OrderMerge`]; none of them is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderMergeOptions {
-    /// Pages written after which everything is made durable; 0: when it is flushed, or out of free
-    /// blocks.
+    /// Pages written between commits; 0: commits on a flush, or when no block is free.
     pub window: u32,
-    /// Compare contents before a block is shared; if not given, where the hash is not trusted.
+    /// Compare contents before a block is shared; by default, if the hash is not trusted.
     pub compare: Option<bool>,
     #[doc(hidden)]
     pub without: Option<Guard>,
@@ -61,13 +59,13 @@ pub struct OrderMerge<D> {
     disk: D,
     superblock: Superblock,
     layout: Layout,
-    /// By address: the block's number and 1, `UNMAPPED` or `LOST`.
+    /// By address: block number plus 1, `UNMAPPED` or `LOST`.
     mapping: Vec<u32>,
     blocks: Blocks,
-    /// Pages of mappings that have changed.
+    /// Dirty pages of mappings.
     changed: BTreeSet<u32>,
-    /// Blocks that mappings on the disk may name, and those in memory do not any more; as often as
-    /// that is so.
+    /// Blocks that mappings on the disk may reference, and mappings in memory no longer do; once
+    /// per lost reference.
     replaced: Vec<u32>,
     window: Window,
     options: OrderMergeOptions,
@@ -77,29 +75,29 @@ pub struct OrderMerge<D> {
     broken: bool,
 }
 
-/// What becomes of a page of a batch.
+/// How a page of a batch is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
-    /// It is written to a free block.
+    /// Written to a free block.
     New,
     Block(u32),
-    /// A page of the batch has it, by its index.
+    /// Same content as a page of the batch, by index.
     Same(usize),
 }
 
 impl<D: Disk> OrderMerge<D> {
-    /// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages
-    /// have been looked at.
+    /// Formats a disk as an empty one of this kind. `progress` receives pages checked and pages in
+    /// total.
     ///
     /// # Errors
-    /// Something is on the disk already, or it is too small or too large.
+    /// The disk is not blank, or it is too small or too large.
     pub fn create(
         mut disk: D,
         new: &NewDedup,
         options: OrderMergeOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
-        // Everything that may not fit is known before the first page is written.
+        // All size checks come before the first write.
         let pages = superblock::pages_used(new, disk.pages())?;
 
         let layout = Layout::fitting(pages, new.spare).ok_or_else(|| {
@@ -121,17 +119,17 @@ impl<D: Disk> OrderMerge<D> {
         };
 
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
-        // That a new one knows nothing needs no note.
+        // A new disk has no mappings; that needs no note.
         Ok(Self {
             notes: Vec::new(),
             ..Self::open(disk, options)?
         })
     }
 
-    /// Opens one. What was found damaged is said by `notes`.
+    /// Opens a disk. `notes` lists damage that was found.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such disk.
     pub fn open(mut disk: D, options: OrderMergeOptions) -> Result<Self, DedupError<D::Error>> {
         let (superblock, mut notes) =
             superblock::open(&mut disk, Scheme::OrderMerge, options.without)?;
@@ -156,32 +154,32 @@ impl<D: Disk> OrderMerge<D> {
         })
     }
 
-    /// Makes everything durable and gives the disk back.
+    /// Makes everything durable and returns the disk.
     ///
     /// # Errors
-    /// The disk. What was flushed before is there.
+    /// A disk error. Flushed data are safe.
     pub fn close(mut self) -> Result<D, DedupError<D::Error>> {
         self.usable()?;
         self.settle()?;
         Ok(self.disk)
     }
 
-    /// Gives the disk back as it is, as the end of the process would.
+    /// Returns the disk as the end of the process would leave it.
     pub fn into_disk(self) -> D {
         self.disk
     }
 
-    /// The disk below, to look at.
+    /// The disk below, for inspection.
     pub fn disk(&self) -> &D {
         &self.disk
     }
 
-    /// The disk below, for what does not change its pages.
+    /// The disk below, for operations that do not change its pages.
     pub fn disk_mut(&mut self) -> &mut D {
         &mut self.disk
     }
 
-    /// What was found when it was opened, in sentences.
+    /// Findings at open, in sentences.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -191,18 +189,18 @@ impl<D: Disk> OrderMerge<D> {
         self.superblock.hash
     }
 
-    /// Counters since it was opened.
+    /// Counters since open.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Blocks that no mapping names.
+    /// Number of free blocks.
     pub fn blocks_free(&self) -> u32 {
         self.blocks.free()
     }
 
-    /// Blocks whose record had a count below the number of mappings that name them, when it was
-    /// opened: no power cut leaves any.
+    /// Blocks whose recorded count at open was below the number of mappings that reference them. No
+    /// power cut leaves any.
     pub fn counts_too_low(&self) -> u64 {
         self.counts_too_low
     }
@@ -219,7 +217,7 @@ impl<D: Disk> OrderMerge<D> {
         }
     }
 
-    /// Where a block is on the disk below.
+    /// Position of a block on the disk below.
     fn place(&self, block: u32) -> u64 {
         self.layout.first_data_page() + u64::from(block)
     }
@@ -232,15 +230,15 @@ impl<D: Disk> OrderMerge<D> {
 
     fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
         self.statistics.flushes += 1;
-        // After a failure nobody knows what is durable, and a later success would not say.
-        // A kernel reports a failed write-back to one flush and forgets it.
+        // After a failure it is unknown which writes are durable, and a later success would not
+        // tell: a kernel reports a failed write-back to one flush only.
         self.disk.flush().map_err(|error| {
             self.broken = true;
             error.into()
         })
     }
 
-    /// Counts pages of the window, and ends it if it is full.
+    /// Adds pages to the window, and ends it if it is full.
     fn took(&mut self, pages: usize) -> Result<(), DedupError<D::Error>> {
         if self.window.add(pages) {
             self.commit()
@@ -249,26 +247,26 @@ impl<D: Disk> OrderMerge<D> {
         }
     }
 
-    /// Maps an address to a block, or to none.
+    /// Maps an address to a block, or unmaps it.
     fn map(&mut self, lba: u32, entry: u32) {
         let old = std::mem::replace(&mut self.mapping[lba as usize], entry);
-        // The same content was written again: nothing changes, and nothing is to be made durable.
+        // The same content was written again: nothing changes.
         if old == entry {
             return;
         }
         if entry != UNMAPPED {
             self.blocks.hold(entry - 1);
         }
-        // Until this is durable the disk names the old one.
+        // Until this is durable the mapping on the disk references the old block.
         if old != UNMAPPED && old != LOST {
             self.replaced.push(old - 1);
         }
         self.changed.insert(lba / PAGE_MAPPINGS);
     }
 
-    /// Sees that there are free blocks, and says how many of so many pages can be written now.
+    /// Ensures that there are free blocks; returns how many of `pages` pages can be written now.
     fn room(&mut self, pages: usize) -> Result<usize, DedupError<D::Error>> {
-        // Blocks that were replaced in this window are free only after its end: end it early.
+        // Blocks replaced in this window are free only after its end: end it early.
         if (self.blocks.free() as usize) < pages {
             self.commit()?;
         }
@@ -278,7 +276,7 @@ impl<D: Disk> OrderMerge<D> {
         }
     }
 
-    /// Writes pages of one window, for which there are free blocks.
+    /// Writes pages of one window. There must be enough free blocks.
     fn write_batch(&mut self, first: u32, pages: &[Page]) -> Result<(), DedupError<D::Error>> {
         let key = &self.superblock.key;
         let signatures: Vec<Signature> = pages
@@ -286,7 +284,7 @@ impl<D: Disk> OrderMerge<D> {
             .map(|page| self.superblock.hash.signature(key, page))
             .collect();
 
-        // Planned before anything is written, so that duplicates within the batch are found too.
+        // Planned before any write, so that duplicates within the batch are found too.
         let plans = self.plan(pages, &signatures);
 
         // 1. Data to free blocks. If that fails, they are still free.
@@ -295,7 +293,7 @@ impl<D: Disk> OrderMerge<D> {
             .collect();
         let chosen = self.blocks.choose(new.len());
 
-        // Blocks that follow one another and pages that do are one write.
+        // Consecutive pages in consecutive blocks are one write.
         let follows = |before: usize, this: usize| {
             new[before] + 1 == new[this] && chosen[before] + 1 == chosen[this]
         };
@@ -320,7 +318,7 @@ impl<D: Disk> OrderMerge<D> {
                 Plan::Same(before) => homes[*before],
             };
             self.map(first + index as u32, block + 1);
-            // Only now: a signature leads to a block that a mapping names.
+            // Only now: a signature leads to a block that a mapping references.
             if *plan == Plan::New {
                 self.blocks.learn(block, signatures[index]);
             }
@@ -330,7 +328,7 @@ impl<D: Disk> OrderMerge<D> {
         Ok(())
     }
 
-    /// What becomes of each page of a batch.
+    /// Decides how each page of a batch is stored.
     fn plan(&mut self, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
         let compare = self
             .options
@@ -340,8 +338,7 @@ impl<D: Disk> OrderMerge<D> {
         let mut in_batch: FxHashMap<Signature, usize> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
-            // Pages of this batch come first: a block that the batch will need must not be looked
-            // for on the disk.
+            // Pages of this batch come first: they are not on the disk yet.
             let plan = match (in_batch.get(signature), self.blocks.find(signature)) {
                 (Some(before), _) if !compare || pages[*before] == *page => Plan::Same(*before),
                 (None, Some(block)) if !compare || self.holds(block, page) => Plan::Block(block),
@@ -357,18 +354,18 @@ impl<D: Disk> OrderMerge<D> {
         plans
     }
 
-    /// Whether a block holds this.
+    /// Returns true if a block holds this page.
     fn holds(&mut self, block: u32, page: &Page) -> bool {
         let mut found = [0; PAGE_BYTES];
         self.statistics.compared += 1;
         let place = self.place(block);
-        // A block that cannot be read is shared with nobody: the new page is written, and is whole.
+        // An unreadable block is not shared: the new page is written in full.
         let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
         self.statistics.mismatches += u64::from(!equal);
         equal
     }
 
-    /// The mappings of addresses, if none is lost.
+    /// The mappings of addresses; an error if one is lost.
     fn entries(&self, lbas: Range<u32>) -> Result<Vec<u32>, DedupError<D::Error>> {
         let entries = &self.mapping[lbas.start as usize..lbas.end as usize];
         match entries.iter().position(|entry| *entry == LOST) {
@@ -393,8 +390,7 @@ impl<D: Disk> Disk for OrderMerge<D> {
         let entries = self.entries(lbas)?;
         let pages = into.as_chunks_mut::<PAGE_BYTES>().0;
 
-        // Blocks of neighbouring addresses may lie anywhere; those that follow one another are one
-        // read.
+        // Blocks of adjacent addresses may lie anywhere; consecutive ones are one read.
         let follows = |before: usize, this: usize| match (entries[before], entries[this]) {
             (UNMAPPED, next) => next == UNMAPPED,
             (entry, next) => entry + 1 == next,
@@ -427,7 +423,8 @@ impl<D: Disk> Disk for OrderMerge<D> {
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), Self::Error> {
         let lbas = self.lbas(page, pages)?;
         lbas.for_each(|lba| self.map(lba, UNMAPPED));
-        // One page of the window, however long it is: it changes mappings and writes no data.
+        // A trim counts as one page of the window, however long: it changes mappings and writes no
+        // data.
         self.took(1)
     }
 
@@ -452,7 +449,7 @@ impl<D: Disk> Disk for OrderMerge<D> {
             return Err(DedupError::NotAtomic);
         }
 
-        // All entries are taken first: the ranges may overlap.
+        // All entries are read first: the ranges may overlap.
         let entries = self.entries(source.clone())?;
         target
             .clone()

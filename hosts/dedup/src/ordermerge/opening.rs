@@ -1,9 +1,9 @@
-//! Reading mappings and counts when a disk is opened, and what they say together.
+//! Reading and reconciling mappings and counts at open.
 //!
-//! Mappings are the truth, counts are bounds: after a cut they may be too high. A signature is
-//! believed only of a block that a mapping names: the others' records may be of before the cut and
-//! their contents of after it. Invariant: a block that a mapping may name, one that cannot be read
-//! included, is not free. Absent: writing.
+//! Mappings are authoritative, counts are upper bounds: after a cut they may be too high. A
+//! signature is trusted only if a mapping references the block: another block's record may predate
+//! the cut and its content postdate it. Invariant: a block that a mapping may reference, including
+//! an unreadable mapping, is not free. Absent: writing.
 
 use super::blocks::Blocks;
 use super::format::{self, LOST, Layout, PAGE_BLOCKS, PAGE_MAPPINGS, UNMAPPED};
@@ -11,11 +11,12 @@ use crate::pages::read_each;
 use crate::superblock::Superblock;
 use remap_ssd_device::Disk;
 
-/// What opening found on the disk.
+/// Result of opening a disk.
 pub struct Opened {
     pub mapping: Vec<u32>,
     pub blocks: Blocks,
-    /// Blocks whose record has a lower count than mappings name them, which no power cut leaves.
+    /// Blocks with a recorded count below the number of mappings that reference them. No power cut
+    /// leaves any.
     pub counts_too_low: u64,
 }
 
@@ -27,7 +28,7 @@ pub fn read<D: Disk>(
     notes: &mut Vec<String>,
 ) -> Opened {
     let (mapping, damaged) = mappings(disk, superblock, layout, notes);
-    // Counts are made from the mappings, which are the truth.
+    // Counts are computed from the mappings, which are authoritative.
     let mut blocks = Blocks::new(layout.blocks);
     for block in named(&mapping) {
         let count = blocks.count(block) + 1;
@@ -50,16 +51,16 @@ pub fn read<D: Disk>(
         let base = index as u32 * PAGE_BLOCKS;
         for (block, index) in (base..layout.blocks.min(base + PAGE_BLOCKS)).zip(0..) {
             let named = blocks.count(block);
-            // Without its record a block's content is not known by any signature.
+            // Without its record the block's signature is unknown.
             let Some(record) = records.map(|records| &records[index]) else {
-                // Nobody knows whether a mapping that cannot be read names it.
+                // An unreadable mapping may reference it.
                 blocks.restore(block, named.max(u32::from(damaged)));
                 blocks.mark(block);
                 continue;
             };
 
             let count = record.count.get();
-            // A signature is believed only of a block that a mapping names.
+            // A signature is trusted only if a mapping references the block.
             if named > 0 {
                 blocks.learn(block, record.signature);
             }
@@ -67,8 +68,8 @@ pub fn read<D: Disk>(
                 blocks.restore(block, named.max(count));
             }
 
-            // A count that is too low would let a block go that is named. Too high is only room
-            // lost.
+            // A count that is too low would free a referenced block. One that is too high only
+            // wastes space.
             match blocks.count(block) {
                 held if held > count => {
                     counts_too_low += 1;
@@ -91,7 +92,7 @@ pub fn read<D: Disk>(
     }
 }
 
-/// Blocks that mappings name, as often as they do.
+/// Blocks that mappings reference, once per mapping.
 fn named(mapping: &[u32]) -> impl Iterator<Item = u32> {
     mapping
         .iter()
@@ -99,7 +100,7 @@ fn named(mapping: &[u32]) -> impl Iterator<Item = u32> {
         .map(|entry| entry - 1)
 }
 
-/// All mappings, and whether a page of them is damaged.
+/// Reads all mappings; also returns true if a page of them is damaged.
 fn mappings<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,
@@ -115,8 +116,8 @@ fn mappings<D: Disk>(
             .ok()
             .and_then(|page| format::read_mappings(superblock, place, page));
 
-        // A mapping beyond the disk cannot be: the page is damaged although its checksum is right.
-        // An entry is the block's number and 1, so the largest equals the number of blocks.
+        // A mapping beyond the disk is impossible: the page is damaged although its checksum is
+        // valid. An entry is the block number plus 1, so the largest equals the number of blocks.
         let possible = |entry: u32| entry <= layout.blocks || entry == LOST;
         let entries = entries.filter(|entries| entries.iter().all(|entry| possible(entry.get())));
 
@@ -130,7 +131,7 @@ fn mappings<D: Disk>(
                     .for_each(|(to, from)| *to = from.get());
             }
             None => {
-                // Lost is not empty: reading must be an error, until the address is written.
+                // Lost is not empty: a read must fail until the address is written.
                 mapping[base..end].fill(LOST);
                 damaged = true;
                 notes.push(format!(

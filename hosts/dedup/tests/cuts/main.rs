@@ -1,10 +1,10 @@
-//! Power cuts at every point of random scripts, with every kind of subset of what was not flushed:
-//! no page reads as anything but what was written to it, and nothing that was flushed is gone.
+//! Power cuts at every point of random scripts, with every kind of subset of unflushed writes:
+//! pages hold only data written to them, and no flushed data are lost.
 //!
-//! What a page may hold after a cut: what it held when it was last flushed, or anything that it was
-//! given since. The scripts go on after each cut, on what it left, with contents that are on the
-//! disk, so that whatever is wrongly remembered of them is copied from. `DEDUP_CUTS` is the number
-//! of cuts for each scheme and window (1,000 if not set).
+//! After a cut a page may hold its content at the last flush, or anything written since. After each
+//! cut the scripts continue on the remains, writing contents that are on the disk, so that a wrong
+//! table entry leads to a wrong copy. `DEDUP_CUTS` is the number of cuts for each scheme and window
+//! (1,000 if not set).
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -24,7 +24,7 @@ use std::collections::HashMap;
 type Random = Xoshiro256PlusPlus;
 type Contents = HashMap<u64, Content>;
 
-/// Contents that come back all the time have these numbers; others are written once.
+/// Numbers of contents that recur often; others are written once.
 const COMMON: std::ops::Range<u64> = 1..7;
 
 /// Pages in two segments of the table, the first of two pages; or in two pages of mappings.
@@ -36,7 +36,7 @@ fn pages_of(setup: &Setup, wide: bool) -> Vec<u64> {
     }
 }
 
-/// An empty disk; if it is wide, one that is filled but for a few blocks.
+/// An empty disk; if `wide`, filled except for a few blocks.
 fn empty(setup: &Setup, wide: bool) -> Contents {
     let disk = MemDisk::new(setup.pages);
     let mut subject = Setup {
@@ -76,8 +76,8 @@ fn setup(scheme: Scheme, window: u32, wide: bool) -> Setup {
     }
 }
 
-/// Several lives of a disk, each cut at many points; each begins on what one of them left. Returns
-/// the number of cuts.
+/// Runs several lives of a disk, each cut at many points; each begins with the remains of one cut.
+/// Returns the number of cuts.
 fn lives(
     setup: Setup,
     wide: bool,
@@ -120,7 +120,7 @@ fn lives(
     Ok(done)
 }
 
-/// Which of so many unflushed operations are kept.
+/// Subsets of `count` unflushed operations to keep.
 fn subsets(random: &mut Random, count: usize, exhaust: bool) -> Vec<Vec<bool>> {
     if exhaust && count <= 5 {
         return (0..1 << count)
@@ -178,7 +178,7 @@ fn every_cut_of_a_short_script_with_every_subset_of_a_short_window() {
     }
 }
 
-// MD5's hits are compared, and a small table gives up entries.
+// MD5's hits are compared, and a small table evicts entries.
 #[test]
 fn other_hashes_and_small_tables_survive_the_same_cuts() {
     for (scheme, wide) in SCHEMES {
@@ -226,8 +226,8 @@ fn each_flush_and_each_order_is_missed_if_it_is_left_out() {
     }
 }
 
-/// Makes a disk over an older one and cuts its power; how often there was none, a new one, the old
-/// one.
+/// Formats a disk over an older one and cuts power; counts how often the result was none, the new
+/// one, the old one.
 fn made_over(scheme: Scheme, without: Option<Guard>) -> Result<[u32; 3], String> {
     let setup = Setup {
         without,
@@ -260,7 +260,7 @@ fn made_over(scheme: Scheme, without: Option<Guard>) -> Result<[u32; 3], String>
                 found[0] += 1;
                 continue;
             };
-            // The identity stands behind magic, checksum and version.
+            // The identity follows magic, checksum and version.
             if superblock.is_some_and(|page| page[16] == 1) {
                 found[2] += 1;
                 continue;

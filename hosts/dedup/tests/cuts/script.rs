@@ -1,22 +1,22 @@
-//! A random script on a disk that loses its power, and what the disk must hold afterwards.
+//! A random script on a disk that loses power, and the contents required afterwards.
 
 use super::*;
 
-/// What there was after a step.
+/// State after a step.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// Operations of the disk by then.
+    /// Number of disk operations by then.
     pub operations: usize,
     /// Contents of the pages that the script uses.
     values: Vec<u64>,
-    /// A cut after this leaves nothing older.
+    /// A cut after this leaves no older content.
     durable: bool,
 }
 
-/// A script and what it did.
+/// A script and its history.
 pub struct Script {
     setup: Setup,
-    /// The pages that it uses, in groups of neighbours.
+    /// The pages that it uses, in groups of adjacent pages.
     pages: Vec<u64>,
     base: Contents,
     pub disk: MemDisk,
@@ -26,7 +26,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Begins on what a cut has left.
+    /// Begins with the remains of a cut.
     pub fn begin(
         setup: Setup,
         pages: Vec<u64>,
@@ -68,7 +68,7 @@ impl Script {
         });
     }
 
-    /// A place for so many pages, as an index.
+    /// Index of a random run of `count` adjacent pages.
     fn place(&self, random: &mut Random, count: usize) -> usize {
         loop {
             let at = random.random_range(0..=self.pages.len() - count);
@@ -92,7 +92,7 @@ impl Script {
             .collect()
     }
 
-    /// One step; what is not as it must be.
+    /// Runs one step; returns the first violation.
     pub fn step(&mut self, random: &mut Random) -> Result<(), String> {
         let mut values = self.values();
         let count = random.random_range(1..4);
@@ -105,7 +105,7 @@ impl Script {
             }
             2..5 => {
                 let from = self.place(random, count);
-                // The simulated disk does not tell apart sources that are targets too.
+                // The simulated disk does not support sources that are also targets.
                 let relocate = random.random_bool(0.3) && at.abs_diff(from) >= count;
                 let (target, source) = (self.pages[at], self.pages[from]);
                 let remap = DiskRemap {
@@ -137,7 +137,7 @@ impl Script {
                 self.reopen(disk)?;
             }
             9 => {
-                // The process ends: whatever it had in memory alone is gone.
+                // The process ends: state only in memory is lost.
                 self.subject = None;
                 self.dying(random);
                 self.reopen(self.disk.clone())?;
@@ -166,7 +166,7 @@ impl Script {
         work(self.subject.as_mut().expect("open").disk(), page).expect("the disk works");
     }
 
-    /// Opened again: what is there counts, if it may be there.
+    /// Reopens the disk and checks its contents.
     pub fn reopen(&mut self, disk: MemDisk) -> Result<(), String> {
         let subject = self.setup.open(disk).map_err(|error| error.to_string())?;
         self.subject = Some(subject);
@@ -176,13 +176,13 @@ impl Script {
         Ok(())
     }
 
-    /// A process that is killed in the middle of something.
+    /// A process that is killed in the middle of an operation.
     pub fn dying(&mut self, random: &mut Random) {
         let changes = random.random_range(0..12);
         let Ok(mut subject) = self.setup.open(self.disk.dying_after(changes)) else {
             return;
         };
-        // What it found may be older than what the process before it had in memory.
+        // The disk may be older than the previous process's memory.
         let mut values: Vec<u64> = self.pages.iter().map(|page| subject.read(*page)).collect();
         self.after(values.clone(), false);
         for _ in 0..12 {
@@ -198,7 +198,7 @@ impl Script {
         }
     }
 
-    /// A write during which the way to the disk is down for a moment: each page is old or new.
+    /// A write during a transient failure of the disk: each page is old or new.
     fn failing_write(
         &mut self,
         random: &mut Random,
@@ -212,7 +212,7 @@ impl Script {
         let written = subject.disk().write(page, &data);
         self.disk.medium().fails_from_remap = None;
         if subject.disk().flush().is_err() {
-            // A flush failed: it says so until it is opened again.
+            // A flush failed: the disk stays broken until reopened.
             self.subject = None;
             let mut values = old;
             values[at..at + count].copy_from_slice(&numbers);
@@ -234,7 +234,7 @@ impl Script {
         Ok(())
     }
 
-    /// While it runs, everything is as it was written last.
+    /// While it runs, each page holds the last content written.
     fn compare(&mut self) -> Result<(), String> {
         let values = self.values();
         let subject = self.subject.as_mut().expect("open");
@@ -247,7 +247,8 @@ impl Script {
         Ok(())
     }
 
-    /// Judges what the open disk holds, which was cut after so many operations; and what it holds.
+    /// Checks the contents of the open disk, which was cut after `operations` operations; returns
+    /// them.
     fn judge(&mut self, operations: usize) -> Result<Vec<u64>, String> {
         let over = self
             .moments
@@ -258,7 +259,7 @@ impl Script {
             .iter()
             .rposition(|moment| moment.durable)
             .expect("the first one is");
-        // Steps of one number of operations, and the one that was under way.
+        // Steps with the same number of operations, and the one in progress.
         let next = self
             .moments
             .iter()
@@ -284,7 +285,7 @@ impl Script {
         Ok(values)
     }
 
-    /// What a cut after so many operations leaves, of the unflushed ones those that are kept.
+    /// Contents after a cut at `operations`, keeping the unflushed operations chosen by `keep`.
     pub fn cut(&self, operations: usize, keep: impl FnMut(usize) -> bool) -> Contents {
         kept_on(
             self.base.clone(),
@@ -301,7 +302,7 @@ impl Script {
             .count()
     }
 
-    /// Judges a cut, and what the disk does afterwards.
+    /// Checks a cut, and the disk's behaviour afterwards.
     pub fn judge_cut(&mut self, operations: usize, left: &Contents) -> Result<(), String> {
         let disk = MemDisk::holding(self.setup.pages, left.clone());
         let open = |disk: &MemDisk| {
@@ -315,8 +316,7 @@ impl Script {
         let subject = std::mem::replace(&mut self.subject, before);
         let mut values = judged?;
 
-        // It goes on: everything that was ever common, and all that is there, written to other
-        // places.
+        // Continues: all common contents, and all on the disk, are written to other pages.
         let mut subject = subject.expect("it was opened");
         let numbers: Vec<u64> = COMMON
             .chain(values.clone())

@@ -1,8 +1,8 @@
-//! Contents that only a comparison tells apart, and pages that cannot be compared.
+//! Contents that only a comparison distinguishes, and pages that cannot be compared.
 
 use super::*;
 
-/// A disk of which a page cannot be read, and may be copied all the same.
+/// A disk with a page that cannot be read, but can be copied.
 struct Unreadable(MemDisk, u64);
 
 impl Disk for Unreadable {
@@ -33,12 +33,12 @@ impl Disk for Unreadable {
     }
 }
 
-// What cannot be read cannot be compared, and is not copied.
+// An unreadable page cannot be compared, and is not copied.
 #[test]
 fn a_page_that_cannot_be_read_is_no_source_where_contents_are_compared() {
     let mut disk = ccaw(Unreadable(MemDisk::new(5000), u64::MAX), Hash::Md5);
     disk.write(5, &content(8)).expect("it works");
-    // Where address 5 is: data is at the end.
+    // Position of address 5: data are at the end.
     disk.disk_mut().1 = 5000 - disk.pages() + 5;
     assert!(disk.read(5, &mut [0; PAGE]).is_err());
     disk.write(6, &content(8)).expect("it works");
@@ -56,10 +56,10 @@ fn a_page_that_cannot_be_read_is_no_source_where_contents_are_compared() {
     assert_eq!(disk.statistics().duplicates, 1, "of the new one");
 }
 
-/// 128 bytes of Wang and Yu's (2004) two messages of one MD5, which stay one if the same is put
-/// behind both.
+/// 128 bytes of Wang and Yu's (2004) two messages with the same MD5; appending equal bytes to both
+/// preserves the collision.
 const COLLISION: &str = "d131dd02c5e6eec4693d9a0698aff95c2fcab58712467eab4004583eb8fb7f8955ad340609f4b30283e488832571415a085125e8f7cdc99fd91dbdf280373c5bd8823e3156348f5bae6dacd436c919c6dd53e2b487da03fd02396306d248cda0e99f33420f577ee8ce54b67080a80d1ec69821bcb6a8839396f9652b6ff72a70";
-/// Where the second message differs: in the highest bit of these bytes.
+/// Positions of the differences: in the highest bit of these bytes.
 const DIFFERENCES: [usize; 6] = [19, 45, 59, 83, 109, 123];
 
 fn colliding() -> [[u8; PAGE]; 2] {
@@ -77,7 +77,8 @@ fn colliding() -> [[u8; PAGE]; 2] {
     pages
 }
 
-// Two pages of one MD5 are two pages, since hits are compared; without comparison they are not.
+// Two pages with the same MD5 stay distinct, since hits are compared; without comparison they do
+// not.
 #[test]
 fn pages_of_one_md5_are_told_apart() {
     let pages = colliding();

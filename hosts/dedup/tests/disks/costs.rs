@@ -1,8 +1,8 @@
-//! What duplicates cost on the disk below, counted exactly.
+//! Cost of duplicates on the disk below, counted exactly.
 
 use super::*;
 
-// What each costs below, exactly: a duplicate is a copy to one and a mapping to the other.
+// Exact cost below: a duplicate is a copy in one scheme and a mapping in the other.
 #[test]
 fn a_duplicate_programs_nothing_and_a_window_costs_its_flushes() {
     let options = CcawOptions {
@@ -52,8 +52,8 @@ fn a_duplicate_programs_nothing_and_a_window_costs_its_flushes() {
     assert_eq!(disk.statistics(), expected);
 }
 
-// Remap-SSD counts 15 references of a page: the next copy is made in full, and the ones after it
-// are of that one.
+// Remap-SSD counts 15 references of a page: the next copy is made in full, and later copies share
+// that one.
 #[test]
 fn a_device_that_demotes_copies_gives_the_same_contents_and_one_program_in_fifteen() {
     let options = CcawOptions {
@@ -77,8 +77,8 @@ fn a_device_that_demotes_copies_gives_the_same_contents_and_one_program_in_fifte
     disk.read(0, &mut found).expect("it works");
     assert!(found == contents(&[77; 600]));
 
-    // A host that knows how far the device counts writes instead, which is as many programs and
-    // less work.
+    // A host that knows the device's limit writes instead, which takes as many programs and less
+    // work.
     let mut disk = ccaw(device(), Hash::Blake3);
     let (before, len) = (programs(disk.disk()), 50);
     for page in (0..600).step_by(len) {
@@ -94,7 +94,7 @@ fn a_device_that_demotes_copies_gives_the_same_contents_and_one_program_in_fifte
     );
     assert_eq!(programs(disk.disk()) - before, 600 / 15);
 
-    // Without NVRAM for more than a few remaps.
+    // With NVRAM for only a few remaps.
     let config =
         DeviceConfig::for_service_with_log(16 << 20, SchemeKind::RemapSsd, false, Some(20 << 10));
     let small = LocalDisk::new(Device::in_memory(config.expect("possible")).expect("possible"));

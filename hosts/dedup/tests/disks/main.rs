@@ -1,4 +1,4 @@
-//! What the disks do without power cuts: on the real firmware, stacked, on devices that demote,
+//! The disks without power cuts: on the real firmware, stacked, on devices that demote copies,
 //! after a restart, with damage.
 
 #[path = "../kit/mod.rs"]

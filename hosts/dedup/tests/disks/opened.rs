@@ -1,4 +1,4 @@
-//! Disks that are opened again: after a restart, with damage, and instead of another.
+//! Reopened disks: after a restart, with damage, and in place of another.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn after_a_restart_duplicates_are_found_again_and_after_a_crash_those_of_valid_s
         subject.disk().flush().expect("it works");
         drop(subject);
 
-        // The process has ended without closing: of CCAW's table the second segment is valid.
+        // The process ended without closing: the second segment of CCAW's table is valid.
         let mut subject = setup.open(disk.clone()).expect("it is there");
         subject
             .disk()
@@ -92,7 +92,7 @@ fn a_damaged_segment_is_not_believed_and_costs_duplicates_only() {
             [1, 2, 3, 1, 2, 3]
         );
 
-        // It is whole again.
+        // The segment is valid again.
         subject.close().expect("it closes");
         let mut subject = setup.open(disk).expect("it is there");
         subject
@@ -151,7 +151,7 @@ fn damaged_mappings_are_errors_until_they_are_written_and_their_blocks_go_to_nob
     assert!(subject.disk().remap(&remap).is_err());
     assert_eq!(subject.read(1020), 2020);
 
-    // Blocks of lost mappings are not written to: only those to spare are free.
+    // Blocks of lost mappings are not reused: only the spare ones are free.
     for round in 0..20 {
         subject
             .disk()
@@ -168,7 +168,7 @@ fn damaged_mappings_are_errors_until_they_are_written_and_their_blocks_go_to_nob
     );
     drop(subject);
 
-    // What is written can be read; the others are errors after the next opening too.
+    // Written pages can be read; the others are still errors after reopening.
     disk.medium().set(first_mapping, Some(page.into()));
     let mut subject = setup.open(disk.clone()).expect("it is there");
     subject
@@ -231,7 +231,7 @@ fn what_is_there_is_not_overwritten_unasked_and_not_taken_for_something_else() {
         Err(DedupError::BadShape(_))
     ));
 
-    // One superblock is enough, and the other is made again.
+    // One superblock is enough, and the other is rewritten.
     disk.trim(0, 1).expect("it works");
     let subject = setup.open(disk.clone()).expect("there are two");
     assert!(

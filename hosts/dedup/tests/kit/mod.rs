@@ -1,4 +1,4 @@
-//! Both schemes behind one face, on a disk that loses any subset of what was not flushed.
+//! Both schemes with one interface, on a disk that loses any subset of unflushed writes.
 
 #![allow(dead_code)]
 
@@ -16,7 +16,7 @@ use remap_ssd_device::Disk;
 pub const PAGE: usize = 4096;
 pub type Error = DedupError<MemError>;
 
-/// What is tested, and how it is made.
+/// Scheme and parameters under test.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub scheme: Scheme,
@@ -115,7 +115,7 @@ impl Subject {
         }
     }
 
-    /// Counts below the number of mappings, where there are counts.
+    /// Counts below the number of mappings, for schemes with counts.
     pub fn counts_too_low(&self) -> u64 {
         match self {
             Self::Ccaw(_) => 0,
@@ -137,14 +137,14 @@ impl Subject {
     }
 }
 
-/// The content of a number: zeroes for 0.
+/// Page filled with a number; zeroes for 0.
 pub fn content(number: u64) -> [u8; PAGE] {
     let mut bytes = [0; PAGE];
     bytes.as_chunks_mut::<8>().0.fill(number.to_le_bytes());
     bytes
 }
 
-/// The number of a content; one that no page has if it is none.
+/// The number that fills a page; one that no page has if there is none.
 pub fn number(bytes: &[u8; PAGE]) -> u64 {
     let words = bytes.as_chunks::<8>().0;
     if words.iter().all(|word| *word == words[0]) {
