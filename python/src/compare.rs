@@ -1,9 +1,8 @@
 //! A comparison, from the words of a command line to its JSON.
 //!
-//! The words are read by the command line's own reader, so that a mistake is said in the same
-//! sentence. Invariant: runs are made without the interpreter's lock; the calling thread looks for
-//! signals and tells how far they have come. Absent: what the options are called in Python
-//! (`remap_ssd/_compare.py`).
+//! The command line's own parser reads the words, so that mistakes get the same messages.
+//! Invariant: runs are made without the interpreter's lock; the calling thread checks for signals
+//! and reports progress. Absent: the names of the options in Python (`remap_ssd/_compare.py`).
 
 use crate::errors::{Failed, failed};
 use clap::{CommandFactory, Parser};
@@ -16,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks for signals.
+/// Interval between checks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Parser)]
@@ -26,10 +25,10 @@ struct CompareArgs {
     args: Args,
 }
 
-/// Runs a comparison; its JSON.
+/// Runs a comparison and returns its JSON.
 ///
-/// `progress`, if any, is called every 50 ms with a list of (job, what it does, share of the run
-/// done).
+/// `progress`, if given, is called every 50 ms with a list of (job, current activity, fraction of
+/// the run done).
 #[pyfunction]
 pub fn compare(
     py: Python<'_>,
@@ -60,7 +59,7 @@ pub fn compare(
             let result = comparison
                 .run(watched)
                 .map(|measured| comparison.json(&measured).to_string());
-            let _ = done.send(result); // The receiver waits until it has it, or this thread has ended.
+            let _ = done.send(result); // The receiver waits for it, or this thread has ended.
         });
         let wait = Mutex::new(wait);
         loop {
@@ -75,7 +74,7 @@ pub fn compare(
                     return result.map_err(failed);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    // Joined here, its panic is not the scope's.
+                    // Joined here, so that its panic is not propagated by the scope.
                     let _ = py.detach(|| worker.join());
                     return Err(Failed::new_err("a run has panicked: see above"));
                 }
@@ -91,7 +90,7 @@ pub fn compare(
     })
 }
 
-/// Decides everything, and reads the trace if there is one; Ctrl-C gives that up.
+/// Makes the plan, and reads the trace if there is one; Ctrl-C aborts.
 fn read_trace<'a>(
     py: Python<'_>,
     args: &'a Args,
@@ -112,7 +111,7 @@ fn read_trace<'a>(
 
     let (keep, mut told) = (Arc::clone(&raised), Instant::now());
     let follow = Box::new(move |read| {
-        // A piece of a file is read in less time than the lock takes.
+        // Reading a piece of a file is faster than taking the lock.
         if told.elapsed() < LOOK_EVERY {
             return ControlFlow::Continue(());
         }
@@ -134,13 +133,13 @@ fn read_trace<'a>(
     }
 }
 
-/// Reads the words of a comparison and does nothing: a mistake is said before anything runs.
+/// Parses the words of a comparison without running it, to report mistakes early.
 #[pyfunction]
 pub fn compare_check(words: Vec<String>) -> PyResult<()> {
     read(&words).map(drop)
 }
 
-/// The options of a comparison: name, whether it takes a value, and its help.
+/// The options of a comparison: name, true if it takes a value, and help.
 #[pyfunction]
 pub fn compare_options() -> Vec<(String, bool, String)> {
     let command = CompareArgs::command();
@@ -158,7 +157,7 @@ pub fn compare_options() -> Vec<(String, bool, String)> {
 fn read(words: &[String]) -> PyResult<Args> {
     let line = CompareArgs::try_parse_from(words).map_err(|error| {
         let text = error.render().to_string();
-        // What follows is about a shell: usage and `--help`.
+        // The rest is about a shell: usage and `--help`.
         let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
         PyValueError::new_err(
             sentence
@@ -170,7 +169,7 @@ fn read(words: &[String]) -> PyResult<Args> {
     Ok(line.args)
 }
 
-/// One job, as it is watched from the calling thread.
+/// Progress of one job, as seen by the calling thread.
 struct WatchedJob<'a> {
     name: String,
     message: Mutex<&'static str>,

@@ -1,14 +1,14 @@
-//! Devices' descriptions: read, checked, written. TOML and JSON go in and out, so that Python needs
-//! neither types nor rules.
+//! Device descriptions: parsed, checked, written. The interface is TOML and JSON, so that Python
+//! needs neither types nor rules.
 //!
-//! Absent: which values make sense (`remap_ssd_device::config`).
+//! Absent: which values are valid (`remap_ssd_device::config`).
 
 use crate::errors::mistake;
 use pyo3::prelude::*;
 use remap_ssd_device::{DeviceConfig, PRESETS};
 use serde_json::json;
 
-/// A device file's text, checked: the whole device as TOML and as JSON.
+/// Checks the text of a device file; returns the full device as TOML and as JSON.
 #[pyfunction]
 pub fn config_of_toml(text: &str) -> PyResult<(String, String)> {
     let config = DeviceConfig::from_toml(text).map_err(mistake)?;
@@ -16,7 +16,7 @@ pub fn config_of_toml(text: &str) -> PyResult<(String, String)> {
     Ok((config.to_toml(), summary.to_string()))
 }
 
-/// The same of a device file's keys and values as JSON.
+/// The same for a device file's keys and values as JSON.
 #[pyfunction]
 pub fn config_of_json(text: &str) -> PyResult<(String, String)> {
     let keys: toml::Table = serde_json::from_str(text).map_err(mistake)?;

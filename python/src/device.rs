@@ -1,10 +1,10 @@
-//! One device, used step by step in virtual time, and what power cuts leave of it.
+//! One device, used step by step in virtual time, and its state after power cuts.
 //!
 //! A command takes effect when it is submitted and is acknowledged at the time that the device
-//! says. What its acknowledgement waits for is durable from then on; everything else may be lost
-//! when power fails (`remap_ssd_media::rail`).
+//! returns. Operations that the acknowledgement waits for are durable from then on; everything else
+//! may be lost when power fails (`remap_ssd_media::rail`).
 //!
-//! Invariants: `now` never decreases; acknowledged commands are those whose end is not after `now`.
+//! Invariants: `now` never decreases; acknowledged commands are those with an end not after `now`.
 //! Absent: the interface of Python's class (`remap_ssd/_device.py`).
 
 use crate::errors::{Failed, Refused, mistake};
@@ -22,8 +22,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Operations that may be undone by a cut, at most: looking through them is what commands pay for
-/// it.
+/// Maximum operations that a cut may undo; scanning them is the cost per command.
 const PENDING_MAX: usize = 2048;
 
 /// A simulated device in memory, as Python uses it.
@@ -34,12 +33,12 @@ pub struct Device(Mutex<PoweredDevice>);
 struct PoweredDevice {
     device: device::Device,
     now: u64,
-    /// Submitted and not acknowledged, by the time of their end and the order of submission.
+    /// Submitted but not acknowledged, by end time and order of submission.
     in_flight: BTreeMap<(u64, u64), AckSet>,
     submitted: u64,
 }
 
-/// What a page holds, for Python: `None`, an identity, bytes, or a word.
+/// Content of a page, for Python: `None`, an identity, bytes, or a word.
 #[derive(IntoPyObject)]
 enum PageContent<'py> {
     Identity(u64),
@@ -51,7 +50,7 @@ enum PageContent<'py> {
 /// The content of a page that Python writes.
 #[derive(FromPyObject)]
 pub enum WriteContent {
-    /// A number that stands for the content, so that no bytes are stored.
+    /// A number that represents the content, so that no bytes are stored.
     Identity(u64),
     /// All 4 KiB of the page.
     Bytes(Vec<u8>),
@@ -69,7 +68,7 @@ impl Device {
             .map_err(mistake)
     }
 
-    /// The device in an image, and what recovery found.
+    /// Loads the device of an image; also returns the recovery report.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf, power_cuts: bool) -> PyResult<(Self, String)> {
         let loaded = py.detach(|| device::Device::load(&path));
@@ -83,7 +82,7 @@ impl Device {
             .map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
     }
 
-    /// The device that is found when power fails now and comes back, and what recovery found.
+    /// Cuts and restores power; returns the recovered device and the recovery report.
     fn cut(&self, py: Python<'_>, seed: u64) -> PyResult<(Self, String)> {
         let recovered = py.detach(|| {
             let (image, config) = {
@@ -108,7 +107,7 @@ impl Device {
         recovered.map_err(Failed::new_err)
     }
 
-    /// Writes pages of one request.
+    /// Writes the pages of one request.
     fn write(
         &self,
         lpn: u32,
@@ -149,7 +148,7 @@ impl Device {
         self.submit(wait, write).map(|(times, ())| times)
     }
 
-    /// Reads pages of one request.
+    /// Reads the pages of one request.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -159,7 +158,7 @@ impl Device {
     ) -> PyResult<(CommandTimes, Vec<Bound<'py, PyAny>>)> {
         let (times, found) = self.submit(wait, |device, now| {
             let (mut end, mut found) = (now, Ok(Vec::new()));
-            // The first page beyond the device says so for all others.
+            // The first page beyond the device returns the error for the rest.
             let within = device.config().firmware.lpns.saturating_sub(lpn);
             for at in 0..pages.min(within.saturating_add(1)) {
                 let (done, page) = device.read(now, Lpn(lpn.saturating_add(at)));
@@ -210,8 +209,7 @@ impl Device {
             .map(|(times, ())| times)
     }
 
-    /// Lets virtual time pass, in which the firmware may work for itself; no farther than to 2^62
-    /// ns.
+    /// Advances virtual time, during which the firmware may do background work; at most to 2^62 ns.
     fn idle(&self, py: Python<'_>, ns: u64) {
         py.detach(|| {
             let mut powered = self.lock();
@@ -221,7 +219,7 @@ impl Device {
         });
     }
 
-    /// Waits for everything in flight.
+    /// Waits for all commands in flight.
     fn wait(&self) {
         let mut powered = self.lock();
         let last = powered
@@ -236,7 +234,7 @@ impl Device {
         self.lock().now
     }
 
-    /// Commands in flight, and operations that a cut may undo.
+    /// Number of commands in flight, and of operations that a cut may undo.
     fn pending(&self) -> (usize, usize) {
         let powered = self.lock();
         (
@@ -256,7 +254,7 @@ impl Device {
         let (ftl, config) = (powered.device.ftl(), powered.device.config());
         let counts = ftl.media().counts;
 
-        // The counters of every scheme are there, whatever the device's own has.
+        // The counters of every scheme are present, not only those of the device's own.
         let mut firmware = json!(ftl.stats());
         for name in SchemeKind::ALL
             .iter()
@@ -313,7 +311,7 @@ impl Device {
         self.lock().device.ftl().media().erase_counts().to_vec()
     }
 
-    /// Holds every table against every other.
+    /// Checks all tables for consistency.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.lock().device.ftl().check())
             .map_err(Failed::new_err)
@@ -337,7 +335,7 @@ impl Device {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits one command; its times and what came of it.
+    /// Submits one command; returns its times and result.
     fn submit<T>(
         &self,
         wait: bool,
@@ -362,7 +360,7 @@ impl Device {
 }
 
 impl PoweredDevice {
-    /// Virtual time goes on to `until`: what has ended is acknowledged, and so durable.
+    /// Advances virtual time to `until`: commands that ended are acknowledged, and so durable.
     fn advance(&mut self, until: u64) {
         self.now = self.now.max(until);
         while let Some(entry) = self
@@ -374,7 +372,7 @@ impl PoweredDevice {
             self.device.untimed(|ftl| ftl.media_mut().settle(&ack));
         }
 
-        // A device that is idle has nothing left to lose.
+        // An idle device has nothing left to lose.
         let is_idle = self.in_flight.is_empty() && self.device.timing().busy_until() <= self.now;
         if is_idle || self.device.ftl().media().pending() > PENDING_MAX {
             self.device.untimed(|ftl| ftl.media_mut().settle_all());

@@ -1,7 +1,7 @@
-//! How failures become exceptions.
+//! Maps failures to exceptions.
 //!
-//! A mistake in the arguments is a `ValueError`; what could not be done is `remap_ssd.Failed`; a
-//! command that the device refused is `remap_ssd.Refused`. Absent: their texts.
+//! A mistake in the arguments is a `ValueError`, a failed operation `remap_ssd.Failed`, a command
+//! that the device refused `remap_ssd.Refused`. Absent: their texts.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -22,7 +22,7 @@ create_exception!(
     "The device refused a command; the message is its reason."
 );
 
-/// A failure of the command line's library.
+/// Converts a failure of the command line's library.
 pub fn failed(failure: Failure) -> PyErr {
     match failure {
         Failure::Usage(text) => PyValueError::new_err(text),
@@ -30,7 +30,7 @@ pub fn failed(failure: Failure) -> PyErr {
     }
 }
 
-/// A mistake in the arguments.
+/// Converts a mistake in the arguments.
 pub fn mistake(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

@@ -1,7 +1,7 @@
-//! The native half of the Python package `remap_ssd`: what needs the simulator, in the plainest
-//! types.
+//! The native half of the Python package `remap_ssd`: the functions that need the simulator, with
+//! simple types.
 //!
-//! Invariant: a mistake is an exception with the command line's sentence, never a panic. Absent:
+//! Invariant: a mistake raises an exception with the command line's message, never a panic. Absent:
 //! the package's interface (`remap_ssd/*.py`), and any simulation.
 
 mod compare;

@@ -1,7 +1,7 @@
-//! Sweeps: the points of a grid, and one point's run, kept.
+//! Sweeps: the points of a grid, and the stored run of one point.
 //!
-//! Invariant: points, keys and files are those of the command line, since they are made by it.
-//! Absent: what runs the points (`remap_ssd/_engines.py`).
+//! Invariant: points, keys and files are made by the command line's code, so they are the same.
+//! Absent: running the points (`remap_ssd/_engines.py`).
 
 use crate::compare::compare;
 use crate::errors::{Failed, failed, mistake};
@@ -11,7 +11,7 @@ use remap_ssd::sweep::{self, Name, Point};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The points of a grid's file as JSON; `fetch` gives the digest of what is at an address.
+/// The points of a grid file as JSON; `fetch` returns the digest of the file at an address.
 #[pyfunction]
 pub fn sweep_of_file(path: PathBuf, fetch: Bound<'_, PyAny>) -> PyResult<String> {
     points(&fetch, |fetch| sweep::of_file(&path, Some(fetch)))
@@ -49,7 +49,7 @@ fn points(
     Ok(points.iter().map(one).collect::<Value>().to_string())
 }
 
-/// Runs a point, unless it has a result, and keeps its result in a folder.
+/// Runs a point, unless it has a result, and stores its result in a folder.
 #[pyfunction]
 pub fn sweep_point(
     py: Python<'_>,
@@ -77,7 +77,7 @@ pub fn digest_of_file(path: PathBuf) -> PyResult<String> {
     sweep::digest(&path).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
 }
 
-/// Memory that this machine has for a new program, in bytes, if that is known.
+/// Memory available to a new program, in bytes, if known.
 #[pyfunction]
 pub fn memory_available() -> Option<u64> {
     remap_ssd::compare::available()

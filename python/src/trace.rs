@@ -1,7 +1,7 @@
-//! Requests in arrays, written as a trace that the command line reads (`serve --record`'s format).
+//! Writes requests from arrays as a trace in the format of `serve --record`.
 //!
-//! Invariants: every row is one request; a row that cannot be one is an error that names it.
-//! Absent: arrays' types (`remap_ssd/_trace.py` makes plain columns of them).
+//! Invariants: every row is one request; an invalid row is an error that names it. Absent: the
+//! arrays' types (`remap_ssd/_trace.py` converts them to plain columns).
 
 use crate::errors::{Failed, mistake};
 use pyo3::prelude::*;
@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 /// Bytes of a digest in this format.
 const DIGEST_BYTES: usize = 16;
 
-/// Columns as native-endian bytes: one letter a row, then numbers of 64 bits.
+/// Columns as native-endian bytes: one letter per row, then 64-bit numbers.
 struct Columns<'a> {
     verbs: &'a [u8],
     pages: ColumnBytes<'a>,
     counts: ColumnBytes<'a>,
     sources: Option<ColumnBytes<'a>>,
     times: Option<ColumnBytes<'a>>,
-    /// One for each page written, in order.
+    /// One per page written, in order.
     fingerprints: Option<ColumnBytes<'a>>,
 }
 
-/// ColumnBytes of 64 bits, as bytes.
+/// A column of 64-bit numbers, as bytes.
 #[derive(Clone, Copy)]
 struct ColumnBytes<'a>(&'a [u8]);
 
@@ -139,8 +139,8 @@ impl Columns<'_> {
                     }
                 }
                 (b'W', None) => {
-                    // Contents that were not recorded: this format writes `N` for them, and has no
-                    // entry for it.
+                    // Contents that were not recorded: the format writes `N` for them, and
+                    // `SessionEntry` has no variant.
                     writeln!(file, "{at_ns} N {page} {count}")?;
                     continue;
                 }

@@ -1,12 +1,12 @@
-//! A crash test of one's own log: an append-only file whose records are acknowledged after
+//! A crash test of a custom log: an append-only file whose records are acknowledged after
 //! `fdatasync`.
 //!
 //!     cargo run -p remap-ssd-torture --example own_log                # every cut must pass
 //!     cargo run -p remap-ssd-torture --example own_log -- --no-sync   # a loss must be found
 //!
-//! The program runs itself as workload and as check, on the disk itself (`$FILE`), so that it needs
-//! FUSE and no root. A record is 512 bytes: its number, and a checksum over it. What was
-//! acknowledged is a mark.
+//! The program runs itself as workload and as check, on the raw disk (`$FILE`), so that it needs
+//! FUSE but not root. A record is 512 bytes: its number, and a checksum over it. Each
+//! acknowledgement is a mark.
 
 use remap_ssd_torture::{
     Campaign, Code, DiskGeometry, Recording, RecordingSpec, TortureError, id, record,
@@ -30,7 +30,7 @@ fn record_of(number: u64) -> [u8; RECORD_BYTES] {
     bytes
 }
 
-/// What is tested: a log. With `sync` it acknowledges what is durable.
+/// The program under test: a log. With `sync` it acknowledges only durable records.
 fn append(sync: bool) -> std::io::Result<()> {
     let log = OpenOptions::new().write(true).open(variable("FILE"))?;
     let mut marks = OpenOptions::new().write(true).open(variable("MARKS"))?;
@@ -44,7 +44,7 @@ fn append(sync: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What must hold after a cut: each record that was acknowledged is there, whole.
+/// Invariant after a cut: each acknowledged record is present and intact.
 fn check() -> std::io::Result<bool> {
     let acknowledged = std::fs::read_to_string(variable("MARKS"))?;
     let log = File::open(variable("FILE"))?;
@@ -63,7 +63,7 @@ fn variable(name: &str) -> String {
     std::env::var(name).expect("torture sets it")
 }
 
-/// Records this program at work.
+/// Records a run of this program.
 fn recorded(arguments: &str, stop: &AtomicBool) -> Result<Recording, TortureError> {
     let program = std::env::current_exe()?;
     let run = RecordingSpec {
@@ -83,7 +83,7 @@ fn recorded(arguments: &str, stop: &AtomicBool) -> Result<Recording, TortureErro
     record(&run, &format!("'{}' check", program.display()), stop)
 }
 
-/// Cuts until a check fails: the code of that cut.
+/// Cuts until a check fails; returns the code of that cut.
 fn first_failure(recording: &Recording, stop: &AtomicBool) -> Result<Option<Code>, TortureError> {
     let limit = Duration::from_secs(60);
     let mut campaign = Campaign::new(recording, &recording.about.check, limit, stop)?;

@@ -1,8 +1,8 @@
-//! A disk of blocks, addressed by bytes: what stands behind the file that is served.
+//! A disk of blocks, addressed by bytes: the backend of the served file.
 //!
-//! Invariants: a range that does not consist of whole blocks is read, changed and written whole, in
-//! one turn; the file can be given another disk while it is served (`Slot`). Absent: what is
-//! remembered of the requests.
+//! Invariants: a range that is not aligned to blocks is read, modified and written as whole blocks,
+//! atomically with respect to other requests; the disk of a served file can be exchanged (`Slot`).
+//! Absent: recording of requests.
 
 use remap_ssd_fuse::{Bytes, DiskError};
 use std::borrow::Cow;
@@ -10,23 +10,23 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Size of a disk and of its blocks, which are what a power cut leaves old or new.
+/// Size of a disk and of its blocks. After a power cut each block is old or new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DiskGeometry {
     /// Bytes of a block, a power of two: 512 or 4,096.
     pub block_bytes: u32,
-    /// How many blocks the disk has.
+    /// Number of blocks of the disk.
     pub blocks: u64,
 }
 
 impl DiskGeometry {
-    /// Size of the disk, and of the file that is served, in bytes.
+    /// Size of the disk, and of the served file, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_bytes)
     }
 
-    /// The blocks that a range of bytes touches: the first one, how many, and how many bytes of
-    /// them precede the range.
+    /// The blocks that a range of bytes touches: index of the first one, their number, and the
+    /// number of bytes that precede the range in them.
     pub(crate) fn cover(&self, offset: u64, len: u64) -> (u64, u64, usize) {
         let block = u64::from(self.block_bytes);
         let first = offset / block;
@@ -37,7 +37,8 @@ impl DiskGeometry {
         )
     }
 
-    /// A range as the parts of blocks at its ends, in bytes, and the whole blocks between them.
+    /// Splits a range into the partial blocks at its ends, in bytes, and the whole blocks between
+    /// them.
     pub(crate) fn split(&self, offset: u64, len: u64) -> (Vec<Range<u64>>, Range<u64>) {
         let block = u64::from(self.block_bytes);
         let (start, end) = (
@@ -60,8 +61,8 @@ impl DiskGeometry {
         )
     }
 
-    /// What to write so that the range has these bytes: the data itself, or the blocks around it
-    /// with the data in them.
+    /// Returns the blocks to write for `data` at `offset`: the data itself, or the surrounding
+    /// blocks with the data merged in.
     pub(crate) fn whole<'a>(
         &self,
         offset: u64,
@@ -72,13 +73,13 @@ impl DiskGeometry {
         let block = self.block_bytes as usize;
         let bytes = count as usize * block;
 
-        // Whole blocks go as they are.
+        // Aligned data need no copy.
         if before == 0 && bytes == data.len() {
             return Ok((first, Cow::Borrowed(data)));
         }
 
         let mut whole = vec![0; bytes];
-        // Only the blocks at the ends hold something that must stay.
+        // Only the blocks at the ends have bytes to preserve.
         read(first, &mut whole[..block])?;
         if count > 1 {
             read(first + count - 1, &mut whole[bytes - block..])?;
@@ -88,7 +89,7 @@ impl DiskGeometry {
     }
 }
 
-/// A disk of blocks. Ranges lie within it.
+/// A disk of blocks. Ranges must lie within it.
 pub trait Array: Send + Sync {
     /// Block size and number of blocks.
     fn shape(&self) -> DiskGeometry;
@@ -111,24 +112,24 @@ pub trait Array: Send + Sync {
     /// The system's.
     fn zero(&self, offset: u64, len: u64) -> io::Result<()>;
 
-    /// Makes all that was completed before durable.
+    /// Makes all completed requests durable.
     ///
     /// # Errors
     /// The system's.
     fn flush(&self) -> io::Result<()>;
 }
 
-/// A place for a disk that can be exchanged; clones are the same place.
+/// A holder for an exchangeable disk; clones share it.
 #[derive(Clone)]
 pub struct Slot {
     shape: DiskGeometry,
     array: Arc<RwLock<Option<Arc<dyn Array>>>>,
-    /// Why a request failed first: whoever asked learns only that it did.
+    /// First failure of a request: its caller learns only that it failed.
     failure: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl Slot {
-    /// A place for disks of this size, with none in it.
+    /// Creates an empty slot for disks of this size.
     pub fn new(shape: DiskGeometry) -> Self {
         Self {
             shape,
@@ -137,7 +138,7 @@ impl Slot {
         }
     }
 
-    /// Puts a disk there; the one before it is nobody's any more. `None`: requests fail.
+    /// Puts a disk into the slot, replacing the previous one. `None`: requests fail.
     pub fn put(&self, array: Option<Arc<dyn Array>>) {
         assert!(
             array
@@ -149,7 +150,7 @@ impl Slot {
     }
 
     fn with<R>(&self, work: impl FnOnce(&dyn Array) -> io::Result<R>) -> Result<R, DiskError> {
-        // Not under the lock: requests run side by side.
+        // Not under the lock: requests run concurrently.
         let array = self
             .array
             .read()
@@ -157,8 +158,8 @@ impl Slot {
             .clone();
 
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
-            // An error that was asked for is answered as one; any other is a failure of ours, which
-            // ends the run.
+            // An injected error is returned as such. Any other is a failure of ours, which ends the
+            // run.
             if let Some(answer) = crate::faulty::answer(&error) {
                 return answer;
             }
@@ -170,7 +171,7 @@ impl Slot {
         })
     }
 
-    /// Why a request has failed first since this was asked last.
+    /// Takes the first failure since the last call.
     pub fn take_failure(&self) -> Option<io::Error> {
         self.failure
             .lock()
@@ -183,13 +184,13 @@ impl Slot {
     }
 }
 
-/// Who gets what is written to the file for marks.
+/// Receiver of the bytes written to the marks file.
 pub type MarkSink = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// The two files of the folder.
 pub enum Served {
     Disk(Slot),
-    /// Where lines are written that enter the record.
+    /// Receives lines that become marks of the recording.
     Marks(MarkSink),
 }
 
@@ -227,7 +228,8 @@ impl Bytes for Served {
     fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
         let len = match self {
             Self::Disk(slot) => {
-                // As a block device: a write over the end is cut short, one behind it is refused.
+                // Like a block device: a write across the end is truncated, one beyond it is
+                // refused.
                 let len = slot.fitting(offset, data.len() as u64) as usize;
                 match (data.len(), len) {
                     (0, _) => {}
@@ -262,7 +264,7 @@ impl Bytes for Served {
     }
 
     fn copy(&self, _: u64, _: &Self, _: u64, _: u64) -> Result<(u64, u64), DiskError> {
-        // The kernel copies by reading and writing instead.
+        // The kernel then copies by reading and writing.
         Err(DiskError::Alignment)
     }
 }
@@ -271,7 +273,7 @@ impl Bytes for Served {
 mod tests {
     use super::*;
 
-    /// A disk whose temporary file has no room.
+    /// A disk whose temporary file is full.
     struct Full(DiskGeometry);
 
     impl Array for Full {

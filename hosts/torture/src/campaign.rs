@@ -1,8 +1,8 @@
 //! One recorded run, cut many times.
 //!
-//! Invariants: the same recording and seed give the same cuts; a cut leaves nothing for the next
-//! one. A verdict is of a check that ran, or of a file system that did not mount; all else is an
-//! error. Absent: the run itself (`run`), and how results are shown.
+//! Invariants: the same recording and seed give the same cuts; a cut does not affect the next one.
+//! A verdict requires a check that ran, or a file system that did not mount; anything else is an
+//! error. Absent: the run itself (`run`), and the presentation of results.
 
 use crate::array::Array;
 use crate::child::{Ending, Environment, Task, disk_environment};
@@ -25,36 +25,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// What the check found after a cut.
+/// Result of the check after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The check found nothing wrong.
+    /// The check found no fault.
     Passed,
-    /// The check failed, and how it ended.
+    /// The check failed, ending like this.
     Check(Ending),
     /// The file system cannot be mounted.
     Mount,
     /// The check left processes that use the file system.
     InUse,
-    /// The device returned what it must not after its recovery: no program is to blame.
+    /// After its recovery the device returned invalid data: no program is at fault.
     Device,
 }
 
-/// What came of a cut.
+/// Result of a cut.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What the check said of the disk that the cut left.
+    /// Result of the check.
     pub finding: Finding,
-    /// The check's last words, or the mount's.
+    /// Last output of the check, or of the mount.
     pub output: String,
-    /// Blocks that could lose something.
+    /// Number of blocks with versions that could be lost.
     pub pending: usize,
     /// Number of blocks that lost writes.
     pub lost: usize,
 }
 
 impl Verdict {
-    /// Whether the check found nothing wrong.
+    /// Returns true if the check passed.
     pub fn passed(&self) -> bool {
         self.finding == Finding::Passed
     }
@@ -82,7 +82,7 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// Where the disk is that a cut has left.
+/// Location of the disk after a cut.
 enum Place {
     Files(Stage),
     Target(Target),
@@ -97,7 +97,7 @@ impl Place {
         }
     }
 
-    /// The file in which a check reads the marks before the cut.
+    /// The file from which a check reads the marks before the cut.
     fn marks_seen(&self) -> PathBuf {
         match self {
             Self::Files(stage) => stage.marks_seen(),
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Why a request of the disk has failed, if one has: the machine's fault.
+    /// Takes the failure of a disk request, if any: the machine's fault.
     fn take_failure(&self) -> Option<TortureError> {
         match self {
             Self::Files(stage) => stage.take_failure(),
@@ -115,11 +115,11 @@ impl Place {
     }
 }
 
-/// What a check has found.
+/// Result of a check.
 struct Checked {
     finding: Finding,
     output: String,
-    /// The file system is still used: the place must not be used again.
+    /// The file system is still in use: the place must not be reused.
     in_use: bool,
 }
 
@@ -137,51 +137,51 @@ impl Checked {
     }
 }
 
-/// The disk that a cut has left.
+/// The disk after a cut.
 enum Left {
     Blocks(Vec<ContentId>),
-    /// As the firmware below the cache has recovered it.
+    /// As recovered by the firmware below the cache.
     Device(Box<FirmwareDisk>),
 }
 
-/// A recording and where its cuts are checked.
+/// A recording, and the place to check its cuts.
 pub struct Campaign<'a> {
     recording: &'a Recording,
     fs: Option<FileSystem>,
     check: String,
     limit: Duration,
     place: Place,
-    /// The device that loses its power; none: the disk is a cache and nothing else.
+    /// The device that loses power; none: the disk is only a cache.
     player: Option<Player<'a>>,
-    /// Instants right behind a flush or a mark.
+    /// Instants right after a flush or a mark.
     points: Vec<usize>,
-    /// The record, played to the start of the workload.
+    /// The recording, replayed to the start of the workload.
     start: Replay<'a>,
-    /// Disks and marks that were tried.
+    /// Hashes of disks and marks tried so far.
     tried: BTreeSet<[u8; 32]>,
     stop: &'a AtomicBool,
 }
 
-/// The least that a failing cut may lose so that it still fails.
+/// A minimal set of losses with which a failing cut still fails.
 #[derive(Clone, Debug)]
 pub struct Smallest {
-    /// The cut that was found.
+    /// The minimized cut.
     pub cut: Cut,
-    /// The blocks that lose something.
+    /// The blocks that lose versions.
     pub lost: Vec<Lost>,
-    /// Nothing can be left out any more.
+    /// No element can be left out.
     pub finished: bool,
-    /// Number of cuts that were tried.
+    /// Number of cuts tried.
     pub tried: u64,
-    /// What the check said of it.
+    /// Result of the check after this cut.
     pub verdict: Verdict,
 }
 
 impl<'a> Campaign<'a> {
-    /// Cuts of this recording. `check` may be another one than it was made for.
+    /// A campaign over this recording. `check` may differ from the recorded one.
     ///
     /// # Errors
-    /// Something is missing.
+    /// A requirement is missing.
     pub fn new(
         recording: &'a Recording,
         check: &str,
@@ -198,7 +198,7 @@ impl<'a> Campaign<'a> {
             ..FileSystem::default()
         });
 
-        // Promises are made there: a flush has ended, or the workload has set a mark.
+        // Durability is promised there: a flush has completed, or the workload has set a mark.
         let points = recording.instants().filter(|instant| {
             match instant.checked_sub(1).map(|at| &recording.events[at]) {
                 Some(Event::Done(request)) => recording.events[*request as usize] == Event::Flush,
@@ -208,7 +208,7 @@ impl<'a> Campaign<'a> {
         });
         let points = points.collect();
 
-        // What mkfs and mount have written is the same for all cuts, so it is played once.
+        // The writes of mkfs and mount are the same for all cuts, so they are replayed once.
         let start = Replay::new(recording).until(recording.instants().start);
         let place = Place::new(recording)?;
         let check = check.into();
@@ -227,7 +227,7 @@ impl<'a> Campaign<'a> {
         })
     }
 
-    /// Has a device with this firmware below the cache, which loses its power as well and recovers.
+    /// Adds a device with this firmware below the cache; it loses power too, and recovers.
     ///
     /// # Errors
     /// There is no such device.
@@ -235,7 +235,7 @@ impl<'a> Campaign<'a> {
         self.on_device(firmware, &[])
     }
 
-    /// The same, with a device that has these values.
+    /// Like `on`, with settings for the device.
     ///
     /// # Errors
     /// There is no such device.
@@ -249,24 +249,24 @@ impl<'a> Campaign<'a> {
         Ok(self)
     }
 
-    /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a
-    /// mark. Where nothing can be lost, many cuts are one: one that leaves a disk that was tried
-    /// before is drawn again, a few times, and in even rounds one that loses nothing.
+    /// The cut of a round: at any instant in even rounds, right after a flush or a mark in odd
+    /// ones. Many draws are equivalent where little can be lost. So a few times a cut is drawn
+    /// again if its disk was tried before or, in even rounds, if it loses nothing.
     pub fn cut(&mut self, seed: u64, round: u64) -> Cut {
         const DRAWS: u32 = 16;
-        // Each round has its own numbers: one can be drawn without those before it.
+        // Each round has its own random numbers, so that it does not depend on earlier rounds.
         let mut random =
             Xoshiro256PlusPlus::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut cut = self.draw(&mut random, round);
         for _ in 1..DRAWS {
             let (outcome, loses) = self.outcome(&cut);
-            // In odd rounds promises are tested, whether something is lost or not.
+            // Odd rounds test promises, even if nothing is lost.
             if (loses || round % 2 == 1) && self.tried.insert(outcome) {
                 break;
             }
             cut = self.draw(&mut random, round);
         }
-        // The last draw is taken as it is: a short record has few different disks.
+        // The last draw is accepted: a short recording has few different disks.
         let (outcome, _) = self.outcome(&cut);
         self.tried.insert(outcome);
         cut
@@ -283,9 +283,9 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// What a check could see of a cut, as a hash; and does some block lose something?
+    /// Hash of everything a check could see of a cut; also returns true if a block loses a version.
     fn outcome(&self, cut: &Cut) -> ([u8; 32], bool) {
-        // What a check can see: the disk, and the marks up to the cut.
+        // Visible to a check: the disk, and the marks up to the cut.
         let (state, lost) = self.state(cut);
         let mut hash = blake3::Hasher::new();
         hash.update(state.after(&lost).as_bytes());
@@ -299,19 +299,19 @@ impl<'a> Campaign<'a> {
         (hash.finalize().into(), !lost.is_empty())
     }
 
-    /// How many different disks were drawn.
+    /// Number of distinct disks drawn.
     pub fn distinct(&self) -> usize {
         self.tried.len()
     }
 
-    /// The last instant: behind the whole record.
+    /// The last instant: after the end of the recording.
     pub fn instant_max(&self) -> usize {
         self.recording.events.len()
     }
 
-    /// What a cut can lose, and what it loses.
+    /// The disk's possible states at a cut, and the losses of this cut.
     pub fn state(&self, cut: &Cut) -> (DiskState, Vec<Lost>) {
-        // A replay does not go back: instants before the workload are played from the beginning.
+        // A replay cannot go back: instants before the workload are replayed from the beginning.
         let replay = if cut.instant < self.start.played() {
             Replay::new(self.recording)
         } else {
@@ -322,11 +322,10 @@ impl<'a> Campaign<'a> {
         (state, lost)
     }
 
-    /// Checks the disk as it is after the run and an orderly end: what fails then fails without any
-    /// power cut.
+    /// Checks the disk after the run and a clean shutdown: a failure here needs no power cut.
     ///
     /// # Errors
-    /// Nothing could be found out.
+    /// There was no verdict.
     pub fn whole(&mut self) -> Result<Verdict, TortureError> {
         let instant = self.recording.events.len();
         self.try_cut(&Cut {
@@ -335,16 +334,16 @@ impl<'a> Campaign<'a> {
         })
     }
 
-    /// Cuts, brings the disk back, and checks it.
+    /// Cuts power, restores the disk, and checks it.
     ///
     /// # Errors
-    /// Nothing could be found out.
+    /// There was no verdict.
     pub fn try_cut(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(TortureError::Interrupted);
         }
         let result = self.restore_and_check(cut);
-        // A request that we could not serve explains whatever the check said.
+        // A disk request that we failed to serve explains any result of the check.
         match self.place.take_failure() {
             Some(failure) => Err(failure),
             None => result,
@@ -360,7 +359,7 @@ impl<'a> Campaign<'a> {
             lost: lost.len(),
         };
 
-        // With firmware the disk is what the device has after recovery.
+        // With firmware the disk is the recovered device.
         let left = match &self.player {
             None => Left::Blocks(state.after(&lost)),
             Some(player) => match player.play(cut, &lost)? {
@@ -377,7 +376,7 @@ impl<'a> Campaign<'a> {
             .flat_map(|mark| [mark, "\n"])
             .collect();
 
-        // A check reads there what the workload had promised by then.
+        // The marks list the workload's promises up to the cut.
         std::fs::write(self.place.marks_seen(), marks)?;
 
         let Checked {
@@ -389,14 +388,14 @@ impl<'a> Campaign<'a> {
             Place::Target(target) => self.serve_and_check(target, left)?,
         };
 
-        // Whoever still uses the file system must not write to the next disk.
+        // Processes that still use the file system must not write to the next disk.
         if in_use {
             self.place = Place::new(self.recording)?;
         }
         Ok(verdict(finding, output))
     }
 
-    /// Checks a disk behind a file, or the file system on it.
+    /// Checks a disk exposed as a file, or the file system on it.
     fn mount_and_check(&self, stage: &Stage, left: Left) -> Result<Checked, TortureError> {
         let Recording {
             shape, contents, ..
@@ -420,14 +419,14 @@ impl<'a> Campaign<'a> {
         };
         let checked = self.run_check(disk_environment(mounted.folder(), &file, &marks));
 
-        // The verdict is of a file system that was given back in order.
+        // A verdict requires that the file system was released.
         let left = mounted.unmount();
         let (ending, output) = checked?;
         let finding = match (left, ending) {
-            // That it did not end explains why something is left.
+            // The timeout explains why processes remain.
             (Unmounted::InUse, Ending::Late) => Finding::Check(Ending::Late),
             (Unmounted::InUse, _) => Finding::InUse,
-            // Another mount namespace is not the check's.
+            // Another mount namespace is not the check's fault.
             (Unmounted::Free | Unmounted::Elsewhere, ending) => Finding::of(ending),
         };
         Ok(Checked {
@@ -436,7 +435,7 @@ impl<'a> Campaign<'a> {
         })
     }
 
-    /// Checks a disk behind NVMe/TCP.
+    /// Checks a disk served over NVMe/TCP.
     fn serve_and_check(&self, target: &Target, left: Left) -> Result<Checked, TortureError> {
         let Recording {
             shape, contents, ..
@@ -446,7 +445,7 @@ impl<'a> Campaign<'a> {
             Left::Device(disk) => disk.into_device(),
         };
 
-        // A process that is left behind has no disk any more.
+        // A leftover process is disconnected from the disk.
         let serving = target.serve(device)?;
         let checked = self.run_check(target.environment());
         drop(serving);
@@ -462,11 +461,11 @@ impl<'a> Campaign<'a> {
         .run(self.stop)
     }
 
-    /// Looks for the least that the cut may lose so that it still fails, in the same way: a check
-    /// that fails is no file system that does not mount.
+    /// Minimizes the losses of a failing cut. The smaller cut must fail in the same way: a failing
+    /// check is not a failing mount.
     ///
     /// # Errors
-    /// Nothing could be found out.
+    /// There was no verdict.
     pub fn shrink(
         &mut self,
         cut: &Cut,
@@ -482,7 +481,7 @@ impl<'a> Campaign<'a> {
             choice: Choice::Lost(lost.to_vec()),
         };
 
-        // What the firmware loses besides is not listed: the cut may not fail without it.
+        // Losses in the firmware are not listed: the cut may not fail without them.
         if self.player.is_some() && self.try_cut(&at(&lost))?.finding != finding {
             return Ok(Smallest {
                 cut: cut.clone(),
@@ -493,7 +492,7 @@ impl<'a> Campaign<'a> {
             });
         }
 
-        // Each try has the whole cost of a cut, so there is a limit of time.
+        // Each attempt costs as much as a cut, so time is limited.
         let (lost, finished) = shrink(&lost, |lost| {
             if began.elapsed() > limit {
                 return Ok(None);

@@ -1,7 +1,7 @@
-//! A command of the user: run by `sh -c`, in a process group of its own, for a limited time.
+//! Runs a user's command with `sh -c`, in its own process group, for a limited time.
 //!
-//! Invariants: when `run` returns, every process of its group has ended or been killed; what it
-//! wrote is kept in a file, so that a process left behind cannot block us. Absent: what it is for.
+//! Invariants: when `run` returns, every process of its group has ended or been killed; output goes
+//! to a file, so that a leftover process cannot block us. Absent: the purpose of the command.
 
 use crate::error::TortureError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -14,40 +14,40 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much of its output is kept.
+/// Maximum output kept.
 const OUTPUT_BYTES: u64 = 64 << 10;
-/// Time between SIGTERM and SIGKILL for a workload whose time is over.
+/// Time between SIGTERM and SIGKILL for a workload past its limit.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Variables that a command has besides those of this process.
+/// Environment variables added for a command.
 pub type Environment = Vec<(&'static str, OsString)>;
 
-/// The variables that commands have where the disk is a file.
+/// Environment variables of commands when the disk is a file.
 pub fn disk_environment(dir: &Path, file: &Path, marks: &Path) -> Environment {
     let variables = [("DIR", dir), ("FILE", file), ("MARKS", marks)];
     variables.map(|(name, path)| (name, path.into())).into()
 }
 
-/// A command, and what it may know.
+/// A command and its environment.
 pub struct Task<'a> {
-    /// The command, which a shell is given.
+    /// The command, run by a shell.
     pub command: &'a str,
     /// Variables added to its environment.
     pub environment: Environment,
-    /// How long it may take.
+    /// Maximum run time.
     pub limit: Option<Duration>,
 }
 
-/// How a command came to its end.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with exit code 0.
+    /// Exit code 0.
     Well,
-    /// By itself, with an exit code that is not 0.
+    /// A nonzero exit code.
     Code(i32),
-    /// By a signal that nobody here sent it.
+    /// A signal that we did not send.
     Signal(i32),
-    /// It was ended after its time limit.
+    /// It exceeded its time limit and was ended.
     Late,
 }
 
@@ -73,14 +73,14 @@ impl std::fmt::Display for Ending {
 }
 
 impl Task<'_> {
-    /// Runs it to its end: how it ended, and the end of what it wrote; if it took too long, also
-    /// what its processes waited for.
+    /// Runs the command to its end. Returns how it ended and the end of its output; after a
+    /// timeout, also the kernel functions in which its processes waited.
     ///
     /// # Errors
-    /// It could not be started, or `stop` was set meanwhile.
+    /// It could not be started, or `stop` was set.
     pub fn run(&self, stop: &AtomicBool) -> Result<(Ending, String), TortureError> {
         let mut output = tempfile::tempfile()?;
-        // By the shell, as the user has typed it.
+        // Through the shell, as the user typed it.
         let mut command = Command::new("sh");
         command
             .arg("-c")
@@ -90,7 +90,7 @@ impl Task<'_> {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
-            // A group of its own, so that all its processes can be ended.
+            // Its own group, so that all its processes can be ended.
             .process_group(0);
         let mut group = Group {
             leader: command.spawn()?,
@@ -101,17 +101,17 @@ impl Task<'_> {
         let ending = group.wait(self.limit, stop);
         let waiting = group.waiting.take();
 
-        // Ends the group, also if waiting has failed.
+        // Ends the group, even if waiting failed.
         drop(group);
         Ok((ending?, tail(&mut output)? + &waiting.unwrap_or_default()))
     }
 }
 
-/// A process and what it has started; dropping it ends them all.
+/// A process and its descendants; dropping it ends them all.
 struct Group {
     leader: Child,
     reaped: bool,
-    /// What they were waiting for when their time was over.
+    /// Where its processes were waiting at the timeout.
     waiting: Option<String>,
 }
 
@@ -124,12 +124,12 @@ impl Group {
                 return Ok(Ending::of(self.reap()?));
             }
 
-            // Asked often: an interrupted campaign must end at once.
+            // Polled often: an interrupted campaign must end at once.
             if stop.load(Ordering::Relaxed) {
                 return Err(TortureError::Interrupted);
             }
             if limit.is_some_and(|limit| began.elapsed() > limit) {
-                // What its processes wait for explains why it is late.
+                // The processes' wait channels explain the timeout.
                 self.waiting = Some(waiting(self.id()));
                 self.end();
                 return Ok(Ending::Late);
@@ -141,7 +141,7 @@ impl Group {
         }
     }
 
-    /// Asks it to end, and waits a little.
+    /// Sends SIGTERM and waits briefly.
     fn end(&mut self) {
         self.signal(Signal::TERM);
         let began = Instant::now();
@@ -150,29 +150,28 @@ impl Group {
         }
     }
 
-    /// The number of the group, which is that of its first process.
+    /// Process group ID, which is the PID of its first process.
     fn id(&self) -> Pid {
         Pid::from_child(&self.leader)
     }
 
-    /// Has the first process ended? It is not reaped by this.
+    /// Returns true if the first process has ended, without reaping it.
     fn has_ended(&self) -> io::Result<bool> {
-        // Not reaped here: until then its number, which is the group's, cannot be another
-        // process's.
+        // Until it is reaped its PID, which is the group ID, is not reused.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(self.id()), options)?.is_some())
     }
 
     fn signal(&self, signal: Signal) {
-        // Until the first process is reaped, the group's number is nobody else's.
+        // Until the first process is reaped, the group ID is not reused.
         if !self.reaped {
             let _ = kill_process_group(self.id(), signal);
         }
     }
 
-    /// Kills what is left of the group, then waits for its first process.
+    /// Kills the remaining processes of the group, then waits for the first process.
     fn reap(&mut self) -> io::Result<ExitStatus> {
-        // What it has started may live on, and must not write to the next disk.
+        // Its children may live on, and must not write to the next disk.
         self.signal(Signal::KILL);
         self.reaped = true;
         self.leader.wait()
@@ -185,8 +184,8 @@ impl Drop for Group {
     }
 }
 
-/// A line about the processes of a group that have not ended: name, state, and the function of the
-/// kernel in which each waits.
+/// Describes the processes of a group that have not ended: name, state, and the kernel function in
+/// which each waits.
 fn waiting(group: Pid) -> String {
     let Ok(folders) = std::fs::read_dir("/proc") else {
         return String::new();
@@ -198,9 +197,9 @@ fn waiting(group: Pid) -> String {
     format!("not ended: {}\n", processes.join(", "))
 }
 
-/// A process, if it is one of the group's.
+/// Describes a process, if it belongs to the group.
 fn process(folder: &Path, group: Pid) -> Option<String> {
-    // `PID (NAME) STATE PARENT GROUP ...`; the name may hold blanks and brackets.
+    // `PID (NAME) STATE PARENT GROUP ...`; the name may contain spaces and parentheses.
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     let (left, right) = stat.rsplit_once(") ")?;
     let name = left.split_once('(')?.1;
@@ -210,7 +209,7 @@ fn process(folder: &Path, group: Pid) -> Option<String> {
         return None;
     }
 
-    // Readable for root alone; 0 while the process runs.
+    // Readable only by root; 0 while the process runs.
     match std::fs::read_to_string(folder.join("wchan"))
         .unwrap_or_default()
         .as_str()
@@ -229,11 +228,12 @@ fn tail(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Runs a tool of the system; its words are the error if it fails. It is not of the terminal's
-/// group: what Ctrl-C ends is us, and not a mount, which would look as if the file system could not
-/// be mounted.
+/// Runs a system tool; if it fails its output is the error. It is outside the terminal's process
+/// group: Ctrl-C must interrupt us, not a mount, which would look like a file system that cannot be
+/// mounted.
 ///
 /// # Errors
+/// It is not installed, or it failed.
 /// It is not there, or has failed.
 pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolError> {
     let output = Command::new(program)
@@ -254,12 +254,12 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolErro
     }
 }
 
-/// Why a tool did not do it.
+/// Why a tool failed.
 #[derive(Debug)]
 pub(crate) enum ToolError {
     /// The program is not installed.
     NotThere,
-    /// It failed; what it printed.
+    /// It failed with this output.
     Failed(String),
 }
 

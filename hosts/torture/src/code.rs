@@ -1,10 +1,10 @@
 //! A power cut as text: `3fa9c1d2-10431-8f00aa17` or `3fa9c1d2-10431-lost:77.1,90+3.2`.
 //!
-//! The first part names the recording, the second the instant, the third what is kept: a number
-//! from which it is drawn, or the blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` stands
-//! for the three blocks behind it as well). `@remap-ssd+dedup` behind it names the firmware of the
-//! device that loses its power. Invariant: text and cut are one to one, but for the order of the
-//! blocks. Absent: the recording itself.
+//! The first part names the recording, the second the instant, the third the losses: a seed to draw
+//! them from, or the blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` adds the next three
+//! blocks). A suffix `@remap-ssd+dedup` names the firmware of the device that loses power.
+//! Invariant: text and cut are one to one, except for the order of the blocks. Absent: the
+//! recording itself.
 
 use crate::cut::{Choice, Cut, Lost};
 use crate::firmware::Firmware;
@@ -14,15 +14,15 @@ const LOST: &str = "lost:";
 /// A cut of a certain recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Identifier of the recording that it is a cut of.
+    /// Identifier of the recording.
     pub recording: String,
     /// The cut within the recording.
     pub cut: Cut,
-    /// The device's firmware; none: the disk is a cache and nothing else.
+    /// The device's firmware; none: the disk is only a cache.
     pub firmware: Option<Firmware>,
 }
 
-/// A text that is none.
+/// The text is not a replay code.
 #[derive(Debug, thiserror::Error)]
 #[error("this is no replay code; it looks like 3fa9c1d2-10431-8f00aa17")]
 pub struct NoCode;
@@ -41,7 +41,7 @@ impl std::fmt::Display for Code {
     }
 }
 
-/// Neighbours that lose as many versions are written together.
+/// Encodes adjacent blocks that lose the same number of versions as one item.
 fn runs(lost: &[Lost]) -> Vec<String> {
     let together = |a: &Lost, b: &Lost| a.block + 1 == b.block && a.versions == b.versions;
     let text = |run: &[Lost]| match run {
@@ -63,7 +63,7 @@ impl std::str::FromStr for Code {
         let instant = next()?.parse().map_err(|_| NoCode)?;
         let last = next()?;
 
-        // Without a firmware the disk alone was cut.
+        // Without a firmware only the cache was cut.
         let (kept, firmware) = match last.split_once('@') {
             Some((kept, firmware)) => (kept, Some(firmware.parse().map_err(|_| NoCode)?)),
             None => (last, None),
@@ -89,7 +89,7 @@ impl std::str::FromStr for Code {
 }
 
 fn parse_run(run: &str, lost: &mut Vec<Lost>) -> Result<(), NoCode> {
-    /// A disk has fewer: no code makes us allocate without end.
+    /// No disk has more: bounds the allocation for a code.
     const BLOCKS_MAX: u64 = 1 << 24;
 
     let (blocks, versions) = run.split_once('.').ok_or(NoCode)?;
@@ -98,7 +98,7 @@ fn parse_run(run: &str, lost: &mut Vec<Lost>) -> Result<(), NoCode> {
     let (first, more) = (number(first)?, number(more)?);
     let versions = versions.parse().map_err(|_| NoCode)?;
 
-    // Limits first: a code comes from a command line.
+    // Limits are checked first: a code comes from a command line.
     let end = first
         .checked_add(more)
         .filter(|_| more < BLOCKS_MAX && (lost.len() as u64) < BLOCKS_MAX)

@@ -1,8 +1,8 @@
-//! Blocks that were written, each content once, in a temporary file.
+//! Contents of written blocks, each stored once, in a temporary file.
 //!
-//! Invariants: number 0 is a block of zeroes and takes no room; what a number means never changes.
-//! Absent: which block of the disk has which content; the file's name: it has none, so that nothing
-//! is left behind however the process ends.
+//! Invariants: number 0 is a block of zeroes and takes no space; a number's content never changes.
+//! Absent: the content of each disk block; the name of the file: it is unlinked, so that no file
+//! remains however the process ends.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of a distinct content of blocks.
 pub type ContentId = u32;
-/// The content that needs no room.
+/// The content that takes no space.
 pub const ZEROES: ContentId = 0;
 
-/// Half a BLAKE3 hash: two of 2^32 blocks are equal by chance once in 2^64 recordings.
+/// Half a BLAKE3 hash: two of 2^32 blocks collide by chance once in 2^64 recordings.
 type Fingerprint = [u8; 16];
 
-/// All contents; clones are the same ones.
+/// All contents; clones share them.
 #[derive(Clone)]
 pub struct Contents {
     file: Arc<File>,
@@ -27,7 +27,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// None yet.
+    /// Creates an empty store.
     ///
     /// # Errors
     /// There is no room for a temporary file.
@@ -40,23 +40,23 @@ impl Contents {
         })
     }
 
-    /// How many there are, without the zeroes. Their numbers begin at 1.
+    /// Number of contents, without the zeroes. Their numbers begin at 1.
     pub fn count(&self) -> u32 {
         self.table().len() as u32
     }
 
     fn table(&self) -> std::sync::MutexGuard<'_, HashMap<Fingerprint, ContentId>> {
-        // Entries are added whole: a panic elsewhere leaves the table as it should be.
+        // Entries are added atomically: after a panic elsewhere the table is still consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a block's content.
+    /// Stores a block's content and returns its number.
     ///
     /// # Errors
     /// The temporary file cannot be written, or there are 2^32 contents.
     pub fn put(&self, block: &[u8]) -> io::Result<ContentId> {
         assert_eq!(block.len(), self.block_bytes, "a content is one block");
-        // Zeroes are the most frequent content, and need no room.
+        // Zeroes are the most frequent content, and take no space.
         if block.iter().all(|byte| *byte == 0) {
             return Ok(ZEROES);
         }
@@ -64,7 +64,7 @@ impl Contents {
         let fingerprint: Fingerprint = *hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
 
         let mut table = self.table();
-        // Each content once: a workload writes the same blocks again and again.
+        // Each content once: workloads rewrite the same blocks often.
         if let Some(known) = table.get(&fingerprint) {
             return Ok(*known);
         }

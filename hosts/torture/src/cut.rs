@@ -1,10 +1,12 @@
-//! What a power cut can leave of a recorded disk with a volatile write cache, as NVMe allows it.
+//! The states that a power cut can leave on a recorded disk with a volatile write cache, as NVMe
+//! allows.
 //!
-//! At a cut each block keeps, on its own, any version since its last durable one, those in between
-//! too. Flush makes durable what was completed before it was submitted; a write with FUA makes
-//! itself durable, nothing else; that a request is completed implies no order. Writes of zeroes and
-//! deallocations are versions like any other. Invariants: what the newest durable version has
-//! replaced never comes back; a choice means the same disk each time. Absent: which cuts are worth
+//! At a cut each block independently keeps any version since its last durable one, including
+//! intermediate versions. A flush makes durable all requests completed before its submission. A
+//! write with FUA makes only itself durable. Completion implies no order. Writes of zeroes and
+//! deallocations are versions like any other. Invariants: versions older than the newest durable
+//! one never come back; a choice always gives the same disk. Absent: which cuts are worth trying
+//! (`campaign`).
 //! trying (`campaign`).
 
 use crate::contents::{ContentId, ZEROES};
@@ -16,18 +18,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A version of a block that is not durable yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The request that made it: an index of `Recording::events`.
+    /// The request that made it: an index into `Recording::events`.
     pub event: u32,
-    /// Content that the block has.
+    /// Content of the block.
     pub content: ContentId,
 }
 
-/// All that a disk may hold at an instant.
+/// All possible states of a disk at an instant.
 #[derive(Clone)]
 pub struct DiskState {
     /// The last durable version of each block.
     pub durable: Vec<ContentId>,
-    /// Versions since then, oldest first; blocks that have none are left out.
+    /// Versions since then, oldest first; blocks without any are left out.
     pub pending: BTreeMap<u64, Vec<Version>>,
 }
 
@@ -36,26 +38,26 @@ pub struct DiskState {
 pub struct Lost {
     /// Number of the block on the disk.
     pub block: u64,
-    /// How many versions are lost, counted from the newest; as many as there are: it keeps the
+    /// Number of versions lost, counted from the newest; if all are lost, the block keeps the
     /// durable one.
     pub versions: u32,
 }
 
-/// Which version each block keeps.
+/// Selects the version that each block keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Drawn at random from this number.
     Drawn(u64),
-    /// The newest version, but for these blocks.
+    /// The newest version, except for these blocks.
     Lost(Vec<Lost>),
 }
 
-/// A power cut: before which entry of the record, and what is kept.
+/// A power cut: its instant, and the versions kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Entries of the recording before the cut.
     pub instant: usize,
-    /// Which version each block keeps.
+    /// Version that each block keeps.
     pub choice: Choice,
 }
 
@@ -65,7 +67,7 @@ impl DiskState {
         Replay::new(recording).until(instant).state
     }
 
-    /// The blocks that lose something.
+    /// The blocks that lose versions.
     pub fn lost(&self, choice: &Choice) -> Vec<Lost> {
         match choice {
             Choice::Drawn(number) => self.draw(*number),
@@ -73,7 +75,7 @@ impl DiskState {
         }
     }
 
-    /// What the disk holds after a cut.
+    /// Contents of the disk after a cut.
     pub fn after(&self, lost: &[Lost]) -> Vec<ContentId> {
         let lost: BTreeMap<u64, u32> = lost
             .iter()
@@ -81,7 +83,7 @@ impl DiskState {
             .collect();
         let mut blocks = self.durable.clone();
         for (block, versions) in &self.pending {
-            // Versions that are lost are the newest ones of a block.
+            // A block loses its newest versions.
             let kept = versions
                 .len()
                 .saturating_sub(lost.get(block).map_or(0, |count| *count as usize));
@@ -92,9 +94,8 @@ impl DiskState {
         blocks
     }
 
-    /// Draws what is lost. No single distribution finds all faults: a file system is damaged by one
-    /// block among many that is old, a program by a whole write that is missing while a later one
-    /// is there.
+    /// Draws the losses. No single distribution finds all faults: a file system is damaged by one
+    /// stale block among many, a program by a missing write before a later one that survived.
     fn draw(&self, number: u64) -> Vec<Lost> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(number);
         let shape = random.random_range(0..6u32);
@@ -142,7 +143,7 @@ impl DiskState {
             .collect()
     }
 
-    /// Requests are lost whole, none of their blocks kept.
+    /// Loses whole requests, with all of their blocks.
     fn commands(&self, random: &mut Xoshiro256PlusPlus, share: f64) -> Vec<Lost> {
         let requests: BTreeSet<u32> = self
             .pending
@@ -155,7 +156,7 @@ impl DiskState {
             .filter(|_| random.random_bool(share))
             .collect();
 
-        // An unbroken run of the newest: a version that is missing below a newer one does not show.
+        // A contiguous run of the newest: a missing version below a newer one is invisible.
         self.pick(|versions| {
             versions
                 .iter()
@@ -166,17 +167,17 @@ impl DiskState {
     }
 }
 
-/// The record, played from its beginning to some entry.
+/// The recording, replayed from its beginning to some entry.
 #[derive(Clone)]
 pub struct Replay<'a> {
     recording: &'a Recording,
     played: usize,
     state: DiskState,
-    /// Requests that are submitted and not completed.
+    /// Requests submitted but not completed.
     open: BTreeSet<u32>,
-    /// Of each flush under way, what was under way when it was submitted.
+    /// For each flush in progress, the requests in progress at its submission.
     flushes: BTreeMap<u32, BTreeSet<u32>>,
-    /// Blocks whose durable version has changed since it was asked last.
+    /// Blocks whose durable version has changed since the last `take_settled`.
     settled: BTreeSet<u64>,
 }
 
@@ -198,7 +199,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Plays on, until before entry `instant`; not back.
+    /// Replays forward, until before entry `instant`.
     pub fn until(mut self, instant: usize) -> Self {
         let recording = self.recording;
         for index in self.played..instant {
@@ -208,7 +209,7 @@ impl<'a> Replay<'a> {
         self
     }
 
-    /// How many entries are played.
+    /// Number of entries replayed.
     pub fn played(&self) -> usize {
         self.played
     }
@@ -218,12 +219,12 @@ impl<'a> Replay<'a> {
         &self.state.durable
     }
 
-    /// Blocks whose durable version has changed since this was asked last.
+    /// Takes the blocks whose durable version has changed since the last call.
     pub(crate) fn take_settled(&mut self) -> BTreeSet<u64> {
         std::mem::take(&mut self.settled)
     }
 
-    /// What the disk may hold now.
+    /// The disk's possible states now.
     pub fn into_state(self) -> DiskState {
         self.state
     }
@@ -255,8 +256,8 @@ impl<'a> Replay<'a> {
                 });
             }
             Event::Flush => {
-                // What is under way now is not covered by this flush, even if it is completed
-                // first.
+                // Requests in progress now are not covered by this flush, even if they complete
+                // before it.
                 self.flushes.insert(index, self.open.clone());
             }
             Event::Done(request) => self.complete(recording, *request),
@@ -270,9 +271,9 @@ impl<'a> Replay<'a> {
 
     fn complete(&mut self, recording: &Recording, request: u32) {
         self.open.remove(&request);
-        // What was under way when the flush came is not covered by it.
+        // Requests in progress at the flush's submission are not covered by it.
         if let Some(under_way) = self.flushes.remove(&request) {
-            // Submitted before the flush, and completed before it.
+            // Submitted and completed before the flush.
             self.settle_all(|version| {
                 version.event < request && !under_way.contains(&version.event)
             });
@@ -295,13 +296,13 @@ impl<'a> Replay<'a> {
             .for_each(|block| self.settle(block, durable));
     }
 
-    /// The newest of the versions that have become durable replaces all before it.
+    /// The newest durable version replaces all older ones.
     fn settle(&mut self, block: u64, durable: impl Fn(&Version) -> bool) {
         let Some(versions) = self.state.pending.get_mut(&block) else {
             return;
         };
 
-        // The newest of them decides; if there is none, nothing has become durable.
+        // If no version matches, none has become durable.
         let Some(last) = versions.iter().rposition(durable) else {
             return;
         };

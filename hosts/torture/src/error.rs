@@ -1,16 +1,16 @@
-//! Why nothing could be found out.
+//! Errors that prevent a verdict.
 //!
 //! Absent: failed checks, which are results (`campaign`).
 
 use std::io;
 
-/// Why nothing could be found out.
+/// Why there is no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum TortureError {
-    /// The arguments, or what this machine lacks, with what to do.
+    /// Invalid arguments or a missing requirement, with a remedy.
     #[error("{0}")]
     Missing(String),
-    /// The workload ended with an error, so that its record proves nothing.
+    /// The workload failed, so its recording proves nothing.
     #[error(
         "the workload {ended}, so there is nothing to cut: mend it, or see what it wrote:\n{output}"
     )]
@@ -23,10 +23,10 @@ pub enum TortureError {
     /// A file that is not a recording.
     #[error("this is not a recording: {0}")]
     NotARecording(String),
-    /// Somebody wants it to end.
+    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
-    /// The temporary file with what the disk holds.
+    /// The temporary file with the disk's contents failed.
     #[error(
         "what the disk holds is kept in a temporary file, and that failed ({0}): make room, or set TMPDIR to another folder"
     )]
@@ -37,7 +37,7 @@ pub enum TortureError {
 }
 
 impl TortureError {
-    /// An error for something that is missing on this machine.
+    /// Creates an error for a missing requirement of this machine.
     pub fn missing(sentence: impl Into<String>) -> Self {
         Self::Missing(sentence.into())
     }

@@ -1,11 +1,11 @@
-//! What a disk does to a workload besides losing power: blocks that cannot be read, requests that
-//! take long, no room, no writes.
+//! Disk faults during a workload, other than power loss: unreadable blocks, slow requests, a full
+//! disk, a write-protected disk.
 //!
-//! Faults begin with the workload and end with it: the file system is made, and checks run, without
-//! them. A request that fails changes nothing and is not recorded. One model decides for both ways
-//! to a disk, in the words of NVMe: a file's requests ask it in `faulty`, commands over NVMe/TCP
-//! where they are executed. Invariant: which blocks and which requests are concerned follows from
-//! the seed alone. Absent: what a program makes of an error (its check knows).
+//! Faults are active only during the workload: the file system is made, and checks run, without
+//! them. A failing request changes nothing and is not recorded. One model serves both kinds of disk
+//! and returns NVMe status codes: requests on a file ask it in `faulty`, commands over NVMe/TCP at
+//! their execution. Invariant: the affected blocks and requests depend on the seed alone. Absent:
+//! how a program must handle an error (its check knows).
 
 use crate::array::DiskGeometry;
 use rand::{RngExt, SeedableRng};
@@ -18,23 +18,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes written before a disk is full or read-only, unless they are given: drawn up to this.
+/// Maximum bytes written before a disk is full or read-only, if drawn at random.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// A fault, as on the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// Each block cannot be read with this chance, until it is written.
+    /// Each block is unreadable with this probability, until it is written.
     ReadError(f64),
-    /// A request takes this long, with this chance.
+    /// A request takes this long, with this probability.
     Latency(Duration, f64),
-    /// There is no room after so many bytes were written; none: a number that is drawn.
+    /// The disk is full after this number of bytes written; none: drawn at random.
     Full(Option<u64>),
-    /// Nothing can be written after so many bytes were written; none: a number that is drawn.
+    /// The disk becomes read-only after this number of bytes written; none: drawn at random.
     ReadOnly(Option<u64>),
 }
 
-/// A text that is none.
+/// The text is not a fault.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a fault is read-error:P, latency:MILLISECONDS@P, full[:BYTES] or read-only[:BYTES]; P is a chance from 0 to 1"
@@ -92,7 +92,7 @@ impl std::str::FromStr for Fault {
     }
 }
 
-/// Decides which requests of a disk fail, and which take longer.
+/// Decides which requests of a disk fail or take longer.
 pub(crate) struct FaultModel {
     shape: DiskGeometry,
     faults: Vec<Fault>,
@@ -105,14 +105,14 @@ pub(crate) struct FaultModel {
 struct FaultState {
     random: Xoshiro256PlusPlus,
     written_bytes: u64,
-    /// Bad blocks that were written since the workload began: they can be read.
+    /// Bad blocks written since the workload began: they are readable.
     written: BTreeSet<u64>,
-    /// A write would have passed the limit of a disk that becomes read-only: it is so from then on.
+    /// A write would have passed the limit of a disk that becomes read-only; it stays read-only.
     is_past_limit: bool,
 }
 
 impl FaultState {
-    /// Is a disk read-only that becomes so after this many bytes?
+    /// Returns true if a disk with this limit has become read-only.
     fn takes_no_more(&self, after: u64) -> bool {
         self.is_past_limit || self.written_bytes >= after
     }
@@ -120,7 +120,7 @@ impl FaultState {
 
 impl FaultModel {
     pub fn new(shape: DiskGeometry, faults: &[Fault], seed: u64) -> Self {
-        // What is not given is drawn, so that the seed decides it.
+        // Missing values are drawn, so that the seed decides them.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut drawn = || Some(random.random_range(0..BYTES_MAX));
 
@@ -146,17 +146,17 @@ impl FaultModel {
         }
     }
 
-    /// Whether there are faults at all.
+    /// Returns true if any faults are configured.
     pub fn is_any(&self) -> bool {
         !self.faults.is_empty()
     }
 
-    /// From now on requests fail, or not any more.
+    /// Enables or disables faults.
     pub fn arm(&self, armed: bool) {
         self.armed.store(armed, Ordering::Relaxed);
     }
 
-    /// Whether a request has failed.
+    /// Returns true if a request has failed.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
@@ -176,7 +176,7 @@ impl FaultModel {
         first..first + count
     }
 
-    /// Can a block not be read until it is written? Depends on seed and block alone.
+    /// Returns true if a block is unreadable until written. Depends on seed and block alone.
     fn is_bad(&self, block: u64) -> bool {
         let number = self.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.faults.iter().any(|fault| match fault {
@@ -189,22 +189,22 @@ impl FaultModel {
         let state = self.state();
         let mut blocks = self.blocks(bytes);
 
-        // A bad block can be read again once it was written, as on a real disk.
+        // As on a real disk, a bad block is readable after it is written.
         if blocks.any(|block| self.is_bad(block) && !state.written.contains(&block)) {
             return Err(Status::UNRECOVERED_READ);
         }
         Ok(())
     }
 
-    /// Blocks get data, or lose those that they have: then `new_bytes` is none.
+    /// Blocks are written, or deallocated (`new_bytes` is 0).
     fn change(&self, bytes: &Range<u64>, new_bytes: u64) -> Result<(), Status> {
         let mut state = self.state();
-        // Counted with this write: the limit is reached by the first that passes it.
+        // Includes this write: the first write that would pass the limit fails.
         let written = state.written_bytes + new_bytes;
 
         for fault in &self.faults {
             match fault {
-                // Blocks that lose their data need no room.
+                // Deallocated blocks need no room.
                 Fault::Full(Some(after)) if written > *after => {
                     return Err(Status::CAPACITY_EXCEEDED);
                 }
@@ -218,7 +218,7 @@ impl FaultModel {
             }
         }
 
-        // A write that failed has changed nothing and is not counted.
+        // A failed write changed nothing and is not counted.
         state.written_bytes = written;
         let blocks = self.blocks(bytes).filter(|block| self.is_bad(*block));
         state.written.extend(blocks);
@@ -346,14 +346,14 @@ mod tests {
             let error = disk.write(8192, &[1; 4096], false).unwrap_err();
             assert_eq!(answer(&error), Some(DiskError::Device(wanted)));
             assert!(model.has_failed() && disk.flush().is_ok());
-            // Blocks that lose their data need no room, but are changed.
+            // Deallocated blocks need no room, but are changed.
             assert_eq!(disk.zero(0, 4096).is_err(), is_read_only);
             assert_eq!(model.is_read_only(), is_read_only);
         }
         assert_eq!(answer(&io::Error::other("another")), None);
     }
 
-    // Also for what would still fit.
+    // Even for writes that would still fit.
     #[test]
     fn a_disk_that_was_read_only_once_stays_so() {
         let model = model("read-only:8192");

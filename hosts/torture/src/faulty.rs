@@ -1,7 +1,7 @@
-//! A disk behind a file that fails as configured: each request asks the faults first.
+//! A file-backed disk with injected faults: each request consults the fault model first.
 //!
-//! Invariants: a request that fails does not reach the disk below; an error that was injected is
-//! told from the machine's. Absent: which requests fail (`faults`).
+//! Invariants: a failing request does not reach the disk below; injected errors are distinguished
+//! from real ones. Absent: which requests fail (`faults`).
 
 use crate::array::{Array, DiskGeometry};
 use crate::faults::FaultModel;
@@ -11,12 +11,12 @@ use remap_ssd_nvme::spec::status::Status;
 use std::io;
 use std::sync::Arc;
 
-/// An error that was wanted.
+/// An injected error.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a fault of the disk: status {:#x}", .0.number())]
 struct Injected(Status);
 
-/// What an error of ours is for whoever asked; none if it is the machine's.
+/// Translates an injected error for the caller; `None` for a real one.
 pub(crate) fn answer(error: &io::Error) -> Option<DiskError> {
     let injected: &Injected = error.get_ref()?.downcast_ref()?;
     Some(injected.0.into())
@@ -33,7 +33,7 @@ impl Faulty {
         Self { inner, model }
     }
 
-    /// Requests run side by side: others go on meanwhile.
+    /// Sleeps without blocking other requests.
     fn wait(&self) {
         std::thread::sleep(self.model.delay());
     }

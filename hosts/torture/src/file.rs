@@ -1,13 +1,13 @@
-//! A recording in a file: what an exact replay needs.
+//! A recording in a file, for exact replay.
 //!
 //! ```text
 //! header    24 bytes, `Header`
 //! body      zstd: a length and the description as JSON; events, 24 bytes each; numbers of contents, 4 bytes each;
 //!           contents, a block each; then the BLAKE3 hash of header and all that
 //! ```
-//! Numbers are little-endian. Invariants: a file is replaced whole or not at all (written aside,
-//! synced, renamed); whatever bytes a file holds, loading ends in a recording or a reason, and
-//! allocates no more than it has read. Absent: which file.
+//! Numbers are little-endian. Invariants: a file is replaced atomically (written to a temporary
+//! file, synced, renamed); for any bytes in a file, loading returns a recording or a reason, and
+//! allocates no more than it has read. Absent: the file's path.
 
 use crate::array::DiskGeometry;
 use crate::contents::Contents;
@@ -19,7 +19,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-// CR and LF at its end, as in PNG's signature: a transfer that changes line ends is noticed.
+// Ends in CR and LF, as PNG's signature does: a transfer that changes line ends is detected.
 const MAGIC: [u8; 8] = *b"RMPCUT\r\n";
 const VERSION: u32 = 1;
 // zstd's own default.
@@ -55,15 +55,15 @@ impl Header {
     }
 }
 
-/// The hash of header and body, begun.
+/// Starts the hash of header and body.
 fn hash_of(header: &Header) -> blake3::Hasher {
     let mut hash = blake3::Hasher::new();
     hash.update(header.as_bytes());
     hash
 }
 
-/// An event. `count` is a number of blocks, `argument` FUA of a write, the request that is
-/// completed, or nothing.
+/// An event. `count` is a number of blocks; `argument` is the FUA flag of a write, the index of a
+/// completed request, or unused.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Entry {
@@ -140,7 +140,8 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// Name of a recording in replay codes: the same for the same record, and hardly ever for another.
+/// Name of a recording in replay codes: equal for equal recordings, and almost always distinct for
+/// others.
 ///
 /// # Errors
 /// The contents cannot be read.
@@ -163,12 +164,12 @@ pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
 
-    // Written beside and renamed, so that a file is whole or absent.
+    // Written to a temporary file and renamed, so that the file is complete or absent.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     let header = Header::of(recording.shape);
     file.write_all(header.as_bytes())?;
 
-    // The hash is over what is compressed, so that it covers contents and not their coding.
+    // The hash covers the uncompressed data, so it does not depend on the compression.
     let mut stream = zstd::Encoder::new(BufWriter::new(&mut file), LEVEL)?;
     let mut hashed = Hashed {
         inner: &mut stream,
@@ -181,7 +182,7 @@ pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
 
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    // The name is in the folder, which its file's sync does not cover.
+    // The file name is in the folder, which the file's sync does not cover.
     File::open(folder)?.sync_all()
 }
 
@@ -220,10 +221,10 @@ fn write_body(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
 /// Loads a recording.
 ///
 /// # Errors
-/// It is none, or the system's reason.
+/// The file is not a recording, or the system's reason.
 pub fn load(path: &Path) -> Result<Recording, TortureError> {
     let mut file = BufReader::new(File::open(path)?);
-    // Nothing of the header is believed before it makes sense.
+    // The header is validated before use.
     let header = Header::read_from_io(&mut file).map_err(|_| not("it is too short"))?;
     if header.magic != MAGIC {
         return Err(not("it begins otherwise"));
@@ -239,7 +240,7 @@ pub fn load(path: &Path) -> Result<Recording, TortureError> {
         blocks: header.blocks,
     };
 
-    // Sizes decide how much is allocated later.
+    // Sizes determine later allocations.
     if ![512, 4096].contains(&shape.block_bytes) || !(1..=BLOCKS_MAX).contains(&shape.blocks) {
         return Err(not("its disk has a size that cannot be"));
     }
@@ -253,7 +254,7 @@ pub fn load(path: &Path) -> Result<Recording, TortureError> {
         other => other,
     })?;
 
-    // Taken before the hash itself is read.
+    // Finished before the stored hash is read.
     let expected = body.hash.finalize();
     let mut hash = [0; 32];
     body.read_exact(&mut hash)
@@ -274,7 +275,7 @@ fn read_body(shape: DiskGeometry, from: &mut impl Read) -> Result<Recording, Tor
     let len = u64::from_le_bytes(len);
     let mut text = Vec::new();
 
-    // As much as there is: a length that lies ends with the file.
+    // Limited by the file: an excessive length ends with it.
     from.take(len).read_to_end(&mut text)?;
     let description: Description =
         serde_json::from_slice(&text).map_err(|error| not(&error.to_string()))?;
@@ -290,7 +291,7 @@ fn read_body(shape: DiskGeometry, from: &mut impl Read) -> Result<Recording, Tor
         words.push(u32::from_le_bytes(word));
     }
 
-    // A number beyond the contents would be read from nowhere.
+    // A number beyond the contents would have no content.
     if words.iter().any(|id| *id > description.contents) {
         return Err(not("it names a content that it does not have"));
     }
@@ -299,7 +300,7 @@ fn read_body(shape: DiskGeometry, from: &mut impl Read) -> Result<Recording, Tor
     let mut block = vec![0; shape.block_bytes as usize];
     for id in 1..=description.contents {
         from.read_exact(&mut block)?;
-        // Contents are numbered in the order of the file. A second one would have the first one's
+        // Contents are numbered in the order of the file. A duplicate would get the first one's
         // number.
         if contents.put(&block)? != id {
             return Err(not("it has a content twice"));
@@ -316,7 +317,7 @@ fn read_body(shape: DiskGeometry, from: &mut impl Read) -> Result<Recording, Tor
     })
 }
 
-/// Turns entries into events, and sees that they make sense.
+/// Decodes entries into events, and validates them.
 fn events(
     shape: DiskGeometry,
     entries: &[Entry],
@@ -326,7 +327,7 @@ fn events(
     let mut open = BTreeSet::new();
     let count_of = |kind| entries.iter().filter(|entry| entry.kind == kind).count();
 
-    // A recording has one beginning and one end, between which it can be cut.
+    // A recording has one start and one end, between which it can be cut.
     if u32::try_from(entries.len()).is_err() || count_of(START) != 1 || count_of(END) != 1 {
         return Err(not("it has no start and end, or several"));
     }
@@ -359,7 +360,7 @@ fn events(
             }
             ZERO => Event::Zero { block, count },
             FLUSH => Event::Flush,
-            // A completion belongs to a request that is under way.
+            // A completion belongs to a request in progress.
             DONE if open.remove(&argument) => Event::Done(argument),
             DONE => return Err(not("something is completed that was not submitted")),
             MARK => {

@@ -1,14 +1,14 @@
-//! The device under a cut: a recording played into firmware, which loses its power together with
-//! the cache.
+//! The device under a cut: replays a recording into firmware, which loses power together with the
+//! cache.
 //!
-//! The cache is the model's (`cut`): what becomes durable there is written to the device and
-//! flushed. At the cut the survivors of the cache are on their way to the flash, and the media lose
-//! what they may lose of that: pages and words that are torn or absent. Then the firmware recovers,
-//! as at each power-on, and its tables are checked.
+//! The cache is the model's (`cut`): blocks that become durable there are written to the device and
+//! flushed. At the cut the survivors of the cache are being written to flash, and the media lose
+//! what power loss allows: pages and words are torn or absent. Then the firmware recovers, as at
+//! each power-on, and its tables are checked.
 //!
-//! Invariants: a recording, a firmware and a cut are the same device each time; after recovery each
-//! block has a version that it may have, or `Played::wrong` says which one does not. Absent: time,
-//! and which cuts are tried (`campaign`).
+//! Invariants: a recording, a firmware and a cut always give the same device; after recovery each
+//! block has a permitted version, or `Played::wrong` names one that does not. Absent: time, and
+//! which cuts are tried (`campaign`).
 
 use crate::array::{Array, DiskGeometry};
 use crate::cut::{Choice, Cut, DiskState, Lost, Replay};
@@ -23,12 +23,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A firmware on which the recording is played.
+/// Firmware for replaying the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firmware {
     /// How remaps survive a power cut.
     pub scheme: SchemeKind,
-    /// Does it store equal pages once?
+    /// Stores equal pages once.
     pub dedup: bool,
 }
 
@@ -56,11 +56,11 @@ impl std::str::FromStr for Firmware {
 /// A device after a cut.
 pub(crate) struct Played {
     pub array: FirmwareDisk,
-    /// What is wrong with it: nobody's program is to blame then.
+    /// Fault of the device: no program is to blame.
     pub wrong: Option<String>,
 }
 
-/// A recording, played into a device up to the start of its workload.
+/// A recording, replayed into a device up to the start of its workload.
 pub(crate) struct Player<'a> {
     recording: &'a Recording,
     config: DeviceConfig,
@@ -73,8 +73,8 @@ pub(crate) fn broken(what: impl std::fmt::Display) -> TortureError {
 }
 
 impl<'a> Player<'a> {
-    /// A device that has been used before: all its flash holds garbage, so that it collects from
-    /// the beginning.
+    /// Creates a preconditioned device: all its flash holds garbage, so that garbage collection
+    /// runs from the beginning.
     ///
     /// # Errors
     /// There is no such device.
@@ -87,7 +87,7 @@ impl<'a> Player<'a> {
         let Firmware { scheme, dedup } = firmware;
         let missing = |error: &dyn std::fmt::Display| TortureError::Missing(error.to_string());
 
-        // A scheme that loses its remaps is no disk.
+        // A scheme that loses its remaps on power loss is no disk.
         if !scheme.is_durable() {
             return Err(TortureError::Missing(format!(
                 "{scheme} keeps nothing over a power cut: choose another --scheme"
@@ -98,12 +98,12 @@ impl<'a> Player<'a> {
             .map_err(|error| missing(&error))?;
         config.check().map_err(|error| missing(&error))?;
 
-        // In no time: a cut has no clock.
+        // Untimed: a cut has no clock.
         let mut device = Device::format(config.clone()).map_err(|error| missing(&error))?;
         device.keep_time(false);
         use_up(&mut device)?;
 
-        // What the disk held at the beginning is the device's before the first cut.
+        // The device holds the disk's initial contents before the first cut.
         let mut line = PlayedDevice::new(device, recording, at_start.clone());
         line.write_pages(&line.every_page())?;
         line.flush()?;
@@ -115,20 +115,19 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// What a cut leaves.
+    /// Returns the device after a cut.
     ///
     /// # Errors
-    /// The device refuses, or cannot be recovered.
+    /// The device refuses a command, or cannot be recovered.
     pub fn play(&self, cut: &Cut, lost: &[Lost]) -> Result<Played, TortureError> {
         let mut media = Media::from_image(&self.start);
-        // The rail decides what of the last operations a cut leaves.
+        // The power rail decides which recent operations survive a cut.
         media.attach_rail();
         let (mut device, _) = Device::recover(media, self.config.clone()).map_err(broken)?;
         device.keep_time(false);
         device.untimed(|ftl| ftl.media_mut().settle_all());
 
-        // A cut in what came before the workload is played from its start: it loses what it may
-        // lose all the same.
+        // A cut before the workload is replayed from the workload's start; its losses apply anyway.
         let mut line = PlayedDevice::new(device, self.recording, self.at_start.clone());
         line.play_until(cut.instant)?;
         let state = line.replay.clone().into_state();
@@ -138,11 +137,11 @@ impl<'a> Player<'a> {
         let media = line.device.ftl().media();
         let image = match &cut.choice {
             Choice::Drawn(number) => {
-                // From the cut's own number, so that a code means one device.
+                // Seeded by the cut's own number, so that a code gives one device.
                 let mut cutter = Cutter::new(*number, media.pending());
                 media.cut_by(|kind| cutter.outcome(kind))
             }
-            // What is lost is listed; the device loses nothing more.
+            // The losses are listed; the device loses no more.
             Choice::Lost(_) => {
                 line.device.untimed(|ftl| ftl.media_mut().settle_all());
                 line.device.ftl().media().to_image()
@@ -153,7 +152,7 @@ impl<'a> Player<'a> {
             Device::recover(Media::from_image(&image), self.config.clone()).map_err(broken)?;
         device.keep_time(false);
 
-        // Tables first: contradicting tables would make any block wrong.
+        // Tables first: with inconsistent tables any block could be wrong.
         let wrong = match device.ftl().check() {
             Err(reason) => Some(format!("the firmware's tables after recovery: {reason}")),
             Ok(()) => wrong_block(&mut device, self.recording, &state)?,
@@ -165,12 +164,12 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Programs all flash, and gives everything back.
+/// Programs all flash, and deallocates everything.
 fn use_up(device: &mut Device) -> Result<(), TortureError> {
     let lpns = device.config().firmware.lpns;
     let mut page = [0; PAGE_BYTES];
 
-    // Each page has its own content, so that none is found to be a duplicate.
+    // Each page has distinct content, so that deduplication finds none.
     for lpn in Lpn::range(Lpn::ZERO, lpns) {
         page[..4].copy_from_slice(&(lpn.0 + 1).to_le_bytes());
         let written = device.write(0, lpn, &Payload::Bytes(&page));
@@ -182,7 +181,7 @@ fn use_up(device: &mut Device) -> Result<(), TortureError> {
     given_back.map_err(|refusal| broken(format_args!("{refusal:?}")))
 }
 
-/// A device on which a recording is played.
+/// A device into which a recording is replayed.
 struct PlayedDevice<'a> {
     device: Device,
     recording: &'a Recording,
@@ -202,14 +201,14 @@ impl<'a> PlayedDevice<'a> {
         PAGE_BYTES as u64 / u64::from(self.recording.shape.block_bytes)
     }
 
-    /// Plays on; what becomes durable is written and flushed.
+    /// Replays forward; blocks that become durable are written and flushed.
     fn play_until(&mut self, instant: usize) -> Result<(), TortureError> {
         while self.replay.played() < instant {
             let replay = std::mem::replace(&mut self.replay, Replay::new(self.recording));
             let next = replay.played() + 1;
             self.replay = replay.until(next);
 
-            // Pages of what became durable, each written once.
+            // Pages of newly durable blocks, each written once.
             let settled = self.replay.take_settled();
             if !settled.is_empty() {
                 let per_page = self.blocks_per_page();
@@ -236,7 +235,7 @@ impl<'a> PlayedDevice<'a> {
         self.write_from(&blocks, pages)
     }
 
-    /// The survivors of the cache are written in an order of their own, and nothing waits for them.
+    /// Writes the survivors of the cache, in their own order and without a flush.
     fn write_survivors(
         &mut self,
         state: &DiskState,
@@ -246,7 +245,7 @@ impl<'a> PlayedDevice<'a> {
         let pages: BTreeSet<u64> = state
             .pending
             .keys()
-            // Only blocks that differ from what the device has.
+            // Only blocks that differ from the device's.
             .filter(|block| survivors[**block as usize] != state.durable[**block as usize])
             .map(|block| block / per_page)
             .collect();
@@ -265,7 +264,7 @@ impl<'a> PlayedDevice<'a> {
             let of_page = &blocks[first..first + per_page];
             let lpn = Lpn(*page as u32);
 
-            // Zeroes are written as a deallocation, as a host would.
+            // A page of zeroes is deallocated, as a host would do.
             let result = if of_page.iter().all(|id| *id == crate::contents::ZEROES) {
                 self.device.deallocate(0, lpn, 1).result
             } else {
@@ -280,7 +279,7 @@ impl<'a> PlayedDevice<'a> {
         Ok(())
     }
 
-    /// Everything written so far is durable.
+    /// Makes everything written so far durable.
     fn flush(&mut self) -> Result<(), TortureError> {
         let flushed = self.device.flush(0).result;
         flushed.map_err(|refusal| broken(format_args!("{refusal:?}")))?;
@@ -289,7 +288,7 @@ impl<'a> PlayedDevice<'a> {
     }
 }
 
-/// A block that has none of the versions that it may have.
+/// Finds a block that has none of its permitted versions.
 fn wrong_block(
     device: &mut Device,
     recording: &Recording,
@@ -316,7 +315,7 @@ fn wrong_block(
                 .map(|page| &page[index * block_bytes..(index + 1) * block_bytes]);
             let pending = state.pending.get(&block).into_iter().flatten();
 
-            // Any version since the last durable one may be there, and no other.
+            // Any version since the last durable one is permitted, and no other.
             let versions = pending.map(|version| version.content).chain([*durable]);
 
             let mut is_one = false;
@@ -324,7 +323,7 @@ fn wrong_block(
                 recording.contents.get(version, &mut wanted)?;
                 is_one |= match found {
                     Some(bytes) => *bytes == wanted[..],
-                    // A page that is not mapped reads as zeroes.
+                    // An unmapped page reads as zeroes.
                     None => wanted.iter().all(|byte| *byte == 0),
                 };
             }
@@ -339,7 +338,7 @@ fn wrong_block(
     Ok(None)
 }
 
-/// A disk of blocks that a device stores.
+/// A disk of blocks on a device.
 pub struct FirmwareDisk {
     shape: DiskGeometry,
     pages: DiskGeometry,
@@ -359,7 +358,7 @@ impl FirmwareDisk {
         }
     }
 
-    /// Takes the device out, for a target that serves it.
+    /// Takes the device out, for a target to serve.
     pub(crate) fn into_device(self) -> Device {
         self.device
             .into_inner()
@@ -400,7 +399,7 @@ impl Array for FirmwareDisk {
     }
 
     fn write(&self, offset: u64, data: &[u8], _through: bool) -> io::Result<()> {
-        // FUA needs nothing: while a check runs there is no cut.
+        // FUA needs no action: there is no cut while a check runs.
         let mut device = self.device();
         let (first, whole) = self
             .pages
@@ -438,8 +437,8 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
-    /// A run of random requests on few pages of a small disk, so that the firmware collects and
-    /// remaps.
+    /// A run of random requests on few pages of a small disk, so that the firmware runs garbage
+    /// collection and remaps.
     fn recording(block_bytes: u32, seed: u64) -> Recording {
         const BYTES: u64 = 16 << 20;
         let shape = DiskGeometry {

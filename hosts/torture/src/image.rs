@@ -1,7 +1,7 @@
-//! The disk that a cut has left: numbers of recorded contents, and what was written since.
+//! The disk after a cut: numbers of recorded contents, and blocks written since.
 //!
-//! Invariant: the record never changes; each image is on its own. Absent: flushes, which have
-//! nothing to do here.
+//! Invariant: the recording never changes; images are independent. Absent: flushes, which have no
+//! effect here.
 
 use crate::array::{Array, DiskGeometry};
 use crate::contents::{ContentId, Contents, ZEROES};
@@ -23,7 +23,7 @@ struct DiskState {
 }
 
 impl Image {
-    /// A disk with these contents.
+    /// Creates a disk with these contents.
     pub fn new(shape: DiskGeometry, contents: Contents, blocks: Vec<ContentId>) -> Self {
         assert_eq!(
             blocks.len() as u64,
@@ -93,7 +93,7 @@ impl Array for Image {
             )?;
         }
 
-        // Whole blocks are zeroes by their number; nothing is written for them.
+        // Whole blocks of zeroes have a number; no data are written for them.
         let mut state = self.state();
         for block in blocks {
             state.written.remove(&block);

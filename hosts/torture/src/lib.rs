@@ -1,27 +1,27 @@
-//! Power cuts for any program: one run is recorded, and cut as often as one likes.
+//! Power cuts for any program: one run is recorded, and cut as often as needed.
 //!
 //! ```text
-//! array     a disk of blocks behind the file that is served; it can be exchanged
-//! contents  blocks that were written, each content once
-//! record    what a disk was asked to do, in one order
-//! cut       what a power cut can leave of that
-//! image     the disk that a cut has left
-//! firmware  the device under a cut: a recording played into firmware that loses its power as well
-//! faults    which requests of a workload fail or are late, however it reaches its disk
-//! faulty    a disk behind a file that fails so
+//! array     the disk of blocks that backs the served file; it can be exchanged
+//! contents  contents of written blocks, each stored once
+//! record    requests on a disk, in one order
+//! cut       the states that a power cut can leave
+//! image     the disk after a cut
+//! firmware  the device under a cut: a recording replayed into firmware that loses power too
+//! faults    which requests of a workload fail or are late, for both kinds of disk
+//! faulty    a file-backed disk with these faults
 //! code      a cut as text
 //! file      a recording in a file
-//! child     commands of the user, in groups of processes that end
+//! child     user commands, in process groups that are ended
 //! stage     FUSE, loop device, file system: made, mounted, and taken away again
-//! target    the disk behind NVMe/TCP: served, recorded, and served again after a cut
-//! marks     the pipe by which a workload over NVMe/TCP says what it has acknowledged
-//! shrink    the least that still fails
+//! target    the disk over NVMe/TCP: served, recorded, and served again after a cut
+//! marks     the pipe for the acknowledgements of a workload over NVMe/TCP
+//! shrink    minimizes a failing cut
 //! run       a run of a workload, recorded
 //! campaign  one recorded run, cut many times
 //! ```
-//! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording
-//! and a code are the same disk each time. Absent: what programs promise (their checks know), and
-//! how the firmware works.
+//! Invariants: a cut leaves only states that a disk with a volatile write cache could leave; a
+//! recording and a code always give the same disk. Absent: what programs promise (their checks
+//! know), and how the firmware works.
 //!
 //! From a Rust test:
 //!

@@ -1,8 +1,7 @@
-//! The pipe into which a workload writes its marks, where there is no FUSE to take them.
+//! The pipe for a workload's marks, when there is no FUSE file to write them to.
 //!
-//! A line in the pipe was written before whatever its writer does next. So the pipe is emptied
-//! before anything else enters the record, and a mark comes before all that follows from it.
-//! Absent: the record.
+//! A line enters the pipe before its writer's next action. So the pipe is drained before any other
+//! entry is recorded, and a mark precedes everything that follows from it. Absent: the recording.
 
 use crate::child::{ToolError, tool};
 use crate::error::TortureError;
@@ -12,7 +11,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A named pipe that is read without waiting.
+/// A named pipe with non-blocking reads.
 pub(crate) struct MarkPipe(File);
 
 impl MarkPipe {
@@ -28,7 +27,7 @@ impl MarkPipe {
             ToolError::Failed(words) => TortureError::Io(io::Error::other(words)),
         })?;
 
-        // Open for writing as well, so that it has a writer between two marks.
+        // Also open for writing, so that the pipe has a writer between two marks.
         let pipe = OpenOptions::new()
             .read(true)
             .write(true)
@@ -37,13 +36,13 @@ impl MarkPipe {
         Ok(Self(pipe))
     }
 
-    /// The lines that are there.
+    /// Takes the lines now in the pipe.
     ///
     /// # Errors
     /// The system's reason.
     pub fn take(&mut self) -> io::Result<Vec<u8>> {
         let mut lines = Vec::new();
-        // An empty pipe ends the reading with `WouldBlock`; what came before it is in `lines`.
+        // An empty pipe ends the read with `WouldBlock`; earlier data are in `lines`.
         match self.0.read_to_end(&mut lines) {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
             _ => Ok(lines),

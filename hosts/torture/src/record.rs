@@ -1,8 +1,8 @@
-//! What a disk was asked to do, in one order: writes with their contents, flushes, completions and
+//! The requests on a disk, in one order: writes with their contents, flushes, completions and
 //! marks.
 //!
-//! Invariants: a request's completion comes after its submission; requests that overlap in time
-//! have the order of their submissions. Absent: what a power cut leaves of it (`cut`), and time.
+//! Invariants: a request's completion comes after its submission; concurrent requests take effect
+//! in the order of their submissions. Absent: the effect of a power cut (`cut`), and time.
 
 use crate::array::{Array, DiskGeometry};
 use crate::contents::{ContentId, Contents, ZEROES};
@@ -10,52 +10,52 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One entry of the record.
+/// An entry of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A write was submitted; it may be lost until it is durable.
     Write {
         /// First block of the range.
         block: u64,
-        /// Its contents' numbers, as a range of `Recording::words`.
+        /// Numbers of its contents, as a range of `Recording::words`.
         words: Range<usize>,
-        /// Durable once it is completed (FUA).
+        /// Durable on completion (FUA).
         through: bool,
     },
-    /// Blocks are to read as zeroes: Write Zeroes, or Deallocate.
+    /// Blocks become zeroes: Write Zeroes, or Deallocate.
     Zero {
         /// First block of the range.
         block: u64,
-        /// How many blocks it is about.
+        /// Number of blocks.
         count: u64,
     },
-    /// A flush was submitted; it promises nothing until it is done.
+    /// A flush was submitted; it guarantees nothing until it is completed.
     Flush,
-    /// The request of that index is completed.
+    /// The request with this index is completed.
     Done(u32),
-    /// The workload has acknowledged something; an index of `Recording::marks`.
+    /// The workload has acknowledged an operation; an index into `Recording::marks`.
     Mark(u32),
-    /// The workload began: what is before prepared the disk.
+    /// The workload began: earlier entries prepared the disk.
     Start,
-    /// The workload has ended, however it did.
+    /// The workload ended, normally or not.
     End,
 }
 
-/// What was recorded, and how.
+/// How the recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct About {
-    /// The file system; none: the workload used the disk itself.
+    /// The file system; none: the workload used the raw disk.
     pub fs: Option<String>,
-    /// Options that the file system is mounted with.
+    /// Mount options of the file system.
     pub mount_options: Option<String>,
     /// Shell command of the workload.
     pub workload: String,
     /// Shell command of the check.
     pub check: String,
-    /// The disk was behind NVMe/TCP, and not behind a file.
+    /// The disk was served over NVMe/TCP, not as a file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nvme_tcp: bool,
-    /// What the disk did to the workload besides, as on the command line.
+    /// Faults injected during the workload, as on the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
 }
@@ -65,27 +65,27 @@ pub struct About {
 pub struct Recording {
     /// Block size and number of blocks of the disk.
     pub shape: DiskGeometry,
-    /// What was recorded, to run it again.
+    /// How it was made, for a rerun.
     pub about: About,
     /// Requests, completions and marks in order.
     pub events: Vec<Event>,
-    /// Numbers of the contents that writes have, in their order.
+    /// Content numbers of all writes, in order.
     pub words: Vec<ContentId>,
     /// Texts of the marks, by number.
     pub marks: Vec<String>,
-    /// What the numbers stand for.
+    /// The contents by number.
     pub contents: Contents,
 }
 
 impl Recording {
-    /// Instants at which the workload ran: a cut at `i` comes before the entry `i`.
+    /// Instants of the workload: a cut at `i` comes before entry `i`.
     pub fn instants(&self) -> Range<usize> {
         let find = |event| self.events.iter().position(|other| *other == event);
         let start = find(Event::Start).map_or(0, |at| at + 1);
         start..find(Event::End).unwrap_or(self.events.len()) + 1
     }
 
-    /// The marks that came before an instant.
+    /// The marks before an instant.
     pub fn marks_before(&self, instant: usize) -> impl Iterator<Item = &str> {
         self.events[..instant]
             .iter()
@@ -95,7 +95,7 @@ impl Recording {
             })
     }
 
-    /// How many entries of the workload are of a kind.
+    /// Counts the workload's entries of a kind.
     pub fn count(&self, kind: impl Fn(&Event) -> bool) -> u64 {
         let Range { start, end } = self.instants();
         self.events[start..end.min(self.events.len())]
@@ -105,7 +105,7 @@ impl Recording {
     }
 }
 
-/// A disk that records what it is asked.
+/// A disk that records its requests.
 pub struct Recorder {
     shape: DiskGeometry,
     state: Mutex<DiskState>,
@@ -139,7 +139,7 @@ impl DiskState {
         through: bool,
     ) -> io::Result<u32> {
         let start = self.words.len();
-        // What the disk has now is kept too, for reads.
+        // The current contents are kept too, for reads.
         for (at, bytes) in (block as usize..).zip(data.chunks(block_bytes)) {
             let id = self.contents.put(bytes)?;
             self.words.push(id);
@@ -156,7 +156,7 @@ impl DiskState {
     fn zero(&mut self, block: u64, count: u64, through: bool) -> io::Result<u32> {
         self.now[block as usize..(block + count) as usize].fill(ZEROES);
 
-        // Zeroes are lost like writes. Those with FUA are a write of zeroes with FUA.
+        // Zeroes can be lost like writes. With FUA they are recorded as a write of zeroes with FUA.
         if !through {
             return self.submit(Event::Zero { block, count });
         }
@@ -171,10 +171,10 @@ impl DiskState {
 }
 
 impl Recorder {
-    /// A disk of zeroes.
+    /// Creates a disk of zeroes.
     ///
     /// # Errors
-    /// There is no room for what it will hold.
+    /// There is no room for its contents.
     pub fn new(shape: DiskGeometry) -> io::Result<Self> {
         let contents = Contents::new(shape.block_bytes as usize)?;
         let now = vec![ZEROES; shape.blocks as usize];
@@ -195,8 +195,8 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submission and completion take turns of their own: other requests may come between them, as
-    /// on any disk.
+    /// Submission and completion are separate steps: other requests may come between them, as on
+    /// any disk.
     fn request(&self, submit: impl FnOnce(&mut DiskState) -> io::Result<u32>) -> io::Result<()> {
         let index = submit(&mut self.state())?;
         self.state().submit(Event::Done(index)).map(drop)
@@ -210,7 +210,7 @@ impl Recorder {
         self.state().submit(event).map(drop)
     }
 
-    /// A write of whole blocks was submitted, from this byte on: its entry, for `done`.
+    /// Records the submission of a write of whole blocks; returns its entry, for `done`.
     ///
     /// # Errors
     /// There is no room for the contents, or the record is full.
@@ -220,7 +220,7 @@ impl Recorder {
         self.state().write(block, data, block_bytes, through)
     }
 
-    /// Whole blocks become zeroes: its entry, for `done`.
+    /// Records the submission of zeroing whole blocks; returns its entry, for `done`.
     ///
     /// # Errors
     /// The record is full.
@@ -229,7 +229,7 @@ impl Recorder {
         self.state().zero(block, count, through)
     }
 
-    /// A flush was submitted: its entry, for `done`.
+    /// Records the submission of a flush; returns its entry, for `done`.
     ///
     /// # Errors
     /// The record is full.
@@ -237,7 +237,7 @@ impl Recorder {
         self.state().submit(Event::Flush)
     }
 
-    /// The request of that entry is completed.
+    /// Records the completion of a request.
     ///
     /// # Errors
     /// The record is full.
@@ -253,14 +253,14 @@ impl Recorder {
             .filter(|line| !line.is_empty())
         {
             let index = state.marks.len() as u32;
-            // A record that is full refuses the next write, which ends the workload.
+            // A full recording fails the next write, which ends the workload.
             if state.submit(Event::Mark(index)).is_ok() {
                 state.marks.push(line.to_owned());
             }
         }
     }
 
-    /// Takes the record out. The disk is of no use any more.
+    /// Takes the recording out. The disk is unusable afterwards.
     pub fn finish(&self, about: About) -> Recording {
         let mut state = self.state();
         Recording {
@@ -302,7 +302,7 @@ impl Array for Recorder {
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let (parts, blocks) = self.shape.split(offset, len);
 
-        // Blocks are zeroed whole or not at all: parts of them are written.
+        // Only whole blocks are zeroed: partial blocks are written.
         for part in parts {
             self.write(
                 part.start,

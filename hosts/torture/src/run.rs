@@ -1,7 +1,7 @@
-//! A run of a workload, recorded.
+//! Recording a run of a workload.
 //!
-//! Invariants: a workload that fails leaves no recording, unless its disk was to fail; what prepared
-//! the disk is in the record, and no part of its cuts. Absent: cuts (`campaign`).
+//! Invariants: a workload that fails leaves no recording, unless faults were injected; the
+//! preparation of the disk is recorded, but not cut. Absent: cuts (`campaign`).
 
 use crate::array::{Array, DiskGeometry};
 use crate::child::{Ending, Task, disk_environment};
@@ -19,34 +19,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the marks of a workload over NVMe/TCP are looked for, between its commands.
+/// Interval for polling the marks of a workload over NVMe/TCP, between its commands.
 const MARKS_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A run that is to be recorded.
+/// Parameters of a run to record.
 #[derive(Clone, Debug)]
 pub struct RecordingSpec {
     /// Block size and number of blocks of the disk.
     pub shape: DiskGeometry,
-    /// The file system; none: the workload uses the disk's file.
+    /// The file system; none: the workload uses the raw disk.
     pub fs: Option<FileSystem>,
-    /// The disk is behind NVMe/TCP, and not behind a file; without file system.
+    /// The disk is served over NVMe/TCP, not as a file; without a file system.
     pub nvme_tcp: bool,
     /// Shell command of the workload.
     pub workload: String,
-    /// When it is ended; none: it ends by itself.
+    /// Time after which it is ended; none: it runs to completion.
     pub limit: Option<Duration>,
-    /// How often, on average, the file system is made to write back what it holds; never without.
+    /// Average interval of forced write-back by the file system; none: no forced write-back.
     pub writeback: Option<Duration>,
-    /// For the moments of writing back, and for the faults.
+    /// Seed for the times of write-back and for the faults.
     pub seed: u64,
-    /// What the disk does to the workload besides. With any, the workload may fail.
+    /// Faults to inject. With any, the workload may fail.
     pub faults: Vec<Fault>,
 }
 
 /// Records a run of a workload.
 ///
 /// # Errors
-/// Something is missing, or the workload fails.
+/// A requirement is missing, or the workload fails.
 pub fn record(
     run: &RecordingSpec,
     check: &str,
@@ -63,10 +63,9 @@ pub fn record(
     let sink = recorder.clone();
     stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
 
-    // The failure of ours is looked at first: what the workload reports may only follow from it.
+    // Our own failure takes precedence: errors of the workload may follow from it.
     let result = perform(run, &stage, &recorder, &faults, stop);
-    // A request that we could not serve is the reason of what came after it, and its record proves
-    // nothing.
+    // A request that we failed to serve explains later errors, and its recording proves nothing.
     if let Some(failure) = stage.take_failure() {
         return Err(failure);
     }
@@ -89,7 +88,7 @@ fn about(run: &RecordingSpec, check: &str) -> About {
     }
 }
 
-/// Records a run whose hosts reach the disk by NVMe/TCP.
+/// Records a run whose hosts reach the disk over NVMe/TCP.
 fn record_over_tcp(
     run: &RecordingSpec,
     check: &str,
@@ -111,7 +110,7 @@ fn record_over_tcp(
 
     let over = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
-        // A workload that does nothing but write marks must not wait until the pipe is read.
+        // A workload that only writes marks must not block on a full pipe.
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 observer.take_marks();
@@ -127,12 +126,12 @@ fn record_over_tcp(
         over.store(true, Ordering::Relaxed);
         result
     });
-    // Marks of the workload come before its end, also those that it wrote last.
+    // The workload's last marks come before its end.
     observer.take_marks();
     recorder.note(Event::End)?;
     faults.arm(false);
 
-    // A process that is left has no disk any more.
+    // A leftover process is disconnected from the disk.
     drop(serving);
     if let Some(failure) = observer.take_failure() {
         return Err(failure);
@@ -141,7 +140,7 @@ fn record_over_tcp(
     Ok(recorder.finish(about(run, check)))
 }
 
-/// What the end of a workload says of its record.
+/// Decides from the workload's end if its recording is valid.
 fn must_end_well(
     run: &RecordingSpec,
     (ending, output): (Ending, String),
@@ -149,8 +148,7 @@ fn must_end_well(
 ) -> Result<(), TortureError> {
     match ending {
         Ending::Well => Ok(()),
-        // On a disk that fails a program may end with an error; what it acknowledged before must be
-        // there.
+        // On a faulty disk a program may end with an error; data that it acknowledged must survive.
         _ if has_failed => Ok(()),
         Ending::Late if run.limit.is_some() => Ok(()),
         ending => Err(TortureError::Workload {
@@ -160,7 +158,7 @@ fn must_end_well(
     }
 }
 
-/// Makes the file system if there is to be one, and runs the workload.
+/// Makes the file system, if requested, and runs the workload.
 fn perform(
     run: &RecordingSpec,
     stage: &Stage,
@@ -169,7 +167,7 @@ fn perform(
     stop: &AtomicBool,
 ) -> Result<(), TortureError> {
     let Some(fs) = &run.fs else {
-        // Without a file system the workload has the disk itself.
+        // Without a file system the workload uses the raw disk.
         let dir = stage.file().with_file_name("");
         return work(run, stage, recorder, faults, &dir, stop);
     };
@@ -182,7 +180,7 @@ fn perform(
     })?;
     work(run, stage, recorder, faults, mounted.folder(), stop)?;
 
-    // A process that is left would write during the cuts.
+    // A leftover process would write during the cuts.
     match mounted.unmount() {
         Unmounted::Free => Ok(()),
         Unmounted::InUse => Err(TortureError::missing(
@@ -194,7 +192,7 @@ fn perform(
     }
 }
 
-/// Runs the workload between the start and the end of the record.
+/// Runs the workload between the start and the end of the recording.
 fn work(
     run: &RecordingSpec,
     stage: &Stage,
@@ -203,12 +201,12 @@ fn work(
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<(), TortureError> {
-    // What mkfs and mount have done is no part of the cuts.
+    // The writes of mkfs and mount are not subject to cuts.
     if run.fs.is_some() {
         sync(dir)?;
     }
 
-    // Durable and noted: cuts begin here.
+    // Durable and recorded: cuts begin here.
     recorder.flush()?;
     recorder.note(Event::Start)?;
     faults.arm(true);
@@ -217,7 +215,7 @@ fn work(
     let (file, marks) = (stage.file(), stage.marks());
     let environment = disk_environment(dir, &file, &marks);
     let result = std::thread::scope(|scope| {
-        // The kernel writes back when it likes. Here it is made to, at times that follow from the
+        // The kernel decides when to write back. Here it is forced to, at times that depend on the
         // seed.
         if let (Some(interval), Some(_)) = (run.writeback, &run.fs) {
             let over = &over;
@@ -244,18 +242,19 @@ fn sync(dir: &Path) -> Result<(), TortureError> {
     Ok(rustix::fs::syncfs(&folder).map_err(std::io::Error::from)?)
 }
 
-/// Has the file system write back every now and then, as the kernel does after half a minute: what
-/// a program never syncs is not on the disk at all before, and nothing of it could be torn.
+/// Makes the file system write back from time to time, as the kernel does after 30 seconds.
+/// Otherwise data that a program never syncs would not reach the disk during the run, and could not
+/// be torn.
 fn write_back(dir: &Path, interval: Duration, seed: u64, over: &AtomicBool) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
     while !over.load(Ordering::Relaxed) {
         if Instant::now() >= next {
-            // A file system that cannot sync tells the workload, too.
+            // A file system that cannot sync reports that to the workload, too.
             let _ = sync(dir);
             next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
         }
-        // Short naps, so that the workload's end is not waited for.
+        // Short sleeps, so that the end of the workload is noticed quickly.
         std::thread::sleep(Duration::from_millis(5).min(interval));
     }
 }

@@ -1,10 +1,9 @@
-//! From what a failing cut has lost to the least that still fails: delta debugging (Zeller and
-//! Hildebrandt, TSE 2002).
+//! Minimizes the losses of a failing cut: delta debugging (Zeller and Hildebrandt, TSE 2002).
 //!
-//! Invariant: what is returned has failed itself, or was given. Absent: how it is tried.
+//! Invariant: the list returned has failed itself, or is the input. Absent: how a list is tried.
 
-/// Looks for a smaller list that still fails. `fails` says whether one does, `None` when there is
-/// no time for more. The second result is true if no element can be left out any more.
+/// Searches for a smaller list that still fails. `fails` returns true for a failing list, and
+/// `None` when time is up. The second result is true if no element can be left out.
 pub fn shrink<T: Clone, E>(
     whole: &[T],
     mut fails: impl FnMut(&[T]) -> Result<Option<bool>, E>,
@@ -14,7 +13,7 @@ pub fn shrink<T: Clone, E>(
         return Ok((least, true));
     }
 
-    // If it fails without losing anything, nothing was the reason.
+    // If it fails without losses, the losses are not the cause.
     match fails(&[])? {
         Some(true) => return Ok((Vec::new(), true)),
         Some(false) => {}
@@ -26,13 +25,13 @@ pub fn shrink<T: Clone, E>(
         let size = least.len().div_ceil(parts);
         let mut smaller = None;
 
-        // A part alone, then all but a part.
+        // A part alone, then its complement.
         for alone in [true, false] {
             for (index, part) in least.chunks(size).enumerate() {
                 let others =
                     || [&least[..index * size], &least[index * size + part.len()..]].concat();
                 let candidate = if alone { part.to_vec() } else { others() };
-                // With two parts the one is all but the other.
+                // With two parts each is the complement of the other.
                 if candidate.len() == least.len() || (!alone && parts == 2) {
                     continue;
                 }
@@ -40,8 +39,8 @@ pub fn shrink<T: Clone, E>(
                     None => return Ok((least, false)),
                     Some(false) => {}
                     Some(true) => {
-                        // As in the paper: a part alone begins again with two, its complement keeps
-                        // the size of parts.
+                        // As in the paper: after a part alone the search restarts with two parts;
+                        // after a complement it keeps the size of parts.
                         smaller = Some((candidate, if alone { 2 } else { (parts - 1).max(2) }));
                         break;
                     }
@@ -84,7 +83,7 @@ mod tests {
         }
     }
 
-    // Of two causes one is enough; no element of the result can be left out.
+    // One of two causes is enough; no element of the result can be left out.
     #[test]
     fn one_of_two_causes_is_left() {
         let whole: Vec<u32> = (0..64).collect();

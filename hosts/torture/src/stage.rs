@@ -1,16 +1,15 @@
-//! Where workloads and checks run: the disk as a file through FUSE, a loop device on it, a file
-//! system on that.
+//! The environment of workloads and checks: the disk as a file through FUSE, a loop device on it, a
+//! file system on that.
 //!
-//! Invariants: whatever is mounted or attached here is taken away again when it is dropped, and
-//! nothing else is; a loop device is detached once. What is missing is one sentence that says what
-//! to do.
+//! Invariants: every mount and loop device made here is removed on drop, and no other; a loop
+//! device is detached only once. A missing requirement is reported in one sentence with a remedy.
 //!
-//! A process in another mount namespace (a container, `unshare -m`) may have a copy of a mount. While
-//! there is one the file system goes on, and would write its journal to the disk that is put behind
-//! the file next. So a disk is given back only when its loop device is free: removing the folder at
-//! which it was mounted ends the copies too (mount_namespaces(7)), except for those in use.
+//! A process in another mount namespace (a container, `unshare -m`) may hold a copy of a mount.
+//! While it exists the file system stays active, and would write its journal to the next disk
+//! behind the file. So a disk is released only when its loop device is free. Removing the mount
+//! point ends the copies too (mount_namespaces(7)), except for those in use.
 //!
-//! Absent: what is on the disk.
+//! Absent: the contents of the disk.
 
 use crate::array::{Array, DISK, DiskGeometry, MARKS, MarkSink, Served, Slot};
 use crate::child::{ToolError, tool};
@@ -21,19 +20,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A file system and how it is made and mounted.
+/// A file system, and options for mkfs and mount.
 #[derive(Clone, Debug, Default)]
 pub struct FileSystem {
-    /// Its name, as mount knows it; mkfs has it after the point.
+    /// Its name for mount, and the suffix of its mkfs.
     pub name: String,
-    /// Options for mkfs, separated by blanks, besides ours.
+    /// Additional options for mkfs, separated by spaces.
     pub mkfs_options: String,
     /// Options for mount, separated by commas.
     pub mount_options: String,
 }
 
-/// What mkfs is told besides: to be quiet, to go on without questions, and to leave nothing for
-/// later.
+/// Our own options for mkfs: quiet, without questions, and without lazy initialization.
 fn mkfs_options(name: &str) -> &'static [&'static str] {
     match name {
         "ext2" | "ext3" | "ext4" => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
@@ -42,9 +40,9 @@ fn mkfs_options(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Options of each mount, besides the user's. XFS does not mount a file system twice, and knows it
-/// by its UUID: another cut of the same recording may still be mounted, by a second campaign or by
-/// processes that a check has left.
+/// Options of each mount, ours and the user's. XFS refuses to mount the same UUID twice, and
+/// another cut of the same recording may still be mounted, by a second campaign or by leftover
+/// processes of a check.
 fn mount_options(fs: &FileSystem) -> Vec<&str> {
     let own = if fs.name == "xfs" { "nouuid" } else { "" };
     [own, &fs.mount_options]
@@ -64,12 +62,12 @@ fn package(name: &str) -> &str {
     }
 }
 
-/// Who gets the marks; nobody between workloads.
+/// Receiver of the marks; none between workloads.
 type Sink = Arc<Mutex<Option<MarkSink>>>;
 
-/// A folder with the disk's file, which can be given another disk.
+/// A folder with the disk's file, whose disk can be exchanged.
 pub struct Stage {
-    // Dropped in this order: first what is mounted, then the folder.
+    // Dropped in this order: first the mount, then the folder.
     mounted: Option<Mounted>,
     scratch: TempDir,
     slot: Slot,
@@ -77,10 +75,10 @@ pub struct Stage {
     marks: Sink,
 }
 
-/// Says what this machine lacks for a file system of that name.
+/// Checks that this machine meets the requirements for a file system of that name.
 ///
 /// # Errors
-/// What is missing, and what to do.
+/// The missing requirement, with a remedy.
 pub fn require(name: &str) -> Result<(), TortureError> {
     let missing = |sentence: String| Err(TortureError::Missing(sentence));
 
@@ -135,7 +133,7 @@ pub fn require(name: &str) -> Result<(), TortureError> {
 }
 
 impl Stage {
-    /// Serves a folder with the file of a disk of this size, which has none yet.
+    /// Serves a folder with the file of a disk of this size, initially without a disk.
     ///
     /// # Errors
     /// FUSE is missing, or there is no room for a folder.
@@ -166,18 +164,18 @@ impl Stage {
         })
     }
 
-    /// Puts a disk behind the file.
+    /// Sets the disk that backs the file.
     pub fn put(&self, array: Arc<dyn Array>) {
         self.slot.put(Some(array));
     }
 
-    /// Why a request of the disk has failed, if one has: the machine's fault, and no outcome of a
-    /// run or a check.
+    /// Takes the failure of a disk request, if any: the machine's fault, not a result of a run or a
+    /// check.
     pub fn take_failure(&self) -> Option<TortureError> {
         self.slot.take_failure().map(TortureError::Scratch)
     }
 
-    /// Who gets the marks from now on.
+    /// Sets the receiver of marks.
     pub fn marks_to(&self, sink: Option<MarkSink>) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = sink;
     }
@@ -192,7 +190,7 @@ impl Stage {
         self.scratch.path().join("files").join(MARKS)
     }
 
-    /// The file in which a check reads the marks before the cut.
+    /// The file from which a check reads the marks before the cut.
     pub fn marks_seen(&self) -> PathBuf {
         self.scratch.path().join(MARKS)
     }
@@ -205,7 +203,7 @@ impl Stage {
     /// Makes a file system.
     ///
     /// # Errors
-    /// The tool's words.
+    /// The tool's output.
     pub fn make(&self, fs: &FileSystem) -> Result<(), TortureError> {
         let attached = Loop::attach(&self.file(), self.shape)?;
 
@@ -222,7 +220,7 @@ impl Stage {
                 ToolError::Failed(words) => TortureError::Missing(format!(
                     "mkfs.{} failed ({}): another --size or other --mkfs-options may help",
                     fs.name,
-                    // The version comes first, and a page of usage last.
+                    // The first line is the version, and the last ones are a usage text.
                     words
                         .lines()
                         .find(|line| !line.starts_with("mke2fs "))
@@ -231,16 +229,16 @@ impl Stage {
             })
     }
 
-    /// Mounts the file system that is on the disk; recovery is the kernel's.
+    /// Mounts the file system on the disk; the kernel recovers it.
     ///
     /// # Errors
-    /// The inner one: the file system refuses.
+    /// The inner error: the mount fails.
     pub fn mount(&self, fs: &FileSystem) -> Result<Result<MountedFs, String>, TortureError> {
         let mut attached = Loop::attach(&self.file(), self.shape)?;
 
         let folder = self.folder();
         let target = folder.to_string_lossy().into_owned();
-        // As the kernel names it.
+        // The path as the kernel reports it.
         let file = self.file().canonicalize()?;
 
         let mut arguments = vec!["-t", &fs.name];
@@ -253,8 +251,7 @@ impl Stage {
 
         match tool("mount", &arguments) {
             Ok(_) => {
-                // From now on the kernel detaches it when it is unmounted, however this process
-                // ends.
+                // From now on the kernel detaches it at the unmount, however this process ends.
                 attached.detach();
                 Ok(Ok(MountedFs {
                     folder,
@@ -274,7 +271,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Requests that still come are refused, so that nobody waits for us.
+        // Later requests are refused, so that no process waits for us.
         self.slot.put(None);
         if let Some(mounted) = self.mounted.take() {
             let _ = mounted.unmount();
@@ -282,7 +279,7 @@ impl Drop for Stage {
     }
 }
 
-/// A loop device of ours.
+/// A loop device that we attached.
 struct Loop {
     device: String,
     attached: bool,
@@ -290,8 +287,8 @@ struct Loop {
 
 impl Loop {
     fn attach(file: &Path, shape: DiskGeometry) -> Result<Self, TortureError> {
-        // Direct I/O: the loop device must not cache, or FUSE would see writes and flushes in an
-        // order that is not the file system's. Its sectors are what a cut keeps old or new.
+        // Direct I/O: with caching by the loop device FUSE would not see the file system's order of
+        // writes and flushes. Its sectors are the blocks that a cut leaves old or new.
         let (sector, file) = (shape.block_bytes.to_string(), file.to_string_lossy());
 
         let arguments = [
@@ -303,7 +300,7 @@ impl Loop {
             &file,
         ];
 
-        // Another process may take the device that losetup has found.
+        // Another process may take the device that losetup found.
         let mut attempts = 0;
         let device = loop {
             match tool("losetup", &arguments) {
@@ -329,8 +326,8 @@ impl Loop {
         })
     }
 
-    /// At once, or as soon as it is not in use any more. Then the device may be somebody else's:
-    /// never twice.
+    /// Detaches now, or once it is no longer in use. After that the device may belong to another
+    /// process: never detach twice.
     fn detach(&mut self) {
         if std::mem::take(&mut self.attached) {
             let _ = tool("losetup", &["--detach", &self.device]);
@@ -347,23 +344,23 @@ impl Drop for Loop {
 /// A file system while it is mounted.
 pub struct MountedFs {
     folder: PathBuf,
-    /// The disk's file, on which the loop device is.
+    /// The disk's file, which backs the loop device.
     file: PathBuf,
     name: String,
     device: String,
     mounted: bool,
 }
 
-/// Who still has a file system that was unmounted.
+/// Remaining users of a file system that was unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
-    /// Nobody: the disk is the stage's again.
+    /// None: the stage can reuse the disk.
     Free,
-    /// Processes that had files open. It is out of the folders' tree all the same, but the disk is
-    /// its own until they end: the stage must not be used again.
+    /// Processes with open files. The mount is detached, but the file system keeps the disk until
+    /// they end: the stage must not be reused.
     InUse,
     /// Processes of another mount namespace, which has a copy of the mount. The stage must not be
-    /// used again.
+    /// reused.
     Elsewhere,
 }
 
@@ -384,21 +381,21 @@ impl MountedFs {
         }
 
         let target = self.folder.to_string_lossy();
-        // What was killed may take a moment to close its files.
+        // Killed processes may take a moment to close their files.
         let clean = soon(|| tool("umount", &[&target]).is_ok());
 
         if !clean {
             let _ = tool("umount", &["--lazy", &target]);
         }
 
-        // Copies of the mount end with the folder. A new one takes its place.
+        // Removing the folder ends copies of the mount. A new one takes its place.
         let renewed = std::fs::remove_dir(&self.folder);
         let _ = renewed.and_then(|()| std::fs::create_dir(&self.folder));
         let free = clean && soon(|| !self.is_attached());
 
         if self.name == "btrfs" {
-            // It remembers the devices of a file system, and would look for this one among the next
-            // ones.
+            // btrfs remembers the devices of a file system, and would match this one against later
+            // disks.
             let _ = tool("btrfs", &["device", "scan", "--forget", &self.device]);
         }
 
@@ -409,7 +406,8 @@ impl MountedFs {
         }
     }
 
-    /// Whether the loop device is on the disk still. The kernel detaches it with the last mount.
+    /// Returns true if the loop device is still attached to the disk. The kernel detaches it with
+    /// the last mount.
     fn is_attached(&self) -> bool {
         let device = Path::new(&self.device).file_name().unwrap_or_default();
         let file = Path::new("/sys/block")
@@ -420,7 +418,7 @@ impl MountedFs {
     }
 }
 
-/// Whether it is so, or becomes so within two seconds.
+/// Returns true if the condition holds within two seconds.
 fn soon(is_so: impl Fn() -> bool) -> bool {
     (0..100).any(|attempt| {
         if attempt > 0 {

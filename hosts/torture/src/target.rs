@@ -1,12 +1,11 @@
-//! The disk behind NVMe/TCP, at an address of this machine that nobody else reaches.
+//! The disk over NVMe/TCP, at a loopback address.
 //!
-//! While a workload runs, all that its hosts' commands change is recorded: submissions when they
-//! arrive, completions right before they are sent. A cut is served in the same way, from the same
-//! address and under the same name, as a device that has lost its power and is on again. The
-//! workload's commands may fail or be late (`faults`).
-//! Invariants: one disk at a time is served, and all connections to it end before the next one is;
-//! whatever hosts send, only this process's memory is written. Absent: what a cut leaves (`cut`),
-//! and file systems.
+//! While a workload runs, all changes by its hosts' commands are recorded: submissions on arrival,
+//! completions right before they are sent. A cut is served in the same way, at the same address and
+//! with the same name, as a device that was power-cycled. The workload's commands may fail or be
+//! late (`faults`). Invariants: one disk at a time is served, and all its connections end before
+//! the next one is; hosts' writes change only this process's memory. Absent: the effect of a cut
+//! (`cut`), and file systems.
 
 use crate::array::{DiskGeometry, MARKS};
 use crate::child::Environment;
@@ -36,7 +35,7 @@ use tempfile::TempDir;
 /// NQN of the subsystem, the same for all disks of a campaign; `$NQN` of commands.
 const NQN: &str = "nqn.2026-11.remap-ssd:torture";
 
-/// An address at which one disk after the other is served.
+/// An address at which disks are served one after the other.
 pub(crate) struct Target {
     listener: TcpListener,
     address: SocketAddr,
@@ -44,13 +43,13 @@ pub(crate) struct Target {
     scratch: TempDir,
 }
 
-/// A disk while it is served.
+/// A disk being served.
 pub(crate) struct Serving {
     stopper: Stopper,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// Hosts that come and go are not worth a word.
+/// Discards log messages about hosts.
 struct Silent;
 
 impl Log for Silent {
@@ -59,7 +58,7 @@ impl Log for Silent {
 }
 
 impl Target {
-    /// An address for disks of this size, at which none is served yet.
+    /// Binds an address for disks of this size, without serving one yet.
     ///
     /// # Errors
     /// The system's reason.
@@ -67,7 +66,7 @@ impl Target {
         let scratch = tempfile::Builder::new()
             .prefix("remap-ssd-torture-")
             .tempdir()?;
-        // Open as long as the campaign lasts, so that all its disks have one address.
+        // Open for the whole campaign, so that all its disks have one address.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         Ok(Self {
@@ -78,7 +77,7 @@ impl Target {
         })
     }
 
-    /// What commands know of it.
+    /// Environment variables for commands.
     pub fn environment(&self) -> Environment {
         let texts = [
             ("ADDRESS", self.address.to_string()),
@@ -91,13 +90,13 @@ impl Target {
         texts.into_iter().chain([marks]).collect()
     }
 
-    /// Where a workload writes its marks, and a check reads those before the cut.
+    /// The pipe for a workload's marks; a check reads those before the cut from it.
     pub fn marks(&self) -> PathBuf {
         self.scratch.path().join(MARKS)
     }
 
-    /// Serves a device until what is returned is dropped. Then all connections end; a host that
-    /// connects waits until the next device is served.
+    /// Serves a device until the result is dropped. Then all connections end; a host that connects
+    /// waits until the next device is served.
     ///
     /// # Errors
     /// The system's reason.
@@ -105,7 +104,7 @@ impl Target {
         self.serve_subsystem(self.subsystem(device)?)
     }
 
-    /// The same for a workload: what its hosts do is recorded, and may fail.
+    /// Like `serve`, for a workload: hosts' changes are recorded, and commands may fail.
     ///
     /// # Errors
     /// The system's reason.
@@ -117,7 +116,7 @@ impl Target {
     ) -> Result<Serving, TortureError> {
         let mut subsystem = self.subsystem(device)?;
         subsystem = subsystem.witnessed(Box::new(observer.clone()));
-        // Only where there are some: a write that may fail is not executed in parts.
+        // Only with faults: a write that may fail is not executed in parts.
         if faults.is_any() {
             subsystem = subsystem.with_faults(faults.clone());
         }
@@ -125,8 +124,8 @@ impl Target {
     }
 
     fn subsystem(&self, device: Device) -> Result<Subsystem, TortureError> {
-        // A volatile write cache, in the workload's run and after it: what a witness is told of is
-        // lost in the cuts.
+        // A volatile write cache, during the workload and after it: changes reported to the witness
+        // can be lost in the cuts.
         let disk = NamespaceSpec {
             pages: (self.shape.bytes() / PAGE_BYTES as u64) as u32,
             lba_shift: self.shape.block_bytes.trailing_zeros() as u8,
@@ -162,24 +161,25 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
-            // A device that has failed has told its hosts so.
+            // A failed device has already reported that to its hosts.
             let _ = thread.join();
         }
     }
 }
 
-/// A new device for a disk of this size. Its firmware is not what is tested: it only has the bytes.
+/// Creates a new device for a disk of this size. Its firmware is not under test: it only stores
+/// bytes.
 ///
 /// # Errors
 /// There is no such device.
 pub(crate) fn empty_device(shape: DiskGeometry) -> Result<Device, TortureError> {
-    // Devices have a least size; the namespace on it has the disk's own.
+    // Devices have a minimum size; the namespace has the disk's own.
     let bytes = shape.bytes().max(SERVICE_BYTES_MIN);
     let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false).map_err(broken)?;
     Device::in_memory(config).map_err(broken)
 }
 
-/// A device that has these contents.
+/// Creates a device with these contents.
 ///
 /// # Errors
 /// There is no such device, or the contents cannot be read.
@@ -207,19 +207,19 @@ pub(crate) fn device_with(
     Ok(device)
 }
 
-/// Records what hosts do; clones are the same one.
+/// Records hosts' changes; clones share one recording.
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<Observed>);
 
 struct Observed {
     recorder: Arc<Recorder>,
-    /// Held while an entry is added: what is in the pipe by then comes first.
+    /// Held while an entry is added: marks in the pipe by then come first.
     pipe: Mutex<Pipe>,
 }
 
 struct Pipe {
     marks: MarkPipe,
-    /// Why something could not be recorded first.
+    /// First failure to record.
     failure: Option<io::Error>,
 }
 
@@ -232,18 +232,18 @@ impl Observer {
         }))
     }
 
-    /// Records the marks that are there.
+    /// Records the marks now in the pipe.
     pub fn take_marks(&self) {
         drop(self.after_marks());
     }
 
-    /// Why the record is of no use, if it is.
+    /// Takes the failure that invalidates the recording, if any.
     pub fn take_failure(&self) -> Option<TortureError> {
         let failure = self.after_marks().failure.take();
         failure.map(TortureError::Scratch)
     }
 
-    /// The marks that are there are recorded; as long as it is held, nothing else is.
+    /// Records the marks now in the pipe; while the guard is held, no other entry is recorded.
     fn after_marks(&self) -> MutexGuard<'_, Pipe> {
         let mut pipe = self.0.pipe.lock().unwrap_or_else(PoisonError::into_inner);
         match pipe.marks.take() {
@@ -257,7 +257,7 @@ impl Observer {
         let mut pipe = self.after_marks();
         match submit(&self.0.recorder) {
             Ok(entry) => Ticket(entry),
-            // The run ends with this reason; what is recorded until then does not matter.
+            // The run ends with this error; entries recorded until then do not matter.
             Err(error) => {
                 pipe.failure.get_or_insert(error);
                 Ticket(u32::MAX)

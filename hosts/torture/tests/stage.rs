@@ -1,5 +1,5 @@
-//! End to end: real commands on a real kernel. Without FUSE, root or loop devices a test says so
-//! and is skipped.
+//! End to end: real commands on a real kernel. A test without FUSE, root or loop devices prints
+//! that and is skipped.
 
 use remap_ssd_torture::{
     Campaign, Code, DiskGeometry, FileSystem, Recording, RecordingSpec, TortureError, id, load,
@@ -11,7 +11,7 @@ use std::time::Duration;
 static STOP: AtomicBool = AtomicBool::new(false);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The recording of a run; none if this machine lacks something.
+/// The recording of a run; none if a requirement is missing.
 fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
     let shape = DiskGeometry {
         block_bytes: 512,
@@ -64,7 +64,7 @@ fn first_failure(recording: &Recording, check: &str, rounds: u64) -> Option<Code
 }
 
 const FILES: &str = "for n in 1 2 3 4 5 6 7 8; do head -c 3000 /dev/zero | tr '\\0' $n SYNC; echo $n > $MARKS; done";
-// Every file that was acknowledged is there, whole.
+// Every acknowledged file is present and complete.
 const CHECK: &str = "for n in $(cat $MARKS); do
     [ \"$(tr -d $n < $DIR/f$n | wc -c) $(wc -c < $DIR/f$n)\" = '0 3000' ] || { echo file $n is lost; exit 1; }
 done";
@@ -101,8 +101,8 @@ fn files_that_were_not_synced_are_lost_and_the_code_replays_it_from_a_saved_reco
     );
 }
 
-// Two blocks written without a flush between them: the second may be there without the first, and
-// it takes one lost block.
+// Two blocks written without a flush between them: the second may survive without the first, and
+// the failure needs one lost block.
 #[test]
 fn a_disk_without_a_file_system_shows_writes_out_of_order() {
     let write = |block, bytes| {
@@ -178,8 +178,8 @@ fn a_workload_that_fails_says_what_it_wrote() {
     }
 }
 
-// The first check leaves a process with a mount namespace of its own, in its copy of the folder. The
-// file system of the first cut goes on with it, and has something to write.
+// The first check leaves a process with its own mount namespace, in its copy of the folder. The
+// file system of the first cut stays active with it, and has data to write.
 #[test]
 fn a_file_system_that_goes_on_elsewhere_does_not_write_to_the_disk_of_the_next_cut() {
     let mut namespaces = std::process::Command::new("unshare");

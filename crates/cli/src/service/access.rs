@@ -1,9 +1,9 @@
-//! Who may connect, from the arguments of `serve`: where it listens, the list of hosts, the keys.
+//! Access to the service, from the arguments of `serve`: listening addresses, the list of hosts,
+//! the keys.
 //!
-//! Names are looked up when the service starts, and those of the list again at SIGHUP. Invariants:
-//! whether an address can be reached from elsewhere is asked of all addresses that a name has; what
-//! is loaded again replaces what was there as a whole or not at all. Absent: what hosts may do with
-//! namespaces (`nvme::controller::Rights`).
+//! Names are resolved when the service starts, and those of the list again at SIGHUP. Invariants:
+//! all addresses of a name are checked for being reachable from elsewhere; a reload replaces
+//! everything or nothing. Absent: hosts' rights to namespaces (`nvme::controller::Rights`).
 
 use super::serve::Args;
 use super::supervisor::passed_socket;
@@ -17,10 +17,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The port that NVMe/TCP has by convention.
+/// Default port of NVMe/TCP.
 const PORT: u16 = 4420;
 
-/// Where to listen: an address or a name, and a port.
+/// A listening address: an address or a name, and a port.
 #[derive(Clone, Debug)]
 pub struct ListenAt {
     host: String,
@@ -28,12 +28,12 @@ pub struct ListenAt {
 }
 
 impl ListenAt {
-    /// From `ADDRESS:PORT`, `[ADDRESS]:PORT` or `NAME:PORT`.
+    /// Parses `ADDRESS:PORT`, `[ADDRESS]:PORT` or `NAME:PORT`.
     ///
     /// # Errors
-    /// What it should look like.
+    /// The expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // An address with its port, IPv6 in brackets; the last colon of anything else ends a name.
+        // An address with its port, IPv6 in brackets; otherwise the last colon ends a name.
         if let Ok(address) = text.parse::<SocketAddr>() {
             let (host, port) = (address.ip().to_string(), address.port());
             return Ok(Self { host, port });
@@ -46,7 +46,7 @@ impl ListenAt {
         Ok(Self { host, port })
     }
 
-    /// All addresses that it has now.
+    /// Resolves it to all of its current addresses.
     fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
         let found = if let Ok(address) = self.host.parse::<IpAddr>() {
             vec![address]
@@ -61,7 +61,7 @@ impl ListenAt {
     }
 }
 
-/// An entry of the list as it was given.
+/// An entry of the list, as given.
 struct AccessEntry {
     who: AllowedEntry,
     rights: Rights,
@@ -69,18 +69,18 @@ struct AccessEntry {
 
 enum AllowedEntry {
     Known(Who),
-    /// A name, which the DNS has addresses for.
+    /// A DNS name.
     Named(String),
 }
 
 impl AccessEntry {
-    /// From `HOST` or `HOST namespaces=...`.
+    /// Parses `HOST` or `HOST namespaces=...`.
     fn parse(text: &str) -> Result<Self, Failure> {
         let mut words = text.split_whitespace();
         let host = words.next().unwrap_or_default();
         let mut rights = Rights::ALL;
         if let Some(option) = words.next() {
-            // One option, because rights are all that an entry has.
+            // One option, because an entry has only rights.
             let list = option.strip_prefix("namespaces=");
             let list = list.filter(|_| words.next().is_none()).ok_or_else(|| {
                 Failure::usage(format_args!(
@@ -91,7 +91,7 @@ impl AccessEntry {
                 .map_err(|why| Failure::usage(format_args!("--allow `{text}`: {why}")))?;
         }
 
-        // From what is certain to what must be looked up: a name may look like nothing else.
+        // The most specific forms first: a name may look like anything else.
         let who = if let Ok(address) = host.parse() {
             AllowedEntry::Known(Who::Address(address))
         } else if let Some(network) = Network::parse(host) {
@@ -108,7 +108,7 @@ impl AccessEntry {
         Ok(Self { who, rights })
     }
 
-    /// The entries of the list that it stands for now.
+    /// The hosts that the entry matches now.
     fn hosts(&self) -> Result<Vec<AllowedHost>, Failure> {
         let who = match &self.who {
             AllowedEntry::Known(who) => vec![who.clone()],
@@ -129,16 +129,16 @@ impl AccessEntry {
     }
 }
 
-/// Whether a text may be a name in the DNS.
+/// Returns true if a text may be a DNS name.
 fn is_name(text: &str) -> bool {
     let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     !text.is_empty() && text.bytes().all(may_be)
 }
 
-/// The addresses that a name has now, each once.
+/// The current addresses of a name, without duplicates.
 fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
     let found = (name, 0).to_socket_addrs().map_err(|error| {
-        // The reason is in the system's text alone.
+        // The reason is only in the system's text.
         let text = error.to_string();
         if text.contains("Temporary failure") {
             "the name cannot be looked up now (the name server does not answer)".to_owned()
@@ -162,38 +162,37 @@ fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
 
 /// Where hosts connect over NVMe/TCP.
 pub enum Listen {
-    /// At these addresses; nowhere if only other ways of serving were asked for.
+    /// At these addresses; none if only other transports were requested.
     At(Vec<SocketAddr>),
-    /// On a socket that a supervisor has opened.
+    /// On a socket opened by a supervisor.
     On(TcpListener),
 }
 
 /// Who may connect, and where.
 pub struct Access {
-    /// The address or the socket that hosts connect to.
+    /// The addresses or the socket that hosts connect to.
     pub listen: Listen,
-    /// Who may connect, as it is now.
+    /// Hosts that may connect now.
     pub allowed: Allowed,
-    /// The keys that hosts need.
+    /// The keys that hosts must prove.
     pub keyring: Option<Arc<Keyring>>,
     entries: Vec<AccessEntry>,
     keys: Option<PathBuf>,
 }
 
 impl Access {
-    /// As the arguments say.
+    /// Creates it from the arguments.
     ///
     /// # Errors
-    /// A name without an address, a file of keys that is not in order, or an address that others
-    /// can reach without a word on who may connect.
+    /// A name without an address, an invalid file of keys, or an address that others can reach
+    /// without keys or a list of hosts.
     pub fn of(args: &Args) -> Result<Self, Failure> {
         let keys = args.keys.as_deref().map(load_keys).transpose()?;
         let entries = args.allow.iter().map(|text| AccessEntry::parse(text));
         let entries: Vec<AccessEntry> = entries.collect::<Result<_, _>>()?;
         let allowed = allowed(&entries)?;
 
-        // A socket from a supervisor is listened on wherever it is, so it is checked like an
-        // address.
+        // A supervisor's socket may listen on any address, so it is checked like one.
         let listen = if let Some(socket) = passed_socket(!args.listen.is_empty())? {
             let address = socket.local_addr().map_err(Failure::failed)?;
             let given = address.ip().to_string();
@@ -214,7 +213,8 @@ impl Access {
         })
     }
 
-    /// Where to listen, and what loads the rest again while the port is open.
+    /// Splits it into the listening addresses and the parts that are reloaded while the port is
+    /// open.
     pub fn split(self) -> (Listen, Reloadable) {
         let Self {
             listen,
@@ -227,7 +227,7 @@ impl Access {
         (listen, Reloadable { entries, keys })
     }
 
-    /// Says which namespaces are in lists of rights, and nowhere else.
+    /// Warns about namespaces in lists of rights that do not exist.
     pub fn tell_unknown(&self, subsystem: &Subsystem) {
         let by_keys = self
             .keyring
@@ -237,7 +237,7 @@ impl Access {
     }
 }
 
-/// All addresses to listen on, each with what it was given as.
+/// All addresses to listen on, each with the text that it was given as.
 fn listen_on(args: &Args) -> Result<Vec<(SocketAddr, &str)>, Failure> {
     let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
     if args.listen.is_empty() && !otherwise {
@@ -248,7 +248,7 @@ fn listen_on(args: &Args) -> Result<Vec<(SocketAddr, &str)>, Failure> {
     for at in &args.listen {
         for address in at.addresses()? {
             let is_known = listen.iter().any(|(known, _)| *known == address);
-            // Port 0 is another one each time.
+            // Port 0 is a different one each time.
             if !is_known || address.port() == 0 {
                 listen.push((address, at.host.as_str()));
             }
@@ -257,13 +257,13 @@ fn listen_on(args: &Args) -> Result<Vec<(SocketAddr, &str)>, Failure> {
     Ok(listen)
 }
 
-/// Refuses addresses that others can reach if it is open to everybody there.
+/// Refuses addresses that others can reach if no host would be restricted there.
 fn must_be_guarded(
     args: &Args,
     listen: &[(SocketAddr, &str)],
     has_keys: bool,
 ) -> Result<(), Failure> {
-    // Mapped addresses are those of IPv4: ::ffff:127.0.0.1 is the loopback too.
+    // Mapped IPv6 addresses count as IPv4: ::ffff:127.0.0.1 is a loopback address too.
     let mut elsewhere = listen
         .iter()
         .filter(|(address, _)| !address.ip().to_canonical().is_loopback());
@@ -277,7 +277,7 @@ fn must_be_guarded(
         format!(", an address of {host},")
     };
 
-    // Open to everybody only on demand, and even then only with a list.
+    // Without authentication only on demand, and even then only with a list.
     if !args.insecure {
         return Err(Failure::usage(format_args!(
             "{address}{of} can be reached from elsewhere: have hosts prove who they are with --keys FILE, or believe who they say \
@@ -306,7 +306,7 @@ fn load_keys(path: &Path) -> Result<Keys, Failure> {
     Keys::load(path).map_err(|error| Failure::about(path.display(), error))
 }
 
-/// A number that no namespace has is a slip more often than a plan.
+/// An unknown namespace number is more often a mistake than a plan.
 fn tell_unknown(subsystem: &Subsystem, listed: impl Iterator<Item = u32>) {
     let unknown: BTreeSet<u32> = listed
         .filter(|nsid| subsystem.namespace(*nsid).is_none())
@@ -316,14 +316,14 @@ fn tell_unknown(subsystem: &Subsystem, listed: impl Iterator<Item = u32>) {
     }
 }
 
-/// Keys and list, before there is a port.
+/// Keys and list, before the port is open.
 pub struct Reloadable {
     entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
 }
 
 impl Reloadable {
-    /// What loads them again while the port is open; `None` if there is nothing to load.
+    /// Binds them to the open port; `None` if there is nothing to reload.
     pub fn of_port(self, port: &Arc<Port>) -> Option<Reload> {
         let has_more = self.keys.is_some() || !self.entries.is_empty();
         has_more.then(|| Reload {
@@ -335,19 +335,19 @@ impl Reloadable {
     }
 }
 
-/// Keys and list, to be loaded again.
+/// Keys and list, to be reloaded.
 pub struct Reload {
     entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
-    /// Who waits for a name server does not keep the device.
+    /// Weak: waiting for a name server must not keep the device open.
     port: Weak<Port>,
     turn: Mutex<()>,
 }
 
 impl Reload {
-    /// Loads keys and looks names up again, on a thread of its own: a name server may take its
-    /// time. If something is not in order, all stays as it was. Hosts that are connected stay,
-    /// except those that may not connect any more. `done` is called when it has ended, however it ended.
+    /// Reloads the keys and resolves the names again, on its own thread, since a name server may be
+    /// slow. If anything is invalid, nothing changes. Connected hosts stay, unless they may no
+    /// longer connect. `done` is called at the end in any case.
     pub fn start(self: &Arc<Self>, done: fn()) {
         let again = self.clone();
         let thread = std::thread::Builder::new().name("reload".into());
@@ -362,7 +362,7 @@ impl Reload {
     }
 
     fn run(&self) {
-        // One reload at a time, so that the last one asked for is the one in use.
+        // One reload at a time, so that the last one requested takes effect.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded = self.keys.as_ref().map(|(path, _)| load_keys(path));
         let loaded = loaded
@@ -375,7 +375,7 @@ impl Reload {
             }
         };
 
-        // The service may have ended while names were looked up.
+        // The service may have ended during the lookups.
         let Some(port) = self.port.upgrade() else {
             return;
         };
@@ -383,8 +383,8 @@ impl Reload {
         let by_keys = keys.iter().flat_map(Keys::namespaces_listed);
         tell_unknown(port.subsystem(), by_keys.chain(allowed.namespaces_listed()));
 
-        // 1. what new connections go by  2. what the connected ones may: none falls between.  3. the
-        //    word that it is so.
+        // 1. rules for new connections  2. rights of connected hosts: no host escapes both  3. the
+        // log message.
         let entries = allowed.hosts.len();
         port.replace_allowed(allowed);
         let mut hosts = 0;

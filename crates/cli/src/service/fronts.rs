@@ -1,8 +1,8 @@
-//! Everything a device is served through at once, from the first to the last moment.
+//! All transports that serve a device, from opening to closing.
 //!
-//! Invariants: either all ways of serving that were asked for are open, or none and a sentence says
-//! why; when serving has ended nobody is left who could use the device. All have one clock, since
-//! the timing model has one.
+//! Invariants: either all requested transports are open, or none is and a sentence says why; when
+//! serving has ended no host can use the device. All share one clock, since the timing model has
+//! one.
 
 use super::access::{Access, Listen, Reload};
 use super::log::LogLevel;
@@ -25,38 +25,37 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the device still works.
+/// Interval for checking that the device still works.
 const TICK: Duration = Duration::from_secs(1);
-/// Ticks between two times of keeping what SMART counts.
+/// Ticks between two saves of the SMART counters.
 const KEEP_TICKS: u32 = 10;
 
-/// What the thread that serves waits for.
+/// Events that the serving thread waits for.
 enum ServiceEvent {
-    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is neither something to load again nor a
-    /// supervisor.
+    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is nothing to reload and no supervisor.
     Stop,
-    /// SIGHUP otherwise: keys and the list of hosts are to be loaded again.
+    /// Any other SIGHUP: reload the keys and the list of hosts.
     Reload,
-    /// SIGUSR1: what is counted is to be logged.
+    /// SIGUSR1: log the counters.
     Tell,
-    /// SIGUSR2: the power is to be cut.
+    /// SIGUSR2: cut the power.
     CutPower,
-    /// A way of serving has ended by itself.
+    /// A transport has ended on its own.
     Ended(&'static str),
 }
 
 /// Periodic work while the device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// The counters of SMART are to be saved.
+    /// Save the SMART counters.
     Keep,
-    /// Statistics are due in the log.
+    /// Log the statistics.
     Tell,
-    /// The power is to be cut.
+    /// Cut the power.
     CutPower,
 }
 
-/// All ways in which a device is served.
+/// All open transports of a device.
 pub struct Fronts {
     tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
     fuse: Option<Mounted>,
@@ -82,10 +81,10 @@ impl Log for Lines {
 }
 
 impl Fronts {
-    /// Opens all that the arguments ask for: NVMe/TCP if they ask for nothing else.
+    /// Opens all transports that the arguments request: NVMe/TCP by default.
     ///
     /// # Errors
-    /// Something cannot be, in one sentence with what to do.
+    /// A transport cannot be opened; one sentence with a remedy.
     pub fn open(
         args: &Args,
         subsystem: &Arc<Subsystem>,
@@ -99,8 +98,8 @@ impl Fronts {
         let epoch = Instant::now();
         let (sender, events) = channel();
 
-        // Before anybody can connect: a number that names no namespace is more often a mistake than
-        // a plan.
+        // Before any host can connect: an unknown namespace number is more often a mistake than a
+        // plan.
         access.tell_unknown(subsystem);
         let port = Port::new(subsystem.clone(), access.allowed.clone())
             .advertised(args.advertise)
@@ -134,12 +133,12 @@ impl Fronts {
             })
             .transpose()?;
 
-        // From here on nothing is left behind: what is mounted must be unmounted.
+        // From here on errors must clean up: the mount must be undone.
         let supervisor = Supervisor::from_env();
         let reloads = reload.is_some() || supervisor.is_there();
         let signals = heed_signals(sender.clone(), reloads).map_err(Failure::failed)?;
 
-        // Mounted last but one: a mount is seen by others, and must be undone.
+        // Mounted second to last: a mount is visible to others, and must be undone.
         let fuse = args
             .fuse
             .as_deref()
@@ -159,8 +158,8 @@ impl Fronts {
         })
     }
 
-    /// Serves until a signal comes, the last way of serving ends by itself, or the device fails.
-    /// `tick` is called now and then.
+    /// Serves until a signal arrives, the last transport ends on its own, or the device fails.
+    /// Calls `tick` periodically.
     ///
     /// # Errors
     /// The firmware or the disk under it has failed.
@@ -179,7 +178,7 @@ impl Fronts {
             .sum::<u32>();
 
         while open > 0 && !subsystem.is_broken() {
-            // Shown to the supervisor only from this loop: if it hangs, the watchdog finds out.
+            // Notifies the supervisor only from this loop: if it hangs, the watchdog expires.
             self.supervisor.alive(subsystem);
             let left = next_tick.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(self.supervisor.patience(left)) {
@@ -191,7 +190,7 @@ impl Fronts {
                     tracing::info!("{what} has ended");
                     open -= 1;
                 }
-                // Waking up for the watchdog is no tick.
+                // A wake-up for the watchdog is no tick.
                 Err(_) if Instant::now() < next_tick => {}
                 Err(_) => {
                     next_tick = Instant::now() + TICK;
@@ -206,7 +205,7 @@ impl Fronts {
         self.close(subsystem)
     }
 
-    /// Has keys and names loaded again; the supervisor is told when that begins and ends.
+    /// Starts a reload of keys and names; the supervisor is notified at its start and end.
     fn reload(&self) {
         supervisor::reloading();
         if let Some(reload) = &self.reload {
@@ -217,19 +216,19 @@ impl Fronts {
         }
     }
 
-    /// Ends all, after what is under way.
+    /// Closes all transports, after commands in progress.
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
-        // Said first, so that the supervisor does not count the time it takes as silence.
+        // First, so that the supervisor does not count the shutdown as silence.
         supervisor::stopping();
         self.signals.close();
 
-        // Operators first: a backup ends here, and nobody asks for the device while it closes.
+        // HTTP first: a backup ends here, and no request needs the device while it closes.
         if let Some((server, gate)) = self.http.take() {
             gate.close();
             drop(server);
         }
 
-        // Who has a file open may wait for its answer: the files first.
+        // Files next: a program with an open file may wait for its response.
         let fuse = self.fuse.take().map(|mounted| {
             let folder = mounted.mountpoint().display().to_string();
             match mounted.unmount() {
@@ -255,7 +254,7 @@ impl Fronts {
             .take()
             .map(|service| service.close().map_err(Failure::failed));
 
-        // A device that has failed is the reason that counts, whatever else went wrong.
+        // A failed device is the error to report, before any other.
         if subsystem.is_broken() {
             let what = match subsystem.disk_failure() {
                 Some(why) => format!("the disk under the image has failed: {why}"),
@@ -270,18 +269,19 @@ impl Fronts {
     }
 }
 
-/// Signals that would end the process by default although nobody meant to cut the power.
+/// Handles signals that would end the process by default without an intended power cut.
 ///
-/// With keys or a list of hosts, SIGHUP asks for them to be loaded again: whoever started this under
-/// `nohup` may send it too. A supervisor's never means that a terminal is gone.
+/// With keys or a list of hosts, SIGHUP requests a reload, even under `nohup`. A supervisor's
+/// SIGHUP never means that a terminal is gone.
 fn heed_signals(
     events: Sender<ServiceEvent>,
     reloads: bool,
 ) -> io::Result<signal_hook::iterator::Handle> {
-    // Without this signal a write beyond the file size limit fails like one to a full disk.
+    // With this signal at its default a write beyond the file size limit would end the process,
+    // instead of failing like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
 
-    // A shell's `nohup` has it ignored already, which is left so unless it means something here.
+    // A shell's `nohup` ignores it already; that is kept unless it requests a reload here.
     if reloads || !is_ignored(SIGHUP) {
         heeded.push(SIGHUP);
     }
@@ -307,7 +307,7 @@ fn heed_signals(
     Ok(handle)
 }
 
-/// Whether the signal was already ignored when the program started, as under `nohup`.
+/// Returns true if the signal was ignored when the program started, as under `nohup`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
@@ -316,7 +316,7 @@ fn is_ignored(signal: i32) -> bool {
     mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
-/// Listens where it was asked to, if anywhere.
+/// Listens on the requested addresses, if any.
 fn bind(
     epoch: Instant,
     listen: Listen,
@@ -324,7 +324,7 @@ fn bind(
     limits: Limits,
 ) -> Result<Option<Server>, Failure> {
     let bound = match listen {
-        // No address is a way of serving, too: by a socket, or by a bus.
+        // Without an address the service uses other transports.
         Listen::At(addresses) if addresses.is_empty() => return Ok(None),
         Listen::At(addresses) => {
             Server::bind_since(epoch, &addresses, port, Box::new(Lines), limits)
@@ -332,7 +332,7 @@ fn bind(
         Listen::On(socket) => Server::on(epoch, vec![socket], port, Box::new(Lines), limits),
     };
 
-    // The two that an operator can do something about say what.
+    // The two that an operator can fix get advice.
     bound.map(Some).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Failure::failed(format_args!(
             "{error}: stop what listens there, or choose another with --listen"
@@ -348,7 +348,7 @@ fn token(file: &Path) -> Result<Token, Failure> {
     Token::load(file).map_err(|error| Failure::about(file.display(), error))
 }
 
-/// Answers operators who ask by HTTP.
+/// Starts the HTTP server for operators.
 fn watch(address: SocketAddr, served: Served, token: Option<Token>) -> Result<HttpServer, Failure> {
     let limits = HttpLimits::default();
     let started = HttpServer::start(address, Arc::new(served), token, limits);
@@ -380,7 +380,7 @@ fn run(
         .name("nvme/tcp".into())
         .spawn(move || {
             let result = server.run();
-            // The service learns here that it has ended, and why when it joins the thread.
+            // Tells the service that this transport ended; the result of the thread says why.
             let _ = events.send(ServiceEvent::Ended("NVMe/TCP"));
             result
         });

@@ -1,7 +1,8 @@
 //! `image`: devices in folders: creating them with all the space they will ever need, checking,
 //! repairing, and renaming copies.
 //!
-//! Invariant: only `repair --accept-loss` gives up data, and it says which. Absent: what counts as
+//! Invariant: only `repair --accept-loss` gives up data, and it reports which. Absent: the
+//! definition of damage (`media::folder`).
 //! damage (`media::folder`).
 
 use super::kept::{RESERVATIONS, ReservationFolder, SERVICE, Service};
@@ -32,7 +33,7 @@ enum Command {
     /// Looks for damage and reads every page, without changing anything. Exit code 1 if anything is
     /// damaged.
     Check(Check),
-    /// Drops what is damaged so that the image opens again. Without --accept-loss, only lists what
+    /// Drops damaged data so that the image opens again. Without --accept-loss, only lists what
     /// would be lost.
     Repair(Repair),
     /// Gives a copy of an image its own name and serial number, so that hosts can tell it from the
@@ -103,7 +104,7 @@ Examples:
 /// Runs `image`.
 ///
 /// # Errors
-/// The device cannot be created, and nothing is left behind; or what is damaged.
+/// The device cannot be created (nothing is left in the folder), or it is damaged.
 pub fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Create(args) => create(args),
@@ -125,7 +126,7 @@ fn create(args: &Create) -> Result<(), Failure> {
     let dir = &args.dir;
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
 
-    // Only a folder that this command has made may be removed again.
+    // Only a folder created by this command may be removed again.
     let existed = dir.exists();
     let device =
         Device::create_in_folder(dir, config.clone(), None).map_err(|error| about(&error))?;
@@ -134,7 +135,7 @@ fn create(args: &Create) -> Result<(), Failure> {
         .save(dir)
         .and_then(|()| device.close().map_err(|error| about(&error)));
 
-    // Nothing is left of a device that could not be made whole.
+    // Remove the files of a device that could not be completed.
     if let Err(error) = done {
         let files = Device::folder_files(dir)
             .into_iter()
@@ -151,12 +152,12 @@ fn create(args: &Create) -> Result<(), Failure> {
     show(args, dir, &config, &service)
 }
 
-/// Looks for damage, in the files of the service too.
+/// Checks for damage, including the files of the service.
 fn look(dir: &Path) -> Result<FolderCheck, Failure> {
-    // Two parts: the device's own files, and the one that names it.
+    // Two parts: the device's own files, and the service file.
     let mut found =
         Device::check_folder(dir).map_err(|error| Failure::about(dir.display(), error))?;
-    // Namespaces are checked against the device's size where that is known.
+    // Namespaces are checked against the device's size if that is known.
     let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
     if let Err(error) = Service::read(dir, pages) {
         found.damage.push(FileDamage {
@@ -198,7 +199,7 @@ fn repair(args: &Repair) -> Result<(), Failure> {
         return report(dir, &found, args.json, None);
     }
 
-    // Nothing is changed without consent, and never what cannot be repaired.
+    // Nothing is changed without consent, and nothing that cannot be repaired.
     if !args.accept_loss || found.beyond.is_some() {
         report(dir, &found, args.json, None)?;
         return Err(if found.beyond.is_some() {
@@ -217,14 +218,14 @@ fn repair(args: &Repair) -> Result<(), Failure> {
 
     if Service::read(dir, config.firmware.lpns).is_err() {
         let file = dir.join(SERVICE);
-        // `repair_folder` keeps a copy, unless nothing else was damaged.
+        // `repair_folder` keeps a copy, unless only the service file was damaged.
         if kept.is_none() && file.exists() {
             std::fs::copy(&file, dir.join(format!("{SERVICE}.damaged")))
                 .map_err(|error| about(&error))?;
         }
 
-        // What can still be read is kept, even without its checksum: a name is worth more than a
-        // new one.
+        // Readable fields are kept, even without a valid checksum: the old name is worth more than
+        // a new one.
         Service::unsigned(dir, config.firmware.lpns)
             .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096, &[]))
             .save(dir)?;
@@ -242,7 +243,7 @@ fn adopt(args: &Adopt) -> Result<(), Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
 
     let config = Device::folder_config(dir).map_err(|error| about(&error))?;
-    // Locked: a service that runs would go on under the old name.
+    // Locked: a running service would continue under the old name.
     let _lock = Media::lock_folder(dir).map_err(|error| about(&error))?;
 
     let mut service = Service::read(dir, config.firmware.lpns)?;
@@ -266,8 +267,7 @@ fn adopt(args: &Adopt) -> Result<(), Failure> {
     ]))
 }
 
-/// Mapped pages that no namespace has. An older list of namespaces leaves them, once it was
-/// accepted.
+/// Mapped pages outside all namespaces. Accepting an older list of namespaces leaves such pages.
 fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
     let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
     let namespaces = Service::read(dir, pages)
@@ -277,7 +277,7 @@ fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
         return 0;
     };
 
-    // Namespaces do not overlap, so what is in one of them is in no other.
+    // Namespaces do not overlap, so each page is counted once.
     let inside = |range: &Range<u32>| {
         let of_one = |one: &KeptNamespace| {
             let end = range.end.min(one.first_lpn.0.saturating_add(one.pages));
@@ -289,17 +289,17 @@ fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
     found.mapped - inside
 }
 
-/// Findings shown as text, at most.
+/// Maximum number of findings shown as text.
 const SHOWN: usize = 20;
 
-/// Shows what is damaged; `repaired` says where the replaced files are.
+/// Prints the damage; `repaired` says where the replaced files are.
 fn report(
     dir: &Path,
     found: &FolderCheck,
     as_json: bool,
     repaired: Option<Option<&Path>>,
 ) -> Result<(), Failure> {
-    // Programs get all of the damage, people what they can read.
+    // JSON has all of the damage, text a readable part.
     if as_json {
         let entry = |damage: &FileDamage| {
             serde_json::json!({
@@ -336,7 +336,7 @@ fn report(
         text += &format!("beyond repair: {why}\n");
     }
 
-    // What was not damaged is said, too: how much the check has seen.
+    // The text also says how much was checked.
     text += &format!("{} mapped pages read", exact(found.mapped));
     if found.given_up > 0 {
         text += &format!(", {} of which were given up before", exact(found.given_up));
@@ -356,7 +356,7 @@ fn report(
         );
     }
 
-    // What it comes to is the end of the last sentence.
+    // The result ends the last sentence.
     text += match (found.is_clean(), repaired) {
         (true, _) => "; nothing is damaged\n",
         (false, None) => "; the image is damaged\n",

@@ -1,6 +1,6 @@
-//! `io`: one command to a served device, for scripts and for trying things out.
+//! `io`: sends one command to a served device, for scripts and for trying things out.
 //!
-//! LBAs are of 4096 bytes, whatever the namespace's block size is.
+//! LBAs are in units of 4096 bytes, regardless of the namespace's block size.
 
 use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<String>,
     /// A file of mode 600 with that host's keys, as the server has them: `NVMeTLSkey-1:...` to
-    /// connect by TLS, `DHHC-1:...` to authenticate, or both; behind a secret,
+    /// connect with TLS, `DHHC-1:...` to authenticate, or both; after a secret,
     /// `controller=DHHC-1:...` if the server must prove itself too.
     #[arg(long, value_name = "FILE")]
     pub secret: Option<PathBuf>,
@@ -79,7 +79,7 @@ enum Command {
         /// File to write.
         #[arg(long)]
         file: PathBuf,
-        /// Durable when it is done (FUA), without a flush.
+        /// Durable on completion (FUA), without a flush.
         #[arg(long)]
         fua: bool,
     },
@@ -117,7 +117,7 @@ enum Command {
     },
 }
 
-/// Blocks that a copy or a remap reads, and those that it writes.
+/// Source and target blocks of a copy or a remap.
 #[derive(Debug, clap::Args)]
 struct Ranges {
     /// First source block.
@@ -149,7 +149,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let about = |error: ClientError| Failure::about(&args.connect, error);
     let mut client = Client::connect(args.connect.as_str(), options).map_err(about)?;
 
-    // Blocks of 4096 bytes in units of the namespace's.
+    // Converts blocks of 4096 bytes to the namespace's blocks.
     let unit = 4096u64 >> client.lba_shift();
     let scaled = |block: u64| {
         block
@@ -184,7 +184,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         } => {
             let count = u32::try_from(scaled(*blocks)?)
                 .ok()
-                // The command has 28 bits for its blocks.
+                // The command has a 28-bit block count.
                 .filter(|count| (1..1 << 28).contains(count));
 
             let count =
@@ -208,7 +208,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What a remap could not share, in one line.
+/// Pages that a remap copied instead, in one line.
 fn copied(result: RemapResult) -> String {
     let causes = [
         (result.counter_full(), "reference counter full"),
@@ -240,12 +240,12 @@ fn identify(client: &mut Client, as_json: bool) -> Result<(), Failure> {
             "nqn": client.subnqn(), "model": text(&controller.mn), "serial": text(&controller.sn),
             "firmware": text(&controller.fr), "namespaces": namespaces, "block_bytes": 1u64 << client.lba_shift(),
             "blocks": blocks, "size_bytes": size, "copy_blocks_max": copy_blocks,
-            // Bit 0 of VWC: there is a volatile write cache (Identify Controller).
+            // Bit 0 of VWC: a volatile write cache is present (Identify Controller).
             "volatile_write_cache": controller.vwc & 1 == 1,
         }));
     }
 
-    // The server's words, which may hold anything: a terminal must not obey them.
+    // The server's strings may contain anything: a terminal must not interpret them.
     let shown = |field: &[u8]| Escaped::text(&text(field)).to_string();
     output::text(&pairs(&[
         ("name", Escaped::name(client.subnqn()).to_string()),
@@ -295,19 +295,19 @@ fn statistics(
             .map_or(0, |(_, value)| *value)
     };
 
-    // Why a remap became a copy is what an operator wants to know first.
+    // Why remaps became copies: of most interest to an operator.
     let demotions = ["counter_full", "nvram_full", "watermark"]
         .map(|cause| (cause, value(&format!("demoted_{cause}"))));
 
     let (host, flash) = (value("host_pages"), value("flash_pages"));
-    // A device that was never written has 0: JSON has no number for 0/0.
+    // A device that was never written has 0/0, which JSON cannot represent.
     let amplification = if host == 0 {
         0.0
     } else {
         flash as f64 / host as f64
     };
 
-    // Counters of SMART have 128 bits; no device lives long enough to need more than 64.
+    // SMART counters have 128 bits; no device lives long enough to need more than 64.
     let smart = [
         ("power_cycles", smart.power_cycles as u64),
         ("unsafe_shutdowns", smart.unsafe_shutdowns as u64),
@@ -373,7 +373,7 @@ fn read_from(path: &Path) -> Result<Vec<u8>, Failure> {
         ));
     }
 
-    // Padded with zeroes: the device takes whole pages.
+    // Padded with zeroes: the device accepts only whole pages.
     data.resize(data.len().next_multiple_of(4096), 0);
     Ok(data)
 }

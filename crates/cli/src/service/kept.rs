@@ -1,11 +1,10 @@
-//! What a device in a folder is besides flash: its name, its namespaces, and what SMART has
-//! counted.
+//! The files of a device besides flash: its name, its namespaces, reservations, and SMART counters.
 //!
-//! Invariants: a file is replaced whole or not at all. `service.json` and `reservations.json` have
-//! serial numbers, and the image witnesses the newest one before it is in force: an older copy, or
-//! none where there was one, is refused. A crash of the machine may lose the last
-//! seconds of counting. The service does not depend on the counters: a full disk or a damaged
-//! counter file is only a warning.
+//! Invariants: a file is replaced atomically. `service.json` and `reservations.json` have serial
+//! numbers, and the image witnesses the newest one before it takes effect: an older copy, or a
+//! missing file where there was one, is refused. A crash of the machine may lose the last seconds
+//! of SMART counters. The service does not depend on these counters: a full disk or a damaged
+//! counter file causes only a warning.
 
 use super::namespaces::Share;
 use crate::failure::Failure;
@@ -19,28 +18,28 @@ use std::path::{Path, PathBuf};
 
 /// Name of the file, in the folder of the device.
 pub const SERVICE: &str = "service.json";
-/// The file of what SMART counts.
+/// The file of SMART counters.
 pub const HEALTH: &str = "health.json";
-/// The file of reservations that persist; none if there are none.
+/// The file of persistent reservations; absent if there are none.
 pub const RESERVATIONS: &str = "reservations.json";
 
-/// Name and namespaces; changes when an image is adopted, and when hosts manage its namespaces.
+/// Name and namespaces; changes when an image is adopted, or when hosts manage its namespaces.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
     /// The subsystem's NVMe qualified name.
     pub nqn: String,
-    /// The namespaces: how large, in which blocks.
+    /// The namespaces: size and block size.
     pub namespaces: Vec<Share>,
-    /// How many namespaces hosts have created so far. Absent as long as none was created, deleted,
-    /// formatted with other blocks, attached or detached.
+    /// Number of namespaces that hosts have created so far. Absent until one was created, deleted,
+    /// formatted with another block size, attached or detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u32>,
-    /// Inode of the file of pages' contents: a copy of the image has another one. Absent in images
-    /// of earlier versions.
+    /// Inode of the file of page contents: differs in a copy of the image. Absent in images of
+    /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents_inode: Option<u64>,
-    /// One more with each version of the file. Absent in images of earlier versions.
+    /// Incremented with each version of the file. Absent in images of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     serial: Option<u64>,
     /// CRC-32C of the rest, in hexadecimal digits. Absent in images of earlier versions.
@@ -48,19 +47,19 @@ pub struct Service {
     crc32c: Option<String>,
 }
 
-/// What was counted, and whether the last power-off was in good order.
+/// SMART counters, and the state of the last shutdown.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SavedHealth {
-    /// The counters of SMART so far.
+    /// The SMART counters so far.
     pub health: Health,
-    /// Whether the service ended in good order.
+    /// True if the last shutdown was clean.
     pub clean: bool,
 }
 
 impl Service {
-    /// `count` namespaces of equal size over `pages`; those numbers of which are in `unshared`
-    /// share nothing.
+    /// `count` namespaces of equal size over `pages`; namespaces with numbers in `unshared` share
+    /// no pages.
     pub fn new(nqn: String, pages: u32, count: u32, block_bytes: u32, unshared: &[u32]) -> Self {
         let share = |nsid: u32| Share {
             pages: pages / count,
@@ -80,7 +79,7 @@ impl Service {
         }
     }
 
-    /// With `count` namespaces more, each large enough for a snapshot of any of the others.
+    /// Adds `count` namespaces, each large enough for a snapshot of any other.
     #[must_use]
     pub fn with_snapshots(mut self, count: u32) -> Self {
         let largest = self
@@ -88,7 +87,7 @@ impl Service {
             .iter()
             .max_by_key(|share| share.pages)
             .cloned();
-        // One page more than the largest: the snapshot's record is in the last one.
+        // One page more than the largest: the last page holds the snapshot's record.
         let share = largest.map(|share| Share {
             pages: share.pages + 1,
             unshared: false,
@@ -100,7 +99,7 @@ impl Service {
         self
     }
 
-    /// Namespaces that were made for snapshots, and their pages.
+    /// Number and total pages of the namespaces for snapshots.
     pub fn snapshots(&self) -> (u32, u32) {
         let made = self.namespaces.iter().filter(|share| share.snapshots);
         made.fold((0, 0), |(count, pages), share| {
@@ -108,7 +107,7 @@ impl Service {
         })
     }
 
-    /// Writes it for the image in `dir`, with its checksum and the next serial number.
+    /// Writes it to the image in `dir`, with its checksum and the next serial number.
     ///
     /// # Errors
     /// The system's reason.
@@ -117,7 +116,7 @@ impl Service {
         let mut signed = Self {
             contents_inode: Some(inode(dir)?),
             serial: Some(witness.next(self.serial)),
-            // The checksum is of everything else.
+            // The checksum covers everything else.
             crc32c: None,
             ..self.clone()
         };
@@ -130,14 +129,14 @@ impl Service {
         version(self.serial, self.crc32c.as_deref())
     }
 
-    /// Reads it. One of an earlier version gets its checksum and its serial number, if there is
-    /// room for them. The image must be in use by this process.
+    /// Reads it. A file of an earlier version gets a checksum and a serial number, if the disk has
+    /// room. This process must have the image open.
     ///
     /// # Errors
-    /// It is not there, or not what was written.
+    /// The file is missing, damaged, or older than the image.
     pub fn load(dir: &Path, pages: u32) -> Result<Self, Failure> {
         let service = Self::read(dir, pages)?;
-        // A full disk must not keep a device from being served.
+        // A full disk must not prevent serving a device.
         if service.serial.is_none() {
             if let Err(error) = service.save(dir) {
                 tracing::warn!("{error}; the file stays without a serial number");
@@ -148,7 +147,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Reads it, and changes nothing.
+    /// Reads it without changing anything.
     ///
     /// # Errors
     /// The file is missing, damaged, or does not fit a device of `pages` pages.
@@ -160,7 +159,7 @@ impl Service {
             Failure::about(path.display(), format_args!("the file is damaged: {what}"))
         };
 
-        // Checked before anything in it is believed.
+        // Validated before any field is used.
         if service.crc32c.as_ref().is_some_and(|sum| {
             *sum != Self {
                 crc32c: None,
@@ -177,7 +176,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Reads the file without checking its checksum, for repairs; `None` if it makes no sense.
+    /// Reads the file without checking its checksum, for repairs; `None` if it is invalid.
     pub fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
         let service: Self = load(&dir.join(SERVICE)).ok()?;
         let is_name = service.nqn.starts_with("nqn.") && service.nqn.len() <= 223;
@@ -185,7 +184,7 @@ impl Service {
         whole.then_some(service)
     }
 
-    /// Whether this file was written for another image, so that the one in `dir` is a copy.
+    /// Returns true if this file was written for another image, so that the one in `dir` is a copy.
     pub fn is_of_another(&self, dir: &Path) -> bool {
         self.contents_inode
             .is_some_and(|kept| inode(dir).is_ok_and(|inode| inode != kept))
@@ -203,17 +202,17 @@ fn inode(dir: &Path) -> Result<u64, Failure> {
     Ok(about.ino())
 }
 
-/// What the image in a folder witnesses of one of these files.
+/// The version of one of these files that the image witnesses.
 struct FileWitness<'a> {
     dir: &'a Path,
     of: WitnessedFile,
-    /// Flash pages of the image, and the newest version; `None` if it witnesses none.
+    /// Flash pages of the image, and the newest version; `None` if there is no image.
     found: Option<(u32, FileVersion)>,
 }
 
 impl<'a> FileWitness<'a> {
     fn of(dir: &'a Path, of: WitnessedFile) -> Result<Self, Failure> {
-        // Without a configuration there is no image, which opening it says.
+        // Without a configuration there is no image; opening it reports that.
         let pages = Device::folder_config(dir)
             .ok()
             .map(|config| config.geometry.pages());
@@ -232,13 +231,13 @@ impl<'a> FileWitness<'a> {
             .map_or_else(FileVersion::default, |(_, newest)| newest)
     }
 
-    /// Serial number of the version after this one.
+    /// Serial number of the next version.
     fn next(&self, serial: Option<u64>) -> u64 {
         self.newest().serial.max(serial.unwrap_or(0)) + 1
     }
 
     /// # Errors
-    /// The file is not the newest one.
+    /// The file is not the newest version.
     fn check(&self, version: FileVersion, path: &Path) -> Result<(), Failure> {
         let newest = self.newest();
         if !version.is_older_than(newest) {
@@ -260,7 +259,7 @@ impl<'a> FileWitness<'a> {
         ))
     }
 
-    /// Puts a new version in the place of the one before, and refuses older ones from now on.
+    /// Replaces the file with a new version, and refuses older ones from now on.
     fn replace(
         &self,
         name: &str,
@@ -296,13 +295,13 @@ fn version(serial: Option<u64>, crc32c: Option<&str>) -> FileVersion {
     }
 }
 
-/// Reservations that persist, of the image in a folder.
+/// Persistent reservations of an image.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReservationFile {
-    /// Registrations and the reservation of each namespace, by its number.
+    /// Registrations and reservation of each namespace, by number.
     namespaces: AllReservations,
-    /// One more with each version of the file. Absent in images of earlier versions.
+    /// Incremented with each version of the file. Absent in images of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     serial: Option<u64>,
     /// CRC-32C of the rest, in hexadecimal digits.
@@ -312,7 +311,7 @@ struct ReservationFile {
 impl ReservationFile {
     fn new(namespaces: &AllReservations, serial: Option<u64>) -> Self {
         let mut text = serde_json::to_string(namespaces).unwrap_or_default();
-        // Earlier versions have none, and another checksum.
+        // Earlier versions have no serial number, and another checksum.
         text.extend(serial.map(|serial| format!(" {serial}")));
         Self {
             namespaces: namespaces.clone(),
@@ -326,14 +325,14 @@ impl ReservationFile {
     }
 }
 
-/// Keeps reservations beside an image.
+/// Stores reservations beside an image.
 pub struct ReservationFolder(pub PathBuf);
 
 impl ReservationFolder {
-    /// Those that were kept.
+    /// Loads the stored reservations.
     ///
     /// # Errors
-    /// The file is damaged, an older one, or missing: without it, hosts that were shut out could
+    /// The file is damaged, older than the image, or missing: without it, excluded hosts could
     /// write again.
     pub fn load(&self) -> Result<AllReservations, Failure> {
         let witness = FileWitness::of(&self.0, WitnessedFile::Reservations)?;
@@ -343,10 +342,10 @@ impl ReservationFolder {
         Ok(file.map_or_else(AllReservations::new, |file| file.namespaces))
     }
 
-    /// The file, if there is one, which may be an older one.
+    /// Reads the file if it exists, even an older version.
     fn read(&self) -> Result<Option<ReservationFile>, Failure> {
         let path = self.0.join(RESERVATIONS);
-        // No file is the usual case: no host has ever reserved.
+        // No file is the usual case: no host ever reserved.
         if !path.exists() {
             return Ok(None);
         }
@@ -355,15 +354,15 @@ impl ReservationFolder {
         let file: ReservationFile =
             load(&path).map_err(|error| Failure::failed(format_args!("{error}; {advice}")))?;
 
-        // Damaged reservations are not left out silently: hosts rely on being kept apart.
+        // Damaged reservations are not dropped silently: hosts rely on being excluded.
         if file.crc32c != ReservationFile::new(&file.namespaces, file.serial).crc32c {
             return Err(Failure::about(path.display(), advice));
         }
         Ok(Some(file))
     }
 
-    /// The image witnesses the file from now on. To be done at each start, when the image is in use
-    /// by this process: a cut may have come before, and earlier versions witnessed nothing.
+    /// Makes the image witness the file. Required at each start, once this process has the image
+    /// open: a cut may have come before, and earlier versions witnessed nothing.
     ///
     /// # Errors
     /// The system's reason.
@@ -384,8 +383,8 @@ impl ReservationFolder {
         witness.replace(RESERVATIONS, &file, file.version())
     }
 
-    /// Goes on with what there is: an older file, or none if it is damaged or missing. The damaged
-    /// one is kept under another name.
+    /// Accepts the current state: an older file, or none if it is damaged or missing. The damaged
+    /// file is kept under another name.
     ///
     /// # Errors
     /// The system's reason.

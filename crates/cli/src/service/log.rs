@@ -1,7 +1,7 @@
-//! What a service logs: its own lines, of a level that an operator may change while it runs.
+//! The service's log: its own lines, with a level that can be changed at run time.
 //!
-//! Invariant: a log that cannot be written ends nothing. Absent: what is said (who says it), and how
-//! often (`tcp::notice`).
+//! Invariant: a failure to write the log does not end the service. Absent: the messages, and their
+//! rate limit (`tcp::notice`).
 
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
@@ -10,7 +10,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 type Handle = reload::Handle<LevelFilter, Registry>;
 
-/// What is logged, which an operator may change while the service runs.
+/// The log level, which can be changed at run time.
 #[derive(Clone)]
 pub struct LogLevel(Handle);
 
@@ -24,25 +24,25 @@ impl LogLevel {
         ("trace", LevelFilter::TRACE),
     ];
 
-    /// Of a log that nobody reads.
+    /// Level of a log that is discarded.
     pub fn unheard() -> Self {
         Self(reload::Layer::new(LevelFilter::OFF).1)
     }
 
-    /// The level of the log, as it is now.
+    /// The current level of the log.
     pub fn get(&self) -> String {
         let level = self.0.clone_current().unwrap_or(LevelFilter::INFO);
         level.to_string().to_lowercase()
     }
 
-    /// Logs this and what is more serious from now on.
+    /// Sets the least serious level that is logged.
     ///
     /// # Errors
     /// There is no such level.
     pub fn set(&self, name: &str) -> Result<(), String> {
         let level = Self::LEVELS.iter().find(|(known, _)| *known == name);
         let (_, level) = level.ok_or("level: error, warn, info, debug or trace")?;
-        // Fails only if there is no log any more.
+        // Fails only if the log is gone.
         let _ = self.0.reload(*level);
         Ok(())
     }
@@ -50,13 +50,13 @@ impl LogLevel {
 
 /// Starts the log on standard error, in lines of text or of JSON.
 pub(super) fn start_log(as_json: bool) -> LogLevel {
-    // Ours alone: what libraries log is for those who develop them.
+    // Only our own messages: those of libraries are for their developers.
     let ours = filter_fn(|about| about.target().starts_with("remap_ssd"));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false);
 
-    // A log that cannot be written, on a full disk, must not end the service.
+    // A log that cannot be written, e.g. on a full disk, must not end the service.
     let lines = lines.log_internal_errors(false);
 
     let lines = if as_json {

@@ -1,4 +1,4 @@
-//! The device in service: `image` makes one, `serve` puts it on the network, `io` talks to it.
+//! The device in service: `image` creates it, `serve` exports it, `io` sends it commands.
 
 mod access;
 mod fronts;

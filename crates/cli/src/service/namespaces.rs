@@ -1,9 +1,9 @@
-//! The namespaces of a device in a folder, as its file has them.
+//! The namespaces of a device in a folder, as stored in its file.
 //!
-//! They lie one behind the other, numbered from 1, until a host creates, deletes, formats, attaches
-//! or detaches one; from then on each says where it lies and who sees it. Invariant: what is read
-//! was checked against the device. Absent: the file itself (`kept`), and the order of steps
-//! (`remap_ssd_nvme::controller`, `namespaces::change`).
+//! They are contiguous and numbered from 1, until a host creates, deletes, formats, attaches or
+//! detaches one. From then on each has its position and its hosts in the file. Invariant: the
+//! namespaces read are valid for the device. Absent: the file itself (`kept`), and the order of
+//! steps (`remap_ssd_nvme::controller`, `namespaces::change`).
 
 use super::kept::Service;
 use remap_ssd_device::{Device, Lpn};
@@ -16,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// One namespace, as the file has it.
+/// A namespace in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
@@ -24,18 +24,18 @@ pub struct Share {
     pub pages: u32,
     /// Bytes of a logical block.
     pub block_bytes: u32,
-    /// Its pages are shared with nothing, by deduplication or by remaps.
+    /// Its pages are never shared, by deduplication or by remaps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unshared: bool,
     /// It was made for a snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub snapshots: bool,
-    /// Where it lies and who sees it, once that is not the order in the file.
+    /// Its position and its hosts, unless they follow from the order in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
 }
 
-/// Where a namespace lies, and who sees it.
+/// Position of a namespace, and the hosts that see it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
@@ -43,25 +43,25 @@ pub struct Place {
     nsid: u32,
     /// First logical page of the device.
     first_page: u32,
-    /// 0 if it was made with the image, otherwise the how manieth hosts have created.
+    /// 0 if it was made with the image, otherwise its index among those created by hosts, from 1.
     serial: u32,
-    /// What was begun with it.
+    /// Operation in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     clearing: Option<Begun>,
-    /// Whether hosts that are not named see it.
+    /// Visible to hosts that are not in `except`.
     attached: bool,
-    /// Names of the hosts for which the contrary holds.
+    /// Names of the hosts for which the opposite holds.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     except: BTreeSet<String>,
 }
 
-/// What was begun with a namespace, and is finished at the next start.
+/// An operation in progress on a namespace, to be finished at the next start.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Begun {
-    /// It is emptied, and then in use again.
+    /// It is emptied, and then used again.
     Format,
-    /// It is emptied, and then not there any more.
+    /// It is emptied, and then removed.
     Delete,
 }
 
@@ -109,18 +109,18 @@ impl Share {
 }
 
 impl Service {
-    /// As the controller wants them.
+    /// The namespaces as the controller expects them.
     pub fn specs(&self) -> Vec<NamespaceSpec> {
         self.namespaces.iter().map(Share::spec).collect()
     }
 
-    /// The same with their places.
+    /// The same with their positions.
     ///
     /// # Errors
-    /// What cannot be.
+    /// Impossible positions.
     pub fn kept_namespaces(&self) -> Result<KeptNamespaces, String> {
         let Some(made) = self.created else {
-            // Nobody has changed anything: their order says where they are.
+            // No host has changed anything: the order gives the positions.
             return KeptNamespaces::one_after_the_other(&self.specs())
                 .map_err(|error| error.to_string());
         };
@@ -133,10 +133,10 @@ impl Service {
         Ok(KeptNamespaces { list: list?, made })
     }
 
-    /// Whether a device of `pages` pages can have them.
+    /// Checks that a device of `pages` pages can have them.
     ///
     /// # Errors
-    /// What cannot be.
+    /// Impossible namespaces.
     pub fn check(&self, pages: u32) -> Result<(), String> {
         let powers_of_two = |share: &Share| share.block_bytes.is_power_of_two();
         if !self.namespaces.iter().all(powers_of_two) {
@@ -149,7 +149,7 @@ impl Service {
         all.check(pages).map_err(|error| error.to_string())
     }
 
-    /// These instead of those there were; what hosts cannot say of a namespace stays.
+    /// Replaces the namespaces; fields that hosts cannot set are kept.
     fn set_namespaces(&mut self, all: &KeptNamespaces) {
         let before: Vec<(u32, u32, Share)> = self
             .numbered()
@@ -180,14 +180,14 @@ impl Service {
         self.created = Some(all.made);
     }
 
-    /// Each with its place.
+    /// Each with its position.
     fn numbered(&self) -> impl Iterator<Item = (KeptNamespace, &Share)> {
-        // Checked when it was read, or made here.
+        // Validated when it was read, or made here.
         let all = self.kept_namespaces().unwrap_or_default();
         all.list.into_iter().zip(&self.namespaces)
     }
 
-    /// Numbers of the namespaces whose pages are shared with nothing.
+    /// Numbers of the namespaces whose pages are never shared.
     pub fn unshared(&self) -> Vec<u32> {
         self.numbered()
             .filter(|(_, share)| share.unshared)
@@ -195,7 +195,7 @@ impl Service {
             .collect()
     }
 
-    /// Tells the device whose pages to keep apart. To be done at each start.
+    /// Tells the device which pages not to share. Required at each start.
     pub fn keep_apart(&self, device: &mut Device) {
         for (one, _) in self.numbered().filter(|(_, share)| share.unshared) {
             device.keep_apart(one.first_lpn..one.first_lpn.offset(one.pages));
@@ -203,14 +203,14 @@ impl Service {
     }
 }
 
-/// Keeps the namespaces of the image in a folder.
+/// Stores the namespaces of the image in a folder.
 pub struct NamespaceFolder {
     dir: PathBuf,
     service: Mutex<Service>,
 }
 
 impl NamespaceFolder {
-    /// Of an image whose file is `service`.
+    /// For an image whose file is `service`.
     pub fn new(dir: PathBuf, service: Service) -> Self {
         Self {
             dir,
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// A folder with a file of two namespaces, the second of which shares nothing.
+    /// A folder with a file of two namespaces, the second of which is unshared.
     fn made() -> (tempfile::TempDir, Service) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("contents"), []).expect("a file");
@@ -261,7 +261,7 @@ mod tests {
         let all = read.kept_namespaces().expect("possible");
         assert_eq!((all.list[1].first_lpn, all.list[1].nsid), (Lpn(100), 2));
 
-        // The first one is gone, and another one has its number and a part of its place.
+        // The first one is deleted, and a new one has its number and a part of its range.
         let store = NamespaceFolder::new(folder.path().into(), service);
         let mut changed = all.clone();
         changed.made = 1;
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(read.kept_namespaces(), Ok(changed.clone()));
         assert_eq!(read.unshared(), [2]);
 
-        // All are gone: nothing is made up in their place.
+        // All are deleted: no default takes their place.
         changed.list.clear();
         store.save(&changed).expect("it is written");
         let read = Service::read(folder.path(), 200).expect("whole");

@@ -1,8 +1,7 @@
-//! `serve --record`: what the device is asked, as a trace that `compare --trace` replays.
+//! `serve --record`: records the device's commands as a trace for `compare --trace`.
 //!
-//! Invariants: lines are in the device's order; a file that cannot be written any more ends the
-//! recording, never the service. A server that is killed leaves out what was recorded in its last
-//! seconds, and may leave a part of a line.
+//! Invariants: lines are in the device's order; a write error ends the recording, never the
+//! service. A killed server loses the last seconds of the recording, and may leave a partial line.
 
 use crate::failure::Failure;
 use remap_ssd_device::DeviceConfig;
@@ -13,19 +12,19 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A trace that is being written while hosts are served.
+/// A trace written while hosts are served.
 #[derive(Clone)]
 pub struct Recording {
     path: PathBuf,
-    /// None once it has failed.
+    /// None after an error.
     file: Arc<Mutex<Option<BufWriter<File>>>>,
 }
 
 impl Recording {
-    /// Begins a new file.
+    /// Creates a new file.
     ///
     /// # Errors
-    /// It is there already, or cannot be made.
+    /// It exists already, or cannot be created.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::about(
@@ -40,24 +39,24 @@ impl Recording {
         })
     }
 
-    /// Says which device is recorded, so that a replay has the same; before anything else.
+    /// Writes a description of the device as the first line, so that a replay uses the same.
     pub fn device(&self, config: &DeviceConfig) {
         self.write(|file| write_device(config, file));
     }
 
-    /// Takes the file away again: nothing was served.
+    /// Removes the file: nothing was served.
     pub fn discard(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Has all that was recorded written.
+    /// Writes out the buffered lines.
     pub fn flush(&self) {
         self.write(BufWriter::flush);
     }
 
     fn write(&self, work: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
         let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // The service goes on without: a recording is not worth an error to a host.
+        // The service continues without it: a recording is not worth an error to a host.
         if let Some(file) = &mut *guard
             && let Err(error) = work(file)
         {
@@ -85,7 +84,7 @@ impl Recorder for Recording {
     }
 }
 
-/// Can two deeds be in one line?
+/// Returns true if two operations can share a line.
 fn adjoin(first: &RecordedOp, second: &RecordedOp) -> bool {
     match (first, second) {
         (RecordedOp::Read(first), RecordedOp::Read(second))
@@ -95,7 +94,7 @@ fn adjoin(first: &RecordedOp, second: &RecordedOp) -> bool {
 }
 
 fn line(now: u64, ops: &[RecordedOp], to: &mut impl Write) -> io::Result<()> {
-    // Operations of one kind that follow one another are one line.
+    // Adjacent operations of one kind share a line.
     let count = ops.len() as u64;
 
     let entry = match ops[0] {

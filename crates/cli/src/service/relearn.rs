@@ -24,7 +24,7 @@ pub struct Relearn {
 }
 
 impl Relearn {
-    /// Begins, if the device is in a folder and deduplicates.
+    /// Starts it, if the device is in a folder and deduplicates.
     ///
     /// # Errors
     /// The system's reason.
@@ -46,15 +46,15 @@ impl Relearn {
 
         let run = move || {
             let (mut pause, mut last) = (Duration::ZERO, None);
-            // The pause ends at once when the service does.
+            // The end of the service interrupts the pause.
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                // Held only for a slice, so that the service can take its subsystem apart.
+                // Held for one slice only, so that the service can take its subsystem apart.
                 match again
                     .upgrade()
                     .map(|subsystem| slice(&mut relearner, &subsystem))
                 {
                     Some(Ok(Some(activity))) => {
-                        // Hosts that did nothing during a slice are not disturbed by the next.
+                        // No host activity during the last slice: continue without a pause.
                         let is_idle = last.replace(activity) == Some(activity);
                         pause = if is_idle { Duration::ZERO } else { PAUSE };
                     }
@@ -111,7 +111,7 @@ impl Drop for Relearn {
     }
 }
 
-/// Logs what became of the fingerprints that the last shutdown saved.
+/// Logs the state of the fingerprints from the last shutdown.
 pub fn tell_recalled(device: &Device) {
     match device.fingerprints() {
         Fingerprints::NotSaved => {}
@@ -124,7 +124,7 @@ pub fn tell_recalled(device: &Device) {
     }
 }
 
-/// Logs whether this shutdown has saved them.
+/// Logs the result of saving them at this shutdown.
 pub fn tell_saved(saved: &SavedFingerprints) {
     match saved {
         SavedFingerprints::None => {}

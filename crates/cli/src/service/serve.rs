@@ -1,11 +1,11 @@
-//! `serve`: the device for programs that know nothing of it, on the network, as files, and on a
-//! bus.
+//! `serve`: exports the device to unmodified programs: on the network, as files, and on a PCI
+//! Express bus.
 //!
-//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that
-//! authenticate, or on demand to those on a list, whether it opens the sockets or has one from a
-//! supervisor; SIGTERM, SIGINT, SIGQUIT and, without keys or list to load again, SIGHUP finish the
-//! commands under way and compact the image; any other end is a power cut, which the image survives. A
-//! shutdown is clean only if the device was closed.
+//! Invariants: it listens on loopback addresses by default, on others only for hosts that
+//! authenticate, or on demand for those on a list; this also holds for a socket passed by a
+//! supervisor. SIGTERM, SIGINT, SIGQUIT and, without keys or a list to reload, SIGHUP finish
+//! commands in progress and compact the image; any other end is a power cut, which the image
+//! survives. A shutdown is clean only if the device was closed.
 
 use super::access::{Access, ListenAt};
 use super::fronts::{Fronts, Tick};
@@ -34,17 +34,17 @@ use std::time::{Duration, Instant};
 /// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, as files in
 /// a folder, or as a PCI Express function of a virtual machine; any of them at once.
 ///
-/// What is acknowledged survives the end of this process at any instant, and a crash of the machine
-/// up to the last flush. With --volatile-cache it does so only if it was flushed or written with
-/// FUA.
+/// Acknowledged data survive the end of this process at any instant, and a crash of the machine if
+/// they were flushed. With --volatile-cache they survive the end of the process only if they were
+/// flushed or written with FUA.
 ///
 /// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored
-/// under `nohup`); with --keys or --allow, or under systemd, SIGHUP loads the keys and looks names up
-/// again, and drops nobody; SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache, and
-/// is ignored without.
+/// under `nohup`); with --keys or --allow, or under systemd, SIGHUP reloads the keys and resolves
+/// names again, without dropping hosts; SIGUSR1 logs statistics; SIGUSR2 cuts the power with
+/// --volatile-cache, and is ignored without.
 ///
-/// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has
-/// failed, 2 for invalid arguments.
+/// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it failed,
+/// 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -62,14 +62,14 @@ pub struct Args {
 
     /// Listen here for NVMe/TCP; may be repeated [default: 127.0.0.1:4420].
     ///
-    /// An address, or a name, all of whose addresses are listened on. Each is a portal to the same
-    /// device: hosts with multipath go on by another one when a portal fails or `ctl ana` declares
-    /// it inaccessible. With --fuse or --vfio-user there is no default.
+    /// An address, or a name, which stands for all of its addresses. Each is a portal to the same
+    /// device: hosts with multipath switch to another one when a portal fails or `ctl ana` makes it
+    /// inaccessible. With --fuse or --vfio-user there is no default.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = ListenAt::parse, help_heading = "Connections")]
     pub listen: Vec<ListenAt>,
     /// Empty folder to mount with FUSE.
     ///
-    /// The namespaces are the files `n1`, `n2`, ... in it.
+    /// The namespaces appear as files `n1`, `n2`, ... in it.
     #[arg(long, value_name = "FOLDER", help_heading = "Connections")]
     pub fuse: Option<PathBuf>,
     /// Socket to create for vfio-user.
@@ -82,9 +82,9 @@ pub struct Args {
     /// Metrics are for Prometheus. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Connections")]
     pub http: Option<SocketAddr>,
-    /// A file with a token, of mode 600: who sends it may use the verbs of `ctl`.
+    /// File of mode 600 with a token that authorizes the verbs of `ctl`.
     ///
-    /// Needed for other addresses than the loopback.
+    /// Required for addresses other than loopback.
     #[arg(
         long,
         value_name = "FILE",
@@ -120,7 +120,7 @@ pub struct Args {
     pub otlp_sample: f64,
     /// Address that discovery announces to hosts.
     ///
-    /// For address translation, which makes it differ from --listen.
+    /// For address translation, where it differs from --listen.
     #[arg(
         long,
         value_name = "ADDRESS[:PORT]",
@@ -131,8 +131,8 @@ pub struct Args {
     pub advertise: Option<Advertised>,
     /// Memory for the buffers of NVMe/TCP connections.
     ///
-    /// Not counting the device itself. One host may use half of it; beyond that, commands wait for
-    /// memory, and after 20 s they fail with a status that asks the host to retry.
+    /// Does not include the device itself. One host may use half of it; beyond that, commands wait
+    /// for memory, and fail after 20 s with a status that asks the host to retry.
     #[arg(
         long,
         value_name = "SIZE",
@@ -145,25 +145,25 @@ pub struct Args {
 
     /// File with the keys that hosts must prove: TLS, DH-HMAC-CHAP.
     ///
-    /// A file of mode 600 with a line for each host, `NQN KEY...`. With a TLS key, `NVMeTLSkey-1:...`
-    /// as `nvme gen-tls-key` makes them, a host connects by TLS 1.3 and no other way; with a secret,
-    /// `DHHC-1:...` as `nvme gen-dhchap-key` makes them, it authenticates (DH-HMAC-CHAP). Options
-    /// behind them: until=YYYY-MM-DD; namespaces=1:rw,2:ro (it sees these alone, and only reads the
-    /// second; all:rw by default); and for secrets controller=DHHC-1:... (the server proves itself
-    /// to hosts that ask), hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the
-    /// weakest allowed; by default sha256 and ffdhe2048).
+    /// A file of mode 600 with a line per host, `NQN KEY...`. A host with a TLS key,
+    /// `NVMeTLSkey-1:...` from `nvme gen-tls-key`, must connect with TLS 1.3; one with a secret,
+    /// `DHHC-1:...` from `nvme gen-dhchap-key`, must authenticate (DH-HMAC-CHAP). Options after the
+    /// key: until=YYYY-MM-DD; namespaces=1:rw,2:ro (it sees only these, and may only read the
+    /// second; all:rw by default); for secrets also controller=DHHC-1:... (the server proves itself
+    /// to hosts that request it), hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192
+    /// (the weakest allowed; by default sha256 and ffdhe2048).
     #[arg(long, value_name = "FILE", help_heading = "Hosts")]
     pub keys: Option<PathBuf>,
     /// Accept only this host; may be repeated.
     ///
-    /// By address, network (192.168.1.0/24), name in the DNS, or NQN. With --keys, hosts must
-    /// authenticate as well. Behind the host, in the same argument, may be what it may use, 'HOST
-    /// namespaces=1:rw,2:ro'; everything, if nothing is said. SIGHUP looks names up again.
+    /// By address, network (192.168.1.0/24), DNS name, or NQN. With --keys, hosts must authenticate
+    /// as well. The same argument may restrict the host's namespaces after its name, 'HOST
+    /// namespaces=1:rw,2:ro'; all by default. SIGHUP resolves names again.
     #[arg(long, value_name = "HOST", help_heading = "Hosts")]
     pub allow: Vec<String>,
-    /// Listen on other addresses than the loopback although hosts do not authenticate.
+    /// Listen on addresses other than loopback without authentication.
     ///
-    /// The hosts on the list (--allow) are believed to be who they say.
+    /// The identity claimed by hosts on the list (--allow) is trusted.
     #[arg(
         long,
         conflicts_with = "keys",
@@ -184,11 +184,11 @@ pub struct Args {
     pub record: Option<PathBuf>,
     /// A volatile write cache, to see what hosts lose.
     ///
-    /// Writes that were neither flushed nor FUA stay in it. Without power each block keeps, on its
-    /// own, any version since its last durable one; if the server is killed, the durable one.
+    /// It holds writes that were neither flushed nor FUA. On power loss each block independently
+    /// keeps any version since its last durable one; if the server is killed, the durable one.
     #[arg(long, value_name = "SIZE", value_parser = cache_size, hide_short_help = true, help_heading = "Behaviour")]
     pub volatile_cache: Option<u64>,
-    /// Seed of what SIGUSR2 loses of the volatile cache.
+    /// Seed for the losses of the volatile cache at SIGUSR2.
     ///
     /// Default: a random one, which is logged.
     #[arg(
@@ -203,7 +203,7 @@ pub struct Args {
     #[arg(long, hide_short_help = true, help_heading = "Behaviour")]
     pub json_log: bool,
 
-    /// Scheme, size and settings, if the device is new.
+    /// Scheme, size and settings of a new device.
     #[command(flatten)]
     pub shape: DeviceShape,
 }
@@ -310,7 +310,7 @@ fn advertised(text: &str) -> Result<Advertised, String> {
 /// # Errors
 /// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    // Everything that can be wrong with the arguments comes before the device is opened.
+    // All checks of the arguments come before the device is opened.
     let access = Access::of(args)?;
     let plan = args
         .otlp
@@ -334,7 +334,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let traces = plan.map(|plan| plan.start(&service.nqn)).transpose()?;
     let (tracer, traces) = traces.unzip();
 
-    // Counted now: if this process dies, the cycle has been all the same.
+    // Counted now: if this process dies, the cycle still counts.
     let health = Health {
         power_cycles: kept.health.power_cycles + 1,
         ..kept.health
@@ -343,7 +343,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let subsystem = Subsystem::new(
         device,
         &service.nqn,
-        // An image's namespaces are where its file says.
+        // An image's namespaces are in its file.
         &match args.image {
             Some(_) => Vec::new(),
             None => service.specs(),
@@ -354,7 +354,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     );
     let subsystem = subsystem.map_err(Failure::failed)?;
 
-    // A device in memory that starts again is empty, so it must not look like the one before.
+    // A restarted device in memory is empty, so it must not look like the previous one.
     let subsystem = match args.image {
         Some(_) => subsystem,
         None => subsystem.of_incarnation(random()),
@@ -385,7 +385,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => subsystem,
     };
 
-    // Its first line is the device, so that a replay can be on the same one.
+    // Its first line describes the device, so that a replay can use the same.
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
     recording
         .iter()
@@ -412,10 +412,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
     let fronts = Fronts::open(args, &subsystem, &service.nqn, access, log);
 
-    // A recording of nothing is removed, or the next start would find its name taken.
+    // An empty recording is removed, so that the next start finds its name free.
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
 
-    // Not clean until the end: whatever happens from here on, the next start knows.
+    // Not clean until the end: after any other end the next start knows.
     keep(kept(false));
 
     let served = fronts.serve(&subsystem, |tick| match tick {
@@ -426,21 +426,21 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         }
         Tick::Tell => tell(&subsystem),
         Tick::CutPower if args.volatile_cache.is_some() => {
-            // What was recorded up to the cut belongs into the file before the cut.
+            // Entries before the cut must reach the file before the cut.
             recording.iter().for_each(Recording::flush);
             cut_power(&subsystem, args.cut_seed.unwrap_or_else(random));
         }
         Tick::CutPower => {}
     });
 
-    // Threads that hold the device end first; then it can be closed.
+    // Threads that use the device end first; then it can be closed.
     drop((writeback, relearn));
     traces.into_iter().for_each(Traces::finish);
     recording.iter().for_each(Recording::flush);
     let clean = kept(true);
     served?;
 
-    // A shutdown in good order is no power cut: nothing in the cache is lost.
+    // A clean shutdown is no power cut: the cache is drained.
     if args.volatile_cache.is_some() {
         subsystem.drain().map_err(|status| {
             Failure::failed(format_args!(
@@ -451,13 +451,13 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     close(subsystem)?;
 
     // 1. close the device  2. record that it was closed. Cut between: the next start counts one
-    //    unsafe shutdown too many.
+    // unsafe shutdown too many.
     keep(clean);
     tracing::info!("ended in good order");
     Ok(())
 }
 
-/// Writes what is counted into the log.
+/// Logs the counters.
 fn tell(subsystem: &Subsystem) {
     let health = subsystem.health();
     let values = statistics::read(&subsystem.device());
@@ -475,9 +475,8 @@ fn tell(subsystem: &Subsystem) {
     );
 }
 
-/// Cuts the power: the volatile cache loses what it may lose, and this process ends while nobody
-/// else has the device. What remains is what the next start recovers, as after a server that was
-/// killed.
+/// Cuts the power: the volatile cache loses data as it may, and this process ends while it holds
+/// the device exclusively. The next start recovers the rest, as after a killed server.
 fn cut_power(subsystem: &Subsystem, seed: u64) {
     let Err(status) = subsystem.cut_power(seed, |_, report| {
         tell_cut(&report);
@@ -487,7 +486,7 @@ fn cut_power(subsystem: &Subsystem, seed: u64) {
     std::process::exit(1);
 }
 
-/// Logs what a power cut has lost, page by page up to a limit.
+/// Logs the losses of a power cut, page by page up to a limit.
 fn tell_cut(report: &CutReport) {
     const PAGES: usize = 64;
     for lost in report.lost.iter().take(PAGES) {
@@ -509,7 +508,7 @@ fn tell_cut(report: &CutReport) {
     );
 }
 
-/// How long to wait for threads that still hold the device.
+/// Maximum wait for threads that still hold the device.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Powers the device off once no other thread holds it.
@@ -517,7 +516,7 @@ fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
     let began = Instant::now();
 
     let device = loop {
-        // Threads that answer a last request hold it for some milliseconds more.
+        // Threads that send a last response hold it for some milliseconds more.
         match Arc::try_unwrap(subsystem) {
             Ok(subsystem) => break subsystem.into_device(),
             Err(_) if began.elapsed() > CLOSING => break None,
@@ -539,14 +538,14 @@ fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
 }
 
 fn open(args: &Args) -> Result<(Device, Service, SavedHealth), Failure> {
-    // An image has its own shape; what is asked for must agree with it.
+    // An image has its own shape; the options must agree with it.
     if let Some(dir) = &args.image {
         let opened = open_image(dir)?;
         args.shape.must_be(opened.0.config(), &opened.1)?;
         return Ok(opened);
     }
 
-    // In memory the size is said by one option and may be repeated by another.
+    // In memory --memory gives the size; --size may repeat it.
     let size = args.memory.unwrap_or(0);
     if args.shape.size.is_some_and(|asked| asked != size) {
         return Err(Failure::usage(
@@ -561,14 +560,14 @@ fn open(args: &Args) -> Result<(Device, Service, SavedHealth), Failure> {
         Device::in_memory(config).map_err(Failure::failed)?,
         service,
         SavedHealth {
-            // Nothing was served before, so nothing can have been cut off.
+            // Nothing was served before, so there was no unclean end.
             clean: true,
             ..SavedHealth::default()
         },
     ))
 }
 
-/// Deletes and formats what a power cut has left half deleted or half formatted.
+/// Finishes deletes and formats that a power cut interrupted.
 fn finish_clearing(subsystem: &Subsystem) -> Result<(), Failure> {
     let finished = subsystem.finish_clearing().map_err(|status| {
         Failure::failed(format_args!(
@@ -592,7 +591,7 @@ fn open_image(dir: &Path) -> Result<(Device, Service, SavedHealth), Failure> {
         error => about(&error),
     })?;
 
-    // Checked before it is served: a table that contradicts another one would spread.
+    // Checked before it is served: an inconsistency between tables would spread.
     device.ftl().check().map_err(|error| about(&error))?;
     let service = Service::load(dir, device.config().firmware.lpns)?;
     if service.is_of_another(dir) {
@@ -605,7 +604,7 @@ fn open_image(dir: &Path) -> Result<(Device, Service, SavedHealth), Failure> {
     }
 
     let mut kept = SavedHealth::load(dir);
-    // The last service did not end in good order.
+    // The last service did not end cleanly.
     if !kept.clean {
         kept.health.unsafe_shutdowns += 1;
     }

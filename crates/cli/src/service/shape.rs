@@ -1,8 +1,8 @@
-//! What a device for service is like: its size, scheme, namespaces and name, as options and as what
-//! an image must agree with.
+//! The shape of a device for service: its size, scheme, namespaces and name, as options and for
+//! comparison with an image.
 //!
-//! Invariant: what is asked for never changes an image; a difference is an error that names the
-//! option. Absent: folders (`image.rs`), and a device in memory (`serve.rs`).
+//! Invariant: options never change an image; a difference is an error that names the option.
+//! Absent: folders (`image.rs`), and a device in memory (`serve.rs`).
 
 use super::kept::Service;
 use crate::failure::Failure;
@@ -16,10 +16,10 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 
 const PAGE_BYTES: u64 = 4096;
-/// Namespaces that a device can have.
+/// Maximum number of namespaces.
 const NAMESPACES_MAX: u32 = remap_ssd_nvme::controller::NSID_MAX;
 
-/// What a device for service is like.
+/// Options for the shape of a device for service.
 #[derive(Debug, clap::Args)]
 pub struct DeviceShape {
     /// Size of the device, as hosts see it.
@@ -31,9 +31,9 @@ pub struct DeviceShape {
     /// Deduplicate writes in the device [default: off].
     #[arg(long, value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set, help_heading = "New device")]
     pub dedup: Option<bool>,
-    /// Any other value of the device: --set firmware.gc_free=0.2.
+    /// Any other setting of the device: --set firmware.gc_free=0.2.
     ///
-    /// May be repeated, or several with commas. The configuration reference (docs/configuration.md)
+    /// May be repeated, or comma-separated. The configuration reference (docs/configuration.md)
     /// lists the keys.
     #[arg(
         long,
@@ -74,13 +74,13 @@ pub struct DeviceShape {
     pub namespaces: Option<u32>,
     /// Additional namespaces for snapshots of the others [default: none].
     ///
-    /// `share snapshot` takes them. They come on top of the size.
+    /// For `share snapshot`. They add to the size.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127), hide_short_help = true, help_heading = "New device")]
     pub snapshots: Option<u32>,
     /// Number of a namespace whose pages are never shared.
     ///
-    /// No deduplication, and remaps become copies. For hosts that keep data twice on purpose. May be
-    /// repeated, or a list with commas.
+    /// No deduplication, and remaps become copies. For hosts that keep redundant copies of data.
+    /// May be repeated, or comma-separated.
     #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128), hide_short_help = true, help_heading = "New device")]
     pub unshared: Vec<u32>,
     /// NVMe qualified name [default: a new unique name].
@@ -102,7 +102,7 @@ fn on_off(text: &str) -> Result<bool, String> {
 }
 
 impl DeviceShape {
-    /// The device of `size` bytes.
+    /// Configuration of a device of `size` bytes.
     ///
     /// # Errors
     /// Invalid device configuration.
@@ -115,7 +115,7 @@ impl DeviceShape {
             )));
         }
 
-        // What snapshots need is added, so that `--size` stays what hosts can use.
+        // Pages for snapshots are added, so that `--size` is the size available to hosts.
         let pages = size.div_ceil(PAGE_BYTES);
         let for_snapshots = u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
         let size = if snapshots > 0 {
@@ -129,12 +129,12 @@ impl DeviceShape {
         (firmware.fs_files, firmware.fs_blocks) =
             (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
         let config = config
-            // `--set` comes last: it may change what options have chosen.
+            // `--set` comes last: it may override other options.
             .with(&settings::parse(&self.set)?)
             .map_err(Failure::usage)?;
         config.check().map_err(Failure::usage)?;
 
-        // A namespace that is not there would be kept apart in vain.
+        // An unshared namespace that does not exist is a mistake.
         if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
             return Err(Failure::usage(format_args!(
                 "--unshared {nsid}: there are {namespaces} namespaces (--namespaces)"
@@ -143,7 +143,7 @@ impl DeviceShape {
         Ok(config)
     }
 
-    /// The name and the namespaces that it is made with.
+    /// Name and namespaces of the new device.
     pub fn service(&self, config: &DeviceConfig) -> Service {
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
@@ -167,7 +167,7 @@ impl DeviceShape {
         let firmware = &config.firmware;
         let (snapshots, snapshot_pages) = service.snapshots();
 
-        // As hosts see it: without what is set aside for snapshots.
+        // As hosts see it: without the pages reserved for snapshots.
         let namespaces = service.namespaces.len() - snapshots as usize;
         let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
         let block = service
@@ -177,8 +177,7 @@ impl DeviceShape {
         let unshared = service.unshared();
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
 
-        // For each option whether it agrees, and what the image has. Options that were not given
-        // agree.
+        // For each option: true if it agrees, and the image's value. Options not given agree.
         let asked = [
             (
                 "--size",
@@ -237,7 +236,7 @@ impl DeviceShape {
             ),
         ];
 
-        // Hosts have changed what these options once said.
+        // Hosts have changed the values that these options set.
         let outdated = [
             "--size",
             "--block",
@@ -257,8 +256,8 @@ impl DeviceShape {
     }
 }
 
-/// Pages of all namespaces but those for snapshots, each of which has one page more than one of the
-/// others.
+/// Pages of all namespaces except those for snapshots, each of which has one page more than one of
+/// the others.
 fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
     let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
     // Solved for the pages of the others, then rounded up as long as it fits.
@@ -271,7 +270,7 @@ fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
     pages.unwrap_or(0) as u32
 }
 
-/// Are these the unshared namespaces of an image? `None` if nothing was said.
+/// Compares with the unshared namespaces of an image; `None` if the option is absent.
 fn has_unshared(asked: &[u32], unshared: &[u32]) -> Option<bool> {
     let asked: BTreeSet<u32> = asked.iter().copied().collect();
     (!asked.is_empty()).then(|| asked.iter().eq(unshared))
@@ -286,15 +285,15 @@ fn numbers_of(unshared: &[u32]) -> String {
     }
 }
 
-/// A number that does not come again, from the system's randomness.
+/// A unique number, from the system's randomness.
 pub fn random() -> u64 {
-    // Each `RandomState` has keys of its own, which begin with the system's randomness.
+    // Each `RandomState` has its own keys, seeded by the system.
     std::collections::hash_map::RandomState::new()
         .build_hasher()
         .finish()
 }
 
-/// A name nobody else has: a random UUID.
+/// A unique name: a random UUID.
 pub(super) fn new_nqn() -> String {
     let (a, b) = (random(), random());
     // Version 4 and variant 10, as RFC 9562 places them.

@@ -1,9 +1,9 @@
-//! The supervisor of the service, systemd as a rule: the socket that it passes, and what it is told.
+//! The supervisor of the service, usually systemd: the socket that it passes, and notifications to
+//! it.
 //!
 //! Invariants: without a supervisor nothing happens; READY is sent only when hosts can connect;
-//! WATCHDOG is sent only by a service whose device has just been free for a turn; a socket that is
-//! not understood is refused, since hosts would wait behind it. Absent: signals (`fronts`), and who
-//! may connect (`access`).
+//! WATCHDOG is sent only after the device's lock could be taken; an unusable socket is refused,
+//! since hosts would hang on it. Absent: signals (`fronts`), and who may connect (`access`).
 
 use crate::failure::Failure;
 use listenfd::ListenFd;
@@ -12,12 +12,12 @@ use sd_notify::NotifyState;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// The socket for NVMe/TCP that was passed (`LISTEN_FDS`), if any. It stays open at the supervisor
-/// while this program is replaced, so that hosts find the port open. `chosen`: there are addresses to
-/// listen at already.
+/// Takes the passed socket for NVMe/TCP (`LISTEN_FDS`), if any. The supervisor keeps it open while
+/// this program is replaced, so that hosts find the port open. `chosen`: the arguments have
+/// listening addresses.
 ///
 /// # Errors
-/// What was passed is something else, or more than one, or not all that is to be listened on.
+/// The socket is of another kind, there is more than one, or there are listening addresses as well.
 pub fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
     let mut passed = ListenFd::from_env();
     // More than one would leave the others unanswered.
@@ -36,36 +36,36 @@ pub fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
     let socket = passed.take_tcp_listener(0).map_err(wrong)?;
 
     if let Some(socket) = &socket {
-        // A socket that does not listen would never accept anybody, and hosts would wait behind it.
+        // A socket that does not listen would never accept a host, and hosts would hang.
         let accepts = rustix::net::sockopt::socket_acceptconn(socket);
         if !accepts.map_err(|error| wrong(error.into()))? {
             return Err(Failure::failed(
                 "the socket that was passed does not listen",
             ));
         }
-        // A supervisor may have used it without blocking; the server waits in `accept`.
+        // The supervisor may have made it non-blocking; the server blocks in `accept`.
         socket.set_nonblocking(false).map_err(wrong)?;
     }
     Ok(socket)
 }
 
-/// Who started the service and waits for what it says (`NOTIFY_SOCKET`).
+/// The supervisor that started the service and expects notifications (`NOTIFY_SOCKET`).
 pub struct Supervisor {
     is_there: bool,
     watchdog: Option<Watchdog>,
 }
 
-/// How often the service must say that it is alive.
+/// Interval of the watchdog notifications.
 struct Watchdog {
     every: Duration,
     last: Instant,
 }
 
 impl Supervisor {
-    /// As the environment has it.
+    /// From the environment.
     pub fn from_env() -> Self {
         let is_there = std::env::var_os("NOTIFY_SOCKET").is_some();
-        // Twice in the time that is allowed.
+        // Twice per watchdog timeout.
         let every = sd_notify::watchdog_enabled().filter(|_| is_there);
         let watchdog = every.map(|allowed| Watchdog {
             every: allowed / 2,
@@ -74,12 +74,12 @@ impl Supervisor {
         Self { is_there, watchdog }
     }
 
-    /// Whether somebody supervises the service at all.
+    /// Returns true if the service has a supervisor.
     pub fn is_there(&self) -> bool {
         self.is_there
     }
 
-    /// How long the service may wait for something before it has to call `alive`.
+    /// Maximum wait before `alive` must be called.
     pub fn patience(&self, most: Duration) -> Duration {
         self.watchdog.as_ref().map_or(most, |watchdog| {
             let left = watchdog.every.saturating_sub(watchdog.last.elapsed());
@@ -87,8 +87,8 @@ impl Supervisor {
         })
     }
 
-    /// Says that the service is alive when it is time to, after a turn of the device: if that hangs,
-    /// nothing is said.
+    /// Sends a due watchdog notification, after taking the device's lock: if that hangs, none is
+    /// sent.
     pub fn alive(&mut self, subsystem: &Subsystem) {
         let Some(watchdog) = &mut self.watchdog else {
             return;
@@ -98,7 +98,7 @@ impl Supervisor {
         }
         watchdog.last = Instant::now();
 
-        // Proof of life is a turn at the device: a thread that merely runs proves nothing.
+        // Proof of life is taking the device's lock: a running thread proves nothing.
         drop(subsystem.device());
         if !subsystem.is_broken() {
             say(&[NotifyState::Watchdog]);
@@ -106,25 +106,25 @@ impl Supervisor {
     }
 }
 
-/// Tells the supervisor that hosts can connect.
+/// Notifies the supervisor that hosts can connect.
 pub fn ready() {
     say(&[NotifyState::Ready]);
 }
 
-/// Keys and names are about to be loaded again; `ready` follows.
+/// Notifies the supervisor of a reload; `ready` follows.
 pub fn reloading() {
-    // systemd wants to know when, to tell it from the reload before.
+    // systemd requires the time, to distinguish reloads.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         say(&[NotifyState::Reloading, now]);
     }
 }
 
-/// Tells the supervisor that the service ends.
+/// Notifies the supervisor that the service is stopping.
 pub fn stopping() {
     say(&[NotifyState::Stopping]);
 }
 
-/// Nobody hears it if there is no supervisor.
+/// Without a supervisor it has no effect.
 fn say(what: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(what) {
         tracing::warn!("the supervisor does not hear this service: {error}");

@@ -1,9 +1,9 @@
-//! Pages' contents go to the disk while the device goes on.
+//! Writes page contents to the disk in the background.
 //!
-//! Before an erase the device waits until all contents are durable. What this thread has had
-//! written out by then is not waited for. Invariant: it only makes durable earlier what may become
-//! so at any time, and nothing depends on it. Absent: error handling. The system reports a write
-//! error to every open handle of the file, so the next sync sees it too.
+//! Before an erase the device waits until all contents are durable. Data that this thread has
+//! written out by then need no wait. Invariant: it only makes data durable earlier than required,
+//! and nothing depends on it. Absent: error handling. The system reports a write error to every
+//! open handle of the file, so the next sync sees it too.
 
 use crate::failure::Failure;
 use remap_ssd_device::Device;
@@ -14,8 +14,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Start writing out after this many flash pages, programmed for hosts or by the device itself: 4
-/// MiB.
+/// Start writing out after this many flash pages, programmed for hosts or internally: 4 MiB.
 const PAGES: u64 = 1 << 10;
 /// Polling intervals, while pages are programmed and while they are not.
 const BUSY: Duration = Duration::from_millis(4);
@@ -28,7 +27,7 @@ pub struct Writeback {
 }
 
 impl Writeback {
-    /// Begins, for a device in a folder.
+    /// Starts it, for a device in a folder.
     ///
     /// # Errors
     /// The system's reason.
@@ -40,7 +39,7 @@ impl Writeback {
         let mut done = 0;
 
         let mut work = move || {
-            // Asked without a turn: this thread must not make hosts wait.
+            // Read without the device's lock: this thread must not make hosts wait.
             let Some(written) = subsystem
                 .upgrade()
                 .map(|subsystem| subsystem.pages_programmed())
@@ -48,13 +47,13 @@ impl Writeback {
                 return IDLE;
             };
 
-            // Few pages can wait: the disk has less to do if they are written together.
+            // Few pages can wait: writing them together is cheaper.
             if written < done + PAGES {
                 return if written == done { IDLE } else { BUSY };
             }
 
             done = written;
-            // An error shows at the next commit as well, which must not go on.
+            // The next commit sees the error as well, and fails.
             let _ = contents.sync_data();
             BUSY
         };

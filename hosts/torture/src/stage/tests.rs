@@ -1,4 +1,4 @@
-//! Mounts of which another mount namespace has a copy.
+//! Mounts with a copy in another mount namespace.
 
 use super::*;
 use crate::contents::{Contents, ZEROES};
@@ -18,7 +18,7 @@ fn ext4() -> FileSystem {
     }
 }
 
-/// A stage with a blank disk; none if this machine lacks something.
+/// A stage with a blank disk; none if a requirement is missing.
 fn stage() -> Option<Stage> {
     let unshare = Command::new("unshare").args(["-m", "true"]).status();
     let namespaces = unshare.is_ok_and(|status| status.success());
@@ -44,11 +44,11 @@ fn blank() -> Arc<dyn Array> {
     Arc::new(Image::new(SHAPE, contents, blocks))
 }
 
-/// A process with a mount namespace of its own, until it is dropped.
+/// A process with its own mount namespace, until it is dropped.
 struct Elsewhere(Child);
 
 impl Elsewhere {
-    /// Where it has changed to this folder; it has a copy of each mount when this returns.
+    /// Starts it in this folder; on return it has a copy of each mount.
     fn new(folder: &Path) -> Self {
         let mut child = Command::new("unshare")
             .args(["-m", "sh", "-c", "cd \"$0\" && echo in && read line"])
@@ -82,7 +82,7 @@ fn an_unmounted_file_system_is_gone_though_another_mount_namespace_has_a_copy() 
         let _elsewhere = Elsewhere::new(Path::new("/"));
         assert_eq!(mounted.unmount(), Unmounted::Free);
 
-        // Nothing writes to the next disk.
+        // No process writes to the next disk.
         let file = Path::new("/sys/block").join(device.trim_start_matches("/dev/"));
         let file = std::fs::read_to_string(file.join("loop/backing_file"));
         assert_ne!(file.ok(), Some(format!("{}\n", stage.file().display())));
@@ -97,7 +97,7 @@ fn a_file_system_that_another_mount_namespace_uses_is_not_given_back() {
     let elsewhere = Elsewhere::new(mounted.folder());
     assert_eq!(mounted.unmount(), Unmounted::Elsewhere);
 
-    // With that process the rest ends too.
+    // The end of that process ends the rest too.
     drop(elsewhere);
     let mounted = stage.mount(&ext4()).unwrap().unwrap();
     assert_eq!(mounted.unmount(), Unmounted::Free);

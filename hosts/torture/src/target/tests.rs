@@ -21,7 +21,7 @@ const SHAPE: DiskGeometry = DiskGeometry {
     blocks: 2048,
 };
 
-/// A disk that is recorded, and a host that is connected to it.
+/// A disk being recorded, and a host connected to it.
 struct Bench {
     recorder: Arc<Recorder>,
     observer: Observer,
@@ -36,7 +36,7 @@ impl Bench {
         Self::with_faults(&[])
     }
 
-    /// With faults that have begun.
+    /// With faults enabled.
     fn with_faults(faults: &[&str]) -> Self {
         let target = Target::new(SHAPE).unwrap();
         let recorder = Arc::new(Recorder::new(SHAPE).unwrap());
@@ -74,7 +74,7 @@ impl Bench {
         self.client.queue(|io| io.call("it", &call)).unwrap();
     }
 
-    /// How a command ends that may fail.
+    /// Status of a command that may fail.
     fn status(&mut self, sqe: Sqe, send: &[u8], receive: usize) -> Status {
         let call = Call { sqe, send, receive };
         let answers = self.client.queue(|io| io.calls(&[call])).unwrap();
@@ -105,7 +105,7 @@ fn model(faults: &[&str]) -> Arc<FaultModel> {
     Arc::new(FaultModel::new(SHAPE, &faults, 1))
 }
 
-/// First byte of a block that has lost everything that it may lose.
+/// First byte of a block that lost all versions that it can lose.
 fn worst(recording: &Recording, block: u64) -> u8 {
     let state = DiskState::at(recording, recording.events.len());
     let versions = state.pending.get(&block).map_or(0, Vec::len) as u32;
@@ -159,8 +159,7 @@ fn what_a_host_sends_is_recorded_as_what_it_is() {
     assert_eq!(recording.marks, ["written", "flushed"]);
 }
 
-// A mark comes before everything that its writer does next, also if nobody has looked at the
-// pipe for long.
+// A mark precedes everything that its writer does next, even if the pipe was not polled for long.
 #[test]
 fn every_mark_has_its_place_between_the_commands() {
     let mut bench = Bench::new();
@@ -213,7 +212,7 @@ fn what_a_read_with_fua_has_returned_is_durable() {
     assert_eq!([3, 4].map(|block| worst(&recording, block)), [1, 0]);
 }
 
-// A host that sends a flush before it has the answer to its write may lose the write.
+// A host that sends a flush before its write is acknowledged may lose the write.
 #[test]
 fn a_flush_covers_what_was_answered_before_it_was_sent() {
     let mut bench = Bench::new();
@@ -269,7 +268,7 @@ fn a_host_that_switches_the_cache_off_loses_nothing_any_more() {
     assert_eq!(found, [1, 2, 3]);
 }
 
-// Long enough that the data are asked for, and come in parts; the last is no whole page.
+// Long enough for R2T transfers in parts; the last is no whole page.
 #[test]
 fn a_long_write_is_completed_as_a_whole() {
     let mut bench = Bench::new();
@@ -301,7 +300,7 @@ fn copies_and_remaps_are_what_they_leave_in_their_blocks() {
     bench.client.remap(0, 80, 8, true, false).unwrap();
     bench.client.remap(8, 88, 8, false, false).unwrap();
     bench.client.flush().unwrap();
-    // Of several blocks each may be lost: what cannot be atomic is refused.
+    // Blocks can be lost one by one: a request that cannot be atomic is refused.
     assert!(bench.client.remap(8, 96, 8, false, true).is_err());
 
     let recording = bench.finish();
@@ -309,7 +308,7 @@ fn copies_and_remaps_are_what_they_leave_in_their_blocks() {
     assert_eq!(found, [0, 1, 0, 1, 1, 1, 0, 1, 1, 0]);
 }
 
-// Two hosts with the same blocks: what the record says was written last is what they read.
+// Two hosts with the same blocks: they read the last write of the recording.
 #[test]
 fn commands_of_several_hosts_have_the_order_that_the_device_has() {
     let mut bench = Bench::new();
@@ -361,7 +360,7 @@ fn a_disk_that_is_served_again_has_what_was_put_on_it_and_the_same_address() {
     }
 }
 
-// Which blocks are bad follows from the seed, whichever way the disk is reached.
+// Bad blocks depend on the seed, however the disk is reached.
 #[test]
 fn blocks_that_cannot_be_read_are_those_of_a_file_and_say_so_in_the_words_of_nvme() {
     let mut bench = Bench::with_faults(&["read-error:0.05"]);
@@ -383,7 +382,7 @@ fn blocks_that_cannot_be_read_are_those_of_a_file_and_say_so_in_the_words_of_nvm
     }
     assert_eq!(Status::UNRECOVERED_READ.number(), 0x281);
 
-    // The log of errors has the block, and SMART the number of errors.
+    // The error log has the block, and SMART the number of errors.
     let mut log = entry(admin::GET_LOG_PAGE, 0xffff_ffff);
     log.cdw10 = u32::from(lid::ERROR) | 15 << 16;
     let call = Call {
@@ -398,7 +397,7 @@ fn blocks_that_cannot_be_read_are_those_of_a_file_and_say_so_in_the_words_of_nvm
     let smart = bench.client.smart().unwrap();
     assert_eq!({ smart.media_errors }, bad.len() as u128);
 
-    // Whatever needs the data fails, and leaves its target as it was.
+    // Commands that need the data fail, and do not change their target.
     let compare = bench.entry(opcode::COMPARE, bad[0], 1, false);
     assert_eq!(
         bench.status(compare, &[0; BLOCK], 0),
@@ -414,7 +413,7 @@ fn blocks_that_cannot_be_read_are_those_of_a_file_and_say_so_in_the_words_of_nvm
             .is_err()
     );
 
-    // What is written, zeroed or copied over can be read again.
+    // Written, zeroed or copied blocks can be read again.
     assert_eq!(bench.write(bad[0], &[1; BLOCK]), Status::SUCCESS);
     let zeroes = bench.entry(opcode::WRITE_ZEROES, bad[1], 1, false);
     assert_eq!(bench.status(zeroes, &[], 0), Status::SUCCESS);
@@ -428,13 +427,13 @@ fn blocks_that_cannot_be_read_are_those_of_a_file_and_say_so_in_the_words_of_nvm
     bench.faults.arm(false);
     assert_eq!(bench.read(bad[4]), Status::SUCCESS);
 
-    // A command that failed is not recorded.
+    // A failed command is not recorded.
     let recording = bench.finish();
     assert_eq!(recording.events.len(), 2 * 4, "{:?}", recording.events);
 }
 
-// Long enough that the data are asked for and come in parts. The first part of the second write
-// would fit, but what does not fit as a whole has not begun.
+// Long enough for R2T transfers in parts. The first part of the second write would fit, but a write
+// that does not fit as a whole is not started.
 #[test]
 fn a_full_disk_is_a_thin_namespace_without_room() {
     let long = vec![1; 512 * BLOCK];
@@ -444,7 +443,7 @@ fn a_full_disk_is_a_thin_namespace_without_room() {
     assert_eq!(Status::CAPACITY_EXCEEDED.number(), 0x81);
     assert!(bench.client.copy(0, 1024, 512).is_err());
 
-    // There is room for a little, and everything else goes on.
+    // A little room is left, and all other commands work.
     assert_eq!(bench.write(0, &[2; 4096]), Status::SUCCESS);
     assert_eq!(bench.read(0), Status::SUCCESS);
     bench.client.trim(8, 8).unwrap();
@@ -490,7 +489,7 @@ fn a_read_only_disk_refuses_every_change_and_warns() {
     assert_eq!(recording.events.len(), 4, "{:?}", recording.events);
 }
 
-// Late answers are late side by side. A write is completed when its answer goes.
+// Delays overlap. A write is completed when its response is sent.
 #[test]
 fn an_answer_that_is_late_holds_up_no_other() {
     const DELAY: Duration = Duration::from_millis(400);
@@ -515,7 +514,7 @@ fn an_answer_that_is_late_holds_up_no_other() {
     assert!(answers.iter().all(is_good));
     // One after the other they would take 16 times as long.
     assert!((DELAY..DELAY * 8).contains(&took), "{took:?}");
-    // Data for the host wait as well.
+    // Data sent to the host are delayed as well.
     let began = Instant::now();
     assert_eq!(bench.client.read(3, 1).unwrap(), [1; BLOCK]);
     assert!(began.elapsed() >= DELAY);
@@ -527,7 +526,7 @@ fn an_answer_that_is_late_holds_up_no_other() {
     assert_eq!(first_done as u64, COUNT, "{:?}", recording.events);
 }
 
-// Half of the answers are late: the others do not wait for them.
+// Half of the responses are late: the others do not wait for them.
 #[test]
 fn answers_that_are_not_late_overtake_those_that_are() {
     let mut bench = Bench::with_faults(&["latency:1000@0.5"]);

@@ -1,4 +1,4 @@
-//! The recording disk and the disk after a cut are disks: what was written last is read, byte by
+//! The recording disk and the disk after a cut are disks: they read the last data written, byte by
 //! byte.
 
 use rand::{RngExt, SeedableRng};
@@ -11,7 +11,7 @@ const SHAPE: DiskGeometry = DiskGeometry {
 };
 const BYTES: usize = 64 * 512;
 
-/// Reads, writes and zeroes of any range, against bytes in memory.
+/// Reads, writes and zeroes of random ranges, compared with bytes in memory.
 fn exercise(disk: &dyn Array, model: &mut [u8], random: &mut Xoshiro256PlusPlus) {
     for _ in 0..300 {
         let start = random.random_range(0..BYTES);
@@ -61,7 +61,7 @@ fn the_newest_data_is_read_while_recording_and_after_a_cut_that_loses_nothing() 
         let before = model.clone();
         exercise(&whole, &mut model, &mut random);
 
-        // What a check writes is of no other cut.
+        // A check's writes do not affect other cuts.
         let mut read = vec![0; BYTES];
         other.read(0, &mut read).unwrap();
         assert_eq!(read, before);
@@ -90,7 +90,7 @@ fn requests_are_recorded_with_their_completions_and_marks_in_one_order() {
         Event::Done(1),
         Event::Mark(0),
         Event::Mark(1),
-        // Block 0 and 2 are not covered whole.
+        // Blocks 0 and 2 are covered only in part.
         write(0, 2..3, false),
         Event::Done(5),
         write(2, 3..4, false),

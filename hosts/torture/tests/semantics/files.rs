@@ -1,4 +1,4 @@
-//! Recordings in files: what is loaded is what was saved, or a reason; never a panic.
+//! Recordings in files: loading returns the saved recording or a reason; never a panic.
 
 use remap_ssd_torture::{
     About, Array, DiskGeometry, Event, Recorder, Recording, TortureError, id, load, save,
@@ -82,7 +82,7 @@ fn damaged_and_truncated_files_are_refused_with_a_reason() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x41;
         std::fs::write(&path, &damaged).unwrap();
-        // Some bits of a compressed stream mean nothing; then all is as it was.
+        // Some bits of a compressed stream are unused; then the recording is intact.
         let harmless = load(&path).is_ok_and(|loaded| same(&loaded, &saved));
         assert!(refused(&path) || harmless, "byte {at}");
 

@@ -1,5 +1,5 @@
-//! Records of a few blocks, written by hand or at random. Every write has contents of its own, so
-//! that a content names the write that it is from.
+//! Recordings of a few blocks, written by hand or at random. Every write has distinct contents, so
+//! that a content identifies its write.
 
 use remap_ssd_torture::{
     About, ContentId, Contents, DiskGeometry, DiskState, Event, Recording, ZEROES,
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 pub const BLOCK: usize = 512;
 
-/// A record in the making.
+/// A recording under construction.
 pub struct Script {
     pub recording: Recording,
 }
@@ -38,7 +38,7 @@ impl Script {
         self.recording.events.len() as u32 - 1
     }
 
-    /// Submits a write with contents of its own: its index.
+    /// Submits a write with distinct contents; returns its index.
     pub fn write(&mut self, block: u64, count: u64, through: bool) -> u32 {
         let start = self.recording.words.len();
         for _ in 0..count {
@@ -66,7 +66,7 @@ impl Script {
         self.push(Event::Done(request));
     }
 
-    /// A write of one block that is completed: its content.
+    /// Submits and completes a write of one block; returns its content.
     pub fn written(&mut self, block: u64) -> ContentId {
         let request = self.write(block, 1, false);
         self.done(request);
@@ -78,13 +78,13 @@ impl Script {
         self.done(request);
     }
 
-    /// What each block may hold if the power fails now.
+    /// Possible contents of each block if power fails now.
     pub fn now(&self) -> Vec<BTreeSet<ContentId>> {
         possible(&DiskState::at(&self.recording, self.recording.events.len()))
     }
 }
 
-/// What each block may hold, as the cutter has it.
+/// Possible contents of each block, according to the cutter.
 pub fn possible(state: &DiskState) -> Vec<BTreeSet<ContentId>> {
     let mut blocks: Vec<BTreeSet<ContentId>> = state
         .durable
@@ -97,7 +97,7 @@ pub fn possible(state: &DiskState) -> Vec<BTreeSet<ContentId>> {
     blocks
 }
 
-/// What a write or a zeroing leaves in a block.
+/// Content of a block after a write or a zeroing.
 pub fn content_of(recording: &Recording, event: &Event, block: u64) -> Option<ContentId> {
     match event {
         Event::Write {

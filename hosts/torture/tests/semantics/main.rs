@@ -1,5 +1,5 @@
-//! What a power cut can leave, against a definition that shares nothing with the cutter; and
-//! recordings in files.
+//! The states that a power cut can leave, against a definition that shares no code with the cutter;
+//! and recordings in files.
 
 mod disks;
 mod files;

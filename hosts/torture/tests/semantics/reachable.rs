@@ -1,6 +1,6 @@
-//! All cuts of random records. The oracle says of each block and version, from the definition
-//! alone, whether a disk may have kept it: nothing newer is durable. It knows no state, and nothing
-//! of the cutter's.
+//! All cuts of random recordings. The oracle decides for each block and version, from the
+//! definition alone, if a disk may have kept it: no newer version is durable. It has no state, and
+//! shares nothing with the cutter.
 
 use crate::kit::{Script, content_of, possible};
 use rand::{RngExt, SeedableRng};
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_torture::{Choice, ContentId, DiskState, Event, Recording, ZEROES};
 use std::collections::BTreeSet;
 
-/// When a request is completed.
+/// Position of a request's completion.
 fn completed(recording: &Recording, request: usize) -> Option<usize> {
     recording
         .events
@@ -16,7 +16,7 @@ fn completed(recording: &Recording, request: usize) -> Option<usize> {
         .position(|event| *event == Event::Done(request as u32))
 }
 
-/// Is a write durable before entry `cut`?
+/// Returns true if a write is durable before entry `cut`.
 fn durable(recording: &Recording, write: usize, cut: usize) -> bool {
     let before = |request, limit| completed(recording, request).is_some_and(|at| at < limit);
     if matches!(recording.events[write], Event::Write { through: true, .. }) && before(write, cut) {
@@ -28,7 +28,7 @@ fn durable(recording: &Recording, write: usize, cut: usize) -> bool {
         .any(|flush| write < flush && before(write, flush))
 }
 
-/// What a block may hold before entry `cut`.
+/// Possible contents of a block before entry `cut`.
 fn allowed(recording: &Recording, block: u64, cut: usize) -> BTreeSet<ContentId> {
     let writes = (0..cut).filter_map(|at| {
         Some((
@@ -49,7 +49,7 @@ fn allowed(recording: &Recording, block: u64, cut: usize) -> BTreeSet<ContentId>
         .collect()
 }
 
-/// Requests that overlap in time, of a few blocks.
+/// Requests that overlap in time, on a few blocks.
 fn random_script(random: &mut Xoshiro256PlusPlus, blocks: u64, length: usize) -> Script {
     let mut script = Script::new(blocks);
     let mut open = Vec::new();
@@ -86,14 +86,14 @@ fn every_cut_of_many_records_can_leave_what_the_definition_says_and_no_more() {
             choices.insert(expected.iter().map(BTreeSet::len).max().unwrap());
         }
     }
-    // Records in which nothing can be lost would prove nothing.
+    // Recordings in which nothing can be lost would prove nothing.
     assert!(
         cuts > 10_000 && choices.contains(&1) && choices.iter().any(|count| *count > 4),
         "{cuts} {choices:?}"
     );
 }
 
-// Counts exactly: the disks that are drawn are all that the oracle allows, and no others.
+// Counts exactly: the disks drawn are all that the oracle allows, and no others.
 #[test]
 fn draws_reach_every_disk_that_a_cut_can_leave_and_no_other() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! The rules of a volatile write cache, one by one, by records of a few requests.
+//! The rules of a volatile write cache, one by one, with recordings of a few requests.
 
 use crate::kit::Script;
 use remap_ssd_torture::ZEROES;
