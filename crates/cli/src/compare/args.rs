@@ -1,7 +1,7 @@
 //! The arguments of `compare`, as typed.
 //!
-//! Invariant: what clap can judge alone (names, numbers, exclusive options) is judged here, with
-//! exit code 2. Absent: what they mean together (`plan`).
+//! Invariant: checks that clap can make alone (names, numbers, exclusive options) are made here,
+//! with exit code 2. Absent: checks of their combination (`plan`).
 
 use crate::{names, numbers};
 use clap::ValueEnum;
@@ -14,7 +14,7 @@ use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
 use std::path::PathBuf;
 
 /// Runs one workload or trace against several schemes of address remapping, on the same device, and
-/// lays the results side by side.
+/// compares the results side by side.
 ///
 /// Each device is aged first, as in the published evaluations: random writes until garbage
 /// collection has run, then remaps until 90 % of the remapping metadata is used and 70 % of that is
@@ -49,9 +49,9 @@ pub struct Args {
     /// is short; a device file stays as it is.
     #[arg(long, value_name = "FACTOR", value_parser = numbers::scale, help_heading = "Device")]
     pub scale: Option<f64>,
-    /// Any other value of the device: --set firmware.gc_free=0.2.
+    /// Any other setting of the device: --set firmware.gc_free=0.2.
     ///
-    /// May be repeated, or several with commas. Sizes are those before --scale. The configuration
+    /// May be repeated, or comma-separated. Sizes are those before --scale. The configuration
     /// reference (docs/configuration.md) and `remap-ssd presets --toml NAME` list the keys.
     #[arg(
         long,
@@ -74,7 +74,7 @@ pub struct Args {
     pub dedup: Option<Switch>,
     /// Policies of garbage collection; a list compares them.
     ///
-    /// greedy, cost-benefit, coldmap (shared pages on worn blocks) or cagc (pages apart by
+    /// greedy, cost-benefit, coldmap (shared pages on worn blocks) or cagc (pages grouped by
     /// reference count) [default: the device's, greedy for a preset].
     #[arg(
         long,
@@ -85,9 +85,9 @@ pub struct Args {
         help_heading = "Device"
     )]
     pub gc: Vec<GcPolicy>,
-    /// What an entry of the mapping table maps; a list compares them.
+    /// Granularity of the mapping table; a list compares them.
     ///
-    /// page, or hybrid: a block of pages in order, and an extension of the table for those that are
+    /// page, or hybrid: blocks of pages in order, with an extension of the table for pages that are
     /// elsewhere [default: the device's, page for a preset].
     #[arg(
         long,
@@ -114,16 +114,16 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "SHARE", value_parser = numbers::share)]
     pub extension: Option<f64>,
 
-    /// What the host does: randwrite, zipf:0.99, oltp, ...
+    /// Workload of the host: randwrite, zipf:0.99, oltp, ...
     ///
-    /// Addresses by rule: randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%,
+    /// Synthetic addresses: randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%,
     /// zipf:THETA, zipfread:THETA or zipfrw:THETA:READ%, each with `,pages=N` for requests of N
     /// pages.
     ///
     /// Models of programs: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm,
-    /// journal (pages that name their home, checkpointed by remaps; wal-ssd needs it) or snapshot
-    /// (volumes cloned by long Copy commands), each with `,size=FACTOR`, `,direct` (reads go to the
-    /// device too) or `,nodiscard`.
+    /// journal (pages that name their home, checkpointed by remaps; required by wal-ssd) or
+    /// snapshot (volumes cloned by long Copy commands), each with `,size=FACTOR`, `,direct` (reads
+    /// bypass the page cache) or `,nodiscard`.
     #[arg(
         long,
         value_name = "SPEC",
@@ -133,16 +133,15 @@ pub struct Args {
     pub workload: NamedWorkload,
     /// Share of duplicates: --content papers:SHARE [default: 0.3].
     ///
-    /// By the published definition: every write draws one of (1 - SHARE) x pages contents.
+    /// As in the publications: every write draws one of (1 - SHARE) x pages contents.
     #[arg(long, value_name = "SHARE", value_parser = numbers::share, conflicts_with = "content", help_heading = "Workload")]
     pub duplicates: Option<f64>,
-    /// What is written, by a model of contents.
+    /// Model of the written contents.
     ///
     /// papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this
-    /// share of the writes repeats a content), repeat:SHARE (that of the write before, as FIO
-    /// does), runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write) or unique
-    /// [default: papers:0.3; for fiu-* their own history:SHARE; for aging before those or a trace:
-    /// unique].
+    /// share of the writes repeats a content), repeat:SHARE (that of the previous write, like FIO),
+    /// runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write) or unique [default:
+    /// papers:0.3; for fiu-* their own history:SHARE; for aging before those or a trace: unique].
     #[arg(
         long,
         value_name = "MODEL",
@@ -152,24 +151,26 @@ pub struct Args {
     pub content: Option<ContentModel>,
     /// Replay this trace instead of a workload.
     ///
-    /// All of it. It may be compressed by gzip, xz or zstd.
+    /// The whole trace is replayed. It may be compressed with gzip, xz or zstd.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "writes"], help_heading = "Workload")]
     pub trace: Option<PathBuf>,
 
-    /// Do what a job file of fio describes.
+    /// Run the workload of a fio job file.
     ///
     /// One job: rw, rwmixread, bs, random_distribution (random or zipf:THETA), dedupe_percentage,
     /// zero_buffers, ioengine, iodepth, numjobs, loops, io_size and number_ios. It reads and writes
-    /// the whole device. What is not said is as fio has it: a synchronous engine, one request in
-    /// flight. Options that leave the requests as they are are left out, and named in the results;
-    /// all others are refused. --content, --queue-depth and --writes come before what the file says.
+    /// the whole device. Defaults are fio's: a synchronous engine, one request in flight. Options
+    /// that do not affect the requests are ignored, and listed in the results; all others are
+    /// refused. --content, --queue-depth and --writes override the file.
     #[arg(long, value_name = "FILE", value_parser = fio_job, conflicts_with_all = ["workload", "trace"], hide_short_help = true, help_heading = "Workload")]
     pub job: Option<FioJob>,
 
-    /// Format of the trace [default: told from its content].
+    /// Format of the trace [default: detected from its content].
     ///
     /// fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor, fio, blktrace,
-    /// oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for text in other
+    /// oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for text with
+    /// other columns: csv:time_us,device,op,offset_bytes,size_bytes. docs/traces.md lists the
+    /// columns.
     /// columns: csv:time_us,device,op,offset_bytes,size_bytes. The columns are in docs/traces.md.
     #[arg(
         long,
@@ -178,12 +179,12 @@ pub struct Args {
         help_heading = "Trace"
     )]
     pub format: Option<Format>,
-    /// How the trace's disk is folded into a smaller device.
+    /// How to fold the trace's disk into a smaller device.
     ///
     /// `modulo` keeps distances, `compact` numbers pages in the order of their first access.
     #[arg(long, value_name = "modulo|compact", requires = "trace", default_value_t = Fold::Modulo, hide_short_help = true, help_heading = "Trace")]
     pub fold: Fold,
-    /// Count malformed records and go on, instead of stopping at the first.
+    /// Count and skip malformed records, instead of stopping at the first.
     #[arg(
         long,
         requires = "trace",
@@ -191,7 +192,8 @@ pub struct Args {
         help_heading = "Trace"
     )]
     pub skip_bad: bool,
-    /// Events of blkparse and blktrace that are the requests [default: the first of Q, D, C it has].
+    /// Events of blkparse and blktrace that count as requests [default: the first of Q, D, C it
+    /// has].
     ///
     /// Q (queued), D (issued to the driver) or C (completed).
     #[arg(
@@ -202,10 +204,10 @@ pub struct Args {
         help_heading = "Trace"
     )]
     pub blkparse_action: Option<Action>,
-    /// Replay flushes, of formats that record them (session, fio, csv).
+    /// Replay flushes, in formats that record them (session, fio, csv).
     ///
-    /// Each waits for all requests before it, and all after it wait for it. Without this they are
-    /// left out.
+    /// A flush waits for all earlier requests, and all later ones wait for it. By default flushes
+    /// are left out.
     #[arg(
         long,
         requires = "trace",
@@ -213,7 +215,7 @@ pub struct Args {
         help_heading = "Trace"
     )]
     pub flushes: bool,
-    /// Replay the trace N times; each time it writes new contents.
+    /// Replay the trace N times, each time with new contents.
     #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, help_heading = "Trace")]
     pub repeat: u32,
     /// The same as --arrivals trace.
@@ -223,13 +225,13 @@ pub struct Args {
     /// Measure the new, empty device.
     #[arg(long, hide_short_help = true, help_heading = "Aging")]
     pub no_aging: bool,
-    /// How the device is aged before it is measured.
+    /// How to age the device before it is measured.
     ///
-    /// A list: fill=random (random writes until garbage collection has run), fill=whole (each
-    /// addressable page once before that, so that none is unmapped) or fill=sequential (each page
-    /// once, in order, and nothing else); nvram_used=SHARE of the remapping metadata in use at the
-    /// start, nvram_valid=SHARE of that valid; overwrite=TIMES the addressable pages after that
-    /// [default: fill=random,nvram_used=0.9,nvram_valid=0.7].
+    /// A list: fill=random (random writes until garbage collection has run), fill=whole (before
+    /// that each addressable page once, so that none is unmapped) or fill=sequential (only each
+    /// page once, in order); nvram_used=SHARE of the remapping metadata in use at the start,
+    /// nvram_valid=SHARE of that valid; overwrite=TIMES the addressable pages after that [default:
+    /// fill=random,nvram_used=0.9,nvram_valid=0.7].
     #[arg(long, value_name = "LIST", conflicts_with_all = ["no_aging", "fill"], hide_short_help = true, help_heading = "Aging")]
     pub aging: Option<AgingSpec>,
     /// The same as --aging fill=sequential.
@@ -237,13 +239,13 @@ pub struct Args {
     pub fill: bool,
     /// Start from an image of an aged device.
     ///
-    /// Where there is no such file, each scheme has its own: aged.img means aged.remap-ssd.img and
-    /// so on. What recovery rebuilds may differ in details from the device that was saved.
+    /// If there is no such file, each scheme has its own: aged.remap-ssd.img for aged.img and so
+    /// on. State rebuilt by recovery may differ in details from the saved device.
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "set", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], hide_short_help = true, help_heading = "Aging")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring.
     ///
-    /// Of several schemes, each goes to its own file: aged.remap-ssd.img and so on.
+    /// With several schemes, each has its own file: aged.remap-ssd.img and so on.
     #[arg(
         long,
         value_name = "IMAGE",
@@ -258,7 +260,7 @@ pub struct Args {
     /// That is twice the pages that the workload may address.
     #[arg(long, value_name = "N", value_parser = numbers::count, help_heading = "Run")]
     pub writes: Option<u64>,
-    /// Seed of all that is random.
+    /// Seed of all randomness.
     ///
     /// The same seed gives the same results.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
@@ -266,22 +268,22 @@ pub struct Args {
     /// When requests arrive.
     ///
     /// trace (at the times of the trace, or those that a fiu-* workload was fitted to; trace:SPEED
-    /// is SPEED times as fast) or rate:R (R a second on average, at random). `,bound=N` lets at
-    /// most N be with the device; what arrives meanwhile waits. Shows response times from arrival,
+    /// is SPEED times as fast) or rate:R (R per second on average, at random). `,bound=N` limits
+    /// the requests at the device to N; further arrivals wait. Shows response times from arrival,
     /// and the backlog [default: a request enters when one of the --queue-depth earlier ones ends].
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["open_loop", "queue_depth"], hide_short_help = true, help_heading = "Run")]
     pub arrivals: Option<Arrivals>,
     /// Requests in flight [default: the device's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535), hide_short_help = true, help_heading = "Run")]
     pub queue_depth: Option<u32>,
-    /// Go on until the device is worn out and read-only.
+    /// Run until the device is worn out and read-only.
     ///
-    /// --set flash.endurance=30 makes that soon.
+    /// --set flash.endurance=30 makes that happen soon.
     #[arg(long, conflicts_with_all = ["trace", "writes"], hide_short_help = true, help_heading = "Run")]
     pub until_death: bool,
-    /// Track how long flash pages live, by how many logical pages shared them.
+    /// Track the lifetime of flash pages, by how many logical pages shared them.
     ///
-    /// Takes 12 bytes of memory a flash page.
+    /// Takes 12 bytes of memory per flash page.
     #[arg(
         long,
         conflicts_with = "age",
@@ -291,13 +293,13 @@ pub struct Args {
     pub survival: bool,
     /// Number of threads [default: one per core].
     ///
-    /// That many schemes run at the same time. A thread that is left over does the firmware's part
-    /// of another's run. No result depends on it.
+    /// At most this number of schemes run in parallel. A spare thread runs the firmware's part of
+    /// another run. No result depends on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, help_heading = "Run")]
     pub threads: Option<u32>,
     /// Refuse a comparison that clearly takes more memory than this.
     ///
-    /// Default: what the machine has available.
+    /// Default: the machine's available memory.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size, hide_short_help = true, help_heading = "Run")]
     pub memory: Option<u64>,
 
@@ -307,7 +309,7 @@ pub struct Args {
     /// Write a page with tables and figures.
     #[arg(long, value_name = "HTML", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// What the page's x axis shows: host pages, or virtual time.
+    /// X axis of the page: host pages, or virtual time.
     #[arg(
         long,
         value_name = "pages|time",
@@ -324,46 +326,46 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
-    /// The words of the command line, as far as they decide the results.
+    /// The words of the command line that affect the results.
     #[arg(skip)]
     pub command: Vec<String>,
 }
 
-/// A job file, by its name.
+/// Reads a job file.
 fn fio_job(path: &str) -> Result<FioJob, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     text.parse()
 }
 
 impl Args {
-    /// What the host does, unless it is a trace.
+    /// The synthetic workload.
     pub fn workload(&self) -> NamedWorkload {
         self.job.as_ref().map_or(self.workload, |job| job.workload)
     }
 
-    /// What it writes, if that was said.
+    /// The content model, if given.
     pub fn content(&self) -> Option<ContentModel> {
         let papers = |duplicate_ratio| ContentModel::Papers {
             duplicate_ratio,
             exponent: ContentModel::PAPERS_EXPONENT,
         };
-        // Options come before what a job file says.
+        // Options override a job file.
         let of_job = || self.job.as_ref().map(|job| job.content);
         self.content.or(self.duplicates.map(papers)).or_else(of_job)
     }
 
-    /// Pages that the requests read or write, if that was said.
+    /// Pages that the requests read or write, if given.
     pub fn pages(&self) -> Option<u64> {
         self.writes.or_else(|| self.job.as_ref()?.pages)
     }
 
-    /// Requests in flight, if that was said.
+    /// Requests in flight, if given.
     pub fn queue_depth(&self) -> Option<u32> {
         let of_job = || self.job.as_ref().map(|job| job.queue_depth);
         self.queue_depth.or_else(of_job)
     }
 
-    /// How a device is aged.
+    /// How to age a device.
     pub fn aging(&self) -> AgingSpec {
         let fill = if self.fill {
             FillSpec::Sequential
@@ -376,7 +378,7 @@ impl Args {
         })
     }
 
-    /// Takes the words of a command line, without those that decide only how it is done or shown.
+    /// Stores the words of a command line, except those that only affect execution or presentation.
     pub fn said(&mut self, words: impl IntoIterator<Item = String>) {
         const SHOWN: [&str; 7] = [
             "--threads",
@@ -391,7 +393,7 @@ impl Args {
 
         // The words are part of the result, which must not depend on threads or on files.
         let mut words = words.into_iter();
-        // The program's name, however it was found.
+        // The program's path does not matter.
         drop(words.next());
         self.command.push("remap-ssd".into());
 
@@ -405,7 +407,7 @@ impl Args {
         }
     }
 
-    /// When requests arrive, if they do not wait for one another.
+    /// Arrival times, if requests arrive independently of completions.
     pub fn arrivals(&self) -> Option<Arrivals> {
         self.arrivals.or(self.open_loop.then_some(Arrivals::OWN))
     }
@@ -420,7 +422,7 @@ pub enum Switch {
     Off,
 }
 
-/// What `-h` shows: it has the daily options only.
+/// Shown by `-h`, which lists only the daily options.
 pub(super) const EXAMPLES_SHORT: &str = "\
 Examples:
   remap-ssd compare --duplicates 0.1 --report report.html

@@ -1,9 +1,9 @@
-//! `compare diff`: two results beside each other, and conditions under which the command fails.
+//! `compare diff`: two results side by side, and conditions that make the command fail.
 //!
-//! Runs are laid beside each other by their labels: scheme, policy and mapping. A figure is a field
-//! of a run by its name in the JSON, inner ones with a dot (`latency_us.p99`); some have short
-//! names. Invariant: a condition on a figure that one of the results has not is an error, and never
-//! passes for kept. Absent: any running.
+//! Runs are matched by their labels: scheme, policy and mapping. A figure is a field of a run by
+//! its name in the JSON, inner ones with a dot (`latency_us.p99`); some have short names.
+//! Invariant: a condition on a figure that is missing in a result is an error, and never counts as
+//! met. Absent: running anything.
 
 use crate::failure::Failure;
 use crate::output::{self, table};
@@ -14,23 +14,23 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Lays two results beside each other, and fails where a figure has changed too much.
+/// Compares two results side by side, and fails if a figure has changed too much.
 ///
-/// Exit code 1 if a condition holds for any scheme. Results are files that `compare --out` wrote,
-/// or what `compare --json` printed.
+/// Exit code 1 if a condition holds for any scheme. Results are files from `compare --out`, or the
+/// output of `compare --json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The result to compare with.
+    /// The baseline result.
     #[arg(value_name = "A.json")]
     pub a: PathBuf,
-    /// The result that is judged.
+    /// The result to judge.
     #[arg(value_name = "B.json")]
     pub b: PathBuf,
     /// Fail if this holds: FIGURE>+2% or FIGURE<-2% (change from A to B), FIGURE>+0.1 (change in
     /// the figure's own unit), FIGURE>2.5 (its value in B). Figures: wa, bw, iops, req, p50, p99,
     /// p999 (writes), read_p50, read_p99, tbw, or any number of a run by its name in the JSON, such
-    /// as latency_us.p99. May be repeated, or several with commas.
+    /// as latency_us.p99. May be repeated, or comma-separated.
     #[arg(long, value_name = "CONDITION", value_delimiter = ',')]
     pub fail_if: Vec<Condition>,
     /// Print the differences as JSON.
@@ -70,7 +70,7 @@ const SHOWN: [&str; 9] = [
     "remaps",
 ];
 
-/// A condition under which the command fails.
+/// A condition that makes the command fail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     text: String,
@@ -80,14 +80,14 @@ pub struct Condition {
     limit: f64,
 }
 
-/// What a condition is about.
+/// The quantity that a condition limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ComparedQuantity {
-    /// The change, as a share of what it was.
+    /// The relative change.
     Share,
-    /// The change itself, in the unit of the figure.
+    /// The absolute change, in the figure's unit.
     Change,
-    /// The value that it has now.
+    /// The new value.
     Value,
 }
 
@@ -99,7 +99,7 @@ impl FromStr for Condition {
             format!("`{text}` is not a condition such as wa>+2%, bw<-5%, p99>+100 or iops<10000")
         };
 
-        // The first sign splits name from limit; a second one belongs to the limit.
+        // The first sign separates name and limit; a second one belongs to the limit.
         let at = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, limit) = (text[..at].trim(), text[at + 1..].trim());
         if name.is_empty() {
@@ -108,7 +108,8 @@ impl FromStr for Condition {
 
         let is_change = limit.starts_with(['+', '-']);
 
-        // A change has a sign. A share is a change in percent; a value is compared as it is.
+        // A change has a sign. With a percent sign it is relative; without a sign the value is
+        // compared.
         let (digits, of) = match (limit.strip_suffix('%'), is_change) {
             (Some(digits), true) => (digits, ComparedQuantity::Share),
             (None, true) => (limit, ComparedQuantity::Change),
@@ -166,7 +167,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// As a share of what it was.
+    /// Relative change from A to B.
     fn change(self) -> f64 {
         // Two zeroes have not changed, and must not be divided.
         match self.b - self.a {
@@ -191,7 +192,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (runs_a, runs_b) = (labelled(&args.a, &a)?, labelled(&args.b, &b)?);
 
-    // Only runs of both results can be compared. What is missing in one is said below.
+    // Only runs in both results are compared. The others are listed below.
     let both: Vec<Both<'_>> = runs_a
         .iter()
         .filter_map(|(label, a)| {
@@ -214,7 +215,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let mut held = Vec::new();
     for run in &both {
         for condition in &args.fail_if {
-            // A figure that is missing must not pass for a condition that is kept.
+            // A missing figure must not count as a condition met.
             let pair = run.figure(&condition.figure).ok_or_else(|| {
                 let names = SHORT.iter().flat_map(|(short, long)| [*short, *long]);
                 let hint = match run.a.get(&condition.figure) {
@@ -235,7 +236,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         }
     }
 
-    // Runs that have no partner are named, so that nobody thinks they agree.
+    // Unmatched runs are listed, so that they are not assumed to agree.
     let lone = |runs: &[(String, &Value)], others: &[(String, &Value)]| -> Vec<String> {
         let is_lone = |label: &String| others.iter().all(|(other, _)| other != label);
         let labels = runs.iter().map(|(label, _)| label.clone());
@@ -275,7 +276,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             }
         }
 
-        // A dozen is enough to see that two results are of different devices.
+        // A dozen is enough to show that the devices differ.
         for line in differences(&a["config"], &b["config"]).iter().take(12) {
             output::note(format_args!("note: configurations differ: {line}"));
         }
@@ -303,7 +304,7 @@ fn read(path: &Path) -> Result<Value, Failure> {
         .map_err(|error| Failure::about(path.display(), format_args!("not a result: {error}")))
 }
 
-/// The runs of a result, each with a label that no other has.
+/// The runs of a result, with unique labels.
 fn labelled<'a>(path: &Path, result: &'a Value) -> Result<Vec<(String, &'a Value)>, Failure> {
     let runs = result["runs"].as_array().ok_or_else(|| {
         let reason = "not a result of `compare`: it has no list `runs`";
@@ -315,7 +316,7 @@ fn labelled<'a>(path: &Path, result: &'a Value) -> Result<Vec<(String, &'a Value
         let text = |name: &str| run.pointer(name).and_then(Value::as_str).unwrap_or("");
         let mut label = text("/scheme").to_owned();
 
-        // Only what differs from the usual is in a label.
+        // Only values that differ from the defaults are in a label.
         if !["", "greedy"].contains(&text("/gc_policy")) {
             label = format!("{label}/{}", text("/gc_policy"));
         }
@@ -323,7 +324,7 @@ fn labelled<'a>(path: &Path, result: &'a Value) -> Result<Vec<(String, &'a Value
             label = format!("{label}+{}", text("/mapping/kind"));
         }
 
-        // Two runs of one scheme are told apart by their order.
+        // Runs with the same label are numbered.
         let plain = label.clone();
         let mut number = 1;
         while labelled.iter().any(|(other, _)| *other == label) {
@@ -338,7 +339,7 @@ fn labelled<'a>(path: &Path, result: &'a Value) -> Result<Vec<(String, &'a Value
 }
 
 impl Both<'_> {
-    /// A figure, if both have it.
+    /// The figure in both results, if both have it.
     fn figure(&self, name: &str) -> Option<Pair> {
         let of = |run: &Value| {
             let found = name.split('.').try_fold(run, |value, part| value.get(part));
@@ -351,7 +352,7 @@ impl Both<'_> {
     }
 }
 
-/// What is shown: the usual figures, and those of conditions.
+/// Figures to show: the default ones, and those of conditions.
 fn figures(conditions: &[Condition]) -> Vec<String> {
     let mut figures = SHOWN.map(str::to_owned).to_vec();
     for condition in conditions {
@@ -387,7 +388,7 @@ fn change(pair: Pair) -> String {
     }
 }
 
-/// What decided the results and is not the same: `path: a -> b`.
+/// Differences between the configurations: `path: a -> b`.
 fn differences(a: &Value, b: &Value) -> Vec<String> {
     let mut found = Vec::new();
     differ("", a, b, &mut found);
@@ -403,7 +404,7 @@ fn differ(path: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
                 differ(&path, &a[name], &b[name], found);
             }
         }
-        // Lists count as one value: their elements have no names to find each other by.
+        // Lists count as one value: their elements cannot be matched by name.
         (a, b) if a != b => found.push(format!("{path}: {a} -> {b}")),
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! One scheme's part of a comparison: its device, aging, the measured run.
 //!
-//! Invariants: everything follows from plan and seed; every request of a trace was served, refused
-//! with a name, or the job has failed. Absent: other schemes.
+//! Invariants: everything depends only on plan and seed; every request of a trace was served,
+//! refused with a reason, or the job has failed. Absent: other schemes.
 
 use super::args::Args;
 use super::plan::{Plan, RequestSource, Start, check_homes, pages_default, pages_of_a_life};
@@ -20,22 +20,22 @@ use remap_ssd_sim::workload::{ContentModel, Pattern, Workload, WorkloadConfig};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// What a job has to show.
+/// Result of a job.
 #[derive(Debug)]
 pub struct FinishedJob {
     /// The device it ran on.
     pub config: DeviceConfig,
-    /// What aging did, if the device was aged here.
+    /// Report of aging, if the device was aged here.
     pub aged: Option<AgingReport>,
-    /// What recovery did, if the device came from an image.
+    /// Report of recovery, if the device came from an image.
     pub recovered: Option<RecoveryReport>,
-    /// Pages wanted of a synthetic workload.
+    /// Pages requested of a synthetic workload.
     pub pages: Option<u64>,
-    /// What the run measured, as files have it.
+    /// Measurements of the run, as in result files.
     pub summary: RunSummary,
 }
 
-/// Does one scheme's part.
+/// Runs one scheme's part.
 ///
 /// # Errors
 /// Why there is no result.
@@ -56,7 +56,7 @@ pub fn job(
             bar.set_message("aging");
 
             let mut lean = (**config).clone();
-            // Without deduplication nobody asks what pages hold, unless the device is kept.
+            // Without deduplication page contents do not matter, unless the device is saved.
             if !lean.firmware.dedup && lean.content == ContentMode::Identity && save.is_none() {
                 lean.content = ContentMode::None;
             }
@@ -80,10 +80,10 @@ pub fn job(
         Start::Image(_) => device.config().clone(),
     };
 
-    // Known only now for an image: its scheme is in it.
+    // Known only now for an image, which has its own scheme.
     check_homes(config.firmware.scheme, &plan.feed)?;
 
-    // Now, since aging has no use for a second thread.
+    // Only now, since aging cannot use a second thread.
     let loan = cores.borrow();
     let threads = Loan::threads(loan.as_ref());
     let (summary, pages) = measure(args, plan, &mut device, threads, bar)?;
@@ -97,19 +97,19 @@ pub fn job(
     })
 }
 
-/// A device as a job begins with it, and what it will be fed.
+/// A device at the start of a job, and its requests.
 pub struct Staged {
-    /// The device, aged if it was to be.
+    /// The device, aged if requested.
     pub device: Device,
-    /// The requests that it is fed.
+    /// Its requests.
     pub source: Box<dyn Source>,
-    /// How many pages of it.
+    /// Number of pages to take from the source.
     pub pages: u64,
-    /// What that is, in a word.
+    /// Short name of the source.
     pub title: String,
 }
 
-/// Prepares a job, for those who run it themselves.
+/// Prepares a job for callers that run it themselves.
 ///
 /// # Errors
 /// Why there is no device.
@@ -122,7 +122,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
         }
     };
 
-    // Before anything is fed to it, as in `job`.
+    // Checked before any request, as in `job`.
     check_homes(device.config().firmware.scheme, &plan.feed)?;
     let addressable = device.config().addressable_lpns();
 
@@ -141,7 +141,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
         RequestSource::Trace(facts) => {
             let options = trace_options(args, addressable);
             let title = facts.path.display().to_string();
-            // A trace ends by itself.
+            // A trace has its own end.
             (Box::new(facts.replay(options)), u64::MAX, title)
         }
     };
@@ -154,7 +154,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
     })
 }
 
-/// The published model's contents are those that aging wrote; others are new.
+/// The published model reuses the contents written by aging; other models use new ones.
 fn content_base(content: &ContentModel) -> u64 {
     match content {
         ContentModel::Papers { .. } => 0,
@@ -175,7 +175,7 @@ fn new_device(
     bar: &dyn Watch,
 ) -> Result<(Device, Option<AgingReport>), Failure> {
     let mut device = Device::format(config.clone()).map_err(Failure::failed)?;
-    // From the first write on: what dies while the device is aged counts too.
+    // From the first write on: pages that die during aging count too.
     if args.survival {
         device.untimed(|ftl| ftl.watch_survival());
     }
@@ -190,14 +190,14 @@ fn new_device(
         request_pages: 1,
         content,
         addressable: config.addressable_lpns(),
-        // Other addresses than the measured run's, in the same contents. The number is "aging" in
-        // ASCII.
+        // A seed other than the measured run's, so that addresses differ, with the same contents.
+        // The number is "aging" in ASCII.
         seed: args.seed ^ 0x6167_696e_6700_0000,
         content_base: 0,
     })
     .map_err(Failure::usage)?;
 
-    // The same arguments and seed give the same state, whichever job ages it.
+    // The same arguments and seed give the same state, in any job.
     let options = args.aging().options(config.addressable_lpns(), args.seed);
     let mut writes = Stoppable {
         source: &mut writes,
@@ -257,7 +257,7 @@ fn measure(
                     ..options(Some(pages_of_a_life(device.config())))
                 };
 
-                // A run until death that ends alive has no result.
+                // A run until death has no result if the device survives.
                 let summary = measured(device, source, &options, bar)?;
                 return if summary.wear_out.read_only {
                     Ok((summary, None))
@@ -283,11 +283,10 @@ fn measure(
                 None => measured(device, &mut source, &options(None), bar)?,
             };
 
-            // What was skipped while reading is known only at the end.
+            // Records skipped during the replay are known only at the end.
             summary.requests.skipped = source.skipped();
 
-            // Held against what was counted when the trace was read: no request is lost without a
-            // word.
+            // Compared with the count from reading the trace: no request is lost silently.
             if summary.requests.submitted == facts.requests() {
                 Ok((summary, None))
             } else {
@@ -313,7 +312,7 @@ fn measured(
     bar.set_message("measuring");
     bar.reset_elapsed();
 
-    // A length that is not known shows as a full bar at once, never as one beyond its end.
+    // With an unknown length the bar is full at once, and never beyond its end.
     let total = options.pages.or(source.len_hint()).unwrap_or(0).max(1);
     let mut tell = |progress: &Progress| {
         bar.set_position((progress.pages * super::BAR_STEPS / total).min(super::BAR_STEPS));

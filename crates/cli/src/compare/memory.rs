@@ -1,10 +1,10 @@
-//! What a comparison will take of the machine's memory, and whether it is there.
+//! Memory estimate of a comparison, compared with the memory available.
 //!
-//! An estimate, from measurements: what tables have for each page, a scheme's own, the NVRAM image,
-//! what workload and aging keep. Side by side are as many runs as there are threads, the largest
-//! ones taken. Invariant: only what clearly does not fit is refused, since what takes long and is
-//! killed at its end is worse than a refusal, and an estimate is no measurement. Absent: devices
-//! from images, whose size is in them.
+//! Estimated from measurements: tables per page, a scheme's own memory, the NVRAM image, the state
+//! of workload and aging. As many runs are concurrent as there are threads; the largest are
+//! assumed. Invariant: only a comparison that clearly does not fit is refused: an estimate is no
+//! measurement, but being killed near the end of a long run is worse than a refusal. Absent:
+//! devices from images, whose size is in the image.
 
 use super::args::Args;
 use super::plan::{Plan, RequestSource, Start};
@@ -14,23 +14,23 @@ use remap_ssd_ftl::Survival;
 use remap_ssd_sim::report::format::bytes;
 use remap_ssd_sim::workload::ContentModel;
 
-/// What a process has before it has a device, and for each run besides its device.
+/// Memory of the process without a device, and of each run besides its device.
 const PROGRAM_BYTES: u64 = 10 << 20;
 const RUN_BYTES: u64 = 4 << 20;
 
-/// What is needed of memory.
+/// Memory needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Bytes that the largest of the runs takes.
+    /// Bytes of the largest run.
     pub run_bytes: u64,
-    /// Runs at the same time.
+    /// Concurrent runs.
     pub side_by_side: usize,
-    /// By the largest of them together, and the program.
+    /// Bytes of the largest concurrent runs together, and the program.
     pub total_bytes: u64,
 }
 
 impl Need {
-    /// What the runs of a plan need, at most.
+    /// Upper estimate for the runs of a plan.
     pub fn of(args: &Args, plan: &Plan) -> Self {
         let known = plan.jobs.iter().filter_map(|start| match start {
             Start::New { config, .. } => Some(run_bytes(args, plan, config)),
@@ -38,7 +38,7 @@ impl Need {
         });
         let mut runs: Vec<u64> = known.collect();
 
-        // The largest first: in the worst case they run side by side.
+        // The largest first: in the worst case they run concurrently.
         runs.sort_unstable_by(|a, b| b.cmp(a));
 
         let side_by_side = super::threads(args).min(plan.jobs.len() as u32) as usize;
@@ -49,7 +49,7 @@ impl Need {
         }
     }
 
-    /// Does it fit?
+    /// Checks that it fits.
     ///
     /// # Errors
     /// It clearly does not: more than a tenth is missing.
@@ -91,7 +91,7 @@ fn run_bytes(args: &Args, plan: &Plan, config: &DeviceConfig) -> u64 {
     };
     let per_lpn = match plan.feed {
         RequestSource::Synthetic {
-            // These contents are remembered by page; the others follow from a number.
+            // These models store contents by page; the others compute them.
             content: ContentModel::Plain { .. } | ContentModel::Runs { .. },
             ..
         } => 8,
@@ -100,8 +100,8 @@ fn run_bytes(args: &Args, plan: &Plan, config: &DeviceConfig) -> u64 {
     RUN_BYTES + config.memory_bytes() + pages * per_page + u64::from(config.firmware.lpns) * per_lpn
 }
 
-/// What the machine has for a new program: as the kernel estimates it, and within the limit of this
-/// process's group.
+/// Memory available to a new program: the kernel's estimate, within the limit of this process's
+/// cgroup.
 pub fn available() -> Option<u64> {
     let whole = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = whole
@@ -111,10 +111,10 @@ pub fn available() -> Option<u64> {
     Some((kib * 1024).min(group_bytes().unwrap_or(u64::MAX)))
 }
 
-/// What is left of the limit of this process's control group, if it has one.
+/// Memory left within the limit of this process's cgroup, if any.
 fn group_bytes() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    // Version 2 of control groups: its line begins with `0::`.
+    // cgroup version 2: its line begins with `0::`.
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let read = |name: &str| {
         let file = format!("/sys/fs/cgroup{}/{name}", path.trim_end_matches('/'));
@@ -124,7 +124,7 @@ fn group_bytes() -> Option<u64> {
             .parse::<u64>()
             .ok()
     };
-    // `max` stands for no limit and is no number. Limits of groups further up are not seen.
+    // `max` means no limit and is not a number. Limits of parent cgroups are not considered.
     Some(read("memory.max")?.saturating_sub(read("memory.current")?))
 }
 

@@ -1,12 +1,10 @@
-//! `compare`: several schemes, one after the other or at the same time, and their results side by
-//! side.
+//! `compare`: several schemes, one after the other or in parallel, and their results side by side.
 //!
 //! ```text
-//! args -> plan (devices, what they are fed) -> one job a scheme, on threads -> table, page, JSON
+//! args -> plan (devices, their requests) -> one job per scheme, on threads -> table, page, JSON
 //! ```
-//! Invariants: results stand in the order of the schemes and do not depend on threads; what has
-//! finished is shown and written, whatever became of the rest. Absent: any measuring
-//! (`remap_ssd_sim::run`).
+//! Invariants: results are in the order of the schemes and do not depend on threads; finished
+//! results are shown and written, even if the rest fails. Absent: measuring (`remap_ssd_sim::run`).
 
 mod args;
 pub mod diff;
@@ -38,15 +36,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Runs one workload or trace against several schemes of address remapping, on the same device, and
-/// lays the results side by side.
+/// compares the results side by side.
 ///
 /// Each device is aged first, as in the published evaluations: random writes until garbage
 /// collection has run, then remaps until 90 % of the remapping metadata is used and 70 % of that is
 /// valid. The results depend on the seed and the options alone, not on --threads nor on the
 /// machine.
 ///
-/// Ctrl-C stops the runs and shows those that are finished; the exit code is 130 then. A scheme that
-/// cannot run does not stop the others; the exit code is 1 then.
+/// Ctrl-C stops the runs and shows the finished ones; the exit code is then 130. A scheme that
+/// cannot run does not stop the others; the exit code is then 1.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -62,28 +60,28 @@ pub struct CompareCommand {
     pub action: Option<Action>,
 }
 
-/// What can be done with results.
+/// Operations on results.
 #[derive(Debug, clap::Subcommand)]
 pub enum Action {
-    /// Lays two results beside each other, and fails where a figure has changed too much.
+    /// Compares two results side by side, and fails if a figure has changed too much.
     Diff(diff::Args),
 }
 
-/// Memory from which on it is said before the runs begin: less, every machine has.
+/// Memory estimates from here on are printed before the runs: less fits on any machine.
 const NOTED_BYTES: u64 = 512 << 20;
 
-/// Runs it.
+/// Runs `compare`.
 ///
 /// # Errors
-/// What does not fit together, cannot be read, or cannot be measured.
+/// Incompatible arguments, an unreadable file, or a failed measurement.
 pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     if let Some(Action::Diff(args)) = &line.action {
         return diff::command(args);
     }
     let args = &line.args;
 
-    // From here on a signal stops the reading of a trace, and then the jobs, instead of the
-    // program, so that what is finished is shown.
+    // From here on a signal stops the reading of the trace, and then the jobs, but not the program,
+    // so that finished results are shown.
     let interrupt = Interrupt::listen()?;
     let before_the_first = |failure| match failure {
         Failure::Stopped(_) => interrupt.before_the_first(),
@@ -97,7 +95,7 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     };
     let comparison = Comparison::of_possible(args, follow).map_err(before_the_first)?;
 
-    // A scheme that cannot be is said, and the others are run all the same.
+    // A scheme that cannot run is reported, and the others are run.
     for (scheme, failure) in &comparison.plan.refused {
         output::note(format_args!("note: {scheme} is left out: {failure}"));
     }
@@ -122,7 +120,7 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
         output::text(&show::text(args, &comparison.plan, &measured.done))?
     }
 
-    // Shown first: the exit code says that something is missing, and what is there is there.
+    // Shown first: the exit code says that a result is missing, and the others are printed.
     match measured.complete() {
         Err(failure) if interrupt.is_asked() => {
             Err(interrupt.failure(format!("interrupted: {failure}")))
@@ -131,10 +129,10 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     }
 }
 
-/// The device of the only scheme and what it is fed, for those who run it themselves.
+/// Prepares the device and the requests of a single scheme, for callers that run it themselves.
 ///
 /// # Errors
-/// What does not fit together, or cannot be read.
+/// Incompatible arguments, or an unreadable file.
 pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
     let plan = plan(args, unfollowed())?;
     match &plan.jobs[..] {
@@ -143,11 +141,11 @@ pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
     }
 }
 
-/// The memory that a comparison will take, in bytes, on whatever machine it runs; a trace is read
-/// through.
+/// Estimates the memory of a comparison, in bytes, independently of this machine; a trace is read
+/// to its end.
 ///
 /// # Errors
-/// What does not fit together, or cannot be read; that one of the schemes cannot run.
+/// Incompatible arguments, an unreadable file, or a scheme that cannot run.
 pub fn foresee(args: &Args) -> Result<u64, Failure> {
     let mut plan = plan(args, unfollowed())?;
     if plan.refused.is_empty() {
@@ -157,8 +155,8 @@ pub fn foresee(args: &Args) -> Result<u64, Failure> {
     }
 }
 
-/// A comparison that can be run, as far as can be told beforehand: what `command` does, for
-/// programs that watch it themselves and want its results.
+/// A comparison that has passed all checks: the same as `command`, for programs that follow its
+/// progress and use its results.
 #[derive(Debug)]
 pub struct Comparison<'a> {
     args: &'a Args,
@@ -166,19 +164,19 @@ pub struct Comparison<'a> {
     need: Need,
 }
 
-/// What a comparison measured, run by run.
+/// The measurements of a comparison, run by run.
 #[derive(Debug)]
 pub struct Measured {
     done: Vec<FinishedJob>,
-    /// Schemes without a result, and why.
+    /// Schemes without a result, and the reasons.
     failed: Vec<(String, Failure)>,
 }
 
 impl Measured {
-    /// Itself, if every scheme has a result.
+    /// Returns itself if every scheme has a result.
     ///
     /// # Errors
-    /// One sentence about all that have none.
+    /// One sentence about all schemes without a result.
     pub fn complete(self) -> Result<Self, Failure> {
         if self.failed.is_empty() {
             return Ok(self);
@@ -199,11 +197,11 @@ impl Measured {
 }
 
 impl<'a> Comparison<'a> {
-    /// Decides everything; reads a trace through, which may take a while and is followed.
+    /// Makes the plan; reads a trace to its end, which may take a while and can be followed.
     ///
     /// # Errors
-    /// What does not fit together, or cannot be read; that one of the schemes cannot run, or all
-    /// together take clearly more memory than there is; `Stopped` if the trace was given up.
+    /// Incompatible arguments, an unreadable file, a scheme that cannot run, or clearly more memory
+    /// than available; `Stopped` if the reading was aborted.
     pub fn new(args: &'a Args, follow: Follow) -> Result<Self, Failure> {
         let mut comparison = Self::of_possible(args, follow)?;
         if comparison.plan.refused.is_empty() {
@@ -213,10 +211,10 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The same of those schemes that can run.
+    /// The same for the schemes that can run.
     ///
     /// # Errors
-    /// What does not fit together, or cannot be read; that no scheme can run, or too little memory.
+    /// Incompatible arguments, an unreadable file, no scheme that can run, or too little memory.
     pub fn of_possible(args: &'a Args, follow: Follow) -> Result<Self, Failure> {
         let plan = plan(args, follow)?;
         let need = Need::of(args, &plan);
@@ -228,7 +226,7 @@ impl<'a> Comparison<'a> {
     pub fn names(&self) -> Vec<String> {
         let name = |start: &Start| match start {
             Start::New { config, .. } => {
-                // Only what is not the usual is part of a name.
+                // Only values that differ from the defaults are part of a name.
                 let firmware = &config.firmware;
                 let name = match firmware.gc_policy {
                     GcPolicy::Greedy => firmware.scheme.to_string(),
@@ -251,11 +249,11 @@ impl<'a> Comparison<'a> {
         self.plan.jobs.iter().map(name).collect()
     }
 
-    /// Runs all jobs, each watched by its own of `watches`, and writes the files that are asked
-    /// for. The first job that fails ends the others.
+    /// Runs all jobs, each with its own element of `watches`, and writes the requested files. The
+    /// first job that fails ends the others.
     ///
     /// # Errors
-    /// What cannot be measured or written.
+    /// A failed measurement or write.
     pub fn run(&self, watches: &[impl Watch]) -> Result<Measured, Failure> {
         let measured = self.run_all(watches, Failing::Ends)?;
         if measured.failed.is_empty() {
@@ -270,21 +268,21 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The same; a job that fails or is stopped does not end the others.
+    /// The same, but a job that fails or is stopped does not end the others.
     ///
     /// # Errors
-    /// A file cannot be written; no job has a result, and then why the first has none.
+    /// A file cannot be written; or no job has a result, with the first reason.
     pub fn run_possible(&self, watches: &[impl Watch]) -> Result<Measured, Failure> {
         self.run_all(watches, Failing::Continues)
     }
 
     fn run_all(&self, watches: &[impl Watch], failing: Failing) -> Result<Measured, Failure> {
-        // Hours of work shall not end at a folder that is not there.
+        // Hours of work must not end at a missing folder.
         let begin = |path: &std::path::PathBuf| Pending::begin(path);
         let report = self.args.report.as_ref().map(begin).transpose()?;
         let out = self.args.out.as_ref().map(begin).transpose()?;
 
-        // Files that devices are saved to are tried as well.
+        // Files for saved devices are checked as well.
         for start in &self.plan.jobs {
             if let Start::New {
                 save: Some(path), ..
@@ -294,7 +292,7 @@ impl<'a> Comparison<'a> {
             }
         }
 
-        // Measured in any order, kept in the order of the plan.
+        // Measured in any order, stored in the order of the plan.
         let results = run_all(self.args, &self.plan, watches, failing);
         let mut measured = Measured {
             done: Vec::new(),
@@ -315,9 +313,9 @@ impl<'a> Comparison<'a> {
             }
         }
 
-        // Nothing is there to show: the first reason is the command's.
+        // No result to show: the first reason is the command's.
         if measured.done.is_empty() {
-            // A reason of its own says more than that it was stopped.
+            // A job's own failure says more than being stopped.
             let own = |(_, failure): &(String, Failure)| !matches!(failure, Failure::Stopped(_));
             let first = measured.failed.iter().position(own).unwrap_or(0);
             return Err(measured.failed.swap_remove(first).1);
@@ -332,26 +330,26 @@ impl<'a> Comparison<'a> {
         Ok(measured)
     }
 
-    /// What was measured, as `--json` prints it.
+    /// The measurements, as printed by `--json`.
     pub fn json(&self, measured: &Measured) -> serde_json::Value {
         show::json(self.args, &self.plan, &measured.done, &measured.failed)
     }
 }
 
-/// Threads that a comparison may have.
+/// Maximum threads of a comparison.
 fn threads(args: &Args) -> u32 {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     args.threads.unwrap_or_else(cores)
 }
 
-/// What a job that fails does to the others.
+/// Effect of a failing job on the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failing {
     Ends,
     Continues,
 }
 
-/// All jobs, in order; none where a job was not begun.
+/// Runs all jobs and returns results in order; none for a job that was not started.
 fn run_all(
     args: &Args,
     plan: &Plan,
@@ -361,7 +359,7 @@ fn run_all(
     let allowed = threads(args);
     let workers = allowed.min(plan.jobs.len() as u32);
 
-    // What workers leave of the processors is lent to runs that can use a second thread.
+    // Processors not used by workers are lent to runs that can use a second thread.
     let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
 
@@ -376,25 +374,25 @@ fn run_all(
                     let (Some(start), false) =
                         (plan.jobs.get(index), failed.load(Ordering::Relaxed))
                     else {
-                        // Nothing is left to begin: this thread's core goes to a run that is about
+                        // No job is left to start: this thread's core goes to a run that is about
                         // to be measured.
                         return cores.add();
                     };
 
-                    // Those that have begun are stopped by their own watch.
+                    // Jobs already started are stopped by their own watch.
                     if failing == Failing::Continues && watches[index].is_stopped() {
                         return;
                     }
 
                     watches[index].begin();
                     let result = job(args, plan, start, &cores, &watches[index]);
-                    // Aging and runs end in different ways when they are stopped.
+                    // Aging and runs fail in different ways when they are stopped.
                     let result = result.map_err(|failure| match watches[index].is_stopped() {
                         true => Failure::Stopped("stopped"),
                         false => failure,
                     });
                     let ends = result.is_err() && failing == Failing::Ends;
-                    // Only jobs that have not begun look at this.
+                    // Only jobs that have not started check this.
                     failed.fetch_or(ends, Ordering::Relaxed);
 
                     watches[index].end();
@@ -415,9 +413,9 @@ fn run_all(
 /// Steps of a full bar.
 const BAR_STEPS: u64 = 1000;
 
-/// A line for each job, on standard error if that is a terminal.
+/// A progress line per job, on standard error if it is a terminal.
 fn bars(args: &Args, comparison: &Comparison<'_>, stop: &Arc<AtomicBool>) -> Vec<Bar> {
-    // JSON is read by programs, whose logs a line that moves would fill.
+    // JSON is for programs, whose logs a progress line would fill.
     let target = if args.json {
         ProgressDrawTarget::hidden()
     } else {

@@ -1,7 +1,7 @@
-//! What `compare` is going to do: devices, what they are fed, how long.
+//! The plan of `compare`: devices, their requests, and the length of the run.
 //!
-//! Invariants: a plan can be run, as far as can be told beforehand; every scheme gets the same
-//! stream of pages, if the devices have the same size. Absent: running it (`job`).
+//! Invariants: a plan has passed all checks that need no run; every scheme gets the same stream of
+//! pages, if the devices have the same size. Absent: running it (`job`).
 
 use super::args::{Args, Switch};
 use super::reading::Follow;
@@ -17,63 +17,63 @@ use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::{Path, PathBuf};
 
-/// Everything that is decided before the first run begins.
+/// All decisions made before the first run.
 #[derive(Debug)]
 pub struct Plan {
-    /// The schemes that are run, in their order.
+    /// The schemes to run, in order.
     pub jobs: Vec<Start>,
-    /// The requests that all of them are measured with.
+    /// The requests for all of them.
     pub feed: RequestSource,
-    /// The contents that aging writes.
+    /// The contents written by aging.
     pub aging_content: ContentModel,
-    /// The share of the given device that they have, where that is known.
+    /// Scale of the given device, if known.
     pub scale: Option<f64>,
-    /// Schemes that cannot run, and why.
+    /// Schemes that cannot run, and the reasons.
     pub refused: Vec<(String, Failure)>,
 }
 
-/// Where a scheme's device comes from.
+/// Source of a scheme's device.
 #[derive(Debug)]
 pub enum Start {
-    /// A new one, aged unless told otherwise; saved then if there is a name.
+    /// A new device, aged by default, and then saved if there is a path.
     New {
-        /// What it is made of.
+        /// Its configuration.
         config: Box<DeviceConfig>,
-        /// Whether it is aged before its run.
+        /// True if it is aged before its run.
         aged: bool,
-        /// The folder to save it in, once it is aged.
+        /// The file to save it to after aging.
         save: Option<PathBuf>,
     },
-    /// An image that was saved before.
+    /// A saved image.
     Image(PathBuf),
 }
 
-/// The requests that a run is measured with.
+/// The requests of a measured run.
 #[derive(Debug)]
 pub enum RequestSource {
-    /// Those of a synthetic workload, which has no end.
+    /// A synthetic workload, which has no end.
     Synthetic {
-        /// Which addresses it reads and writes.
+        /// The addresses that it reads and writes.
         spec: NamedWorkload,
-        /// Which contents it writes there.
+        /// The contents that it writes.
         content: ContentModel,
-        /// Pages; twice the addressable ones if not given.
+        /// Number of pages; by default twice the addressable ones.
         pages: Option<u64>,
     },
-    /// Those of a trace, with what was found in it.
+    /// A trace, and the facts found in it.
     Trace(TraceFacts),
 }
 
-/// Flash pages that a preset is scaled to.
+/// Flash pages to which a preset is scaled.
 const PAGES_DEFAULT: f64 = 1_200_000.0;
 
 /// Flash pages below which a short trace does not shrink the device.
 const PAGES_MIN: f64 = 70_000.0;
 
-/// Decides everything.
+/// Makes the plan.
 ///
 /// # Errors
-/// What does not fit together, or cannot be read.
+/// Incompatible arguments, or an unreadable file.
 pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
     let feed = match &args.trace {
         Some(path) => RequestSource::Trace(TraceFacts::read(args, path, follow)?),
@@ -89,7 +89,7 @@ pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
         }
     };
 
-    // A device is aged with the contents that it will be fed, unless they are those of a trace.
+    // A device is aged with the contents of its workload, except before a trace.
     let aging_content = args.content().unwrap_or(match feed {
         RequestSource::Synthetic {
             content: content @ ContentModel::Papers { .. },
@@ -107,14 +107,14 @@ pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
 
             let mut jobs = Vec::new();
             for (scheme, device) in new_devices(args, &base, scale) {
-                // Each scheme by itself: one that cannot be must not keep the others from running.
+                // Each scheme on its own: an impossible one must not keep the others from running.
                 match device.and_then(|device| check_homes(scheme, &feed).map(|()| device)) {
                     Ok(device) => jobs.push(device),
                     Err(failure) => refused.push((scheme.to_string(), failure)),
                 }
             }
 
-            // Nothing can run: the first reason is the command's.
+            // No scheme can run: the first reason is the command's.
             if jobs.is_empty() {
                 return Err(refused.swap_remove(0).1);
             }
@@ -123,7 +123,7 @@ pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
         }
     };
 
-    // Said before hours are spent on aging.
+    // Reported before hours of aging.
     check_workload(&jobs, &feed, args.seed, args.arrivals())?;
 
     Ok(Plan {
@@ -135,14 +135,14 @@ pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
     })
 }
 
-/// The device as described, and the share of it that is simulated.
+/// The device as described, and its scale in the simulation.
 fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failure> {
     let recorded = match feed {
         RequestSource::Trace(facts) => facts.device(),
         RequestSource::Synthetic { .. } => None,
     };
 
-    // In this order: a file, a preset by name, what the trace was recorded on, and the usual
+    // In this order: a file, a preset by name, the device recorded in the trace, and the default
     // preset.
     let mut config = match (&args.config, &args.preset, recorded) {
         (Some(path), ..) => read_config(path)?,
@@ -151,7 +151,7 @@ fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failur
         (None, None, None) => PRESETS[0].config(),
     };
 
-    // Options of their own first, then `--set`, which can change everything.
+    // Specific options first, then `--set`, which can override everything.
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
     firmware.block_pages = args.block_pages.unwrap_or(firmware.block_pages);
@@ -169,7 +169,7 @@ fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failur
 
     if let Some(switch) = args.dedup {
         firmware.dedup = switch == Switch::On;
-        // Deduplication needs something to tell contents apart by.
+        // Deduplication needs identities of contents.
         if firmware.dedup && config.content == ContentMode::None {
             config.content = ContentMode::Identity;
         }
@@ -179,7 +179,7 @@ fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failur
         .with(&settings::parse(&args.set)?)
         .map_err(Failure::usage)?;
 
-    // A device of the user's is simulated whole; a preset is only as large as the run needs.
+    // A user's own device is simulated at full size; a preset is only as large as the run needs.
     let is_whole = args.config.is_some() || (args.preset.is_none() && recorded.is_some());
 
     let scale = match args.scale {
@@ -191,8 +191,7 @@ fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failur
     Ok((config, scale))
 }
 
-/// A device that was recorded, as one that is simulated: traces have identities of contents, and no
-/// bytes.
+/// Converts a recorded device for simulation: traces have identities of contents, not bytes.
 fn simulated(device: &DeviceConfig) -> DeviceConfig {
     let mut device = device.clone();
     if device.content == ContentMode::Bytes {
@@ -202,7 +201,7 @@ fn simulated(device: &DeviceConfig) -> DeviceConfig {
 }
 
 /// The largest power of two at which the device has at most `PAGES_DEFAULT` pages, and at which a
-/// trace writes the addressable pages once, as far as that leaves `PAGES_MIN`.
+/// trace writes the addressable pages once, as long as `PAGES_MIN` pages remain.
 fn preset_scale(config: &DeviceConfig, feed: &RequestSource) -> f64 {
     let pages = f64::from(config.geometry.pages());
     let addressable = f64::from(config.addressable_lpns());
@@ -212,8 +211,8 @@ fn preset_scale(config: &DeviceConfig, feed: &RequestSource) -> f64 {
     };
     let mut scale = 1.0;
 
-    // Halved until it fits, or until a trace fills it once; below a minimum nothing can be learned
-    // from it.
+    // Halved until it fits, or until a trace fills it once; a device below the minimum has little
+    // informative value.
     while pages * scale > PAGES_DEFAULT
         || (addressable * scale > written && pages * scale / 2.0 >= PAGES_MIN)
     {
@@ -228,7 +227,7 @@ fn read_config(path: &Path) -> Result<DeviceConfig, Failure> {
     DeviceConfig::from_toml(&text).map_err(|error| about(&error))
 }
 
-/// Schemes to run: those asked for once each, or those of FAST'21.
+/// Schemes to run: the requested ones, without duplicates, or those of FAST'21.
 fn schemes(args: &Args) -> Vec<SchemeKind> {
     let mut schemes: Vec<SchemeKind> = Vec::new();
     for scheme in &args.scheme {
@@ -243,7 +242,7 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
     }
 }
 
-/// Each scheme's device, or why it cannot be.
+/// Each scheme's device, or why it is impossible.
 fn new_devices(
     args: &Args,
     base: &DeviceConfig,
@@ -263,7 +262,7 @@ fn new_devices(
         &args.mapping[..]
     };
 
-    // Every combination of what was given, in the order of the schemes.
+    // All combinations of the given values, in the order of the schemes.
     let mut devices: Vec<(SchemeKind, GcPolicy, Granularity)> = Vec::new();
     for scheme in schemes(args) {
         for policy in policies {
@@ -271,7 +270,7 @@ fn new_devices(
         }
     }
 
-    // Several devices cannot be saved under one name.
+    // Several devices cannot be saved in one file.
     let several = devices.len() > 1;
 
     let one = |(scheme, policy, mapping): (SchemeKind, GcPolicy, Granularity)| {
@@ -306,7 +305,7 @@ fn new_devices(
             }
         });
 
-        // A device that keeps its remaps in DRAM would be saved without them.
+        // A device with its remaps in DRAM would be saved without them.
         if several && save.is_some() && !scheme.is_durable() {
             output::note(format_args!(
                 "note: `{scheme}` keeps its remaps in DRAM, its device is not saved"
@@ -327,13 +326,13 @@ fn new_devices(
         .collect()
 }
 
-/// A device that cannot be: the file's fault, or that of the arguments. Names the options that set
-/// what it complains about.
+/// Error for an impossible device: caused by the file, or by the arguments. Names the options for
+/// the values that it mentions.
 fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigError) -> Failure {
     let firmware = &config.firmware;
     let (scheme, mut text) = (firmware.scheme, error.to_string());
 
-    // The message has the device's words. Those who typed options look for these.
+    // The message uses the device's terms. Users who typed options look for these.
     let mut flags: Vec<String> = Vec::new();
     if let Some(bytes) = args.log_size.filter(|_| text.contains("log_bytes")) {
         flags.push(format!("--log-size {}", flag_size(bytes)));
@@ -366,7 +365,7 @@ fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigE
     }
 }
 
-/// The number in `use at least N`.
+/// Extracts the number from `use at least N`.
 fn least_of(text: &str) -> Option<u64> {
     let (_, after) = text.split_once("use at least ")?;
     let digits = after
@@ -375,7 +374,7 @@ fn least_of(text: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// A size as an option takes it.
+/// Formats a size for an option.
 fn flag_size(bytes: u64) -> String {
     match bytes {
         bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
@@ -384,13 +383,13 @@ fn flag_size(bytes: u64) -> String {
     }
 }
 
-/// The next round size that is no smaller.
+/// The next larger round size.
 fn flag_size_above(bytes: u64) -> String {
     let unit = if bytes > 10 << 20 { 1 << 20 } else { 1 << 10 };
     flag_size(bytes.next_multiple_of(unit))
 }
 
-/// `aged.img` of a scheme is `aged.nlog.img`.
+/// `aged.img` becomes `aged.nlog.img` for a scheme.
 fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
     match path.extension() {
         Some(extension) => path.with_extension(format!("{scheme}.{}", extension.display())),
@@ -399,7 +398,7 @@ fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
 }
 
 fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
-    // A file by this name is one device; else it is the beginning of one file a scheme.
+    // An existing file is one device; otherwise the name is a prefix for one file per scheme.
     if image.exists() {
         if args.scheme.len() > 1 {
             return Err(Failure::usage(format_args!(
@@ -412,8 +411,7 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
 
     let found = |scheme: SchemeKind| {
         Some(of_scheme(image, scheme.name()))
-            // Without `--scheme`, whatever is there; with it, a file that is missing is an error
-            // later.
+            // Without `--scheme`, all existing files; with it, a missing file is an error later.
             .filter(|path| !args.scheme.is_empty() || path.exists())
     };
 
@@ -436,7 +434,7 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
     }
 }
 
-/// A workload that cannot be on these devices is said before anything runs.
+/// Checks the workload on these devices before anything runs.
 fn check_workload(
     jobs: &[Start],
     feed: &RequestSource,
@@ -447,12 +445,12 @@ fn check_workload(
         return Ok(());
     };
 
-    // Asked before the first run: a comparison may take hours until the one that fails.
+    // Checked before the first run: a comparison may take hours to reach the one that fails.
     if let Some(arrivals) = arrivals {
         arrivals.check(spec).map_err(Failure::usage)?;
     }
 
-    // Images have sizes of their own; they are checked when they are read.
+    // Images have their own sizes; they are checked when they are read.
     for job in jobs {
         if let Start::New { config, .. } = job {
             spec.source(*content, config.addressable_lpns(), seed, 0)
@@ -463,11 +461,11 @@ fn check_workload(
     Ok(())
 }
 
-/// A scheme that remaps only what was written for a home has nothing to do under a workload that
-/// names none.
+/// Checks that a scheme which remaps only pages written for a home gets a workload that names
+/// homes.
 ///
 /// # Errors
-/// It is such a scheme, and such a workload.
+/// The scheme is such a scheme, and the workload names no homes.
 pub fn check_homes(scheme: SchemeKind, feed: &RequestSource) -> Result<(), Failure> {
     let names_homes = matches!(feed, RequestSource::Synthetic { spec, .. } if spec.names_homes());
     if scheme.uses_hints() && !names_homes {
@@ -480,18 +478,17 @@ pub fn check_homes(scheme: SchemeKind, feed: &RequestSource) -> Result<(), Failu
     }
 }
 
-/// Pages measured of a workload, unless told otherwise.
+/// Default number of pages measured of a workload.
 pub fn pages_default(config: &DeviceConfig) -> u64 {
     2 * u64::from(config.addressable_lpns())
 }
 
-/// Pages after which a device that does not wear out is given up: a hundred times what its blocks
-/// endure.
+/// Pages after which a run until death gives up: a hundred times the endurance of all blocks.
 pub fn pages_of_a_life(config: &DeviceConfig) -> u64 {
     100 * config.flash.endurance * u64::from(config.geometry.pages())
 }
 
-/// Bytes of the pages that hosts can address.
+/// Bytes addressable by hosts.
 pub fn logical_bytes(config: &DeviceConfig) -> u64 {
     u64::from(config.firmware.lpns) * PAGE_BYTES as u64
 }

@@ -1,6 +1,6 @@
-//! A trace's file on its way in: followed while it is read, and given up on request.
+//! Reading a trace's file, with progress and cancellation.
 //!
-//! Invariant: what is read does not depend on who follows it. Absent: formats and compression
+//! Invariant: the data read do not depend on the follower. Absent: formats and compression
 //! (`remap_ssd_sim::trace`).
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,17 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much of a trace's file has been read, as it lies on the disk.
+/// Progress of reading a trace's file, in bytes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BytesRead {
-    /// Bytes that have been read.
+    /// Bytes read.
     pub done: u64,
-    /// Bytes that the file has; 0 of a pipe.
+    /// Size of the file; 0 for a pipe.
     pub total: u64,
 }
 
 impl BytesRead {
-    /// The share that has been read, from 0 to 1; 0 where the length is not known.
+    /// Fraction read, from 0 to 1; 0 if the size is unknown.
     pub fn share(self) -> f64 {
         if self.total == 0 {
             0.0
@@ -33,15 +33,15 @@ impl BytesRead {
     }
 }
 
-/// Called before each piece is read, from the thread that reads it; `Break` gives the file up.
+/// Called before each piece is read, on the reading thread; `Break` aborts.
 pub type Follow = Box<dyn FnMut(BytesRead) -> ControlFlow<()> + Send>;
 
-/// Follows nothing, and lets it be read to its end.
+/// Reads the file to its end without reporting.
 pub fn unfollowed() -> Follow {
     Box::new(|_| ControlFlow::Continue(()))
 }
 
-/// Follows nothing until `stop` is set, which gives the file up.
+/// Aborts once `stop` is set.
 pub fn until(stop: Arc<AtomicBool>) -> Follow {
     Box::new(move |_| gone_on_with(&stop))
 }
@@ -54,7 +54,7 @@ fn gone_on_with(stop: &AtomicBool) -> ControlFlow<()> {
     }
 }
 
-/// A file that is followed while it is read.
+/// A file that reports its reading to a follower.
 pub(super) struct FollowedFile {
     file: File,
     read: BytesRead,
@@ -69,7 +69,7 @@ impl FollowedFile {
         Ok(Self { file, read, follow })
     }
 
-    /// Whether an error says that the file was given up.
+    /// Returns true if the error means that the reading was aborted.
     pub(super) fn is_given_up(error: &io::Error) -> bool {
         error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
     }
@@ -78,7 +78,7 @@ impl FollowedFile {
 impl Read for FollowedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if (self.follow)(self.read).is_break() {
-            // An error of the system is passed on as it is by all that lies above.
+            // A system error passes through all layers above unchanged.
             return Err(Errno::CANCELED.into());
         }
 
@@ -88,10 +88,10 @@ impl Read for FollowedFile {
     }
 }
 
-/// What a short file has no time to show.
+/// Delay before progress is shown, so that short files show none.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
-/// A line on a terminal; `stop` gives the file up.
+/// A progress line on a terminal; `stop` aborts.
 pub(super) fn on_terminal(stop: Arc<AtomicBool>) -> Follow {
     let begun = Instant::now();
     let mut line = ReadingBar(None);
@@ -104,7 +104,7 @@ pub(super) fn on_terminal(stop: Arc<AtomicBool>) -> Follow {
     })
 }
 
-/// Taken away when the reading has ended, well or not.
+/// Removed when the reading ends, successfully or not.
 struct ReadingBar(Option<ProgressBar>);
 
 impl ReadingBar {
@@ -136,7 +136,7 @@ mod tests {
     use std::io::Write;
     use tempfile::NamedTempFile;
 
-    /// 100,000 bytes, read by 1,000.
+    /// 100,000 bytes, read in pieces of 1,000.
     fn read_by_thousands(follow: Follow) -> (usize, io::Result<()>) {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(&[7; 100_000]).unwrap();

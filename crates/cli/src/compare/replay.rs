@@ -1,8 +1,8 @@
-//! A trace, and what is known of it before anything runs.
+//! A trace, and the facts known before anything runs.
 //!
-//! The trace is read once, for all schemes and rounds: a malformed line is said at once, the length
-//! is known, and what was served can be held against what there was. Absent: formats, folding and
-//! what is kept of a trace (`remap_ssd_sim::trace`).
+//! The trace is read once, for all schemes and rounds: a malformed line is reported at once, the
+//! length is known, and the requests served can be compared with the requests in the trace. Absent:
+//! formats, folding and the in-memory form of a trace (`remap_ssd_sim::trace`).
 
 use super::args::Args;
 use super::reading::{Follow, FollowedFile};
@@ -14,21 +14,21 @@ use remap_ssd_sim::trace::{Decoded, Format, Replay, TraceOptions, TraceStat};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What is known of a trace.
+/// Facts about a trace.
 #[derive(Clone, Debug)]
 pub struct TraceFacts {
-    /// The file that the trace is in.
+    /// The file of the trace.
     pub path: PathBuf,
-    /// The format that it is written in.
+    /// The format of the trace.
     pub format: Format,
-    /// What a first reading counted in it.
+    /// Counts from the first reading.
     pub stat: TraceStat,
-    /// How often it is replayed.
+    /// Number of replays.
     pub repeat: u32,
     requests: Box<Decoded>,
 }
 
-/// Why a trace has not been read.
+/// Converts an error of reading a trace.
 fn failure(error: SourceError) -> Failure {
     match &error {
         SourceError::Io { source, .. } if FollowedFile::is_given_up(source) => {
@@ -38,17 +38,18 @@ fn failure(error: SourceError) -> Failure {
     }
 }
 
-/// Addresses of the first reading are folded no further than this.
+/// Maximum folding of addresses in the first reading.
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
 impl TraceFacts {
-    /// Reads a trace through.
+    /// Reads a trace to its end.
     ///
     /// # Errors
-    /// It cannot be read, or a record is malformed; `Stopped` if it was given up.
+    /// It cannot be read, or a record is malformed; `Stopped` if the reading was aborted.
     pub fn read(args: &Args, path: &Path, follow: Follow) -> Result<Self, Failure> {
         let options = trace_options(args, WHOLE_DISK);
-        // Read whole before anything runs: a malformed line must not end a comparison after hours.
+        // Read to its end before anything runs: a malformed line must not end a comparison after
+        // hours.
         let file = FollowedFile::open(path, follow)
             .map_err(|error| Failure::about(path.display(), error))?;
         let requests = Decoded::read_from(file, path, args.format, options).map_err(failure)?;
@@ -59,7 +60,7 @@ impl TraceFacts {
             output::note(crate::trace::note(path, note));
         }
 
-        // Times of all rounds are one sum.
+        // The times of all rounds are added up.
         let total_ns = requests.stat().duration_ns.checked_mul(args.repeat.into());
         if total_ns.is_none_or(|total_ns| total_ns > TIME_MAX_NS) {
             return Err(Failure::usage(format_args!(
@@ -82,29 +83,29 @@ impl TraceFacts {
         self.requests.device()
     }
 
-    /// Its requests, as often as wanted.
+    /// Its requests, over all replays.
     pub fn replay(&self, options: TraceOptions) -> Replay {
         self.requests.replay(options, self.repeat)
     }
 
-    /// How many requests there are, over all replays.
+    /// Number of requests, over all replays.
     pub fn requests(&self) -> u64 {
         self.stat.requests * u64::from(self.repeat)
     }
 
-    /// How many pages are written, over all replays.
+    /// Number of pages written, over all replays.
     pub fn pages_written(&self) -> u64 {
         (self.stat.writes + self.stat.read_modify_writes) * u64::from(self.repeat)
     }
 
-    /// How many pages its requests have, over all replays.
+    /// Number of pages in requests, over all replays.
     pub fn pages(&self) -> u64 {
         (self.stat.reads + self.stat.trims + self.stat.remaps) * u64::from(self.repeat)
             + self.pages_written()
     }
 
-    /// Its part of the configuration; the file by name only, so that results do not depend on where
-    /// it lies.
+    /// Its part of the configuration; the file by name only, so that results do not depend on its
+    /// folder.
     pub fn as_json(&self) -> Value {
         let file = self.path.file_name().unwrap_or_default().to_string_lossy();
         json!({
@@ -118,7 +119,7 @@ impl TraceFacts {
     }
 }
 
-/// How a trace is read for a device.
+/// Options for reading a trace for a device.
 pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
     TraceOptions {
         fold: args.fold,
@@ -130,5 +131,5 @@ pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
     }
 }
 
-/// Contents of a run that are not those of aging have identities above this one.
+/// Identities of contents above this one do not occur in aging.
 pub const OWN_CONTENTS: u64 = 1 << 40;

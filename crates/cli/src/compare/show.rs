@@ -1,7 +1,7 @@
-//! A comparison on a terminal, on a page, as JSON.
+//! A comparison as terminal text, as an HTML page, and as JSON.
 //!
-//! Invariants: JSON and page hold nothing that depends on the machine: no real time, no thread, and
-//! no path but as it was typed. Absent: tables and figures themselves (`remap_ssd_sim::report`).
+//! Invariants: JSON and page do not depend on the machine: no real time, no thread, and paths only
+//! as typed. Absent: tables and figures (`remap_ssd_sim::report`).
 
 use super::args::Args;
 use super::job::FinishedJob;
@@ -19,10 +19,10 @@ use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 use remap_ssd_sim::summary::{Accounting, RunSummary};
 use serde_json::{Value, json as object};
 
-/// The version of the JSON: larger when a field that was there means something else or is gone.
+/// The version of the JSON: incremented when a field changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The comparison as a terminal shows it.
+/// The comparison as terminal text.
 pub fn text(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
     let runs = summaries(done);
     let mut text = pairs(&heading(args, plan, done));
@@ -43,16 +43,16 @@ pub fn text(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
     text
 }
 
-/// How long each device lived, and how its capacity shrank.
+/// Lifetime of each device, and the loss of its capacity.
 fn lives(runs: &[RunSummary]) -> String {
     let row = |(run, label): (&RunSummary, String)| {
         let wear = &run.wear_out;
 
-        // A device of which nothing was retired lost nothing before its end.
+        // A device without retired blocks lost nothing before its end.
         let first = wear.first_retired_bytes.unwrap_or(wear.host_bytes);
         let whole = run.samples.first().map_or(0, |sample| sample.usable_pages) as f64;
 
-        // When the capacity fell below a share for the first time; "-" if it never did.
+        // The first time at which the capacity was below a share; "-" if never.
         let at = |share: f64| {
             let shrunk = run
                 .samples
@@ -94,7 +94,7 @@ fn lives(runs: &[RunSummary]) -> String {
     table(&head, &rows)
 }
 
-/// The comparison as a page of HTML.
+/// The comparison as an HTML page.
 pub fn page(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
     let heading = heading(args, plan, done);
 
@@ -119,12 +119,12 @@ pub fn page(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
     )
 }
 
-/// The comparison as JSON, for programs.
+/// The comparison as JSON.
 pub fn json(args: &Args, plan: &Plan, done: &[FinishedJob], failed: &[(String, Failure)]) -> Value {
     let run = |done: &FinishedJob| {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {
-            // Real time is the machine's, and would make results differ.
+            // Real time depends on the machine, so results would differ.
             fields.remove("wall_s");
             fields.insert(
                 "aging".into(),
@@ -159,7 +159,7 @@ fn summaries(done: &[FinishedJob]) -> Vec<RunSummary> {
     done.iter().map(|done| done.summary.clone()).collect()
 }
 
-/// Everything that decides the results besides the seed; the device is that of the first scheme.
+/// Everything that determines the results besides the seed; the device is that of the first scheme.
 fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
     let first = done.first().map(|done| &done.config);
 
@@ -206,9 +206,9 @@ fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
     })
 }
 
-/// What was run, in a few lines.
+/// The parameters of the comparison, in a few lines.
 fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str, String)> {
-    // Nothing was run: there is no device to describe.
+    // No run finished: there is no device to describe.
     let Some(first) = done.first() else {
         return Vec::new();
     };
@@ -216,7 +216,7 @@ fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str,
     let config = &first.config;
     let addressable = counted(config.addressable_lpns().into(), "page");
 
-    // What sets the pace: the trace itself, a rate, or completions.
+    // The source of request times: the trace, a rate, or completions.
     let host = match args.arrivals() {
         Some(Arrivals::OWN) => "requests enter at their own times".into(),
         Some(arrivals) => format!("arrivals {arrivals}"),
@@ -244,7 +244,7 @@ fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str,
             lines.extend(job.map(|job| ("left out of the job", job.ignored.join(", "))));
         }
         RequestSource::Trace(facts) => {
-            // The name alone, so that results do not depend on a folder.
+            // Only the file name, so that results do not depend on a folder.
             let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
 
             let times = if facts.repeat > 1 {
@@ -317,8 +317,8 @@ fn aging_line(args: &Args, plan: &Plan, done: &FinishedJob) -> String {
     }
 }
 
-/// How every request of a trace ended. All schemes were given the same ones, and mostly end them
-/// the same way.
+/// Outcomes of a trace's requests. All schemes get the same requests, and mostly the outcomes are
+/// the same.
 fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
     let line = |requests: &Accounting| {
         let refused: u64 = requests.refused.values().sum();
@@ -359,7 +359,7 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
         .map(|run| (run.scheme.clone(), line(&run.requests)))
         .collect();
 
-    // All schemes ended them the same way: one line for all.
+    // Same outcomes for all schemes: one line for all.
     if lines.windows(2).all(|pair| pair[0].1 == pair[1].1) {
         lines.truncate(1);
         lines.iter_mut().for_each(|line| line.0 = "requests".into());

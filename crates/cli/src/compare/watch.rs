@@ -1,7 +1,7 @@
-//! Who watches a job, and may stop it: a line on a terminal, or a program that calls the library.
+//! Follows a job and may stop it: a terminal line, or a program that calls the library.
 //!
-//! Invariant: what is watched does not depend on who watches. Absent: what a stopped job's result
-//! would have been.
+//! Invariant: a job's work does not depend on its watch. Absent: the result that a stopped job
+//! would have had.
 
 use super::BAR_STEPS;
 use indicatif::ProgressBar;
@@ -10,25 +10,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Watches one job, from the thread that does it.
+/// Follows one job, on the thread that runs it.
 pub trait Watch: Sync {
-    /// Called when the job begins, from its own thread.
+    /// Called when the job begins, on its own thread.
     fn begin(&self) {}
-    /// What it does from now on, in a word: `recovering`, `aging`, `saving` or `measuring`.
+    /// Current activity, in a word: `recovering`, `aging`, `saving` or `measuring`.
     fn set_message(&self, message: &'static str);
-    /// How far the measured run has come: 0 to 1000.
+    /// Progress of the measured run: 0 to 1000.
     fn set_position(&self, position: u64);
     /// Called when aging is over and the measured run begins.
     fn reset_elapsed(&self) {}
-    /// Called when the job has ended, well or not.
+    /// Called when the job has ended, successfully or not.
     fn end(&self);
-    /// Shall it stop? Asked every few thousand pages; a job that is stopped fails.
+    /// Returns true to stop the job. Polled every few thousand pages; a stopped job fails.
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// A line on a terminal, for a job that a signal stops.
+/// A terminal line for a job that a signal stops.
 pub(crate) struct Bar {
     line: ProgressBar,
     stop: Arc<AtomicBool>,
@@ -39,7 +39,7 @@ impl Bar {
         Self { line, stop }
     }
 
-    /// Takes the line away, so that others may be written.
+    /// Removes the line, so that others may be written.
     pub(crate) fn clear(&self) {
         self.line.finish_and_clear();
     }
@@ -71,7 +71,7 @@ impl Watch for Bar {
     }
 }
 
-/// A source for aging, which asks nobody whether to go on: it fails when the job is stopped.
+/// A source for aging, which has no cancellation: it fails when the job is stopped.
 pub(super) struct Stoppable<'a> {
     pub(super) source: &'a mut dyn Source,
     pub(super) watch: &'a dyn Watch,
@@ -79,7 +79,7 @@ pub(super) struct Stoppable<'a> {
 
 impl Source for Stoppable<'_> {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
-        // Aging has no progress that could be asked, so it is stopped where it reads.
+        // Aging has no progress callback, so it is stopped at its reads.
         if self.watch.is_stopped() {
             return Err(SourceError::Unusable {
                 file: "aging".into(),

@@ -1,14 +1,14 @@
-//! A sweep on a Dask cluster: handed over to the Python package, which has the same points and the
+//! A sweep on a Dask cluster, delegated to the Python package, which has the same points and the
 //! same files.
 //!
-//! Invariants: a package of other sources is refused, since its results would have other keys; the
-//! package's own sentences are passed on as they are. Absent: anything of Dask.
+//! Invariants: a package built from other sources is refused, since its results would have other
+//! keys; the package's messages are passed on unchanged. Absent: anything of Dask.
 
 use crate::failure::Failure;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What to do where the package is missing.
+/// Advice if the package is missing.
 const INSTALL: &str = "pip install './python[cluster]' in the folder of its sources";
 
 /// An interpreter with the package, and a scheduler's address.
@@ -18,10 +18,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Looks for the package in `$PYTHON`, or `python3`.
+    /// Finds the package in `$PYTHON`, or `python3`.
     ///
     /// # Errors
-    /// It is not there, or of another version.
+    /// It is missing, or of another version.
     pub fn find(scheduler: &str) -> Result<Self, Failure> {
         let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
         let asked = Command::new(&python)
@@ -30,7 +30,7 @@ impl Cluster {
             .output();
 
         let (said, reason) = match &asked {
-            // Whatever is wrong with Python, its last line says most.
+            // The last line of a Python error is the most informative.
             Ok(output) if output.status.success() => (Some(&output.stdout), String::new()),
             Ok(output) => (None, last_line(&output.stderr)),
             Err(error) => (None, error.to_string()),
@@ -54,7 +54,7 @@ impl Cluster {
         }
     }
 
-    /// A digest of what is at an address.
+    /// Digest of the object at an address.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -71,12 +71,13 @@ impl Cluster {
         }
     }
 
-    /// Runs the points of a file that have no result in a folder; why some have none.
+    /// Runs the points of a file that have no result in the folder; returns the reasons for missing
+    /// ones.
     ///
     /// # Errors
     /// The package cannot be started.
     pub fn run(&self, file: &Path, folder: &Path) -> Result<Vec<String>, Failure> {
-        // Ctrl-C reaches it too, and it ends in its own way.
+        // Ctrl-C reaches the child too, which handles it itself.
         let child = Command::new(&self.python)
             .args(["-m", "remap_ssd", "sweep"])
             .arg(file)

@@ -1,5 +1,5 @@
-//! A grid, from a file or from Python: options of `compare` and values of the device, each
-//! combination a point.
+//! A grid, from a file or from Python: options of `compare` and settings of the device; each
+//! combination is a point.
 //!
 //! ```toml
 //! [options]                      # the same for all points
@@ -15,10 +15,10 @@
 //! workload = "randwrite"
 //! ```
 //!
-//! Names are options of `compare` with `_` or `-`, and values of the device with a dot; what
-//! decides how a run is done and not what it finds is no part of a point. Invariant: all that is
-//! wrong with a grid is said at once, before anything runs. Absent: what a point is (`point`),
-//! running them.
+//! Names are options of `compare` with `_` or `-`, and settings of the device with a dot; options
+//! that affect only the execution of a run, not its result, are no part of a point. Invariant: all
+//! errors of a grid are reported together, before anything runs. Absent: the definition of a point
+//! (`point`), running points.
 
 use super::point::{self, Fetch, Files, Point, word};
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// How a run is done and what it leaves besides its figures: no part of a point.
+/// Execution and output options of a run: no part of a point.
 const NO_PART: [&str; 9] = [
     "memory",
     "threads",
@@ -48,7 +48,7 @@ type Values = Vec<(String, Vec<Value>)>;
 /// One value for each name of the grid, in its order.
 type Chosen = Vec<(String, Value)>;
 
-/// A grid as it was given: names in their order.
+/// A grid as given: names in order.
 #[derive(Debug, Default, Deserialize)]
 struct GridFile {
     #[serde(default)]
@@ -62,12 +62,12 @@ struct GridFile {
 /// All points of a file, in order.
 ///
 /// # Errors
-/// The file cannot be read, or everything that is wrong with it.
+/// The file cannot be read, or all errors in it.
 pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
     let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
 
-    // A line number, because the file is the user's.
+    // A line number, because users edit the file.
     let file: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error
             .span()
@@ -79,20 +79,20 @@ pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Fail
         ))
     })?;
 
-    // Mistakes are collected: a grid is written by hand, and mended at once.
+    // Errors are collected, so that a user can fix them all at once.
     let mut wrong = Vec::new();
     let given = given(&file, &text, &mut wrong);
-    // Files lie beside the grid's.
+    // Paths are relative to the grid's file.
     let folder = path.parent().unwrap_or(Path::new("."));
     points(&given, folder, fetch, wrong)
         .map_err(|wrong| Failure::usage(format_args!("{}: {}", path.display(), listed(&wrong))))
 }
 
-/// All points of a grid as JSON: `{"options": [[NAME, VALUE], ...], "grid": [[NAME, VALUES], ...],
+/// All points of a grid in JSON: `{"options": [[NAME, VALUE], ...], "grid": [[NAME, VALUES], ...],
 /// "skip": [[[NAME, VALUES], ...], ...]}`.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All errors in it.
 pub fn of_json(text: &str, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
     let given: GridFile = serde_json::from_str(text).map_err(Failure::usage)?;
     points(&given, Path::new("."), fetch, Vec::new())
@@ -109,7 +109,7 @@ fn listed(wrong: &[String]) -> String {
     }
 }
 
-/// The tables of a file.
+/// Extracts the tables of a file.
 fn given(file: &toml::Table, text: &str, wrong: &mut Vec<String>) -> GridFile {
     let mut given = GridFile::default();
     for (name, value) in file {
@@ -135,7 +135,7 @@ fn given(file: &toml::Table, text: &str, wrong: &mut Vec<String>) -> GridFile {
     given
 }
 
-/// The names of a grid in the order in which the file says them: tables are sorted by name.
+/// The names of a grid in the order of the file: parsed tables are sorted by name.
 fn in_order(table: Map<String, Value>, text: &str) -> Vec<(String, Value)> {
     // The order matters: the last name changes fastest.
     let mut places: Vec<(usize, String)> = Vec::new();
@@ -163,7 +163,7 @@ fn points(
     mut wrong: Vec<String>,
 ) -> Result<Vec<Point>, Vec<String>> {
     let mut known = point::options();
-    // What decides only how a run is done cannot be part of a point.
+    // Options that affect only the execution cannot be part of a point.
     known.retain(|name| !NO_PART.contains(&name.as_str()));
     let options = values(&given.options, &known, &mut wrong);
     let grid = values(&given.grid, &known, &mut wrong);
@@ -198,7 +198,7 @@ fn points(
         wrong.push("there is no [grid]".into());
     }
 
-    // Names first. Only with all of them right does a combination make sense.
+    // Names first. Combinations make sense only if all of them are valid.
     if !wrong.is_empty() {
         return Err(wrong);
     }
@@ -214,7 +214,7 @@ fn points(
         }
         match point::point(&options, &chosen, &mut files) {
             Ok(point) => points.push(point),
-            // Many combinations fail for one reason, which is said once.
+            // Many combinations fail for one reason, which is reported once.
             Err(text) if !wrong.contains(&text) => wrong.push(text),
             Err(_) => {}
         }
@@ -229,7 +229,7 @@ fn points(
     }
 }
 
-/// The names of a table and their values, looked at.
+/// The names of a table and their values, validated.
 fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) -> Values {
     let mut found = Vec::new();
     for (name, value) in table {
@@ -249,14 +249,15 @@ fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) 
             continue;
         };
 
-        // Options have names of Python or of the command line; settings of a device file have dots.
+        // Options may be spelled as in Python or on the command line; settings of a device file
+        // have dots.
         let name = if name.contains('.') {
             name.clone()
         } else {
             name.replace('-', "_")
         };
 
-        // Settings are parsed as `--set` would.
+        // Settings are parsed like `--set`.
         if name.contains('.') {
             let settings = words.iter().map(|word| format!("{name}={word}"));
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
@@ -272,7 +273,7 @@ fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) 
     found
 }
 
-/// Every combination; the last name changes fastest.
+/// All combinations; the last name changes fastest.
 fn combinations(grid: &Values) -> Vec<Chosen> {
     let mut all = vec![Vec::new()];
     for (name, values) in grid {
@@ -290,7 +291,7 @@ fn combinations(grid: &Values) -> Vec<Chosen> {
     all
 }
 
-/// Has a combination one of the values of each name?
+/// Returns true if a combination has one of the values for each name.
 fn is_skipped(chosen: &Chosen, skip: &Values) -> bool {
     skip.iter().all(|(name, values)| {
         let value = chosen.iter().find(|(other, _)| other == name);

@@ -1,12 +1,12 @@
-//! Results of points: a Parquet data set, one file a point, by schemes.
+//! Results of points: a Parquet data set, one file per point, partitioned by scheme.
 //!
 //! ```text
 //! FOLDER/scheme=NAME/KEY.parquet     one row: key, option.NAME as text, figures by their names with dots, the run as JSON
 //! ```
-//! The command line and the Python package write and read the same. Other tools take a folder of
-//! such files for one table; names that begin with `_` or `.` are none of it. Invariants: a file is
-//! written beside and renamed, so it is whole or absent; a result that is there is never written
-//! again. Absent: what a point is.
+//! The command line and the Python package use the same files. Other tools read such a folder as
+//! one table; they ignore names that begin with `_` or `.`. Invariants: a file is written under a
+//! temporary name and renamed, so it is complete or absent; an existing result is never
+//! overwritten. Absent: the definition of a point.
 
 use super::point::Name;
 use crate::failure::Failure;
@@ -17,21 +17,21 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The file that the results of a point are in.
+/// The result file of a point.
 pub fn path(folder: &Path, point: &Name) -> PathBuf {
     folder
         .join(format!("scheme={}", point.scheme))
         .join(format!("{}.parquet", point.key))
 }
 
-/// A point's run, if it is there.
+/// Loads a point's run, if it exists.
 pub fn load(folder: &Path, point: &Name) -> Option<Value> {
     let bytes = fs::read(path(folder, point)).ok()?;
     let runs = parquet::read_words(&bytes, "run")?;
     serde_json::from_str(runs.first()?).ok()
 }
 
-/// Writes a point's run, unless one is there.
+/// Writes a point's run, unless it exists.
 ///
 /// # Errors
 /// The system's reason, with the file's name.
@@ -41,10 +41,10 @@ pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Failure> {
     let parent = path.parent().unwrap_or(folder);
     fs::create_dir_all(parent).map_err(about)?;
 
-    // A process that is killed here leaves a file that nobody looks at.
+    // A process killed here leaves a file that is ignored.
     let mut beside = tempfile::Builder::new()
         .prefix(&format!(".{}-", point.key))
-        // Others read the data set too, as far as the process's mask lets them.
+        // Readable by others too, subject to the umask.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(parent)
         .map_err(about)?;
@@ -52,11 +52,11 @@ pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Failure> {
         .write_all(&parquet::write(&columns(point, run)))
         .map_err(about)?;
 
-    // On the disk before it has its name: a point that is there is never done again.
+    // Durable before it has its name: an existing point is never run again.
     beside.as_file().sync_all().map_err(about)?;
 
     match beside.persist_noclobber(&path) {
-        // Somebody else has done the same point meanwhile, with the same result.
+        // Another process has finished the same point, with the same result.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(about(error.error)),
         Ok(_) => Ok(()),
@@ -74,13 +74,13 @@ fn columns(point: &Name, run: &Value) -> Vec<Column> {
     columns
 }
 
-/// Figures by their names with dots. Lists, and figures that are not there, are in the JSON alone.
+/// Flattens figures to names with dots. Lists and missing figures are only in the JSON.
 fn flat(prefix: &str, value: &Value, columns: &mut Vec<Column>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let name = match prefix {
-                    // A folder's name says it.
+                    // The folder's name has it.
                     "" if name == "scheme" => continue,
                     "" => name.clone(),
                     _ => format!("{prefix}.{name}"),
@@ -89,7 +89,7 @@ fn flat(prefix: &str, value: &Value, columns: &mut Vec<Column>) {
             }
         }
         Value::String(text) => columns.push(Column::words(prefix, vec![text.clone()])),
-        // Whole numbers stay whole, so that sums of them are exact.
+        // Integers stay integers, so that their sums are exact.
         Value::Number(number) => columns.push(match (number.as_i64(), number.as_f64()) {
             (Some(integer), _) => Column::integers(prefix, vec![integer]),
             (None, float) => Column::numbers(prefix, vec![float.unwrap_or(f64::NAN)]),

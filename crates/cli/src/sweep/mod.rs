@@ -1,8 +1,8 @@
-//! `sweep`: a grid of comparisons in a file, each point done once.
+//! `sweep`: a grid of comparisons in a file; each point is run once.
 //!
-//! Invariants: no point is done twice; what has finished is kept, whatever becomes of the rest; a
-//! point, its key and its file are those of `remap_ssd.sweep` in Python. Absent: what a point is
-//! (`grid`, `point`), how one is run (`compare`), how it is kept (`kept`).
+//! Invariants: no point is run twice; finished results are kept, even if the rest fails; a point,
+//! its key and its file are the same as for `remap_ssd.sweep` in Python. Absent: the definition of
+//! a point (`grid`, `point`), running one (`compare`), storing its result (`kept`).
 
 mod cluster;
 mod grid;
@@ -25,19 +25,19 @@ pub use grid::{of_file, of_json};
 pub use kept::{keep, path};
 pub use point::{Fetch, Name, Point, SOURCES, digest};
 
-/// Runs every combination of a file's values, each once, and lays the results beside each other.
+/// Runs every combination of a file's values, each once, and compares the results side by side.
 ///
 /// A file has a table `options`, the same for all points, and a table `grid` of lists. Names are
-/// the options of `compare` (scheme, workload, trace, seed, scale, ...) and values of the device
-/// with a dot (firmware.gc_free). Give the same command again after an interruption, and it goes on
-/// where it stopped; a larger grid makes only what is missing.
+/// the options of `compare` (scheme, workload, trace, seed, scale, ...) and settings of the device
+/// with a dot (firmware.gc_free). After an interruption, the same command continues where it
+/// stopped; with a larger grid only the new points are run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The grid.
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
-    /// Folder for results; those of an earlier command are used again [default: FILE.sweep].
+    /// Folder for results; results already in it are reused [default: FILE.sweep].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Figures to show, by their names in the JSON of `compare`; the first of them is drawn.
@@ -48,17 +48,18 @@ pub struct Args {
         default_value = "write_amplification,bandwidth_mib_s,requests_per_s,latency_us.p99"
     )]
     pub show: Vec<String>,
-    /// Run every point again, whatever is in the folder.
+    /// Run every point again, even if the folder has its result.
     #[arg(long)]
     pub fresh: bool,
-    /// List the points and which of them are done, and run nothing.
+    /// List the points and their state, without running any.
     #[arg(long)]
     pub dry_run: bool,
-    /// Points that run at the same time [default: one per core, as many as memory has room for].
+    /// Number of concurrent points [default: one per core, within the available memory].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
-    /// Run the points on the workers of a Dask scheduler, such as tcp://host:8786. Needs the Python
-    /// package here and there, and the results' folder on a file system that the workers share.
+    /// Run the points on the workers of a Dask scheduler, such as tcp://host:8786. Requires the
+    /// Python package on both sides, and the results' folder on a file system that the workers
+    /// share.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
     pub scheduler: Option<String>,
     /// Print the points and their results as JSON.
@@ -85,15 +86,16 @@ Examples:
 The folder is a Parquet data set, a file for each point: scheme=NAME/KEY.parquet; _figure.svg is drawn beside them. The
 same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
 
-/// Runs it.
+/// Runs `sweep`.
 ///
 /// # Errors
-/// What is wrong with the file; what cannot be run or written.
+/// Errors in the file, or a failed run or write.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let cluster = args.scheduler.as_deref().map(cluster::Cluster::find);
     let cluster = cluster.transpose()?;
 
-    // Files that this machine cannot read are known by their digest, which the cluster knows.
+    // Files that this machine cannot read are identified by their digest, which the cluster
+    // computes.
     let digest = |address: &str| match &cluster {
         Some(cluster) => cluster.digest(address),
         None => Err("there is no cluster".into()),
@@ -106,7 +108,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
-    // What has a result is done, in this sweep or an earlier one.
+    // A point with a result is done, by this sweep or an earlier one.
     let missing: Vec<&Point> = points
         .iter()
         .filter(|point| args.fresh || kept::load(&folder, &point.name).is_none())
@@ -120,7 +122,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
                 counted(points.len() as u64, "point")
             ));
         }
-        // Results that nothing can read, or that are to be made anew, would be in the way.
+        // Unreadable results, or results to be replaced, would be in the way.
         for point in &missing {
             let _ = std::fs::remove_file(kept::path(&folder, &point.name));
         }
@@ -131,7 +133,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         };
     }
 
-    // Read again from the folder: that is what everybody else will find there.
+    // Read again from the folder: that is what others will find there.
     let found: Vec<(&Point, Option<Value>)> = points
         .iter()
         .map(|point| (point, kept::load(&folder, &point.name)))
@@ -142,7 +144,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         return Err(interrupt.before_the_first());
     }
 
-    // A figure of everything that is there, not of this call alone.
+    // The figure shows all results in the folder, not only those of this call.
     if !args.dry_run
         && let Some(figure) = show::figure(args, &found)
     {
@@ -171,7 +173,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Runs points on all cores; why some have no result.
+/// Runs points on all cores; returns the reasons for missing results.
 fn run(
     args: &Args,
     points: &[&Point],
@@ -191,7 +193,7 @@ fn run(
     bar.enable_steady_tick(Duration::from_millis(500));
 
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    // As many at once as fit into memory, unless the user knows better.
+    // As many concurrent points as fit into memory, unless the user gives a number.
     let threads = match args.threads {
         Some(threads) => threads,
         None => cores().min(fitting(points)),
@@ -202,10 +204,10 @@ fn run(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // The next point is whichever nobody has begun: they take differently long.
+                // Points take different times, so each thread takes the next one not yet started.
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // A point is never stopped half-way unless its own run is: the rest of the list
-                    // is only named.
+                    // A running point is stopped only by its own watch: the rest of the list is
+                    // only reported.
                     let result = if stop.load(Ordering::Relaxed) {
                         Err(Failure::Stopped("stopped before it began"))
                     } else {
@@ -225,8 +227,7 @@ fn run(
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// How many of these points the machine's memory has room for at the same time, the largest ones
-/// taken; at least one.
+/// Number of points that fit into memory concurrently, assuming the largest; at least one.
 fn fitting(points: &[&Point]) -> u32 {
     let largest = points.iter().map(|point| point.memory_bytes).max();
     match (compare::available(), largest) {
@@ -242,7 +243,7 @@ fn one(point: &Point, folder: &Path, stop: &Arc<AtomicBool>) -> Result<(), Failu
     kept::keep(folder, &point.name, &comparison.json(&measured)["runs"][0])
 }
 
-/// Watches nothing, and stops by a signal.
+/// A watch without output, stopped by a signal.
 struct Quiet(Arc<AtomicBool>);
 
 impl Watch for Quiet {

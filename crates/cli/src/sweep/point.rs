@@ -1,9 +1,9 @@
-//! One combination of a grid's values: what it is for `compare`, and the hash that its result is
-//! known by.
+//! One combination of a grid's values: its arguments for `compare`, and the hash that identifies
+//! its result.
 //!
-//! Invariants: a key is a hash of everything that decides the run: options, what is in trace and
-//! device file, the sources of the simulator; the same point has the same key from a file, from
-//! Python, and in any order of its options. Absent: which combinations there are (`grid`), running
+//! Invariants: a key is a hash of everything that determines the run: options, contents of trace
+//! and device file, the sources of the simulator; the same point has the same key from a file, from
+//! Python, and with its options in any order. Absent: making the combinations (`grid`), running
 //! them.
 
 use crate::compare::{self, Args as CompareArgs};
@@ -14,40 +14,39 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// What a point's key stands for: changed when the meaning of a point changes.
+/// Version of the key: incremented when the meaning of a point changes.
 const FORMAT: u32 = 2;
 
-/// A digest of the sources that figures follow from.
+/// A digest of the sources that determine the results.
 pub const SOURCES: &str = env!("REMAP_SSD_SOURCES");
 
-/// What a point's result is known by, and what is written beside it.
+/// Identity of a point's result, and the data written beside it.
 #[derive(Clone, Debug)]
 pub struct Name {
-    /// A hash of everything that decides the run.
+    /// A hash of everything that determines the run.
     pub key: String,
     /// The scheme that it simulates.
     pub scheme: String,
-    /// All its options as words.
+    /// All its options as text.
     pub options: Vec<(String, String)>,
 }
 
 /// One combination of the grid's values.
 #[derive(Debug)]
 pub struct Point {
-    /// What it is known by.
+    /// Its identity.
     pub name: Name,
-    /// All its values as they were given, those of the grid last.
+    /// All its values as given, those of the grid last.
     pub values: Vec<(String, Value)>,
-    /// The values of the grid as words, in its order.
+    /// The values of the grid as text, in its order.
     pub of_grid: Vec<(String, String)>,
-    /// Options of `compare` that say the same.
+    /// The equivalent options of `compare`.
     pub words: Vec<String>,
-    /// The path or address of its trace, and the digest of what is in it.
+    /// The path or address of its trace, and the digest of its content.
     pub trace: Option<(String, String)>,
-    /// What it is for `compare`.
+    /// The parsed arguments for `compare`.
     pub args: CompareArgs,
-    /// Memory that it will take, in bytes, an estimate; 0 where its device is not known before the
-    /// trace is read.
+    /// Estimated memory in bytes; 0 if its device is unknown before the trace is read.
     pub memory_bytes: u64,
 }
 
@@ -68,7 +67,7 @@ pub fn digest(path: &Path) -> std::io::Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// The options of `compare`, with `_`.
+/// The names of the options of `compare`, with `_`.
 pub fn options() -> Vec<String> {
     PointCommand::command()
         .get_arguments()
@@ -76,12 +75,13 @@ pub fn options() -> Vec<String> {
         .collect()
 }
 
-/// A value as a word of the command line; none for tables, lists and dates.
+/// A value as text for the command line; none for tables, lists and dates.
 pub fn word(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(is_so) => Some(is_so.to_string()),
-        // The shortest text that reads back as the number, for TOML, JSON and Python alike: 1.0 is 1.
+        // The shortest text that parses to the same number, for TOML, JSON and Python alike: 1.0 is
+        // 1.
         Value::Number(number) if number.is_f64() => {
             number.as_f64().map(|number| number.to_string())
         }
@@ -90,15 +90,15 @@ pub fn word(value: &Value) -> Option<String> {
     }
 }
 
-/// Is it the address of an object, which the Python package reads?
+/// Returns true for the address of an object, which the Python package reads.
 pub fn is_address(path: &str) -> bool {
     path.contains("://")
 }
 
-/// The digest of what is at an address.
+/// Returns the digest of the object at an address.
 pub type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// What files are known by, each read once.
+/// Digests of files, each read once.
 pub struct Files<'a> {
     folder: &'a Path,
     fetch: Option<Fetch<'a>>,
@@ -106,7 +106,7 @@ pub struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// Of files that lie in a folder, unless their path is absolute.
+    /// For files relative to a folder, unless their path is absolute.
     pub fn new(folder: &'a Path, fetch: Option<Fetch<'a>>) -> Self {
         Self {
             folder,
@@ -115,7 +115,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The whole path of an option's file, and a digest of what is in it.
+    /// The absolute path of an option's file, and a digest of its content.
     fn find(&mut self, option: &str, path: &str) -> Result<(String, String), String> {
         let (folder, fetch) = (self.folder, self.fetch);
         self.known
@@ -146,7 +146,7 @@ fn file(option: &str, path: &Path) -> Result<(String, String), String> {
     let about = |error: &dyn std::fmt::Display| format!("{option} = {}: {error}", path.display());
     let path_whole: PathBuf = std::path::absolute(path).map_err(|error| about(&error))?;
     let digest = match option {
-        // A device is what its file describes, whatever the comments say.
+        // A device is identified by the described values: comments in the file do not matter.
         "config" => {
             let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
             let device = DeviceConfig::from_toml(&text).map_err(|error| about(&error))?;
@@ -159,10 +159,10 @@ fn file(option: &str, path: &Path) -> Result<(String, String), String> {
     Ok((path_whole.to_string_lossy().into_owned(), digest))
 }
 
-/// Makes a point of its values.
+/// Makes a point from its values.
 ///
 /// # Errors
-/// One sentence: what `compare` says against it.
+/// The message of `compare`, in one sentence.
 pub fn point(
     options: &[(String, Value)],
     of_grid: &[(String, Value)],
@@ -178,12 +178,12 @@ pub fn point(
     };
     let said_of_all = as_words(&values);
 
-    // What decides the result, by name: the order in which a file says it must not matter.
+    // Everything that determines the result, by name: the order in a file must not matter.
     let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", "remap-ssd".into())]);
     let (mut words, mut trace) = (Vec::new(), None);
     for (name, value) in &said_of_all {
         if ["trace", "config"].contains(&name.as_str()) {
-            // Files are known by what is in them.
+            // Files are identified by their content.
             let (path, digest) = files.find(name, value)?;
             words.extend(said(name, &path));
             decides.insert(name, digest.clone());
@@ -194,17 +194,17 @@ pub fn point(
         }
     }
 
-    // A point without a scheme is one of the usual scheme, and has the same key as if it had said
-    // so.
+    // A point without a scheme uses the default scheme, and has the same key as with that scheme
+    // given.
     if !words.iter().any(|word| word.starts_with("--scheme=")) {
         words.push("--scheme=remap-ssd".into());
     }
 
-    // Read by the arguments' own parser, so that a point can be whatever a command line can.
+    // Parsed by the command line's own parser, so that points accept everything that it accepts.
     let mut args = read(&words)?;
     let memory_bytes = foreseen(&args)?;
 
-    // Points run beside each other: one thread each.
+    // Points run concurrently: one thread each.
     args.threads = Some(1);
     args.command = [vec!["remap-ssd".into(), "compare".into()], words.clone()].concat();
 
@@ -225,7 +225,7 @@ pub fn point(
     })
 }
 
-/// An option as a word of the command line; none for a switch that is off.
+/// An option as text for the command line; none for a switch that is off.
 fn said(name: &str, value: &str) -> Option<String> {
     let option = name.replace('_', "-");
     match (name, value) {
@@ -240,7 +240,8 @@ fn said(name: &str, value: &str) -> Option<String> {
 
 fn read(words: &[String]) -> Result<CompareArgs, String> {
     let line = PointCommand::try_parse_from(words).map_err(|error| {
-        // The first sentence of clap's message: the rest is about a command line that nobody typed.
+        // The first sentence of clap's message: the rest is about a command line that the user did
+        // not type.
         let text = error.render().to_string();
         let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
         sentence
@@ -257,11 +258,10 @@ fn read(words: &[String]) -> Result<CompareArgs, String> {
     Ok(args)
 }
 
-/// Checks that a point can run, as far as that can be told without reading its trace; the memory
-/// that it takes.
+/// Checks that a point can run, without reading its trace; returns its memory estimate.
 fn foreseen(args: &CompareArgs) -> Result<u64, String> {
     let own_device = args.preset.is_none() && args.config.is_none();
-    // Trace and device would have to be read first, which is the run's work.
+    // Trace and device would have to be read first, which is part of the run.
     if args.trace.is_some() && own_device {
         return Ok(0);
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 type PointResult<'a> = (&'a Point, Option<Value>);
 
-/// A point by its values.
+/// Name of a point, from its values.
 pub fn title(point: &Point) -> String {
     let values: Vec<String> = point
         .of_grid
@@ -28,7 +28,7 @@ fn figure_of(run: &Value, name: &str) -> Option<f64> {
     found.and_then(Value::as_f64)
 }
 
-/// A table, and where everything is.
+/// The table, and the location of the results.
 pub fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
     // The grid's names are the same at every point.
     let names: Vec<&str> = found.first().map_or(Vec::new(), |(point, _)| {
@@ -48,7 +48,7 @@ pub fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
     let row = |(point, result): &PointResult<'_>| -> Vec<String> {
         let values = point.of_grid.iter().map(|(_, value)| value.clone());
 
-        // A point that was not done is shown, and not left out.
+        // A point without a result is shown, not left out.
         let figures = args.show.iter().map(|name| match result {
             None => "not done".to_owned(),
             Some(result) => figure_of(result, name).map_or(MISSING.into(), number),
@@ -94,12 +94,12 @@ pub fn figure(args: &Args, found: &[PointResult<'_>]) -> Option<String> {
         .map(|(name, _)| name.as_str())
         .collect();
 
-    // The scheme is what is compared, so it makes the bars and not the groups.
+    // The scheme is the subject of the comparison, so it forms the bars, not the groups.
     let at = names.iter().position(|name| *name != "scheme").unwrap_or(0);
 
     let mut groups: Vec<(String, Vec<(String, f64)>)> = Vec::new();
     for (point, result) in found {
-        // A figure of what is done so far.
+        // Shows the points finished so far.
         let Some(value) = result.as_ref().and_then(|result| figure_of(result, figure)) else {
             continue;
         };
