@@ -1,7 +1,7 @@
 //! `crash`: the power-cut campaign.
 //!
-//! Invariants: a durable scheme that loses something is a failure of the command, with or without a
-//! guard off; a scheme that keeps its remaps in DRAM must be caught at losing them, or else the
+//! Invariants: a durable scheme that loses data makes the command fail, with or without a guard
+//! switched off; a scheme with its remaps in DRAM must be caught losing them, otherwise the
 //! campaign is blind. Absent: the campaign (`remap_ssd_crash`).
 
 use crate::failure::Failure;
@@ -22,13 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and
-/// checks that what was acknowledged is there and that nothing deallocated or overwritten comes
-/// back.
+/// checks that acknowledged data survive and that no deallocated or overwritten data come back.
 ///
 /// Exit code 1 if a durable scheme lost data; with a guard off (--mutant) that is the expected
 /// result. `opt` and `unsafe` keep their remaps in DRAM and are expected to lose data: exit code 0
-/// if the campaign found it, else 1. Ctrl-C ends it and shows what it has found; the exit code is 130
-/// then.
+/// if the campaign found it, else 1. Ctrl-C ends it and shows the results so far; the exit code is
+/// then 130.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -45,15 +44,15 @@ pub struct Args {
     pub seconds: Option<f64>,
     /// Stop each scheme's campaign after N distinct cuts.
     ///
-    /// The result depends only on the seed then.
+    /// The result then depends only on the seed.
     #[arg(long, value_name = "N", value_parser = numbers::count, help_heading = "Campaign")]
     pub cuts: Option<u64>,
-    /// Seed of all that is random.
+    /// Seed of all randomness.
     ///
     /// The same seed gives the same results.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Campaign")]
     pub seed: u64,
-    /// Run one script again, by the code that a failure printed.
+    /// Repeat one script, by the code that a failure printed.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"], help_heading = "Campaign")]
     pub replay: Option<ReplayCode>,
     /// Number of threads [default: one per core].
@@ -79,9 +78,9 @@ pub struct Args {
     /// be lost, but an older version must never be read.
     #[arg(long, conflicts_with = "mutant", help_heading = "Device")]
     pub media_faults: bool,
-    /// Any value of the devices, on all of them: --set firmware.watermark=0.5.
+    /// Any setting of the devices, on all of them: --set firmware.watermark=0.5.
     ///
-    /// May be repeated, or several with commas. Devices that cannot work with it are left out. The
+    /// May be repeated, or comma-separated. Devices that cannot work with it are left out. The
     /// configuration reference (docs/configuration.md) lists the keys.
     #[arg(
         long,
@@ -133,10 +132,10 @@ Examples:
 
 const SECONDS_DEFAULT: f64 = 10.0;
 
-/// Runs it.
+/// Runs `crash`.
 ///
 /// # Errors
-/// Something was lost that must not be, or was not that must.
+/// An unexpected loss of data, or a missing expected one.
 pub fn command(args: &Args) -> Result<(), Failure> {
     check(args)?;
     let adjust = adjustment(settings::parse(&args.set)?)?;
@@ -154,7 +153,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
                 .map(|scheme| options(args, scheme, &adjust, &interrupt))
                 .collect();
 
-            // What cannot run is said before anything does.
+            // All checks come before the first run.
             for options in &campaigns {
                 options.setups().map_err(|why| refused(args, &why))?;
             }
@@ -167,10 +166,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         }
     };
 
-    // Only the last one that began can have ended early.
+    // Only the last one started can have ended early.
     let ended_early = args.replay.is_none() && interrupt.is_asked();
     if ended_early {
-        // A campaign that ran nothing has nothing to say, and would read as "nothing lost".
+        // A campaign without a run would read as "nothing lost".
         reports.retain(|(_, report)| report.scripts > 0);
     }
     if reports.is_empty() {
@@ -207,8 +206,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What works with page mapping only is said before anything runs, whether it was asked for, is a
-/// guard's or a replay code's.
+/// Reports schemes and policies that require page mapping before anything runs, whether they come
+/// from options, a guard or a replay code.
 fn check(args: &Args) -> Result<(), Failure> {
     let (mapping, policy, schemes) = match &args.replay {
         Some(code) => (code.mapping, code.policy, vec![code.scheme]),
@@ -243,10 +242,10 @@ fn check(args: &Args) -> Result<(), Failure> {
 fn schemes(args: &Args) -> Vec<SchemeKind> {
     match (args.scheme.is_empty(), args.mutant) {
         (false, _) => args.scheme.clone(),
-        // Where a guard guards nothing, its absence shows nothing.
+        // The absence of a guard shows only in a scheme that relies on it.
         (true, Some(guard)) => vec![SchemeKind::that_shows(guard)],
         (true, None) => {
-            // Without `--scheme` all that work with what was asked for.
+            // Without `--scheme`, all schemes that work with the other options.
             let works = |scheme: &SchemeKind| {
                 args.mapping == Granularity::Page || scheme.needs_pages().is_none()
             };
@@ -259,7 +258,7 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
     }
 }
 
-/// What `--set` makes of a device's firmware.
+/// The changes of `--set` to a device's firmware.
 fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
     for setting in &settings {
         refuse_what_campaigns_choose(setting)?;
@@ -276,7 +275,7 @@ fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
     let wears_out = settings.iter().any(|one| one.key.path == ENDURANCE);
 
     let firmware = Arc::new(move |config: &Config| {
-        // Settings are checked as those of a device file, so that they mean the same here.
+        // Settings are validated like those of a device file, so that they have the same meaning.
         let device = DeviceConfig {
             firmware: config.clone(),
             ..device.clone()
@@ -304,7 +303,7 @@ fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
     })
 }
 
-/// The last of several settings of one number counts, as in the other tables.
+/// The last of several settings for one key counts, as in the other tables.
 fn geometry_of(settings: &[Setting]) -> GeometryAdjust {
     let value = |name: &str| {
         let said = settings.iter().rfind(|one| one.key.name() == name)?;
@@ -319,11 +318,11 @@ fn geometry_of(settings: &[Setting]) -> GeometryAdjust {
     }
 }
 
-/// Any device: of what `--set` does to it, the firmware is taken.
+/// Any device: `--set` is applied to it, and only its firmware is used.
 const DEVICE: &str = "fast21-32g";
 const ENDURANCE: &str = "flash.endurance";
 
-/// A campaign has no time, and devices that are nearly full.
+/// A campaign is untimed, and its devices are nearly full.
 fn refuse_what_campaigns_choose(setting: &Setting) -> Result<(), Failure> {
     let path = setting.key.path;
     let why = match path {
@@ -342,7 +341,7 @@ fn refuse_what_campaigns_choose(setting: &Setting) -> Result<(), Failure> {
     Err(Failure::usage(format_args!("--set {path}: {why}")))
 }
 
-/// Devices that cannot be, because of what was set.
+/// Error for devices made impossible by `--set`.
 fn refused(args: &Args, why: &str) -> Failure {
     let given = settings::typed(&args.set);
     Failure::usage(format_args!(
@@ -356,12 +355,12 @@ fn options(
     adjust: &Adjust,
     interrupt: &Interrupt,
 ) -> CampaignOptions {
-    // Without any limit the campaign would not end.
+    // A campaign needs some limit.
     let seconds = args
         .seconds
         .or(args.cuts.is_none().then_some(SECONDS_DEFAULT));
 
-    // One failure proves what is expected; of what is not, more are worth seeing.
+    // One expected failure is proof enough; of unexpected ones, more are worth seeing.
     let expected = !scheme.is_durable() || args.mutant.is_some();
     CampaignOptions {
         seconds,
@@ -417,7 +416,7 @@ fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> Progr
     line
 }
 
-/// What is not durable is caught, everything else loses nothing.
+/// Returns true if a scheme that is not durable was caught, and any other lost nothing.
 fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &CampaignReport) -> bool {
     if scheme.is_durable() {
         report.violations == 0
@@ -427,7 +426,7 @@ fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &CampaignReport) 
     }
 }
 
-/// The table and all that was found; `ended_early` is about the last campaign.
+/// The table and all findings; `ended_early` refers to the last campaign.
 fn as_text(args: &Args, reports: &[(SchemeKind, CampaignReport)], ended_early: bool) -> String {
     let row = |(at, (scheme, report)): (usize, &(SchemeKind, CampaignReport))| {
         let numbers = [
@@ -437,7 +436,7 @@ fn as_text(args: &Args, reports: &[(SchemeKind, CampaignReport)], ended_early: b
             report.violations,
         ];
 
-        // Two ways to fail: to lose what must be kept, and not to notice what must be lost.
+        // Two ways to fail: losing data that must survive, and not noticing an expected loss.
         let verdict = match (scheme.is_durable(), report.violations) {
             (_, 0) if ended_early && at + 1 == reports.len() => "nothing lost so far",
             (_, 0) if is_as_it_should_be(args, *scheme, report) => "nothing lost",

@@ -1,8 +1,8 @@
-//! `dedup`: a disk that deduplicates on a device, as a file through FUSE.
+//! `dedup`: a deduplicating disk on a device, as a file through FUSE.
 //!
-//! Invariants: what is there is not overwritten unless asked for; however serving ends, what the
-//! disk holds in memory is written and the device given back, or a sentence says why not. Absent:
-//! the schemes (`hosts/dedup`).
+//! Invariants: existing data are overwritten only on request; however serving ends, the disk's
+//! in-memory state is written and the device released, or a sentence says why not. Absent: the
+//! schemes (`hosts/dedup`).
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
 const PAGE: u64 = 4096;
-/// The file in the folder, as the first namespace's would be.
+/// The file in the folder, named like that of a first namespace.
 const FILE: &str = "n1";
 
 /// Serves a deduplicating disk on top of a device, as a file.
@@ -48,7 +48,8 @@ pub struct Args {
     /// Compare the contents of matching pages, overriding the default of the hash.
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     compare: Option<bool>,
-    /// Entries of the signature table in memory, about 80 bytes each [default: one for each page].
+    /// Maximum entries of the signature table in memory, about 80 bytes each [default: one per
+    /// page].
     #[arg(long, value_name = "N")]
     table: Option<u32>,
     /// Create a new disk, overwriting existing data.
@@ -74,7 +75,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-/// What both engines have in common, so that one function serves either.
+/// Common interface of both engines, so that one function serves either.
 trait Deduplicating: Disk + Send + Sized + 'static {
     type Below: Disk;
     fn notes(&self) -> &[String];
@@ -108,7 +109,7 @@ deduplicating!(Ccaw, OrderMerge);
 /// Runs `dedup`.
 ///
 /// # Errors
-/// The device, what is on it, or the folder.
+/// A device error, unsuitable contents, or an unusable folder.
 pub fn command(args: &Args) -> Result<(), Failure> {
     if let Some(dir) = &args.place.image {
         let about = |error: ImageError| Failure::about(dir.display(), error);
@@ -120,13 +121,13 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     serve_on(disk.letting_go_at_end(), args).map(drop)
 }
 
-/// Keeps all others from the namespace for as long as this program serves: two fronts would each
-/// have tables of their own of what is where.
+/// Holds the namespace exclusively while this program serves it: two instances would each have
+/// their own tables of its contents.
 fn hold(disk: &mut Client) -> Result<(), HoldError<ClientError>> {
     disk.hold(new_holder(), &[]).map(drop)
 }
 
-/// Opens the disk, or makes it, serves it, and gives back what is below.
+/// Opens or creates the disk, serves it, and returns the disk below.
 fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Failure> {
     let about = |error: DedupError<D::Error>| match error {
         DedupError::BadShape(_) => Failure::usage(error),
@@ -134,7 +135,7 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
     };
     let found = scheme_on(&mut below)
         .map_err(about)?
-        // With `--force` what is there counts as nothing.
+        // With `--force` existing contents do not count.
         .filter(|_| !args.force);
     let new = NewDedup {
         hash: args.hash.unwrap_or_default(),
@@ -176,9 +177,9 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
     }
 }
 
-/// Serves a disk until a signal comes or it is unmounted, and closes it.
+/// Serves a disk until a signal arrives or it is unmounted, and closes it.
 fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
-    // The hash is on the disk. Another one would find no duplicate of what is there.
+    // The hash is stored on the disk. Another one would not find existing duplicates.
     if args.hash.is_some_and(|hash| hash != disk.hash()) {
         return Err(Failure::about(
             args.place.name(),
@@ -195,8 +196,7 @@ fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
     });
     let served = wait(&file, &args.fuse);
 
-    // Whatever ended serving, the disk is closed before that is reported: it holds what was not
-    // written.
+    // The disk is closed before any error is reported: it holds unwritten state.
     let disk = file
         .take()
         .ok_or_else(|| Failure::failed("the disk is gone"))?;
@@ -212,7 +212,7 @@ fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
 
 /// Mounts the file and waits for the end.
 fn wait<D: Disk + Send + 'static>(file: &Pages<D>, folder: &Path) -> Result<(), Failure> {
-    // Both ends of serving go through one channel: a signal, and an unmount by hand.
+    // Both ends of serving go through one channel: a signal, and a manual unmount.
     let (sender, ended) = channel();
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(Failure::failed)?;
@@ -233,7 +233,7 @@ fn wait<D: Disk + Send + 'static>(file: &Pages<D>, folder: &Path) -> Result<(), 
         mounted.mountpoint().join(FILE).display()
     ));
 
-    // Whoever sent first: the other one may come later, and finds nobody.
+    // The first sender counts: the other may come later, without a receiver.
     let _ = ended.recv();
     handle.close();
     if !mounted.unmount().map_err(|error| about(&error))? {

@@ -1,10 +1,9 @@
 //! `share defrag`: files of a volume, or a list of extents of a namespace.
 //!
-//! A list of extents has one extent a line: its first page and its pages, or a line of `filefrag
-//! -v`; in the order of the file.
+//! A list of extents has one extent per line: its first page and its number of pages, or a line of
+//! `filefrag -v`; in the order of the file.
 //!
-//! Absent: telling a file system where its file is now; the list that is printed is for whoever
-//! does.
+//! Absent: updating the file system's own extents; the printed list serves that.
 
 use super::{Others, on_namespaces, on_volume, show};
 use crate::failure::Failure;
@@ -29,14 +28,14 @@ pub(super) struct Args {
     /// Show what would be done, without doing it.
     #[arg(long)]
     dry_run: bool,
-    /// A list of extents of the namespace instead, or `-` for standard input: a first page and a
-    /// number of pages a line, or the output of `filefrag -v -b4096`.
+    /// A list of extents of the namespace instead, or `-` for standard input: first page and number
+    /// of pages per line, or the output of `filefrag -v -b4096`.
     #[arg(long, value_name = "LIST", requires = "to")]
     extents: Option<PathBuf>,
     /// With --extents: first page of the contiguous target.
     #[arg(long, value_name = "PAGE", requires = "extents")]
     to: Option<u64>,
-    /// With --extents: overwrite what is there.
+    /// With --extents: overwrite existing data.
     #[arg(long, requires = "extents")]
     force: bool,
     #[command(flatten)]
@@ -62,7 +61,7 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What was planned for a file, or done.
+/// Plan for a file, or the result.
 struct Planned {
     name: String,
     plan: DefragPlan,
@@ -102,7 +101,7 @@ impl Planned {
 
 fn files(args: &Args) -> Result<(), Failure> {
     let mut patience = None;
-    // A plan only reads; a change must be alone on the volume.
+    // A plan only reads; a change needs the volume exclusively.
     let planned = on_volume(
         &args.place,
         if args.dry_run {
@@ -116,7 +115,7 @@ fn files(args: &Args) -> Result<(), Failure> {
             } else {
                 args.files.clone()
             };
-            // Every file is looked for before the first is changed.
+            // All files are checked before the first is changed.
             let files = names
                 .into_iter()
                 .map(|name| Ok((volume.open(&name, OpenOptions::default())?, name)));
@@ -181,8 +180,7 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
     let pieces = parse(&read(list)?).map_err(|why| Failure::about(list.display(), why))?;
     let nsid = args.place.nsid;
 
-    // Where each extent begins in the file, and where it goes: they follow one another from `to`
-    // on.
+    // Position of each extent in the file, and its target: the targets are contiguous from `to`.
     let layout = |pieces: &[Piece]| -> Vec<(u64, Piece, u64)> {
         let starts = pieces.iter().scan(0, |at, piece| {
             *at += piece.pages;
@@ -240,13 +238,13 @@ fn read(list: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The extents of a list.
+/// Parses a list of extents.
 fn parse(text: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
 
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
-        // `filefrag` writes lines that are no extents.
+        // `filefrag` also writes lines that are no extents.
         let heading = ["Filesystem type", "File size", "ext:"]
             .iter()
             .any(|begin| line.starts_with(begin));
@@ -255,7 +253,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
             continue;
         }
 
-        // Its own format first: a line of two numbers could be the beginning of one.
+        // The `filefrag` format first: two numbers could be the beginning of such a line.
         let piece = of_filefrag(line).or_else(|| of_numbers(line));
 
         let wrong = || {
@@ -270,7 +268,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// A line of two numbers: the first page of an extent, and how many it has.
+/// Parses two numbers: the first page of an extent, and its number of pages.
 fn of_numbers(line: &str) -> Option<Piece> {
     let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok());
     let piece = Piece {

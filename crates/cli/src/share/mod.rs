@@ -1,15 +1,15 @@
 //! `share`: copies, moves, snapshots and defragmentation that program no data page.
 //!
 //! ```text
-//! mod       arguments, and where the device is
+//! mod       arguments, and access to the device
 //! ranges    copy and move, of pages and of files
 //! snapshot  of a namespace, or of the files of a volume
 //! defrag    of files of a volume, or of a list of extents
-//! served    the namespaces of a device behind the network
-//! show      what was shared, as text and as JSON
+//! served    the namespaces of a served device
+//! show      results, as text and as JSON
 //! ```
-//! Invariant: whatever changes something says what it took. Absent: the order of writes
-//! (`hosts/share`, `hosts/store`).
+//! Invariant: every change reports its cost. Absent: the order of writes (`hosts/share`,
+//! `hosts/store`).
 
 mod defrag;
 mod ranges;
@@ -52,7 +52,7 @@ pages were programmed. docs/sharing.md says what each promises if the power fail
 enum Command {
     /// Copies pages of a namespace, or a file of a volume.
     Copy(ranges::Copy),
-    /// Moves pages of a namespace, whose old places are deallocated, or renames a file of a volume.
+    /// Moves pages of a namespace, deallocating their old places, or renames a file of a volume.
     Move(ranges::Move),
     /// Makes, lists, deletes and rolls back to snapshots of a namespace, or of the files of a
     /// volume.
@@ -64,7 +64,7 @@ enum Command {
 /// Runs `share`.
 ///
 /// # Errors
-/// The device, what is on it, or what cannot be.
+/// A device error, unsuitable contents, or an impossible request.
 pub fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Copy(args) => ranges::copy(args),
@@ -90,7 +90,7 @@ fn about_files(place: &NamespacePlace, error: FilesError) -> Failure {
     }
 }
 
-/// Runs with the namespaces of the device.
+/// Calls `work` with the namespaces of the device.
 fn on_namespaces<R>(
     place: &NamespacePlace,
     work: impl FnOnce(&mut dyn Namespaces) -> Result<R, ShareError>,
@@ -99,7 +99,7 @@ fn on_namespaces<R>(
         let failed = |error: ImageError| Failure::about(dir.display(), error);
         let mut device = ImageNamespaces::open(dir).map_err(failed)?;
 
-        // After an error the device is dropped, which the image survives as it does a power cut.
+        // After an error the device is dropped, which for the image is like a power cut.
         let result = work(&mut device).map_err(|error| about(place, error))?;
         device.close().map_err(failed)?;
         return Ok(result);
@@ -118,7 +118,7 @@ fn on_namespaces<R>(
     work(&mut device).map_err(|error| about(place, error))
 }
 
-/// A volume, wherever it is.
+/// A volume on any kind of disk.
 trait Files: Store {
     fn as_store(&self) -> &dyn Store;
     fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError>;
@@ -145,7 +145,7 @@ impl<D: Disk + Send> Files for Volume<D> {
     }
 }
 
-/// What a disk has counted; `None` if it does not count.
+/// The counters of a disk; `None` if it has none.
 trait Counting: Disk {
     fn counts(&mut self) -> Option<Counts>;
 }
@@ -158,27 +158,27 @@ impl Counting for ImageDisk {
 
 impl Counting for Client {
     fn counts(&mut self) -> Option<Counts> {
-        // A device of another make has no such log.
+        // A device of another vendor has no such log page.
         Some(Counts::of_statistics(&self.statistics().ok()?))
     }
 }
 
-/// What was done to a volume: by this process, and by the device.
+/// Costs of an operation on a volume: in this process, and in the device.
 struct VolumeCounts {
     volume: Statistics,
     device: Option<Counts>,
 }
 
-/// Whether others may have a volume open meanwhile.
+/// Whether other processes may have the volume open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// They may: nothing is changed.
+    /// Allowed: nothing is changed.
     Allowed,
-    /// They may not: what is done is done at one instant.
+    /// Refused: the operation needs a single point in time.
     Refused,
 }
 
-/// Opens the volume of a place, runs, and closes the device in good order.
+/// Opens the volume of a place, calls `work`, and closes the device cleanly.
 fn on_volume<R>(
     place: &NamespacePlace,
     others: Others,
@@ -187,7 +187,7 @@ fn on_volume<R>(
     if let Some(dir) = &place.image {
         let failed = |error: ImageError| Failure::about(dir.display(), error);
         let disk = ImageDisk::open(dir, place.nsid).map_err(failed)?;
-        // One process: nobody else can have the image open.
+        // One process: no other can have the image open.
         let (result, disk) = with_volume(disk, &Processes::One, place, others, work)?;
         disk.close().map_err(failed)?;
         return Ok(result);
@@ -203,7 +203,7 @@ fn with_volume<D: Counting + Send, R>(
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
 ) -> Result<((R, VolumeCounts), D), Failure> {
-    // Counted before and after, on one connection: the difference is what this command did.
+    // Counted before and after, on one connection: the difference is the cost of this command.
     let before = disk.counts();
     let opened = match others {
         Others::Allowed => Volume::open(disk, processes),

@@ -57,7 +57,7 @@ Examples:
 Sources are deallocated when their copies are durable. If it is interrupted, each page is in at least one of its places, and
 --resume finishes it.";
 
-/// Pages of the device, by number or as those of a file.
+/// Pages of the device, by number or as a file.
 #[derive(Debug, clap::Args)]
 struct PagesOrFile {
     /// First page of the source, of 4096 bytes.
@@ -81,7 +81,7 @@ struct PagesOrFile {
 }
 
 impl PagesOrFile {
-    /// First page of source and target, and how many pages; all three options are needed.
+    /// First pages of source and target, and the number of pages; all three options are needed.
     fn range(&self, place: &NamespacePlace) -> Result<(At, At, u64), Failure> {
         let (Some(from), Some(to), Some(pages)) = (self.from, self.to, self.pages) else {
             return Err(Failure::usage(
@@ -108,7 +108,7 @@ impl PagesOrFile {
 }
 
 pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
-    // With names it is files of a volume, with numbers pages of a namespace.
+    // Names are files of a volume, numbers are pages of a namespace.
     if let Some((from, to)) = args.what.names() {
         let copied = on_volume(&args.place, Others::Refused, |volume| {
             files::copy(volume.as_store(), from, to)
@@ -134,7 +134,7 @@ pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
     }
 
     let (from, to, pages) = args.what.range(&args.place)?;
-    // Resuming leaves what is empty at the source, because it was moved before.
+    // Resuming skips empty sources, because they were moved before.
     let empty = match (args.resume, args.force) {
         (true, _) => Empty::Leave,
         (_, true) => Empty::Take,

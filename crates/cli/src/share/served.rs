@@ -1,9 +1,8 @@
-//! A device behind the network: standard Copy, within a namespace and across them (descriptor
-//! format 2).
+//! A served device: standard Copy, within a namespace and across namespaces (descriptor format 2).
 //!
-//! Invariants: a namespace is used through a connection of its own; those that have only been read
-//! are given up when there are many, since a server gives one host a limited number. Absent:
-//! keeping other hosts away; whoever needs that looks at the device's counts before and after.
+//! Invariants: each namespace has its own connection; those without writes are closed when there
+//! are many, since a server limits the connections of a host. Absent: excluding other hosts;
+//! callers that need that compare the device's counters before and after.
 
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -12,28 +11,28 @@ use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, SeenNamespaces};
 use remap_ssd_share::{Counts, NamespacePage, Namespaces, ShareError};
 use std::collections::BTreeMap;
 
-/// Connections that are kept if nothing was written through them.
+/// Maximum connections without writes that are kept open.
 const CONNECTIONS: usize = 8;
 
 /// The namespaces of a served device.
 pub struct ServedNamespaces {
     address: String,
     options: Options,
-    /// By namespace: a connection, and whether something was written through it.
+    /// By namespace: a connection, and true if it was written through.
     clients: BTreeMap<u32, (Client, bool)>,
     /// Pages, in the order of the namespaces' numbers.
     sizes: Vec<u64>,
 }
 
 impl ServedNamespaces {
-    /// Connects, and asks for the sizes of all namespaces.
+    /// Connects, and reads the sizes of all namespaces.
     ///
     /// # Errors
-    /// It cannot be reached, or refuses.
+    /// The server cannot be reached, or refuses.
     pub fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
         let SeenNamespaces { subnqn, numbers } = SeenNamespaces::ask(address, &options)?;
 
-        // Across namespaces only if there are several: the host must tell the device so.
+        // Across namespaces only if there are several: the host must enable that at the device.
         let options = Options {
             subnqn: Some(subnqn),
             copy_across: numbers.len() > 1,
@@ -47,11 +46,11 @@ impl ServedNamespaces {
             sizes: Vec::new(),
         };
 
-        // All sizes are asked for at once; connections that are too many are given up again.
-        // Whatever a controller says, no more connections than these are opened.
+        // All sizes are read at once; excess connections are closed again. The limit holds for any
+        // list that the controller returns.
         for nsid in numbers.into_iter().take_while(|nsid| *nsid <= NSID_MAX) {
             let client = served.open(nsid)?;
-            // Numbers ascend, and those between them have no pages.
+            // Numbers ascend; those in between have no pages.
             served.sizes.resize(nsid as usize - 1, 0);
             served.sizes.push(client.pages());
             served.keep(nsid, client);
@@ -71,7 +70,7 @@ impl ServedNamespaces {
 
     fn keep(&mut self, nsid: u32, client: Client) {
         if self.clients.len() >= CONNECTIONS {
-            // One that has not written has nothing to lose.
+            // A connection without writes has nothing to lose.
             let unwritten = self
                 .clients
                 .iter()
@@ -137,7 +136,7 @@ impl Namespaces for ServedNamespaces {
     }
 
     fn flush(&mut self) -> Result<(), ShareError> {
-        // A flush is of one namespace; those that were only read have nothing to flush.
+        // A flush covers one namespace; those that were only read have nothing to flush.
         for (client, _) in self.clients.values_mut().filter(|(_, wrote)| *wrote) {
             Disk::flush(client).map_err(ShareError::device)?;
         }
@@ -153,7 +152,7 @@ impl Namespaces for ServedNamespaces {
         let shift = self.client(from.nsid)?.lba_shift();
         let target = self.client_to_write(to.nsid)?;
 
-        // Refused here in words: the device would answer with a status.
+        // Refused here with a message: the device would only return a status.
         if !target.can_copy(from.nsid != to.nsid) {
             let which = if from.nsid == to.nsid {
                 ""

@@ -1,6 +1,6 @@
-//! What was shared, as text and as JSON.
+//! Results of sharing, as text and as JSON.
 //!
-//! Absent: how it was done.
+//! Absent: the operations.
 
 use super::VolumeCounts;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const PAGE: u64 = 4096;
 
-/// So many pages, with their size in bytes.
+/// A number of pages, with their size in bytes.
 pub(super) fn pages(count: u64) -> String {
     format!("{} ({})", exact(count), bytes(count * PAGE))
 }
@@ -64,14 +64,14 @@ fn copied(shared: &ShareReport) -> String {
     }
 }
 
-/// Lines about what was shared.
+/// Rows of the results.
 pub(super) fn rows(shared: &ShareReport) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("pages", pages(shared.pages)),
         ("shared", exact(shared.shared())),
         ("copied by the device", copied(shared)),
     ];
-    // Most copies meet no empty page.
+    // Most copies have no empty pages.
     if shared.empty() > 0 {
         rows.push(("empty", exact(shared.empty())));
     }
@@ -79,7 +79,7 @@ pub(super) fn rows(shared: &ShareReport) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// What is shared, as JSON for programs.
+/// The results as JSON.
 pub(super) fn value(shared: &ShareReport) -> Value {
     let Counts {
         copied_counter_full,
@@ -112,7 +112,7 @@ fn flash(counts: &Counts) -> Value {
     })
 }
 
-/// Writes what was shared between namespaces, with other fields in front.
+/// Prints the results for namespaces, preceded by other fields.
 pub(super) fn shared(
     shared: &ShareReport,
     more: &[(&'static str, Value)],
@@ -121,7 +121,7 @@ pub(super) fn shared(
     write(more, rows(shared), value(shared), as_json)
 }
 
-/// Writes what was done with files of a volume.
+/// Prints the results for files of a volume.
 pub(super) fn done(
     done: &VolumeCounts,
     more: &[(&'static str, Value)],
@@ -131,7 +131,7 @@ pub(super) fn done(
     write(more, rows, value, as_json)
 }
 
-/// Lines and JSON of what was done with files of a volume.
+/// Rows and JSON of the results for files of a volume.
 pub(super) fn of_files(done: &VolumeCounts) -> (Vec<(&'static str, String)>, Value) {
     let volume = &done.volume;
     let pages = volume.pages_shared + volume.pages_copied;
@@ -149,10 +149,10 @@ pub(super) fn of_files(done: &VolumeCounts) -> (Vec<(&'static str, String)>, Val
         }
     };
 
-    // Of files nothing is empty.
+    // Files have no empty pages.
     rows.retain(|(name, _)| *name != "empty");
 
-    // The volume has its reason, which is another one than the device's.
+    // The volume has its own reason, other than the device's.
     if volume.pages_copied > 0 {
         let why = volume.copied_because.as_deref().unwrap_or_default();
         rows.push((
@@ -193,7 +193,7 @@ fn write(
     output::text(&pairs(&first.chain(rows).collect::<Vec<_>>()))
 }
 
-/// A time as people write it: UTC, RFC 3339.
+/// A time as text: UTC, RFC 3339.
 pub(super) fn time(seconds: u64) -> String {
     let at = i64::try_from(seconds)
         .ok()

@@ -1,6 +1,6 @@
 //! `share snapshot`: of a namespace, or of the files of a volume.
 //!
-//! Absent: what a snapshot is worth after a power cut (`remap_ssd_share::snapshot`,
+//! Absent: the state of a snapshot after a power cut (`remap_ssd_share::snapshot`,
 //! `remap_ssd_share::files`).
 
 use super::{Others, on_namespaces, on_volume, show};
@@ -68,7 +68,7 @@ struct Create {
     on: On,
 }
 
-/// A snapshot by its name, for the commands that need no more.
+/// A snapshot by name, for the commands that need no more.
 #[derive(Debug, clap::Args)]
 struct SnapshotArgs {
     /// Name of the snapshot.
@@ -77,7 +77,7 @@ struct SnapshotArgs {
     on: On,
 }
 
-/// Whose snapshots: the namespace's, or those of the files of its volume.
+/// Kind of snapshot: of the namespace, or of the files of its volume.
 #[derive(Debug, clap::Args)]
 struct On {
     /// Snapshots of the files of the namespace's volume, instead of the namespace.
@@ -92,7 +92,7 @@ struct On {
 
 pub(super) fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        // Only a volume has files, so --file says enough.
+        // Only a volume has files, so --file implies --volume.
         Command::Create(args) if args.on.volume || !args.file.is_empty() => create_of_files(args),
         Command::Create(args) => create(args),
         Command::List(on) if on.volume => list_of_files(on),
@@ -130,7 +130,7 @@ fn create(args: &Create) -> Result<(), Failure> {
         })
     });
 
-    // Its line goes before anything is printed, an error too.
+    // Its line is removed before anything is printed, including an error.
     drop(patience);
     let (made, shared) = made?;
 
@@ -209,7 +209,7 @@ fn list(on: &On) -> Result<(), Failure> {
             json!({
                 "name": one.name, "namespace": one.nsid, "of_namespace": one.source, "pages": one.pages,
                 "bytes": one.pages * PAGE, "made_at": one.made_at, "state": state(one.state),
-                // A snapshot that is being rolled back is whole: the rollback is not.
+                // During a rollback the snapshot is complete: only the rollback is not.
                 "usable": matches!(one.state, SnapshotState::Complete | SnapshotState::RollingBack),
             })
         };
@@ -244,7 +244,7 @@ fn list(on: &On) -> Result<(), Failure> {
         }
     }
 
-    // Damage is a finding: the list is shown all the same.
+    // Damage is a finding: the list is printed anyway.
     if damage.is_empty() {
         Ok(())
     } else {

@@ -1,8 +1,8 @@
-//! `torture`: what does a program lose when power fails?
+//! `torture`: finds data that a program loses on power failure.
 //!
-//! Invariants: exit code 1 means that a check failed, and nothing else, and a check that failed is
-//! shown even if the campaign is interrupted; a failure comes with a code that replays it, and with
-//! the recording in which it can be replayed. Absent: what a power cut can leave (`hosts/torture`).
+//! Invariants: exit code 1 means that a check failed, and nothing else; a failed check is shown
+//! even if the campaign is interrupted; a failure comes with a replay code, and with the recording
+//! for the replay. Absent: the effects of a power cut (`hosts/torture`).
 
 mod own;
 mod show;
@@ -28,13 +28,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Records a run of your program on a disk with a volatile write cache, cuts the power at many
-/// instants of it, and runs your check on what each cut has left.
+/// instants of it, and runs your check on the disk after each cut.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
     /// File system of $DIR: ext4, xfs, btrfs, ... Needs root.
     ///
-    /// Any that this kernel and a mkfs program know.
+    /// Any that this kernel and an installed mkfs support.
     #[arg(long, value_name = "FS", conflicts_with_all = ["file", "from", "replay"], help_heading = "Run")]
     fs: Option<String>,
     /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
@@ -42,8 +42,8 @@ pub struct Args {
     file: bool,
     /// No file: the disk is served at $ADDRESS by NVMe/TCP, as $NQN. Needs no root.
     ///
-    /// For programs that are NVMe hosts themselves. What was acknowledged is what their commands'
-    /// completions say: Flush, FUA, and the write cache feature count.
+    /// For programs that are NVMe hosts themselves. The completions of their commands are the
+    /// acknowledgements: Flush, FUA, and the write cache feature count.
     #[arg(long, conflicts_with_all = ["fs", "file", "from", "replay"], help_heading = "Run")]
     nvme_tcp: bool,
     /// Command to record, run by `sh -c`.
@@ -54,12 +54,12 @@ pub struct Args {
     /// Exit code 0 is success [default with --from and --replay: the recorded one].
     #[arg(long, value_name = "CMD", help_heading = "Run")]
     check: Option<String>,
-    /// End the workload after this time [default: it ends by itself].
+    /// End the workload after this time [default: it runs to its end].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, hide_short_help = true, help_heading = "Run")]
     limit: Option<f64>,
-    /// Have the file system write back dirty pages this often, on average.
+    /// Make the file system write back dirty pages this often, on average.
     ///
-    /// What a program does not sync reaches the disk only then. 0: never.
+    /// Data that a program does not sync reach the disk only then. 0: never.
     #[arg(
         long,
         value_name = "MILLISECONDS",
@@ -77,13 +77,13 @@ pub struct Args {
     seed: u64,
     /// Do all cuts, even after a check has failed.
     ///
-    /// The outcomes are counted by the last line that the check has written.
+    /// Outcomes are counted by the last line of the check's output.
     #[arg(long, help_heading = "Cuts")]
     keep_going: bool,
     /// Time limit of a check; one that takes longer has failed.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60", hide_short_help = true, help_heading = "Cuts")]
     timeout: f64,
-    /// Time to look for the fewest lost blocks that still fail; 0: none.
+    /// Time to search for the fewest lost blocks that still fail; 0: none.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -98,7 +98,7 @@ pub struct Args {
     size: Option<u64>,
     /// Bytes that a power cut leaves old or new, never mixed: 4096 or 512.
     ///
-    /// Programs and file systems that rely on whole pages fail at 512: ext4's own superblock is
+    /// Programs and file systems that rely on atomic pages fail at 512: ext4's own superblock is
     /// torn.
     #[arg(
         long,
@@ -111,13 +111,13 @@ pub struct Args {
     /// Fault of the disk while the workload runs; may be repeated.
     ///
     /// read-error:P (each block, until it is written), latency:MS@P, full[:BYTES] or
-    /// read-only[:BYTES] (after that many bytes were written). What was acknowledged before must be
-    /// there all the same; a workload may end with an error once a request has failed. With
-    /// --nvme-tcp commands end with Unrecovered Read Error, Capacity Exceeded, or Namespace is
-    /// Write Protected, and are answered later.
+    /// read-only[:BYTES] (after this number of bytes written). Data acknowledged before must
+    /// survive; a workload may end with an error once a request has failed. With --nvme-tcp
+    /// commands end with Unrecovered Read Error, Capacity Exceeded, or Namespace is Write
+    /// Protected, or are completed late.
     #[arg(long, value_name = "FAULT", conflicts_with_all = ["from", "replay"], hide_short_help = true, help_heading = "Disk")]
     fault: Vec<Fault>,
-    /// More options for mkfs, separated by blanks.
+    /// More options for mkfs, separated by spaces.
     #[arg(
         long,
         value_name = "OPTIONS",
@@ -139,8 +139,9 @@ pub struct Args {
 
     /// Put a device below the cache, with this scheme's firmware.
     ///
-    /// At each cut its flash and NVRAM lose what they may lose of what was on its way, the firmware
-    /// recovers, and the disk must hold what NVMe promises before the check sees it.
+    /// At each cut its flash and NVRAM lose operations in progress, as power loss allows, the
+    /// firmware recovers, and the disk must hold the data that NVMe guarantees before the check
+    /// sees it.
     #[arg(
         long,
         value_name = "SCHEME",
@@ -148,19 +149,19 @@ pub struct Args {
         help_heading = "Device below the cache"
     )]
     scheme: Option<SchemeKind>,
-    /// Let that device store equal pages once.
+    /// Deduplicate in that device.
     ///
-    /// Its scheme is `remap-ssd` unless --scheme says otherwise.
+    /// Its scheme is `remap-ssd` by default.
     #[arg(
         long,
         conflicts_with = "replay",
         help_heading = "Device below the cache"
     )]
     dedup: bool,
-    /// Any other value of that device: --set firmware.watermark=0.5.
+    /// Any other setting of that device: --set firmware.watermark=0.5.
     ///
-    /// May be repeated, or several with commas; `remap-ssd` unless --scheme says otherwise. A
-    /// replay needs the same. docs/configuration.md lists the keys.
+    /// May be repeated, or comma-separated; implies --scheme remap-ssd by default. A replay needs
+    /// the same settings. docs/configuration.md lists the keys.
     #[arg(
         long,
         value_name = "KEY=VALUE",
@@ -176,9 +177,9 @@ pub struct Args {
     /// Cut a saved recording; no workload is run.
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     from: Option<PathBuf>,
-    /// Do one cut again, by the code that a failure printed.
+    /// Repeat one cut, by the code that a failure printed.
     ///
-    /// In the recording that the code names, torture-ID.recording here, or --from.
+    /// Uses the recording named by the code, torture-ID.recording in this folder, or --from.
     #[arg(long, value_name = "CODE", help_heading = "Recording")]
     replay: Option<Code>,
 
@@ -216,7 +217,7 @@ Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments
 before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another
 recording, even with the same seed: an exact replay needs the saved one.";
 
-/// Keys that `--set` cannot choose here, each with what to use instead.
+/// Keys that `--set` cannot change here, and the alternative for each.
 const CHOSEN: [(&str, &str); 4] = [
     ("firmware.scheme", "use --scheme instead"),
     ("firmware.dedup", "use --dedup instead"),
@@ -224,7 +225,7 @@ const CHOSEN: [(&str, &str); 4] = [
     ("content", "a disk has its bytes"),
 ];
 
-/// Whether a device without time has this value.
+/// Returns true if the value has an effect on an untimed device.
 fn is_seen(path: &str) -> bool {
     path.starts_with("firmware.") || path.starts_with("geometry.") || path == "flash.endurance"
 }
@@ -235,11 +236,11 @@ fn is_seen(path: &str) -> bool {
 /// A check failed, or something is missing.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    // None of them may end the process at once: what is mounted has to be taken away first.
+    // A signal must not end the process at once: mounts have to be removed first.
     for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::failed)?;
     }
-    // The contract keeps exit code 1 for checks that fail.
+    // By contract exit code 1 is only for failed checks.
     let failed = torture(args, &stop).map_err(|error| match error {
         Ended::Torture(error) => Failure::usage(error),
         Ended::Other(failure) => Failure::usage(failure),
@@ -247,7 +248,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     if failed { Err(Failure::Found) } else { Ok(()) }
 }
 
-/// Why it ended without a result.
+/// Why there is no result.
 enum Ended {
     Torture(TortureError),
     Other(Failure),
@@ -266,14 +267,14 @@ impl From<Failure> for Ended {
 }
 
 fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
-    // What is wrong with the device is said before anything runs.
+    // Mistakes about the device are reported before anything runs.
     let set = args.set()?;
     let firmware = args.firmware();
     if firmware.is_none() && !set.is_empty() {
         return Err(Failure::usage("--set: the code is of a disk without a device below").into());
     }
 
-    // Before anything is mounted: what the workload mounts is this process's alone.
+    // Before anything is mounted: mounts of the workload are private to this process.
     own::mounts();
     let began = Instant::now();
     let (recording, from) = match args.source()? {
@@ -285,7 +286,7 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     };
     let recorded = began.elapsed();
 
-    // A recording knows its check, so that a replay needs no arguments.
+    // A recording includes its check, so that a replay needs no arguments.
     let check = args
         .check
         .as_ref()
@@ -324,10 +325,10 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         None => rounds(args, campaign, &mut results),
     };
 
-    // Looked at before how it ended: an interrupted campaign may have found something.
+    // Checked before the error: an interrupted campaign may have found a failure.
     let failed = results.failed > 0;
     match ended {
-        // What was found before is shown all the same.
+        // Earlier findings are shown anyway.
         Err(Ended::Torture(error)) if failed => output::note(format_args!("ended early: {error}")),
         other => other?,
     }
@@ -339,7 +340,7 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         output::text(&show::text(&recording, &results))
     };
     match shown {
-        // A reader that has seen enough does not make it pass.
+        // A closed output pipe does not turn a failure into success.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         other => other?,
     }
@@ -347,14 +348,14 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
 }
 
 impl Args {
-    /// The recording that is to be cut; none: a run is recorded.
+    /// The recording to cut; none: a run is recorded.
     fn source(&self) -> Result<Option<PathBuf>, Failure> {
         let default = self
             .replay
             .as_ref()
             .map(|code| show::file_name(&code.recording));
 
-        // A replay looks for the recording by the name under which it was saved.
+        // A replay looks for the recording under its default file name.
         if let Some(path) = self.from.clone().or(default) {
             return Ok(Some(path));
         }
@@ -380,12 +381,12 @@ impl Args {
         })
     }
 
-    /// What its device has otherwise.
+    /// Further settings of its device.
     fn set(&self) -> Result<Vec<Setting>, Failure> {
         let set = settings::parse(&self.set)?;
         settings::refuse(&set, &CHOSEN)?;
 
-        // What has no effect is refused, so that nobody thinks it had one.
+        // Settings without effect are refused, so that they are not assumed to have one.
         match set.iter().find(|one| !is_seen(one.key.path)) {
             None => Ok(set),
             Some(timing) => Err(Failure::usage(format_args!(
@@ -404,14 +405,14 @@ impl Args {
             return Err(Failure::usage("--block is 512 or 4096"));
         }
 
-        // XFS refuses to be made as small as the others.
+        // XFS has a larger minimum size.
         let default = if self.fs.as_deref() == Some("xfs") {
             512 << 20
         } else {
             256 << 20
         };
 
-        // Whole pages, which the device has.
+        // Whole pages of the device.
         let bytes = self.size.unwrap_or(default) / 4096 * 4096;
 
         if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
@@ -425,7 +426,7 @@ impl Args {
     }
 }
 
-/// Runs the workload once and records it: all cuts are of this one run.
+/// Runs and records the workload once: all cuts are of this run.
 fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
     let geometry = args.geometry()?;
 
@@ -439,7 +440,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
         require(&fs.name)?;
     }
 
-    // Everything that decides the recording, the seed among it.
+    // Everything that determines the recording, including the seed.
     let run = RecordingSpec {
         shape: geometry,
         fs,
@@ -458,7 +459,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
     )?)
 }
 
-/// Cuts as often as asked for, or until a check fails.
+/// Cuts as often as requested, or until a check fails.
 fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Result<(), Ended> {
     // Otherwise every cut would fail, and the first would be blamed.
     let whole = campaign.whole()?;
@@ -470,7 +471,7 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
 
     let mut patience = Patience::new("cutting", Some(args.rounds));
     for round in 0..args.rounds {
-        // Each round has its own cut, which depends on seed and number alone.
+        // Each round has its own cut, which depends only on seed and round.
         let cut = campaign.cut(args.seed, round);
         let verdict = campaign.try_cut(&cut)?;
         patience.at(round + 1);
@@ -481,7 +482,7 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
         }
 
         results.failed += 1;
-        // Only the first is looked into: later ones mostly have the same cause.
+        // Only the first is minimized: later ones mostly have the same cause.
         if results.first.is_none() {
             let failed = results.first.insert(Failed {
                 round: Some(round),
@@ -498,14 +499,14 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
     Ok(())
 }
 
-/// Does the cut of a code again, in the recording that the code names.
+/// Repeats the cut of a code, in the recording that the code names.
 fn replay(
     args: &Args,
     mut campaign: Campaign<'_>,
     code: &Code,
     results: &mut Results,
 ) -> Result<(), Ended> {
-    // A cut makes sense in its own recording only.
+    // A cut is valid only in its own recording.
     if code.recording != results.id {
         let sentence = format!(
             "the code is of recording {}, and this is {}: see --from",
@@ -536,7 +537,7 @@ fn replay(
     Ok(())
 }
 
-/// Looks for the smallest cut that fails in the same way.
+/// Searches for the smallest cut that fails in the same way.
 fn shrink(args: &Args, campaign: &mut Campaign<'_>, failed: &mut Failed) -> Result<(), Ended> {
     // A code that lists its blocks comes from such a search.
     let is_small = matches!(&failed.cut.choice, Choice::Lost(_)) && args.replay.is_some();
@@ -548,9 +549,9 @@ fn shrink(args: &Args, campaign: &mut Campaign<'_>, failed: &mut Failed) -> Resu
     Ok(())
 }
 
-/// Saves the recording of a failure where a replay will look for it.
+/// Saves the recording of a failure where a replay looks for it.
 fn keep(recording: &Recording, results: &mut Results) -> Result<(), Ended> {
-    // What fails without a cut needs no replay.
+    // A failure without a cut needs no replay.
     if results.first.is_some() && results.file.is_none() {
         let path = show::file_name(&results.id);
         save(recording, Path::new(&path)).map_err(|error| {
@@ -564,5 +565,5 @@ fn keep(recording: &Recording, results: &mut Results) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Outcomes by the last line of the check.
+/// Counts of outcomes, by the last line of the check.
 pub(crate) type Outcomes = BTreeMap<(bool, String), (u64, Cut)>;

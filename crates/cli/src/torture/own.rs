@@ -1,17 +1,16 @@
-//! Mounts that nobody else sees, and that end with this process, even if it is killed.
+//! Private mounts, which end with this process, even if it is killed.
 //!
-//! Absent: mounts themselves.
+//! Absent: the mounts themselves.
 
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// From now on what this thread and its children mount is theirs alone. What others unmount is
-/// unmounted here as well: a copy would keep their device in use, and a FUSE server would wait for
-/// it. Where the kernel refuses (without root), mounts are seen by all; they are taken away in the
-/// end all the same.
+/// Makes later mounts of this thread and its children private. Unmounts elsewhere still propagate:
+/// a copy would keep their device in use, and a FUSE server would wait for it. If the kernel
+/// refuses (without root), mounts are visible to all; they are still removed at the end.
 pub fn mounts() {
-    // SAFETY: it is file descriptors that must not become private to a thread unnoticed; this is
-    // about mounts.
+    // SAFETY: the function is unsafe because of file descriptors that become private to a thread;
+    // only mounts are unshared here.
     if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_ok() {
         let _ = mount_change(
             "/",

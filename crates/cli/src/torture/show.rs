@@ -1,4 +1,4 @@
-//! Results of `torture`: for people, and as JSON.
+//! Results of `torture`, as text and as JSON.
 //!
 //! Invariant: a failure always has its seed, its replay code and the recording's file. Absent:
 //! finding it.
@@ -17,28 +17,28 @@ use std::time::Duration;
 const LINES: usize = 12;
 const BLOCKS: usize = 12;
 
-/// What came of the cuts, all together.
+/// Results of all cuts.
 pub struct Results {
     pub seed: u64,
     pub recorded: Duration,
-    /// Identifier of the recording, as codes of cuts have it.
+    /// Identifier of the recording, as in replay codes.
     pub id: String,
-    /// The device that loses its power, if it is one.
+    /// The device that loses power, if there is one.
     pub firmware: Option<Firmware>,
-    /// Other values of that device, as options; a replay needs them again.
+    /// Other settings of that device, as options; a replay needs them again.
     pub set: String,
-    /// Where it is saved, if it is.
+    /// File of the recording, if saved.
     pub file: Option<PathBuf>,
     pub cuts: u64,
-    /// Different disks among what they left.
+    /// Number of distinct disks among the cuts.
     pub distinct: u64,
-    /// Cuts after which some block did not have its newest version.
+    /// Cuts after which at least one block did not have its newest version.
     pub cuts_losing: u64,
     pub lost_max: u64,
     pub failed: u64,
     pub outcomes: Outcomes,
     pub first: Option<Failed>,
-    /// The check failed on the disk that the run left in good order.
+    /// The check failed on the cleanly shut down disk.
     pub without_cut: Option<Verdict>,
 }
 
@@ -83,7 +83,7 @@ impl Results {
         self.cuts += 1;
         self.cuts_losing += u64::from(lost > 0);
         self.lost_max = self.lost_max.max(lost);
-        // The first cut of each outcome is kept, since it can be replayed.
+        // The first cut of each outcome is kept for a replay.
         let key = (verdict.passed(), outcome(verdict));
         self.outcomes
             .entry(key)
@@ -101,15 +101,15 @@ impl Results {
     }
 }
 
-/// Where the recording of a name is saved, and looked for.
+/// Default file name of a recording.
 pub fn file_name(id: &str) -> PathBuf {
     format!("torture-{id}.recording").into()
 }
 
-/// An outcome's name: the last line of the check, with N for all numbers, so that like comes to
-/// like.
+/// An outcome's name: the last line of the check, with all numbers replaced by N, so that similar
+/// outcomes are grouped.
 fn outcome(verdict: &Verdict) -> String {
-    // The check says at its end what it has found.
+    // A check reports its finding at the end.
     let Some(line) = verdict
         .output
         .lines()
@@ -121,7 +121,7 @@ fn outcome(verdict: &Verdict) -> String {
 
     let mut name = String::new();
 
-    // Numbers differ from cut to cut and say little: without them like outcomes fall together.
+    // Numbers vary between cuts: without them similar outcomes have the same name.
     for c in line.trim().chars().take(120) {
         match c {
             '0'..='9' if name.ends_with('N') => {}
@@ -137,11 +137,10 @@ fn outcome(verdict: &Verdict) -> String {
     }
 }
 
-/// An outcome in the table. A check that passes may write what it likes, also what reads as an
-/// error.
+/// An outcome in the table. A passing check may print anything, even text that reads like an error.
 fn outcome_line(passed: bool, name: &str) -> String {
     match (passed, name) {
-        // A failure begins with what was found.
+        // A failure is named by its finding.
         (false, _) => name.into(),
         (true, "") => "passed".into(),
         (true, _) => format!("passed: {name}"),
@@ -164,7 +163,7 @@ fn flushes(recording: &Recording) -> u64 {
     recording.count(|event| *event == Event::Flush)
 }
 
-/// The results in sentences, for people.
+/// The results as text.
 pub fn text(recording: &Recording, results: &Results) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let [writes, flushes] = [writes(recording), flushes(recording)];
@@ -173,7 +172,7 @@ pub fn text(recording: &Recording, results: &Results) -> String {
         u64::from(recording.contents.count()) * u64::from(recording.shape.block_bytes);
     let counts = [
         counted(writes, "write"),
-        // `counted` makes a plural by an `s`.
+        // `counted` forms a plural with an `s`.
         counted(flushes, "flush").replace("flushs", "flushes"),
         counted(marks, "mark"),
     ];
@@ -224,7 +223,7 @@ pub fn text(recording: &Recording, results: &Results) -> String {
         ),
     ));
     for ((passed, name), (count, _)) in &results.outcomes {
-        // One outcome that passed needs no table.
+        // A single passing outcome needs no table.
         if results.outcomes.len() > 1 || !passed {
             rows.push((
                 "",
@@ -314,10 +313,9 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
     }
 }
 
-/// A lost block: what it would have had, and what it has.
+/// A lost block: its newest content, and the content that it kept.
 fn described(recording: &Recording, state: &DiskState, lost: &Lost) -> String {
-    // Versions that were pending at the cut; what was durable before is what is left if all are
-    // lost.
+    // Versions pending at the cut; if all are lost, the durable one remains.
     let versions = state
         .pending
         .get(&lost.block)
@@ -349,7 +347,7 @@ fn content(recording: &Recording, id: ContentId) -> std::io::Result<Vec<u8>> {
     Ok(block)
 }
 
-/// What a block at `offset` has, and what it would have had, from the first byte on that differs.
+/// Contents of a block at `offset`, kept and newest, from the first byte that differs.
 fn difference(offset: u64, kept: &[u8], newest: &[u8]) -> String {
     let mut bytes = kept.iter().zip(newest);
     let Some(at) = bytes.position(|(kept, newest)| kept != newest) else {
@@ -363,7 +361,7 @@ fn difference(offset: u64, kept: &[u8], newest: &[u8]) -> String {
     )
 }
 
-/// The beginning of some bytes.
+/// The first few bytes.
 fn glimpse(bytes: &[u8]) -> String {
     const SHOWN: usize = 16;
     if bytes.iter().all(|byte| *byte == 0) {
@@ -374,7 +372,7 @@ fn glimpse(bytes: &[u8]) -> String {
     format!("\"{}\"{more}", shown.escape_ascii())
 }
 
-/// The results as one object of JSON.
+/// The results as one JSON object.
 pub fn json(recording: &Recording, results: &Results) -> Value {
     let about = &recording.about;
 

@@ -1,11 +1,12 @@
-//! A copy of an image while it is served: what a power cut at one instant would have left.
+//! A copy of an image while it is served: its state as if the power had been cut at one instant.
 //!
-//! Contents are copied while hosts go on, superblock by superblock, again where something was programmed or erased meanwhile. When
-//! little is left, the device is held: 1. all is made durable  2. the contents that changed since they were copied  3. the
-//! journal and the state  4. the lists of namespaces and reservations. So 2 to 4 are of one instant, and replaying 3 over 2 is
-//! what opening the image does after a cut.
-//! Superblocks whose erase counts and written rows are the same hold the same: nothing else changes contents. Invariants: the
-//! copy is not an image before it is complete (`device.toml` comes last); what fails leaves nothing behind. Absent: a new name
+//! Contents are copied while hosts continue, superblock by superblock, and again where pages were
+//! programmed or erased in between. When little is left, the device is locked: 1. all data are made
+//! durable  2. the contents that changed since they were copied  3. the journal and the state  4.
+//! the lists of namespaces and reservations. So 2 to 4 are of one instant, and opening the copy
+//! replays 3 over 2 as after a cut. Superblocks with the same erase counts and written rows have
+//! the same contents: no other operation changes contents. Invariants: the copy is not an image
+//! before it is complete (`device.toml` comes last); a failed copy is removed. Absent: a new name
 //! for the copy (`image adopt`).
 
 use crate::service::kept;
@@ -20,40 +21,40 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// Superblocks compared in one turn.
+/// Superblocks compared per lock of the device.
 const STRETCH: u32 = 256;
-/// Times that contents are gone over while hosts go on.
+/// Maximum passes over the contents while hosts continue.
 const PASSES_MAX: u32 = 8;
-/// Pages that may be copied while hosts wait: 4 MiB.
+/// Maximum pages copied while hosts wait: 4 MiB.
 const HELD_PAGES_MAX: u64 = 1 << 10;
-/// Bytes of contents that one read and one write move.
+/// Bytes of contents per read and write.
 const PIECE_BYTES: usize = 1 << 20;
 
 const CONTENTS: &str = "contents";
 const CONFIG: &str = "device.toml";
 const STATES: [&str; 4] = ["state.0", "state.1", "journal.0", "journal.1"];
 
-/// What was copied, and for how long hosts waited.
+/// Size of a copy, and the time that hosts waited.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Copied {
-    /// Bytes of contents copied, those that changed meanwhile again.
+    /// Bytes of contents copied, including those copied again.
     pub bytes: u64,
-    /// Times that contents were gone over while hosts went on.
+    /// Passes over the contents while hosts continued.
     pub passes: u32,
-    /// Pages of contents that were copied while hosts waited.
+    /// Pages of contents copied while hosts waited.
     pub held_pages: u64,
-    /// How long hosts had to wait for it.
+    /// Time that hosts waited.
     pub held_seconds: f64,
-    /// Seconds that all of it took.
+    /// Total time in seconds.
     pub seconds: f64,
 }
 
-/// What tells whether a superblock's contents are still the same.
+/// Determines if a superblock's contents have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SuperblockVersion {
     erases: u64,
     rows: u64,
-    /// Rows of which every die has been programmed, and of which any has.
+    /// Minimum and maximum number of programmed rows over all dies.
     rows_min: u32,
     rows_max: u32,
 }
@@ -63,7 +64,7 @@ impl SuperblockVersion {
         let media = device.ftl().media();
         let geometry = media.geometry();
 
-        // The smallest of all dies is found by comparison, so it begins with the largest number.
+        // A minimum over all dies, so it starts with the largest number.
         let mut version = Self {
             rows_min: u32::MAX,
             ..Self::default()
@@ -79,7 +80,7 @@ impl SuperblockVersion {
         version
     }
 
-    /// The rows to copy, of a superblock that was `before` when it was copied.
+    /// The rows to copy, given the version at the last copy.
     fn rows_since(&self, before: &Self) -> std::ops::Range<u32> {
         let same = self.erases == before.erases;
         let from = if same { before.rows_min } else { 0 };
@@ -98,10 +99,10 @@ struct Copier<'a> {
     copied: Copied,
 }
 
-/// Copies the image in `image`, which the subsystem behind `gate` serves, into a new folder.
+/// Copies the image in `image`, which is served through `gate`, into a new folder.
 ///
 /// # Errors
-/// One sentence; nothing is left behind.
+/// One sentence; the folder is removed.
 pub fn copy(gate: &Gate, image: &Path, to: &Path) -> Result<Copied, String> {
     let about = |error: io::Error| format!("{}: {error}", to.display());
     std::fs::create_dir(to).map_err(about)?;
@@ -116,7 +117,7 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
     let from = File::open(image.join(CONTENTS))?;
     let contents = File::create_new(to.join(CONTENTS))?;
 
-    // As long as the original from the start: pieces are written where they belong.
+    // Full length from the start: pieces are written at their positions.
     contents.set_len(from.metadata()?.len())?;
 
     let geometry = gate
@@ -133,20 +134,19 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
         copied: Copied::default(),
     };
 
-    // As long as hosts write more during a pass than may be copied while they wait, another pass
-    // follows.
+    // Passes continue while hosts write more during a pass than may be copied while they wait.
     loop {
         let changed = copier.pass()?;
         copier.copied.passes += 1;
 
-        // Few enough to be copied while hosts wait, or no pass makes it better.
+        // Few enough to copy while hosts wait, or further passes do not help.
         if changed <= HELD_PAGES_MAX || copier.copied.passes >= PASSES_MAX {
             break;
         }
     }
     copier.hold(image, to)?;
 
-    // Everything is durable before the last file makes it an image.
+    // All files are durable before the last one makes it an image.
     for entry in std::fs::read_dir(to)? {
         File::open(entry?.path())?.sync_all()?;
     }
@@ -164,14 +164,14 @@ fn ended() -> io::Error {
 }
 
 impl Copier<'_> {
-    /// Copies what has changed, while hosts go on; how many pages those were.
+    /// Copies changed contents while hosts continue; returns the number of pages.
     fn pass(&mut self) -> io::Result<u64> {
         let mut pages = 0;
         for first in (0..self.versions.len() as u32).step_by(STRETCH as usize) {
             let end = (first + STRETCH).min(self.versions.len() as u32);
             let gate = self.gate;
 
-            // The device is asked for a stretch and given back: copying needs no turn.
+            // The device is locked for one stretch at a time: copying needs no lock.
             let now = gate
                 .with(|subsystem| {
                     let device = subsystem.device();
@@ -186,16 +186,15 @@ impl Copier<'_> {
         Ok(pages)
     }
 
-    /// Copies what has changed of one superblock; how many pages those were.
+    /// Copies the changed contents of one superblock; returns the number of pages.
     fn superblock(&mut self, sb: u32, now: SuperblockVersion) -> io::Result<u64> {
-        // Set before it is copied: what changes meanwhile shows as another version in the next
-        // pass.
+        // Set before the copy: later changes appear as another version in the next pass.
         let before = std::mem::replace(&mut self.versions[sb as usize], now);
         if before == now {
             return Ok(0);
         }
         let rows = now.rows_since(&before);
-        // Pages of a superblock lie row by row, one of each die in a row.
+        // Pages of a superblock are in row order, one per die in a row.
         let first = u64::from(sb) * u64::from(self.pages_per_superblock)
             + u64::from(rows.start) * u64::from(self.dies);
         let pages = u64::from(rows.len() as u32) * u64::from(self.dies);
@@ -226,7 +225,7 @@ impl Copier<'_> {
     fn hold(&mut self, image: &Path, to: &Path) -> io::Result<()> {
         let gate = self.gate;
         let held = gate.with(|subsystem| {
-            // Undivided: no host writes between what is made durable and what is copied.
+            // Exclusive: no host writes between the sync and the copies.
             let mut device = subsystem.device().undivided();
             let began = Instant::now();
             device.sync()?;
@@ -234,7 +233,7 @@ impl Copier<'_> {
                 let now = SuperblockVersion::of(&device, SbId(sb));
                 self.copied.held_pages += self.superblock(sb, now)?;
             }
-            // What tells older copies of the other files: of the same instant as they are.
+            // The witnesses of the other files' versions: of the same instant as these files.
             let witnesses = u64::from(device.ftl().media().geometry().pages());
             self.page(witnesses)?;
             for name in STATES {
@@ -248,17 +247,17 @@ impl Copier<'_> {
     }
 }
 
-/// Copies what is kept beside the device, while the device is held.
+/// Copies the files beside the device, while the device is locked.
 ///
-/// The lists are those of the same instant as far as a power cut is concerned: a change of namespaces
-/// or reservations 1. replaces the file  2. takes a turn at the device to be in force  3. is
-/// acknowledged. With the device held, a change that has passed 1 waits before 2: the copy has the
-/// file of before or after 1, both of which a cut at this instant may leave, and no second change of
-/// the same list, nor the next step of the same command, can pass 1 meanwhile.
+/// For a power cut the lists are of the same instant, because a change of namespaces or
+/// reservations 1. replaces the file  2. locks the device to take effect  3. is acknowledged. While
+/// the device is locked here, a change past 1 waits before 2: the copy has the file from before or
+/// after 1, and a cut at this instant may leave either. No second change of the same list, and no
+/// next step of the same command, can pass 1 in the meantime.
 fn copy_lists(image: &Path, to: &Path) -> io::Result<()> {
     std::fs::copy(image.join(kept::SERVICE), to.join(kept::SERVICE))?;
 
-    // A device that was never reserved has no such file.
+    // A device without reservations has no such file.
     for name in [kept::HEALTH, kept::RESERVATIONS] {
         match std::fs::copy(image.join(name), to.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -1,5 +1,5 @@
-//! Devices as operators see them: what `remap-ssd-http` shows; and `watch`, which plays a simulated
-//! one.
+//! Devices as operators see them through `remap-ssd-http`; and `watch`, which plays a simulated
+//! device.
 //!
 //! ```text
 //! table    superblocks and counters, read from a device in short stretches
@@ -7,7 +7,7 @@
 //! backup   a copy of an image while it is served
 //! played   a simulated device in virtual time
 //! ```
-//! Absent: HTTP, and how a device is served (`service`).
+//! Absent: HTTP, and serving a device (`service`).
 
 pub mod backup;
 pub mod played;
@@ -27,8 +27,8 @@ use std::sync::Arc;
 /// Plays a workload or a recorded session on a simulated device, in virtual time and at any speed,
 /// on a page in the browser.
 ///
-/// The device and what it is fed are those of `compare`, whose options these are; one scheme is
-/// played. A preset is scaled to a 64th unless told otherwise, so that one sees its superblocks.
+/// Device and workload are set by the options of `compare`, with a single scheme. By default a
+/// preset is scaled to a 64th, so that single superblocks are visible.
 #[derive(Debug, clap::Args)]
 #[group(id = "watch")]
 #[command(after_help = EXAMPLES)]
@@ -38,15 +38,15 @@ pub struct Args {
     /// An address of this machine only. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9420")]
     pub http: SocketAddr,
-    /// Virtual seconds a second to begin with.
+    /// Initial speed in virtual seconds per second.
     ///
-    /// The page changes it. 0 waits for the page.
+    /// The page changes it. 0 starts paused.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub speed: f64,
     /// End with the workload; otherwise the page stays until Ctrl-C.
     #[arg(long)]
     pub end: bool,
-    /// The device and the workload that are played, if none is served.
+    /// The device and the workload to play.
     #[command(flatten)]
     pub compare: compare::Args,
 }
@@ -57,15 +57,15 @@ Examples:
   remap-ssd serve --memory 1GiB --record session.trace
   remap-ssd watch --trace session.trace --speed 10";
 
-/// The share of a preset that is played.
+/// Default scale of a preset.
 const SCALE: f64 = 1.0 / 64.0;
 
 /// Runs `watch`.
 ///
 /// # Errors
-/// The device or what it is fed cannot be, or the address.
+/// An impossible device, workload or address.
 pub fn command(mut args: Args) -> Result<(), Failure> {
-    // There is no token here, so only this machine may look.
+    // There is no token here, so only this machine may connect.
     if !args.http.ip().to_canonical().is_loopback() {
         return Err(Failure::usage(
             "--http: an address of the loopback, such as 127.0.0.1:9420",
@@ -85,7 +85,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
         compared.scheme = vec![SchemeKind::default()];
     }
 
-    // A preset in its full size would age for minutes before anything is seen.
+    // A preset at full size would age for minutes before anything is visible.
     if compared.config.is_none() && compared.trace.is_none() && compared.age.is_none() {
         compared.scale = compared.scale.or(Some(SCALE));
     }
@@ -104,11 +104,11 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     let server = server.map_err(|error| Failure::about(args.http, error))?;
     output::note(format_args!("watch it at http://{}/", server.address()));
 
-    // The page is served by other threads; this one plays.
+    // Other threads serve the page; this one plays.
     played.play(&mut *staged.source).map_err(Failure::failed)?;
     if !args.end {
         output::note("the workload has ended; Ctrl-C ends the page");
-        // A loop, since `park` may return for no reason.
+        // A loop, since `park` may return spuriously.
         loop {
             std::thread::park();
         }
@@ -117,11 +117,10 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     output::json(&statistics)
 }
 
-/// Resident memory of this process, and what of it are pages of files, in bytes, as Linux counts
-/// them; 0 elsewhere.
+/// Resident memory of this process, and its file-backed part, in bytes, on Linux; 0 elsewhere.
 fn resident_bytes() -> (u64, u64) {
-    // In pages; the second field is what is resident, the third what of it is mapped files and
-    // shared memory (proc(5)).
+    // In pages; the second field is resident memory, the third its file-backed and shared part
+    // (proc(5)).
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut fields = statm.split(' ').skip(1);
     let mut bytes = || {
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn resident_memory_counts_what_is_touched_and_tells_files_from_the_rest() {
-        // The program's own code is a file that is mapped.
+        // The program's own code is a mapped file.
         let (before, files) = resident_bytes();
         assert!(
             files > 0 && before > files,

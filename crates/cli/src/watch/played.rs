@@ -1,10 +1,10 @@
-//! A simulated device, played: a workload or a recorded session in virtual time, at any speed, for
+//! Plays a simulated device: a workload or a recorded session in virtual time, at any speed, for
 //! the same page.
 //!
-//! A request enters when one of the outstanding ones has ended and not before its recorded time;
-//! virtual time follows the clock on the wall as fast as the speed says and the machine can.
-//! Invariants: the device is the one that `compare` would measure, and what it is fed is the same;
-//! whoever looks waits for at most `CHUNK` pages. Absent: results (`compare` has them).
+//! A request enters when an outstanding one has ended, but not before its recorded time. Virtual
+//! time follows real time at the chosen speed, as far as the machine can keep up. Invariants:
+//! device and requests are those that `compare` would measure; an observer waits for at most
+//! `CHUNK` pages. Absent: results (`compare` has them).
 
 use super::table::SuperblockTable;
 use remap_ssd_device::{Device, PageCommand};
@@ -18,24 +18,24 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pages that are submitted before others may look.
+/// Maximum pages submitted per lock.
 const CHUNK: usize = 512;
-/// Virtual time is made up for a machine that is too slow up to this; then the rest is given up.
+/// Maximum lag that is made up if the machine is too slow; any further lag is dropped.
 const BEHIND_MAX: Duration = Duration::from_millis(500);
-/// How often the clock is looked at while there is nothing to do.
+/// Polling interval when there is nothing to do.
 const NAP: Duration = Duration::from_millis(5);
-/// Speeds that make sense: virtual seconds a second.
+/// Valid speeds: virtual seconds per second.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// The device and what has happened to it.
+/// The device and the state of the simulation.
 struct Stage {
     device: Device,
-    /// Ends of the requests that are outstanding.
+    /// End times of the outstanding requests.
     outstanding: BinaryHeap<Reverse<u64>>,
     queue_depth: usize,
     began: u64,
     entered: u64,
-    /// The request under way: when it entered, and when the pages so far are done.
+    /// The current request: its entry time, and the end of its pages so far.
     request: Option<(u64, u64)>,
     pages: u64,
     pages_total: u64,
@@ -45,7 +45,7 @@ struct Stage {
     ended: bool,
 }
 
-/// A simulation that is played.
+/// A simulation being played.
 pub struct Played {
     title: String,
     telemetry: Telemetry,
@@ -53,21 +53,21 @@ pub struct Played {
     changed: Condvar,
 }
 
-/// How to play: how many at once, how much, how fast.
+/// Options of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many requests are in flight at once.
+    /// Maximum requests in flight.
     pub queue_depth: u32,
-    /// How many pages are played in all.
+    /// Total number of pages to play.
     pub pages_total: u64,
-    /// Virtual seconds a second; 0 to begin paused.
+    /// Virtual seconds per second; 0 to begin paused.
     pub speed: f64,
 }
 
 impl Played {
-    /// A device that is about to be fed.
+    /// Creates a simulation of a device, before its first request.
     pub fn new(title: String, device: Device, options: Options) -> Arc<Self> {
-        // Aging has taken no virtual time; a device from an image may have.
+        // Aging took no virtual time; the past of an image may have.
         let began = device.timing().busy_until();
 
         Arc::new(Self {
@@ -98,10 +98,10 @@ impl Played {
     /// Plays until the source is exhausted or all pages were submitted.
     ///
     /// # Errors
-    /// The source cannot go on.
+    /// The source failed.
     pub fn play(&self, source: &mut dyn Source) -> Result<(), SourceError> {
         let (mut pages, mut next) = (Vec::new(), 0);
-        // Virtual time up to which is played, and when that was computed.
+        // Virtual time to play up to, and the real time at which it was computed.
         let (mut until, mut at) = (self.stage().entered as f64, Instant::now());
         loop {
             if next == pages.len() {
@@ -113,7 +113,7 @@ impl Played {
             }
 
             let mut stage = self.stage();
-            // A pause waits for the speed to change, and real time does not count meanwhile.
+            // A pause waits for the speed to change; real time does not count until then.
             if stage.speed == 0.0 {
                 stage = self
                     .changed
@@ -124,14 +124,14 @@ impl Played {
             let passed = at.elapsed();
             at = Instant::now();
 
-            // A machine that cannot keep up falls behind only so far: it does not chase a time for
-            // ever.
+            // The lag is bounded: a machine that cannot keep up does not chase real time
+            // indefinitely.
             let behind_max = BEHIND_MAX.as_nanos() as f64 * stage.speed;
             until += passed.as_nanos() as f64 * stage.speed;
             until = until.min(stage.entered as f64 + behind_max);
 
             let before = next;
-            // A few pages a turn, so that those who look do not wait.
+            // A few pages per lock, so that observers do not wait.
             while next < pages.len()
                 && next - before < CHUNK
                 && (stage.entered as f64) < until
@@ -140,7 +140,7 @@ impl Played {
                 stage.page(&pages[next], &self.telemetry);
                 next += 1;
             }
-            // A trace may be silent for long: then virtual time passes all the same.
+            // Virtual time also passes during gaps in a trace.
             if let Some(page) = pages.get(next) {
                 let arrives = stage.began + page.at_ns;
                 if arrives > stage.entered && stage.request.is_none() {
@@ -152,7 +152,7 @@ impl Played {
             }
             let is_ahead = stage.entered as f64 >= until;
 
-            // Given back before the nap, or nobody could look meanwhile.
+            // Released before the sleep, so that observers get it.
             drop(stage);
             if is_ahead {
                 std::thread::sleep(NAP);
@@ -164,7 +164,7 @@ impl Played {
 }
 
 impl Stage {
-    /// Have all pages been submitted? A request that has begun is brought to its end.
+    /// Returns true if all pages were submitted. A started request is completed first.
     fn is_done(&self) -> bool {
         self.request.is_none() && self.pages >= self.pages_total
     }
@@ -173,7 +173,7 @@ impl Stage {
         let (entered, done_before) = match self.request.take() {
             Some(request) => request,
             None => {
-                // The queue is full: a request enters when the first of those under way has ended.
+                // The queue is full: a request enters when the first outstanding one has ended.
                 if self.outstanding.len() >= self.queue_depth
                     && let Some(Reverse(end)) = self.outstanding.pop()
                 {
@@ -195,7 +195,7 @@ impl Stage {
             self.device.submit_more(entered, &command).done_at
         };
 
-        // A request is done when the last of its pages is, whichever that was.
+        // A request ends with the last of its pages to end.
         let done_at = done_at.max(done_before);
         self.pages += 1;
         let kind = self.count(page.kind);
@@ -293,7 +293,7 @@ impl Watched for Played {
     }
 
     fn act(&self, _: &str, _: &Value) -> Result<Value, Refused> {
-        // Verbs are for a device that is served: this one has no hosts.
+        // Verbs are for a served device: this one has no hosts.
         Err(Refused::Unknown)
     }
 
@@ -310,7 +310,7 @@ impl Watched for Played {
     }
 }
 
-/// All kinds of commands, as a status has them.
+/// Statistics of all kinds of commands, for a status.
 pub(super) fn commands(telemetry: &Telemetry) -> Vec<CommandStatistics> {
     let kinds = telemetry.read();
     CommandKind::NAMES

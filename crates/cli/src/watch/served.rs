@@ -1,9 +1,9 @@
-//! A device in service, as operators see it, and what they do to it.
+//! A served device as operators see it, and their operations on it.
 //!
-//! However many clients ask, the device is read at most once in `FRESH`, in turns of `STRETCH`
-//! superblocks in which hosts wait; between two turns they go first (`nvme::controller::turn`).
-//! Invariants: whoever asks never waits inside a turn for a client; once closed, nothing here holds
-//! the device. Absent: HTTP.
+//! For any number of clients the device is read at most once per `FRESH`, in steps of `STRETCH`
+//! superblocks during which hosts wait; between two steps hosts go first
+//! (`nvme::controller::turn`). Invariants: the device is never locked while waiting for a client;
+//! once closed, nothing here holds the device. Absent: HTTP.
 
 use super::backup;
 use super::table::SuperblockTable;
@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How old an answer may be.
+/// Maximum age of an answer.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// What was read of the device, and when.
+/// State read from the device, and the time of the reading.
 #[derive(Default)]
 struct Sampled {
     at: Option<Instant>,
@@ -31,7 +31,7 @@ struct Sampled {
     holds: Holds,
 }
 
-/// A device that is in service, as it is watched.
+/// A served device under observation.
 pub struct Served {
     gate: Arc<Gate>,
     epoch: Instant,
@@ -40,12 +40,12 @@ pub struct Served {
     roster: Option<Arc<Roster>>,
     log: LogLevel,
     sampled: Mutex<Sampled>,
-    /// Counters when they were last reset.
+    /// Counters at the last reset.
     reset: Mutex<(Instant, BTreeMap<&'static str, u64>)>,
     backup: Mutex<()>,
 }
 
-/// Counters that are not sums: they have no beginning to count from.
+/// Counters that are levels, not sums: a reset does not apply.
 const LEVELS: [&str; 4] = [
     "free_superblocks",
     "nvram_capacity_bytes",
@@ -56,7 +56,7 @@ const LEVELS: [&str; 4] = [
 const ENDED: &str = "the service ends";
 
 impl Served {
-    /// A device in service since `epoch`; `image` is where it is, if it is not in memory.
+    /// A device served since `epoch`; `image` is its folder, unless it is in memory.
     pub fn new(
         gate: Arc<Gate>,
         epoch: Instant,
@@ -78,7 +78,7 @@ impl Served {
         }
     }
 
-    /// What is known of the device, read anew if it is too old.
+    /// The device's state, read again if it is too old.
     fn sampled(&self) -> MutexGuard<'_, Sampled> {
         let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
         if sampled.at.is_none_or(|at| at.elapsed() >= FRESH) {
@@ -87,12 +87,12 @@ impl Served {
         sampled
     }
 
-    /// Does something with the device, if it still works.
+    /// Runs an operation on the device, if it still works.
     fn with<R>(
         &self,
         work: impl FnOnce(&Subsystem) -> Result<R, OperateError>,
     ) -> Result<R, Refused> {
-        // A device that has failed answers nothing that could be believed.
+        // A failed device gives no reliable answers.
         let done = self.gate.with(|subsystem| {
             if subsystem.is_broken() {
                 Err(OperateError("the device has failed".into()))
@@ -111,10 +111,10 @@ impl Served {
     }
 
     fn power_cut(&self) -> Result<Value, Refused> {
-        // Hosts see what a cut is for them: their connections end, and they come back.
+        // Hosts see a real power cut: their connections end, and they reconnect.
         let connections = self.drop_hosts(None);
         let began = Instant::now();
-        // What a volatile cache loses; `serve --cut-seed` has the meaning of the number.
+        // Seed for the losses of a volatile cache, as for `serve --cut-seed`.
         let seed = random();
         let report = self.with(|subsystem| subsystem.power_cut_of_all(seed))?;
 
@@ -126,8 +126,8 @@ impl Served {
             "power was cut and restored for an operator"
         );
 
-        // Counters of a recovered device begin at zero, so what was noted of the old ones is void.
-        // In the order in which the verb `reset` takes the two locks: neither waits for the other.
+        // Counters of a recovered device restart at zero, so the noted values are void. The locks
+        // are taken in the same order as in the verb `reset`, so there is no deadlock.
         let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
         sampled.at = None;
         let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +148,8 @@ impl Served {
                     let namespace = namespace
                         .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
 
-                    // Arguments are in blocks of 4,096 bytes, whatever the namespace has.
+                    // Arguments are in blocks of 4,096 bytes, regardless of the namespace's block
+                    // size.
                     Ok(12 - namespace.lba_shift)
                 })?;
 
@@ -177,7 +178,7 @@ impl Served {
         Ok(json!({ "places": places }))
     }
 
-    /// How good portals are from now on.
+    /// Sets the ANA state of portals.
     fn set_ana_state(&self, arguments: &Arguments<'_>) -> Result<Value, Refused> {
         let (portal, name) = (arguments.text("portal")?, arguments.text("state")?);
         let mut states = AnaState::NAMES.iter();
@@ -213,7 +214,7 @@ impl Served {
             ));
         };
 
-        // Two copies at once would hold the device twice as often.
+        // Two copies at once would lock the device twice as often.
         let Ok(_one) = self.backup.try_lock() else {
             return Err(Refused::Failed("another copy is being made".into()));
         };
@@ -223,9 +224,9 @@ impl Served {
 }
 
 impl Sampled {
-    /// Reads the device, one turn a stretch. If it has failed, what was read before stands.
+    /// Reads the device, one stretch per lock. After a failure the last state stays.
     fn read(&mut self, subsystem: &Subsystem) {
-        // What was read before it failed is the best there is.
+        // The state from before the failure is the best available.
         if subsystem.is_broken() {
             return;
         }
@@ -240,13 +241,13 @@ impl Sampled {
         self.at = Some(Instant::now());
     }
 
-    /// One turn, and what it cost.
+    /// Runs one step with the device locked, and measures its duration.
     fn turn(
         &mut self,
         subsystem: &Subsystem,
         look: impl FnOnce(&mut SuperblockTable, &remap_ssd_device::Device) -> u32,
     ) -> u32 {
-        // Waiting for the turn is not part of what hosts wait for.
+        // Waiting for the lock is not part of the time that hosts wait.
         let turn = subsystem.device();
         let began = Instant::now();
         let looked = look(&mut self.table, &turn);
@@ -312,7 +313,7 @@ impl Watched for Served {
             let listed = roster.list();
             status.connections = listed.len() as u64;
 
-            // Apart from the roster's lock: it counts through the subsystem.
+            // Outside the roster's lock: it counts through the subsystem.
             self.gate
                 .with(|subsystem| count_rights(subsystem, &listed, &mut status));
             (status.accepted, status.dropped) = (tally.accepted, tally.dropped);
@@ -341,7 +342,7 @@ impl Watched for Served {
                 discovery: one.discovery,
                 rights: one.rights.to_string(),
                 denied: one.denied,
-                // A host may have come after `now_ns` was taken.
+                // A host may have connected after `now_ns` was read.
                 seconds: now_ns.saturating_sub(one.since_ns) as f64 / 1e9,
                 commands: one.commands,
             })
@@ -372,7 +373,7 @@ impl Watched for Served {
         let made = self.gate.with(|subsystem| {
             let emulated = subsystem.latency() == Latency::Emulated;
 
-            // A device that has failed cannot be asked.
+            // A failed device cannot be read.
             let (device, paused) = if subsystem.is_broken() {
                 (Value::Null, false)
             } else {
@@ -400,7 +401,7 @@ impl Watched for Served {
     }
 
     fn statistics(&self) -> Value {
-        // The counters never go back; what a reset noted is taken off.
+        // The counters never decrease; values noted at a reset are subtracted.
         let counters = self.sampled().table.counters().to_vec();
         let reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
         let mut since: Map<String, Value> = counters
@@ -456,11 +457,11 @@ impl Watched for Served {
             "reset" => {
                 let mut sampled = self.sampled();
 
-                // Even if they are fresh: what a reset notes must be of this instant.
+                // Even if they are fresh: a reset notes the values of this instant.
                 self.gate.with(|subsystem| sampled.read(subsystem));
                 let counters = sampled.table.counters().iter().copied();
 
-                // A level is no sum: it is shown as it is.
+                // A level is no sum: it is shown unchanged.
                 let sums = counters.filter(|(name, _)| !LEVELS.contains(name));
 
                 let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
@@ -487,7 +488,7 @@ impl Watched for Served {
     }
 }
 
-/// Which hosts see a namespace, in words.
+/// The hosts that see a namespace, in words.
 fn attached_to(attachment: &Attachment) -> String {
     let named: Vec<&str> = attachment.except.iter().map(String::as_str).collect();
     let named = named.join(", ");
@@ -499,7 +500,7 @@ fn attached_to(attachment: &Attachment) -> String {
     }
 }
 
-/// How many namespaces each host may write, and only read.
+/// Number of namespaces that each host may write, and those it may only read.
 fn count_rights(subsystem: &Subsystem, listed: &[Listed], status: &mut Status) {
     // Discovery has no rights to count.
     for one in listed.iter().filter(|one| !one.discovery) {
@@ -513,7 +514,7 @@ fn count_rights(subsystem: &Subsystem, listed: &[Listed], status: &mut Status) {
     }
 }
 
-/// The portals, and how good they are.
+/// The portals with their ANA states.
 fn portals(subsystem: &Subsystem) -> Value {
     let all = subsystem.portals();
     let each = all.iter().map(
@@ -522,7 +523,7 @@ fn portals(subsystem: &Subsystem) -> Value {
     each.collect()
 }
 
-/// Who has registered on a namespace, and who holds its reservation; null if nobody has.
+/// Registrants of a namespace, and the holder of its reservation; null if there are none.
 fn reservation(subsystem: &Subsystem, nsid: u32) -> Value {
     let all = subsystem.reservations_of(nsid);
     if all.registrants.is_empty() {
@@ -543,10 +544,10 @@ fn reservation(subsystem: &Subsystem, nsid: u32) -> Value {
     })
 }
 
-/// What is counted without the device.
+/// Counts that do not need the device.
 fn count(subsystem: &Subsystem, status: &mut Status) {
     let health = subsystem.health();
-    // SMART counts sectors of 512 bytes, whatever the namespaces' blocks are.
+    // SMART counts sectors of 512 bytes, regardless of the namespaces' block size.
     status.host_read_bytes = health.sectors_read * 512;
     status.host_written_bytes = health.sectors_written * 512;
     status.media_errors = health.media_errors;

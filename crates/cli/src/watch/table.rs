@@ -1,7 +1,7 @@
-//! What a device says of itself, read in short stretches: counters, superblocks, wear.
+//! State of a device, read in short stretches: counters, superblocks, wear.
 //!
-//! Invariant: one stretch looks at no more than `STRETCH` superblocks, each at a cost that does not
-//! depend on the device's size. Absent: who holds the device meanwhile.
+//! Invariant: one stretch reads at most `STRETCH` superblocks, each at a cost independent of the
+//! device's size. Absent: locking the device.
 
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Stream, SuperblockState};
@@ -10,10 +10,10 @@ use remap_ssd_http::status::{Nvram, Status, Superblocks, Wear};
 use remap_ssd_media::SbId;
 use remap_ssd_nvme::controller::statistics;
 
-/// Superblocks of one stretch: some tens of microseconds.
+/// Superblocks per stretch: some tens of microseconds.
 pub const STRETCH: u32 = 256;
 
-/// A superblock, as it was when it was looked at.
+/// A superblock at its last reading.
 #[derive(Clone, Copy, Debug)]
 struct SuperblockRow {
     state: SuperblockState,
@@ -41,12 +41,12 @@ pub struct SuperblockTable {
 }
 
 impl SuperblockTable {
-    /// Reads the counters. After this the superblocks can be looked at.
+    /// Reads the counters. Required before superblocks are read.
     pub fn count(&mut self, device: &Device) {
         let ftl = device.ftl();
         let (geometry, usage) = (ftl.media().geometry(), ftl.usage());
 
-        // None until it is looked at: a table fills stretch by stretch.
+        // None until it is read: the table fills stretch by stretch.
         self.entries.resize(geometry.superblocks() as usize, None);
         self.pages_per_superblock = geometry.pages_per_superblock();
         self.counters = statistics::NAMES
@@ -64,12 +64,12 @@ impl SuperblockTable {
         self.scheme = ftl.config().scheme.to_string();
     }
 
-    /// How many superblocks there are.
+    /// Number of superblocks.
     pub fn superblocks(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Looks at one stretch of superblocks; how many those were.
+    /// Reads one stretch of superblocks; returns their number.
     pub fn look(&mut self, device: &Device, first: u32) -> u32 {
         let end = first.saturating_add(STRETCH).min(self.superblocks());
         for sb in first..end {
@@ -78,7 +78,7 @@ impl SuperblockTable {
         end.saturating_sub(first)
     }
 
-    /// Looks at all superblocks, for a device that nobody waits for.
+    /// Reads all superblocks, of a device that serves no hosts.
     pub fn look_at_all(&mut self, device: &Device) {
         self.count(device);
         let mut first = 0;
@@ -92,14 +92,14 @@ impl SuperblockTable {
         &self.counters
     }
 
-    /// Fills in what of a status is the device's.
+    /// Fills in the device's part of a status.
     pub fn fill(&self, status: &mut Status) {
         status.counters = self.counters.iter().copied().collect();
         status.nvram = self.nvram;
         status.read_only = self.read_only;
         status.scheme.clone_from(&self.scheme);
 
-        // Superblocks that were not looked at yet are left out.
+        // Superblocks not read yet are left out.
         let entries = || self.entries.iter().flatten();
         let count =
             |state: SuperblockState| entries().filter(|entry| entry.state == state).count() as u64;
@@ -120,9 +120,9 @@ impl SuperblockTable {
         };
     }
 
-    /// The superblocks in at most so many cells.
+    /// The superblocks in at most `cells_max` cells.
     pub fn cells(&self, cells_max: usize) -> Cells {
-        // Rounded up, so that no more than the cells that were asked for come out.
+        // Rounded up, so that there are at most `cells_max` cells.
         let per_cell = self.entries.len().div_ceil(cells_max.max(1)).max(1);
 
         let mut cells = Cells {
@@ -134,7 +134,7 @@ impl SuperblockTable {
 
         for entries in self.entries.chunks(per_cell) {
             let known = || entries.iter().flatten();
-            // Cells of large devices may sum beyond 32 bits.
+            // Sums of a large device's cells may exceed 32 bits.
             let sum = |of: fn(&SuperblockRow) -> u32| known().map(of).fold(0, u32::saturating_add);
 
             cells.state.push(letter(known()));
@@ -178,7 +178,7 @@ fn entry(ftl: &Ftl, sb: SbId) -> SuperblockRow {
         entry.erases_sum += u64::from(erases);
         written += media.next_row(block);
     }
-    // The head is no garbage, and the tail's place does not hold data.
+    // The head page is no garbage, and the tail's place holds no data.
     let held = written.saturating_sub(1).min(superblock.capacity);
     entry.garbage = match superblock.state {
         SuperblockState::Open | SuperblockState::Closed => held.saturating_sub(owners.live),
@@ -187,7 +187,7 @@ fn entry(ftl: &Ftl, sb: SbId) -> SuperblockRow {
     entry
 }
 
-/// One letter for some superblocks: the open one's, else the most frequent.
+/// One letter for a group of superblocks: the open one's, else the most frequent.
 fn letter<'a>(entries: impl Iterator<Item = &'a SuperblockRow>) -> char {
     let mut counts = [0u32; 3];
     for entry in entries {
@@ -200,7 +200,7 @@ fn letter<'a>(entries: impl Iterator<Item = &'a SuperblockRow>) -> char {
         }
     }
 
-    // Reversed, so that of equally many the first kind is taken.
+    // Reversed, so that in a tie the first kind wins.
     let most = (0..3).rev().max_by_key(|at| counts[*at]).unwrap_or(0);
     ['f', 'c', 'r'][most]
 }
