@@ -1,11 +1,11 @@
-//! A digest of the sources that figures follow from, so that a sweep's results of another simulator
-//! are told apart: by the command line and by the Python package, which is built from the same
+//! A digest of the sources that determine results, so that sweep results of another simulator are
+//! distinguished: by the command line and by the Python package, which is built from the same
 //! sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What decides a figure, from the workspace's root.
+/// Sources that determine results, relative to the workspace root.
 const SOURCES: [&str; 6] = [
     "Cargo.lock",
     "crates/media/src",
@@ -16,7 +16,7 @@ const SOURCES: [&str; 6] = [
 ];
 
 fn main() {
-    // Of this run: a target folder may be shared by several copies of the tree.
+    // Computed at run time: a target folder may be shared by several copies of the tree.
     let package = std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where the package is");
     let root = Path::new(&package)
         .ancestors()
@@ -31,7 +31,7 @@ fn main() {
 
     let mut digest = blake3::Hasher::new();
     for file in &files {
-        // By their names in the workspace: the digest does not depend on where that is.
+        // By their names in the workspace: the digest does not depend on its location.
         let name = file
             .strip_prefix(root)
             .expect("sources are below the root")

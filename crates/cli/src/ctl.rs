@@ -1,8 +1,8 @@
-//! `ctl`: looks at a served device and changes it, over the service's HTTP.
+//! `ctl`: inspects and changes a served device, through the service's HTTP.
 //!
-//! Invariants: a verb is one request; what the server says against it is one sentence here, and
-//! exit code 1; a mistake in the arguments is exit code 2, whichever side finds it. Absent: what
-//! verbs do (`watch::served`).
+//! Invariants: a verb is one request; an error from the server is printed as one sentence, with
+//! exit code 1; a mistake in the arguments gives exit code 2, whichever side finds it. Absent: the
+//! verbs themselves (`watch::served`).
 
 use crate::failure::Failure;
 use crate::output::{self, pairs, table};
@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Looks at a device that `serve --http` serves, and changes it.
+/// Inspects and changes a device that `serve --http` serves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the service listens for HTTP (`serve --http`).
+    /// HTTP address of the service (`serve --http`).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9420")]
     pub connect: String,
-    /// The file with the token (`serve --http-token`); all verbs that change something need it.
+    /// The file with the token (`serve --http-token`); required for all verbs that change
+    /// something.
     #[arg(long, value_name = "FILE")]
     pub token: Option<PathBuf>,
     /// Print the answer as JSON.
@@ -44,15 +45,15 @@ Exit codes: 0 success, 1 the service refused or cannot be reached, 2 mistake in 
 
 #[derive(Debug, clap::Subcommand)]
 enum CtlCommand {
-    /// Lists who is connected.
+    /// Lists connected hosts.
     Hosts,
     /// Lists the namespaces.
     Namespaces,
-    /// Shows what the device and the service were made with.
+    /// Shows the parameters that the device and the service were created with.
     Config,
     /// Shows the counters of the translation layer since the last reset.
     Statistics,
-    /// Ends a host's connections. It may come back at once; `serve --allow` says who may.
+    /// Ends a host's connections. It may reconnect at once, unless `serve --allow` prevents it.
     Drop {
         /// The host's name (NQN), or the number of one of its connections.
         host: String,
@@ -71,7 +72,7 @@ enum CtlCommand {
         #[arg(value_parser = ["none", "emulated"])]
         mode: String,
     },
-    /// Switches deduplication of writes on or off, on a device that was made with it.
+    /// Switches deduplication of writes on or off, on a device created with it.
     Dedup {
         /// on or off.
         #[arg(value_parser = ["on", "off"])]
@@ -79,31 +80,31 @@ enum CtlCommand {
     },
     /// Resets the counters of `statistics`.
     Stats {
-        /// `reset`: `statistics` counts from now on. Metrics and `io stat` go on as they are.
+        /// `reset`: `statistics` counts from now on. Metrics and `io stat` are not affected.
         #[arg(value_parser = ["reset"])]
         what: String,
     },
-    /// Says how good a portal is, for hosts with multipath: they use the best one, and none that is
-    /// inaccessible.
+    /// Sets the ANA state of a portal, for hosts with multipath: they use the best one, and none
+    /// that is inaccessible.
     Ana {
-        /// Where the service listens, as `--listen` has it, or `all`.
+        /// Address of the portal, as in `--listen`, or `all`.
         portal: String,
-        /// How good.
+        /// The state.
         #[arg(value_parser = ["optimized", "non-optimized", "inaccessible"])]
         state: String,
     },
-    /// Takes away a namespace's reservation and all registrations, if the hosts that have them are
-    /// gone for good.
+    /// Removes a namespace's reservation and all registrations, for hosts that are permanently
+    /// gone.
     Release {
         /// The namespace.
         nsid: u32,
     },
-    /// Copies the image while it is served, as it is at one instant.
+    /// Copies the image while it is served, as a point-in-time copy.
     Snapshot {
-        /// A folder to make, on the service's machine.
+        /// A folder to create, on the service's machine.
         to: PathBuf,
     },
-    /// Sets how much the server logs.
+    /// Sets the log level of the server.
     Log {
         /// error, warn, info, debug or trace: messages of this level and more serious ones.
         #[arg(value_parser = ["error", "warn", "info", "debug", "trace"])]
@@ -134,11 +135,11 @@ enum Inject {
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..64))]
         bit: u32,
     },
-    /// Takes all planted faults back.
+    /// Removes all planted faults.
     None,
 }
 
-/// A snapshot of a large image takes its time.
+/// A snapshot of a large image takes time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Runs `ctl`.
@@ -163,16 +164,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     );
     let answer = answer.map_err(|error| Failure::about(&args.connect, error))?;
 
-    // What is no JSON is no answer of ours: something else listens there.
+    // A response that is not JSON comes from another server at that address.
     let value: Value = serde_json::from_slice(&answer.body)
         .map_err(|_| Failure::about(&args.connect, "what answers there is not remap-ssd serve"))?;
     if answer.status != 200 {
         let sentence = value["error"].as_str().unwrap_or("it refused").to_owned();
-        // The server's refusals keep their exit codes: a mistake in the arguments is one wherever
-        // it is found.
+        // The server's refusals keep their exit codes: a mistake in the arguments has the same code
+        // whichever side finds it.
         return Err(match answer.status {
             400 => Failure::Usage(sentence),
-            // The option helps only where no token was sent.
+            // The option helps only if no token was sent.
             401 | 403 if args.token.is_none() => {
                 Failure::failed(format_args!("{sentence} (ctl --token FILE)"))
             }
@@ -186,7 +187,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The path that a verb is, and what is posted to it.
+/// The path of a verb, and the body to post.
 fn request(verb: &CtlCommand) -> Result<(String, Option<Value>), Failure> {
     let get = |what: &str| Ok((format!("/api/{what}"), None));
     let post = |verb: &str, body: Value| Ok((format!("/api/ctl/{verb}"), Some(body)));
@@ -251,7 +252,7 @@ fn show(verb: &CtlCommand, value: &Value) -> Result<(), Failure> {
         CtlCommand::Config => return output::json(value),
         _ => {
             let rows = value.as_object().into_iter().flatten();
-            // What has parts of its own, as a report of recovery does, is for `--json`.
+            // Values with parts, such as a recovery report, are only in the output of `--json`.
             let rows = rows.filter(|(_, value)| !value.is_object());
             let rows: Vec<_> = rows
                 .map(|(name, value)| (name.replace('_', " "), text(value)))
@@ -261,7 +262,7 @@ fn show(verb: &CtlCommand, value: &Value) -> Result<(), Failure> {
     };
 
     let cell = |one: &Value, column: &str| match &one[column] {
-        // Of a reservation its type; `--json` says whose it is.
+        // Only the type of a reservation; `--json` also has its holder.
         Value::Object(parts) => text(parts.get("type").unwrap_or(&Value::Null)),
         value => text(value),
     };
@@ -270,7 +271,7 @@ fn show(verb: &CtlCommand, value: &Value) -> Result<(), Failure> {
     output::text(&table(columns, &rows))
 }
 
-/// A value as it is shown. Hosts choose their names: what is not printable is escaped.
+/// Formats a value. Hosts choose their names, so unprintable characters are escaped.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => remap_ssd_nvme::Escaped::text(text).to_string(),

@@ -1,8 +1,9 @@
-//! `experiment`: the published figures, run again and held against what the papers claim.
+//! `experiment`: repeats the published experiments and compares the results with the papers'
+//! claims.
 //!
-//! Invariants: whatever is wrong with a name, a folder or a run is said before anything runs (exit
-//! code 2); claims that differ are a result, not a failure. Absent: experiments (`remap_ssd_lab`
-//! and `experiments/`).
+//! Invariants: mistakes in a name, a folder or a run are reported before anything runs (exit code
+//! 2); a claim that is not met is a result, not a failure. Absent: experiments (`remap_ssd_lab` and
+//! `experiments/`).
 
 use crate::failure::Failure;
 use crate::interrupt;
@@ -23,11 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Runs experiments of the papers again and lays our figures beside every claim.
+/// Repeats the papers' experiments and compares our figures with every claim.
 ///
-/// An experiment is a folder of text: which devices, schemes and workloads, and what the paper
-/// found. Results are kept run by run: give the same command again after Ctrl-C or a crash, and it
-/// goes on where it stopped.
+/// An experiment is a folder of text files: devices, schemes, workloads, and the paper's findings.
+/// Results are kept run by run: after Ctrl-C or a crash, the same command continues where it
+/// stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -40,15 +41,15 @@ pub struct Args {
     pub quick: bool,
     /// Tiny devices, seconds: shows that everything runs.
     ///
-    /// The figures mean nothing.
+    /// The figures are meaningless.
     #[arg(long, conflicts_with = "quick", help_heading = "Size")]
     pub smoke: bool,
 
-    /// Any value of the devices, other than published: --set flash.read_ns=40_000.
+    /// Override a setting of the devices: --set flash.read_ns=40_000.
     ///
-    /// Of every device that the experiments simulate, before it is scaled: what a claim owes to that
-    /// value. A paper's own tables (arithmetic on its figures, recovery times by capacity) stay as
-    /// they are. May be repeated, or several with commas. The configuration reference
+    /// Applies to every device that the experiments simulate, before it is scaled, to see how a
+    /// claim depends on that value. A paper's own tables (arithmetic on its figures, recovery times
+    /// by capacity) do not change. May be repeated, or comma-separated. The configuration reference
     /// (docs/configuration.md) lists the keys.
     #[arg(
         long,
@@ -59,23 +60,23 @@ pub struct Args {
     pub set: Vec<String>,
     /// Folder with experiments of your own.
     ///
-    /// It holds NAME/experiment.toml, and papers/NAME.toml; they replace built-in ones of their
-    /// names. One whose analysis is `table` needs no claims: its runs are printed as a table. For
-    /// grids over any option or value of the device, see `remap-ssd sweep`.
+    /// It contains NAME/experiment.toml, and papers/NAME.toml; they replace built-in ones with the
+    /// same names. An experiment with the analysis `table` needs no claims: its runs are printed as
+    /// a table. For grids over any option or setting of the device, see `remap-ssd sweep`.
     #[arg(long, value_name = "DIR", help_heading = "Device")]
     pub from: Option<PathBuf>,
 
-    /// Make every run again, whatever is in the results folder.
+    /// Repeat every run, even if the results folder has it.
     #[arg(long, help_heading = "Run")]
     pub fresh: bool,
-    /// Runs at the same time [default: one per core].
+    /// Number of concurrent runs [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     pub threads: Option<u32>,
-    /// Memory that runs at the same time may take together.
+    /// Maximum total memory of concurrent runs.
     #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = numbers::size, help_heading = "Run")]
     pub memory: u64,
 
-    /// Folder for results; those of an earlier command are used again.
+    /// Folder for results; results already in it are reused.
     #[arg(
         long,
         value_name = "DIR",
@@ -109,10 +110,10 @@ impl From<LabError> for Failure {
     }
 }
 
-/// Runs it.
+/// Runs `experiment`.
 ///
 /// # Errors
-/// What does not fit together, cannot be run, or cannot be written.
+/// Invalid arguments or experiments, or a failed run or write.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let mut library = built_in();
     if let Some(directory) = &args.from {
@@ -129,7 +130,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let names = names(args, &library, list)?;
     let set = settings::parse(&args.set)?;
 
-    // Planned whole before anything runs, so that a mistake in the last experiment shows at once.
+    // Planned completely before anything runs, so that a mistake in the last experiment shows at
+    // once.
     let study = Study::plan_with(&library, &names, form, &set)?;
 
     if list {
@@ -150,7 +152,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The experiments asked for, each once.
+/// The requested experiments, without duplicates.
 fn names(args: &Args, library: &Library, list: bool) -> Result<Vec<String>, Failure> {
     let all = || {
         library
@@ -160,7 +162,7 @@ fn names(args: &Args, library: &Library, list: bool) -> Result<Vec<String>, Fail
             .collect()
     };
 
-    // These two words stand for all: they leave no room for other names.
+    // These two words mean all experiments and exclude other names.
     if list || args.names == ["all"] {
         return Ok(all());
     }
@@ -224,9 +226,9 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
     output::text(&left_table(&["name", "runs", "claims", "shows"], &rows))
 }
 
-/// A table of words: all columns to the left.
+/// A table of text: all columns left-aligned.
 fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
-    // By characters: some titles have more bytes than those.
+    // By characters: some titles have more bytes than characters.
     let chars = |text: &str| text.chars().count();
     let width = |column: usize| {
         rows.iter()
@@ -272,7 +274,7 @@ fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
     Ok(study.conclude(&store)?)
 }
 
-/// Names this build, so that results of another one are noticed.
+/// Identifies this build, so that results of another one are detected.
 pub(crate) fn program() -> String {
     let digest = std::env::current_exe()
         .and_then(std::fs::read)
@@ -283,7 +285,7 @@ pub(crate) fn program() -> String {
 /// Steps of a full bar.
 const STEPS: u64 = 10_000;
 
-/// One bar for all runs, with the time that remains.
+/// One bar for all runs, with the remaining time.
 struct ExperimentProgress {
     bar: ProgressBar,
     state: Mutex<Worked>,
@@ -295,7 +297,7 @@ struct Worked {
     done: f64,
     runs: usize,
     runs_done: usize,
-    /// Runs that were in the folder before.
+    /// Runs that were already in the folder.
     runs_found: usize,
 }
 
@@ -327,8 +329,8 @@ impl ExperimentProgress {
         }
     }
 
-    /// Ctrl-C ends the process at once, with a sentence: what has finished is on disk, and a run
-    /// under way may take long.
+    /// Ctrl-C ends the process at once, with a message: finished runs are on disk, and a run in
+    /// progress may take long.
     fn end_by_signals(self: &Arc<Self>, out: &Path) -> Result<(), Failure> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::failed)?;
         let (progress, out) = (Arc::clone(self), out.display().to_string());
@@ -337,7 +339,7 @@ impl ExperimentProgress {
             let Some(signal) = signals.forever().next() else {
                 return;
             };
-            // Held to the end, so that no run draws the bar again.
+            // Locked to the end, so that no run redraws the bar.
             let state = progress.state();
             progress.bar.finish_and_clear();
 
@@ -371,7 +373,7 @@ impl ExperimentProgress {
                 others,
                 weight,
             } => {
-                // What is there already is not part of the estimate.
+                // Existing results are not part of the estimate.
                 (state.weight, state.runs) = (*weight, *missing);
                 state.runs_found = runs - missing;
 
@@ -401,7 +403,7 @@ impl ExperimentProgress {
         };
         self.bar.set_position((share * STEPS as f64) as u64);
 
-        // An estimate from the share that is done; before anything is, there is none.
+        // An estimate from the completed fraction; none before the first step.
         let remains = if share > 0.0 {
             remaining(state.began.elapsed().mul_f64((1.0 - share) / share))
         } else {
@@ -420,7 +422,7 @@ fn remaining(time: Duration) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// The table of claims, and where everything is.
+/// The table of claims, and the location of the results.
 fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
     let mut text = String::new();
 

@@ -1,29 +1,29 @@
-//! How a command fails: a sentence and an exit code.
+//! Failures of commands: a message and an exit code.
 //!
-//! Invariant: whatever is wrong with the world becomes one of these; a panic is a bug of ours.
-//! Absent: what clap finds wrong with the arguments, which it reports itself, with exit code 2.
+//! Invariant: every external problem becomes one of these; a panic is a bug of ours. Absent:
+//! mistakes in the arguments that clap finds, which it reports itself, with exit code 2.
 
 use std::fmt;
 use std::io;
 
-/// Why a command failed, and with which exit code.
+/// Why a command failed, and its exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// The arguments do not fit together: exit code 2.
+    /// The arguments are inconsistent: exit code 2.
     Usage(String),
-    /// It could not be done, or what was looked for is not so: exit code 1.
+    /// The operation failed, or its object does not exist: exit code 1.
     Failed(String),
-    /// It was done, and what was found is bad; standard output has said so: exit code 1.
+    /// The command completed with a bad finding, already on standard output: exit code 1.
     Found,
     /// Standard output cannot be written.
     Output(io::Error),
-    /// Part of a command ended early, or did not begin, because the whole of it is to stop.
+    /// Part of a command ended early, or did not start, because the whole command is being stopped.
     Stopped(&'static str),
-    /// The command ended early, by a signal: that of the shell's exit code.
+    /// A signal ended the command early; the shell's exit code is that of the signal.
     Interrupted {
-        /// Number of the signal, by which this process ends as well.
+        /// Number of the signal, which also ends this process.
         signal: i32,
-        /// What became of it, in one sentence.
+        /// The state at the end, in one sentence.
         said: String,
     },
 }
@@ -34,12 +34,12 @@ impl Failure {
         Self::Usage(error.to_string())
     }
 
-    /// Something that could not be done.
+    /// A failed operation.
     pub fn failed(error: impl fmt::Display) -> Self {
         Self::Failed(error.to_string())
     }
 
-    /// Something that could not be done, and to what.
+    /// A failed operation, and its object.
     pub fn about(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
     }

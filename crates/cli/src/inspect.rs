@@ -1,8 +1,7 @@
-//! `inspect`: what a device image holds, and whether it is sound.
+//! `inspect`: the contents and the consistency of a device image.
 //!
-//! The image is powered on in memory, as a device would be, and everything is read back.
-//! Invariants: the file is opened for reading only; a file that is no image, or a damaged one, is a
-//! sentence. Absent: repair.
+//! The image is powered on in memory, as in a device, and everything is read back. Invariants: the
+//! file is opened read-only; an invalid or damaged image gives a message. Absent: repair.
 
 use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
@@ -15,15 +14,15 @@ use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Shows the contents of a device image: superblocks, segment groups, wear, results of recovery.
-/// Checks every table against every other and every mapped page.
+/// Shows the contents of a device image: superblocks, segment groups, wear, recovery report. Checks
+/// all tables for consistency, and every mapped page.
 ///
 /// The file is not changed. Exit code 1 if it is not an image, or is damaged, in use or
 /// inconsistent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An image that `compare --save-aged` wrote, or a folder that `image create` made.
+    /// An image from `compare --save-aged`, or a folder from `image create`.
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
     /// Leave out the table of superblocks.
@@ -49,18 +48,18 @@ struct Row {
     live: u32,
     remapped: u32,
     capacity: u32,
-    /// Of its most erased block.
+    /// Erase count of its most erased block.
     erases: u32,
     bad_blocks: u32,
     segments: usize,
     entries: u32,
-    /// Remapped pages that the entries are for.
+    /// Remapped pages covered by the entries.
     entry_pages: u64,
-    /// Flash pages of entries behind them.
+    /// Flash pages that the entries refer to.
     flash_pages: u32,
 }
 
-/// Erases of all blocks of the device, the bad ones included.
+/// Erase counts of all blocks of the device, including bad ones.
 #[derive(Debug, Serialize)]
 struct Wear {
     mean: f64,
@@ -68,22 +67,22 @@ struct Wear {
     max: u32,
 }
 
-/// Everything that was found in the image.
+/// All findings about the image.
 #[derive(Debug)]
 struct Findings {
     rows: Vec<Row>,
     wear: Wear,
     usage: Usage,
     recovery: RecoveryReport,
-    /// What the tables contradict each other in.
+    /// Inconsistency between the tables.
     contradiction: Option<String>,
     unreadable: u64,
 }
 
-/// Runs it.
+/// Runs `inspect`.
 ///
 /// # Errors
-/// The file is no sound image.
+/// The file is not a consistent image.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let path = args.image.display();
     let about = |error: &dyn std::fmt::Display| Failure::about(&path, error);
@@ -96,7 +95,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         Device::load(&args.image).map_err(|error| about(&error))?
     };
 
-    // Tables against each other, then every page: two kinds of damage.
+    // The tables, then every page: two kinds of damage.
     let contradiction = device.ftl().check().err();
     let unreadable = device.untimed(|ftl| ftl.scrub());
 
@@ -115,7 +114,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         output::text(&as_text(args, &device, &found))?
     }
 
-    // Shown whole first: damage is what was found, not a reason to find no more.
+    // Everything is shown first: damage is a finding, not a reason to stop.
     if found.contradiction.is_none() && found.unreadable == 0 {
         Ok(())
     } else {
@@ -216,7 +215,7 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
         sum(|row| row.entries.into()),
     );
 
-    // More than entries where one entry is for several pages.
+    // More than the number of entries if an entry covers several pages.
     let entry_pages = sum(|row| row.entry_pages);
     text.push('\n');
     text.push_str(&pairs(&[
@@ -354,7 +353,7 @@ fn superblock_table(rows: &[Row]) -> String {
         ]
         .map(u64::from);
 
-        // What is no number keeps its words; the rest is set to be read.
+        // Text columns first, then numbers.
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
         words
             .into_iter()

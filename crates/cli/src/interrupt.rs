@@ -1,8 +1,9 @@
-//! Ctrl-C and SIGTERM for commands that measure: the first asks to stop, the second ends at once.
+//! Ctrl-C and SIGTERM for commands that measure: the first requests a stop, the second ends the
+//! process at once.
 //!
-//! Invariant: an interrupted command says so in one sentence and ends by its signal, so that a
-//! shell sees 130 or 143 and a script around it stops too. Absent: what has finished by then, which
-//! the command shows first.
+//! Invariant: an interrupted command prints one sentence and ends by its signal, so that a shell
+//! sees 130 or 143 and a script around it stops too. Absent: finished results, which the command
+//! prints first.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -10,10 +11,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What the shell adds to a signal's number.
+/// Offset of signal numbers in a shell's exit codes.
 pub const SIGNALLED: i32 = 128;
 
-/// What those signals asked for.
+/// Interruption by these signals.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -21,7 +22,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Listens from now on, until the process ends.
+    /// Handles the signals until the process ends.
     ///
     /// # Errors
     /// The system's reason.
@@ -34,7 +35,7 @@ impl Interrupt {
             let code = SIGNALLED + signal;
             let (asked, by) = (Arc::clone(&new.asked), Arc::clone(&new.signal));
 
-            // In this order: the first signal does not find what it sets itself.
+            // In this order: the first signal must not find the flag that it sets.
             signal_hook::flag::register_usize(signal, by, signal as usize)?;
             signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
             signal_hook::flag::register(signal, asked)?;
@@ -46,24 +47,24 @@ impl Interrupt {
             .try_for_each(register)
             .map_err(Failure::failed)?;
 
-        // One that came before all was registered.
+        // A signal that arrived before all handlers were registered.
         if new.signal.load(Ordering::Relaxed) != 0 {
             new.asked.store(true, Ordering::Relaxed);
         }
         Ok(new)
     }
 
-    /// For those who ask, or hand it to a library, whether to go on.
+    /// The flag, for polling or for passing to a library.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.asked
     }
 
-    /// Whether a signal has come.
+    /// Returns true if a signal has arrived.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// How the command ends, with what became of it in one sentence.
+    /// The failure of the command, with its state in one sentence.
     pub fn failure(&self, said: impl Into<String>) -> Failure {
         Failure::Interrupted {
             signal: self.signal.load(Ordering::Relaxed) as i32,
@@ -71,11 +72,11 @@ impl Interrupt {
         }
     }
 
-    /// How it ends if nothing has finished.
+    /// The failure if no result is finished.
     pub fn before_the_first(&self) -> Failure {
         self.failure(NOTHING)
     }
 }
 
-/// Said where nothing has finished.
+/// The message if no result is finished.
 pub const NOTHING: &str = "interrupted before the first result";

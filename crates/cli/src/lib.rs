@@ -1,10 +1,10 @@
-//! The program `remap-ssd`: compare schemes, cut power, measure the simulator, look into images.
+//! The program `remap-ssd`: compares schemes, cuts power, measures the simulator, inspects images.
 //!
-//! Each command has its module: clap's arguments on top, then what it does, then how it is shown.
+//! Each command has its module: clap's arguments first, then the work, then the presentation.
 //! Invariants: results go to standard output, everything else (progress, notes, errors) to standard
 //! error; exit code 0 is success, 1 a failure, 2 a mistake in the arguments, 130 Ctrl-C; with
-//! `--json` standard output is one JSON value, the same for the same seed. Absent: anything that the
-//! libraries below could not be asked for.
+//! `--json` standard output is one JSON value, the same for the same seed. Absent: functionality
+//! that the libraries below provide.
 
 pub mod bench;
 pub mod compare;
@@ -38,7 +38,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "remap-ssd", version, about, args_override_self = true, after_help = EXAMPLES)]
 pub struct Cli {
-    /// The command that the first word names.
+    /// The command named by the first word.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -75,7 +75,7 @@ pub enum Command {
     Io(service::io::Args),
     /// Plays a workload or a recorded session on a simulated device, on a page in the browser.
     Watch(Box<watch::Args>),
-    /// Looks at a served device and changes it: hosts, power cuts, faults, snapshots.
+    /// Inspects and changes a served device: hosts, power cuts, faults, snapshots.
     Ctl(ctl::Args),
     /// Manages files on a device, for host software that shares pages instead of writing them
     /// twice.
@@ -84,7 +84,8 @@ pub enum Command {
     Share(share::Args),
     /// Serves a deduplicating disk on top of a device, as a file.
     Dedup(dedup::Args),
-    /// Tests your program under power cuts: records one run, then tries what a cut may leave of it.
+    /// Tests your program under power cuts: records one run, then checks states that a cut may
+    /// leave.
     Torture(Box<torture::Args>),
     /// Lists the predefined devices, or prints one as a device file.
     Presets(presets::Args),
@@ -100,7 +101,7 @@ pub enum Command {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(mut cli) => {
-            // As typed, because a result says by which command it can be made again.
+            // The original command line, because a result includes the command that reproduces it.
             if let Command::Compare(line) = &mut cli.command {
                 line.args
                     .said(std::env::args_os().map(|word| word.to_string_lossy().into()));
@@ -108,8 +109,7 @@ pub fn main() -> ExitCode {
             cli
         }
         Err(error) => {
-            // Help and version come this way too. Nobody may be listening any more; that is no
-            // failure.
+            // Help and version come this way too. A closed standard output is no failure then.
             let _ = error.print();
             return ExitCode::from(error.exit_code() as u8);
         }

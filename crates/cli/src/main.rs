@@ -1,4 +1,4 @@
-//! The program `remap-ssd`; everything it does is in the library of the same package.
+//! The program `remap-ssd`; its code is in the library of the same package.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! `completions` and `manual`: what a shell and `man` want to know of this program, from its own
+//! `completions` and `manual`: shell completions and manual pages of this program, from its own
 //! arguments.
 //!
-//! Invariants: both are written from the same declaration that parses arguments, so that they
-//! cannot differ from `--help`. Absent: where a system keeps them; the examples say it for Debian.
+//! Invariants: both are generated from the declaration that parses arguments, so that they cannot
+//! differ from `--help`. Absent: where a system stores them; the examples show that for Debian.
 
 use crate::Cli;
 use crate::failure::Failure;
@@ -56,13 +56,13 @@ pub fn manual(args: &Manual) -> Result<(), Failure> {
     let folder = &args.folder;
     fs::create_dir_all(folder).map_err(|error| Failure::about(folder.display(), error))?;
 
-    // Built, so that each command knows its whole name, `remap-ssd share snapshot`.
+    // Built, so that each command knows its full name, `remap-ssd share snapshot`.
     let mut program = Cli::command();
     program.build();
     write_pages(folder, &program)
 }
 
-/// Writes the page of a command and those of the commands below it.
+/// Writes the page of a command and those of its subcommands.
 fn write_pages(folder: &Path, command: &clap::Command) -> Result<(), Failure> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let path = folder.join(format!("{name}.1"));
@@ -73,7 +73,7 @@ fn write_pages(folder: &Path, command: &clap::Command) -> Result<(), Failure> {
         .map_err(Failure::failed)?;
     fs::write(&path, page).map_err(|error| Failure::about(path.display(), error))?;
 
-    // `help` has no page, and what is hidden none either.
+    // `help` and hidden commands have no page.
     let below = command
         .get_subcommands()
         .filter(|below| below.get_name() != "help" && !below.is_hide_set());

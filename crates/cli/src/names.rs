@@ -1,25 +1,24 @@
-//! Names as people type them: schemes, policies. A name that does not exist is an error that
-//! suggests one.
+//! Parsing of names: schemes, policies. The error for an unknown name suggests a similar one.
 //!
 //! Absent: the names themselves (`remap_ssd_ftl`).
 
 use remap_ssd_device::keys::did_you_mean;
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 
-/// A scheme by its name.
+/// Parses the name of a scheme.
 ///
 /// # Errors
-/// There is none of that name.
+/// There is no such scheme.
 pub fn scheme(name: &str) -> Result<SchemeKind, String> {
     let names = SchemeKind::ALL.map(SchemeKind::name);
     name.parse()
         .map_err(|error: String| error + &did_you_mean(name, names))
 }
 
-/// A policy of garbage collection by its name.
+/// Parses the name of a garbage collection policy.
 ///
 /// # Errors
-/// There is none of that name.
+/// There is no such policy.
 pub fn policy(name: &str) -> Result<GcPolicy, String> {
     let names = GcPolicy::ALL.map(GcPolicy::name);
     name.parse()

@@ -1,19 +1,19 @@
-//! Numbers as people type them: sizes, counts, shares, factors.
+//! Parsing of numbers: sizes, counts, shares, factors.
 //!
-//! Invariant: what is not a number in range is an error that says what would be one.
-//! Absent: numbers as people read them (`remap_ssd_sim::report::format`).
+//! Invariant: the error for an invalid number has an example of a valid one. Absent: formatting of
+//! numbers (`remap_ssd_sim::report::format`).
 
 use remap_ssd_device::parse_scale;
 
-/// A size in bytes: `40MiB`, `80 MB`, `4096`. K, M, G and T stand for powers of 1024, as KiB and so
-/// on do; kB, MB, GB and TB for powers of 1000.
+/// Parses a size in bytes: `40MiB`, `80 MB`, `4096`. K, M, G and T are powers of 1024, like KiB and
+/// so on; kB, MB, GB and TB are powers of 1000.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not a size.
 pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
 
-    // Powers of 1024 by default, as memory is sold; of 1000 where the unit says so.
+    // Powers of 1024 by default, as for memory; of 1000 for decimal units.
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -35,10 +35,10 @@ pub fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is not a size such as 40MiB, 80MB or 4096"))
 }
 
-/// A count: `2000000`, `2_000_000`, `2M`, `500k`.
+/// Parses a count: `2000000`, `2_000_000`, `2M`, `500k`.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not a count.
 pub fn count(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let factor = match unit {
@@ -50,7 +50,7 @@ pub fn count(text: &str) -> Result<u64, String> {
     };
     let value = factor.and_then(|factor| multiply(number, factor));
     value
-        // Nothing takes a count of zero.
+        // A count of zero is never valid.
         .filter(|value| *value > 0)
         .ok_or_else(|| format!("`{text}` is not a count such as 500000, 500k or 2M"))
 }
@@ -65,7 +65,7 @@ fn split(text: &str) -> (&str, &str) {
 
 fn multiply(number: &str, factor: u64) -> Option<u64> {
     let digits = number.replace('_', "");
-    // Whole numbers stay exact: an f64 would round sizes above 2^53.
+    // Integers stay exact: an f64 would round sizes above 2^53.
     if let Ok(whole) = digits.parse::<u64>() {
         return whole.checked_mul(factor);
     }
@@ -73,10 +73,10 @@ fn multiply(number: &str, factor: u64) -> Option<u64> {
     (value >= 0.0 && value < u64::MAX as f64).then_some(value.round() as u64)
 }
 
-/// A share from 0 to 1: `0.3`, `30%`.
+/// Parses a share from 0 to 1: `0.3`, `30%`.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not a share.
 pub fn share(text: &str) -> Result<f64, String> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let value = match text.strip_suffix('%') {
@@ -88,27 +88,27 @@ pub fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a share such as 0.3 or 30%"))
 }
 
-/// A factor from above 0 to 1: `1/16`, `0.25`.
+/// Parses a factor above 0, up to 1: `1/16`, `0.25`.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not a factor.
 pub fn scale(text: &str) -> Result<f64, String> {
     parse_scale(text).map_err(|error| error.to_string())
 }
 
-/// A duration in seconds, above 0.
+/// Parses a duration in seconds, above 0.
 ///
 /// # Errors
-/// It is not one.
+/// The text is not a duration.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let value = text.trim().trim_end_matches('s').parse::<f64>().ok();
     value
-        // The upper limit is three years: what is larger is a slip.
+        // The upper limit is three years: larger values are mistakes.
         .filter(|seconds| *seconds > 0.0 && *seconds < 1e8)
         .ok_or_else(|| format!("`{text}` is not a number of seconds above 0"))
 }
 
-/// A factor as a fraction where it is one: `1/16`.
+/// Formats a factor, as a fraction if possible: `1/16`.
 pub fn fraction(factor: f64) -> String {
     let whole = 1.0 / factor;
     let is_whole = (whole - whole.round()).abs() < 1e-9 * whole;

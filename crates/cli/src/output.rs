@@ -1,6 +1,6 @@
-//! Writing: results to standard output, notes to standard error, files whole.
+//! Output: results to standard output, notes to standard error, atomic files.
 //!
-//! Invariant: nothing here panics, whoever has stopped reading. Absent: what is written.
+//! Invariant: nothing here panics, even if the reader is gone. Absent: the content.
 
 use crate::failure::Failure;
 use crate::interrupt::SIGNALLED;
@@ -31,25 +31,25 @@ pub fn json(value: &serde_json::Value) -> Result<(), Failure> {
     text(&format!("{value:#}\n"))
 }
 
-/// Tells the user something on standard error.
+/// Prints a note to standard error.
 pub fn note(text: impl fmt::Display) {
-    // Without standard error there is nobody to tell.
+    // Without standard error the note is lost.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Tells the user why a command failed, and the shell by the exit code.
+/// Reports a failure to the user, and to the shell by the exit code.
 pub fn failure(failure: &Failure) -> ExitCode {
     match failure {
-        // The reader has seen enough (`| head`).
+        // The reader has closed the pipe (`| head`).
         Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }
         Failure::Found => {}
-        // A script around it sees the signal too, and does not go on with its next command.
+        // A script around it sees the signal too, and does not continue with its next command.
         Failure::Interrupted { signal, .. } => {
             note(failure);
             let _ = signal_hook::low_level::emulate_default_handler(*signal);
-            // Only if the signal did not end the process: shells give this code for it.
+            // Only if the signal did not end the process: the shell's code for the signal.
             return ExitCode::from((SIGNALLED + signal) as u8);
         }
         _ => note(format_args!("error: {failure}")),
@@ -61,7 +61,7 @@ pub fn failure(failure: &Failure) -> ExitCode {
     })
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 ///
 /// # Errors
 /// The system's reason, with the file's name.
@@ -69,12 +69,12 @@ pub fn file(path: &Path, text: &str) -> Result<(), Failure> {
     Pending::begin(path)?.write(text)
 }
 
-/// A file that will be written: beside its place until it is whole, then renamed. Dropped, it
+/// A file to be written: under a temporary name until it is complete, then renamed. Dropped, it
 /// leaves nothing.
 #[derive(Debug)]
 pub struct Pending {
     path: PathBuf,
-    /// None for what is there and no file, such as a terminal.
+    /// None if the path is no regular file, such as a terminal.
     beside: Option<NamedTempFile>,
 }
 
@@ -104,14 +104,14 @@ impl Pending {
             return Err(Failure::about(path.display(), why));
         }
 
-        // Written beside it and renamed, so that a reader never finds half a file.
+        // Written beside it and renamed, so that a reader never finds a partial file.
         let beside = tempfile::Builder::new()
             .prefix(".remap-ssd-")
-            // As a file that is simply created: a temporary one is for its owner alone. The umask
-            // counts.
+            // Permissions of a normal new file, subject to the umask: a temporary file is private
+            // by default.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder)
-            // Its own name would tell nobody anything.
+            // The temporary name would not help the user.
             .map_err(|error| about(io::Error::from(error.kind())))?;
 
         Ok(Self {
@@ -130,7 +130,7 @@ impl Pending {
             return std::fs::write(&self.path, text).map_err(about);
         };
         beside.write_all(text.as_bytes()).map_err(about)?;
-        // On the disk before it has its name: a crash must not leave an empty file by it.
+        // Durable before it has its name: a crash must not leave an empty file under it.
         beside.as_file().sync_all().map_err(about)?;
         beside
             .persist(&self.path)
@@ -139,7 +139,7 @@ impl Pending {
     }
 }
 
-/// Lines of a label and a text each, the texts below each other.
+/// Lines of a label and a text each, with the texts aligned.
 pub fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
     let width = rows
         .iter()
@@ -151,7 +151,7 @@ pub fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
         .collect()
 }
 
-/// A table: a heading, then rows; the first column to the left, all others to the right.
+/// A table: a heading, then rows; the first column left-aligned, all others right-aligned.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let chars = |text: &str| text.chars().count();
 
@@ -175,7 +175,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
             }
         }
 
-        // Spaces at the end of a line would show in a diff.
+        // Trailing spaces would show in a diff.
         text.truncate(text.trim_end().len());
         text.push('\n');
         text

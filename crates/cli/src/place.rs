@@ -1,6 +1,6 @@
-//! Where a namespace is: on a device that is served, or on one in a folder.
+//! The place of a namespace: on a served device, or on one in a folder.
 //!
-//! Absent: what is on it.
+//! Absent: its contents.
 
 use crate::failure::Failure;
 use remap_ssd_nvme::auth::HostKeys;
@@ -30,14 +30,14 @@ pub struct NamespacePlace {
     /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN", conflicts_with = "image")]
     pub hostnqn: Option<String>,
-    /// A file of mode 600 with the keys of that host, as the server has them: `NVMeTLSkey-1:...` to
-    /// connect by TLS, `DHHC-1:...` to authenticate, or both; behind a secret,
+    /// A file of mode 600 with that host's keys, as the server has them: `NVMeTLSkey-1:...` to
+    /// connect with TLS, `DHHC-1:...` to authenticate, or both; after a secret,
     /// `controller=DHHC-1:...` if the server must prove itself too.
     #[arg(long, value_name = "FILE", conflicts_with = "image")]
     pub secret: Option<PathBuf>,
 }
 
-/// What a host needs to know to be let in, if a file with it is named.
+/// Loads a host's keys, if a file is given.
 ///
 /// # Errors
 /// The file cannot be read, others can read it, or there are no keys in it.
@@ -48,7 +48,7 @@ pub fn host_keys(secret: Option<&Path>) -> Result<HostKeys, Failure> {
 }
 
 impl NamespacePlace {
-    /// How messages name the place.
+    /// Name of the place in messages.
     pub fn name(&self) -> String {
         match (&self.connect, &self.image) {
             (Some(address), _) => address.clone(),
@@ -68,7 +68,7 @@ impl NamespacePlace {
             ..Options::default()
         }
         .with_keys(host_keys(self.secret.as_deref())?);
-        // The name that the client has by default is good enough where nobody asks for another.
+        // The client's default name is used unless another is given.
         options.hostnqn = self.hostnqn.clone().unwrap_or(options.hostnqn);
         Client::connect(self.name().as_str(), options)
             .map_err(|error| Failure::about(self.name(), error))

@@ -1,7 +1,7 @@
-//! `presets`: the ready-made devices, what they are made of and what was assumed.
+//! `presets`: the predefined devices, their values and assumptions.
 //!
-//! Invariant: what `--toml` prints is a device file that reads back as the preset.
-//! Absent: the values (`remap_ssd_device::preset`).
+//! Invariant: `--toml` prints a device file that parses to the preset. Absent: the values
+//! (`remap_ssd_device::preset`).
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
@@ -10,8 +10,8 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 use serde_json::json;
 
-/// Lists the ready-made devices with their values and what was assumed, or prints one as a file to
-/// start from.
+/// Lists the predefined devices with their values and assumptions, or prints one as a device file
+/// to start from.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -33,12 +33,12 @@ Examples:
   remap-ssd presets --schema
   remap-ssd presets --json";
 
-/// Runs it.
+/// Runs `presets`.
 ///
 /// # Errors
 /// No preset has that name.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    // In this order: one device, the keys of all, the list for programs, the list for people.
+    // In this order: one device, the schema of all keys, the list as JSON, the list as text.
     if let Some(name) = &args.toml {
         let config = DeviceConfig::preset(name).map_err(Failure::usage)?;
         return output::text(&reference::commented(&config));

@@ -1,16 +1,16 @@
-//! `--set KEY=VALUE`, as often as it is given: all that is wrong with it is said at once.
+//! `--set KEY=VALUE`, possibly repeated: all errors are reported together.
 //!
-//! Absent: what keys there are (`remap_ssd_device::keys`).
+//! Absent: the keys (`remap_ssd_device::keys`).
 
 use crate::failure::Failure;
 use remap_ssd_device::Setting;
 
-/// What was set, in order.
+/// Parses settings, in order.
 ///
 /// # Errors
-/// All texts that set nothing, each with the reason.
+/// All invalid texts, each with the reason.
 pub fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    // All of them are looked at, so that a user mends all mistakes at once.
+    // All of them are parsed, so that a user can fix all mistakes at once.
     let (mut settings, mut wrong) = (Vec::new(), Vec::new());
     for text in texts {
         match text.parse() {
@@ -32,7 +32,8 @@ pub fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
     }
 }
 
-/// Refuses what a command chooses itself: of each such key, the reason or what to use instead.
+/// Refuses settings that a command chooses itself: for each such key, `chosen` has the reason or
+/// the alternative.
 ///
 /// # Errors
 /// The first of `settings` that is listed.
@@ -46,7 +47,7 @@ pub fn refuse(settings: &[Setting], chosen: &[(&str, &str)]) -> Result<(), Failu
     Ok(())
 }
 
-/// The texts as they would be typed, to be shown in a command that repeats this one.
+/// The texts as options, for a command that repeats this one.
 pub fn typed(texts: &[String]) -> String {
     texts.iter().map(|text| format!(" --set {text}")).collect()
 }

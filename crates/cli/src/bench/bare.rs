@@ -1,8 +1,8 @@
-//! The floor: what an FTL costs that is nothing but arrays.
+//! The baseline: the cost of an FTL that consists only of arrays.
 //!
 //! L2P, P2L, nibble reference counts and greedy garbage collection in one flat loop, with the same
-//! prefetching as the firmware: no metadata, no persistence, no remaps, no contents, no time. What
-//! the firmware takes longer than this is the price of doing the rest.
+//! prefetching as the firmware: no metadata, no persistence, no remaps, no contents, no time. Any
+//! additional time of the firmware is the price of these features.
 //!
 //! Invariants: a page is live if its count is not 0, and then `l2p[p2l[page]] == page`; at least
 //! one superblock is free after each write. Absent: everything else.
@@ -10,34 +10,34 @@
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
-/// What an LPN has in `l2p` while it is not mapped.
+/// Entry of an unmapped LPN in `l2p`.
 const NONE: u32 = 0;
 
-/// Pages ahead that collection asks for tables.
+/// Prefetch distance of garbage collection, in pages.
 const COLLECT_AHEAD: usize = 16;
 
-/// The arrays that bare remapping needs, and nothing else.
+/// The arrays needed for bare remapping.
 pub struct Bare {
     geometry: Geometry,
-    /// Number of the page plus one, so that zeroed memory maps nothing.
+    /// Page number plus one, so that zeroed memory maps nothing.
     l2p: Slab<u32>,
     p2l: Slab<u32>,
-    /// Counters of two pages in each byte.
+    /// Counters of two pages per byte.
     counts: Slab<u8>,
     live: Vec<u32>,
     closed: Vec<bool>,
     free: Vec<u32>,
-    /// Collection starts at so many free superblocks.
+    /// Garbage collection starts at this number of free superblocks.
     gc_start: usize,
     host: Cursor,
     gc: Cursor,
     /// LPNs of the victim's live pages.
     moving: Vec<Lpn>,
-    /// How many pages were moved so far.
+    /// Number of pages moved so far.
     pub moves: u64,
 }
 
-/// Where a stream writes next.
+/// Write position of a stream.
 #[derive(Clone, Copy)]
 struct Cursor {
     next: u32,
@@ -45,7 +45,7 @@ struct Cursor {
 }
 
 impl Bare {
-    /// The arrays of a device whose pages are all free.
+    /// Creates the arrays of a device whose pages are all free.
     pub fn new(geometry: Geometry, lpns: u32, gc_start: u32) -> Self {
         let superblocks = geometry.superblocks();
         Self {
@@ -64,13 +64,13 @@ impl Bare {
         }
     }
 
-    /// A write of this LPN comes in some 16 writes.
+    /// Prefetch for a write of this LPN about 16 writes ahead.
     #[inline(always)]
     pub fn look_ahead_far(&self, lpn: Lpn) {
         prefetch(&self.l2p, lpn.index());
     }
 
-    /// A write of this LPN comes in some 8 writes.
+    /// Prefetch for a write of this LPN about 8 writes ahead.
     #[inline(always)]
     pub fn look_ahead_near(&self, lpn: Lpn) {
         prefetch(
@@ -79,17 +79,18 @@ impl Bare {
         );
     }
 
-    /// Writes one page, and collects garbage if it must.
+    /// Writes one page, and runs garbage collection if needed.
     #[inline(always)]
     pub fn write(&mut self, lpn: Lpn) {
         let old = self.l2p[lpn.index()];
-        // The old page goes first, so that collection may find it dead already.
+        // The old page is released first, so that garbage collection finds it dead.
         if old != NONE {
             self.release(old - 1);
         }
         if self.host.next == self.host.end {
             self.host = self.open(self.host);
-            // Collection stops at the limit, or when every superblock is full of live pages.
+            // Garbage collection stops at the limit, or when every superblock is full of live
+            // pages.
             while self.free.len() <= self.gc_start && self.collect() {}
         }
         let page = self.host.next;
@@ -116,7 +117,7 @@ impl Bare {
     }
 
     fn open(&mut self, full: Cursor) -> Cursor {
-        // A cursor that has never been opened has no superblock to close.
+        // A cursor that was never opened has no superblock to close.
         if full.end > 0 {
             self.closed[self.geometry.superblock(Ppn(full.end - 1)).0 as usize] = true;
         }
@@ -128,7 +129,7 @@ impl Bare {
         }
     }
 
-    /// Empties the closed superblock with the fewest live pages; `false` if all are full.
+    /// Collects the closed superblock with the fewest live pages; `false` if all are full.
     #[inline(never)]
     fn collect(&mut self) -> bool {
         let closed = (0..self.live.len()).filter(|sb| self.closed[*sb]);
@@ -144,7 +145,7 @@ impl Bare {
 
         let first = self.geometry.page(SbId(victim as u32), 0).0;
 
-        // Two passes, so that the table's entries are fetched ahead of their use.
+        // Two passes, so that table entries are prefetched before use.
         self.moving.clear();
         for page in first..first + pages {
             if self.counts[page as usize / 2] >> (4 * (page % 2)) & 15 != 0 {
@@ -158,7 +159,7 @@ impl Bare {
             }
 
             let lpn = self.moving[at];
-            // Released before it is placed: for a moment nothing counts it, and nobody looks.
+            // Released before it is placed: its count is briefly 0, which is not observed.
             self.release(self.l2p[lpn.index()] - 1);
 
             if self.gc.next == self.gc.end {
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
     use remap_ssd_media::geometry::Shape;
 
-    /// Every table against every other.
+    /// Checks all tables for consistency.
     fn check(bare: &Bare) {
         let mut live = vec![0; bare.live.len()];
 
@@ -205,7 +206,7 @@ mod tests {
         }
         assert_eq!(live, bare.live);
 
-        // A page that nothing maps counts nothing.
+        // Unmapped pages have a count of 0.
         let total: u32 = bare
             .counts
             .iter()

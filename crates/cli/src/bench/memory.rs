@@ -1,9 +1,9 @@
-//! How much memory the process holds.
+//! Memory of the process.
 //!
-//! Resident memory as the system counts it: it sees what allocators and mappings really take, huge
-//! pages and all. Absent: what the memory is for.
+//! Resident memory as reported by the system: it includes the overhead of allocators and mappings,
+//! and huge pages. Absent: the use of the memory.
 
-/// Bytes resident now, where the system says so.
+/// Resident bytes now, if the system reports them.
 pub fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -13,7 +13,7 @@ pub fn resident_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Bytes that have become resident since `before`.
+/// Growth of resident bytes since `before`.
 pub fn grown_since(before: Option<u64>) -> Option<u64> {
     Some(resident_bytes()?.saturating_sub(before?))
 }

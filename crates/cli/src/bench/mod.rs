@@ -1,11 +1,10 @@
-//! `bench`: the speed and the memory of the simulator itself; `--service` measures the device in
-//! service.
+//! `bench`: speed and memory of the simulator itself; `--service` measures the served device.
 //!
-//! Random 4 KiB writes with 30 % duplicates by the published definition on Remap-SSD, in steady
-//! state of garbage collection, on one thread; with deduplication, without it, and on bare arrays.
-//! Then whole runs as `compare` makes them, on one thread and on two. Each number is the median of
-//! several rounds. Invariant: everything is measured in the same process, one after the other; runs
-//! on one and on two threads by turns. Absent: virtual time, which `compare` shows.
+//! Random 4 KiB writes with 30 % duplicates (published definition) on Remap-SSD, in steady state of
+//! garbage collection, on one thread; with deduplication, without it, and on bare arrays. Then
+//! whole runs as made by `compare`, on one thread and on two. Each number is the median of several
+//! rounds. Invariant: everything is measured in the same process, one after the other; runs on one
+//! and on two threads alternate. Absent: virtual time, which `compare` shows.
 
 mod bare;
 mod memory;
@@ -28,7 +27,7 @@ use subject::{BareSubject, CommandSource, RunWork, Subject, Work, without_dedup}
 
 /// Measures the speed and the memory of the simulator itself, on one thread and on two: random 4
 /// KiB writes with 30 % duplicates (published definition) on Remap-SSD in steady state of garbage
-/// collection, firmware and timing model together.
+/// collection, including firmware and timing model.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -44,10 +43,10 @@ pub struct Args {
         help_heading = "Simulator"
     )]
     pub preset: String,
-    /// Any other value of the device: --set firmware.gc_free=0.2.
+    /// Any other setting of the device: --set firmware.gc_free=0.2.
     ///
-    /// Of the simulated device, or of the served one with --service. May be repeated, or several
-    /// with commas. Deduplication is measured on and off. The configuration reference
+    /// Applies to the simulated device, or to the served one with --service. May be repeated, or
+    /// comma-separated. Deduplication is measured on and off. The configuration reference
     /// (docs/configuration.md) lists the keys.
     #[arg(
         long,
@@ -70,10 +69,10 @@ pub struct Args {
     )]
     pub seed: u64,
 
-    /// Measure the device in service instead, over NVMe/TCP on the loopback.
+    /// Measure a served device instead, over NVMe/TCP on the loopback.
     ///
-    /// Reads and writes per second, GiB/s, how long 1 GiB takes to copy, how well emulated latencies
-    /// are kept. Takes minutes and 3.5 GiB where temporary files go.
+    /// Reads and writes per second, GiB/s, the time to copy 1 GiB, the accuracy of emulated
+    /// latencies. Takes minutes and 3.5 GiB in the folder for temporary files.
     #[arg(long, conflicts_with_all = ["scales", "preset", "seed"], help_heading = "Service")]
     pub service: bool,
     /// Folder for its image [default: the folder for temporary files].
@@ -88,19 +87,18 @@ pub struct Args {
     /// Serve a device in memory instead of an image.
     #[arg(long, requires = "service", help_heading = "Service")]
     pub memory: bool,
-    /// Compare the service with TLS and without, in turns, instead.
+    /// Compare the service with and without TLS, alternating, instead.
     ///
-    /// How much of its speed is left, and how long a host takes to connect. With --chap as well,
-    /// authentication and both together.
+    /// Measures the remaining speed, and the time to connect. With --chap, also authentication
+    /// alone and both together.
     #[arg(long, requires = "service", help_heading = "Service")]
     pub tls: bool,
-    /// The same for hosts that authenticate by DH-HMAC-CHAP.
+    /// The same for hosts that authenticate with DH-HMAC-CHAP.
     #[arg(long, requires = "service", help_heading = "Service")]
     pub chap: bool,
     /// The same for a service whose metrics are scraped.
     ///
-    /// And for one whose live page is open as well. Each takes turns with a service that nobody
-    /// looks at.
+    /// Also for one whose live page is open. Each alternates with a service that is not observed.
     #[arg(
         long,
         requires = "service",
@@ -124,7 +122,7 @@ Examples:
   remap-ssd bench --service --memory --tls --chap
   remap-ssd bench --service --memory --http";
 
-/// What was measured; rates are medians over the rounds.
+/// Measurements; rates are medians over the rounds.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Results {
     page_ops_per_s: f64,
@@ -137,14 +135,14 @@ struct Results {
     bare_host_pages_per_s: f64,
     run: Runs,
     run_no_dedup: Runs,
-    /// The same, without the image of the NVRAM.
+    /// Without the NVRAM image.
     bytes_per_page: Option<f64>,
     bytes_per_page_no_dedup: Option<f64>,
     nvram_bytes: u64,
-    /// Flash pages a second that recovery goes through, the fingerprint store left out.
+    /// Flash pages per second scanned by recovery, without the fingerprint store.
     recovery_pages_per_s: f64,
     recovery_s: f64,
-    /// With filling the fingerprint store, so that deduplication goes on as before.
+    /// Including the fingerprint store, so that deduplication continues as before.
     recovery_with_store_s: f64,
     aging_s: f64,
     aging_s_no_dedup: f64,
@@ -159,19 +157,19 @@ struct Results {
     scales: Vec<Scaled>,
 }
 
-/// Whole runs, by turns on one thread and on two.
+/// Whole runs, alternating between one thread and two.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Runs {
     page_ops_per_s: f64,
     page_ops_per_s_two_threads: f64,
-    /// Of the pairs, the median of how many times as fast two threads were by the wall clock.
+    /// Median of the wall-clock speedup of two threads, over the pairs.
     speedup: f64,
-    /// Processor time for a host page: of one thread, of the firmware's and of the other one.
+    /// Processor time per host page: of one thread, of the firmware's and of the other one.
     ns_per_host_page: f64,
     firmware_ns_per_host_page: f64,
     times_ns_per_host_page: f64,
-    /// What two cores of their own would make of that: processor time of one thread by that of the
-    /// busier of two.
+    /// Speedup with two dedicated cores: processor time of one thread divided by that of the busier
+    /// of two.
     speedup_by_processor_time: f64,
 }
 
@@ -181,10 +179,10 @@ impl Runs {
         subject: &mut Subject,
         feed: &mut CommandSource,
     ) -> Result<Self, Failure> {
-        // The system counts processor time by hundredths of a second.
+        // The system reports processor time in hundredths of a second.
         let pages = size.pages.max(2_000_000);
 
-        // One thread and two by turns: a machine that is busy for a while disturbs both alike.
+        // One thread and two alternate, so that a temporarily busy machine affects both.
         let pairs = (0..size.rounds)
             .map(|_| {
                 let one = subject.run(feed, pages, 1)?;
@@ -195,7 +193,8 @@ impl Runs {
         let of = |value: fn(&(RunWork, RunWork)) -> f64| median(pairs.iter().map(value).collect());
 
         Ok(Self {
-            // Page operations count what garbage collection moves: that is the work that was done.
+            // Page operations include pages moved by garbage collection, which are part of the
+            // work.
             page_ops_per_s: of(|(one, _)| one.work.page_ops as f64 / one.work.seconds),
             page_ops_per_s_two_threads: of(|(_, two)| two.work.page_ops as f64 / two.work.seconds),
             speedup: of(|(one, two)| one.work.seconds / two.work.seconds),
@@ -220,7 +219,7 @@ struct Scaled {
     ns_per_host_page: f64,
 }
 
-/// How long and how often it is measured.
+/// Length and number of the rounds.
 #[derive(Clone, Copy)]
 struct BenchSize {
     scale: f64,
@@ -228,7 +227,7 @@ struct BenchSize {
     pages: u64,
 }
 
-/// Runs it.
+/// Runs `bench`.
 ///
 /// # Errors
 /// Invalid device configuration.
@@ -255,7 +254,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let line = ProgressBar::with_draw_target(None, target);
     line.enable_steady_tick(Duration::from_millis(200));
 
-    // Refused before anything is made: building a device takes long.
+    // Validated first: building a device takes long.
     let set = settings::parse(&args.set)?;
     settings::refuse(&set, &CHOSEN)?;
 
@@ -288,7 +287,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Keys that `--set` cannot choose here, each with the reason.
+/// Keys that `--set` cannot change here, with the reasons.
 const CHOSEN: [(&str, &str); 2] = [
     ("firmware.dedup", "it is measured on and off"),
     ("content", "it is measured with contents and without"),
@@ -296,7 +295,7 @@ const CHOSEN: [(&str, &str); 2] = [
 
 fn device(preset: &str, set: &[Setting], scale: f64) -> Result<DeviceConfig, Failure> {
     let mut config = DeviceConfig::preset(preset).map_err(Failure::usage)?;
-    // The bench's own choices. What is left of the preset can be changed by `--set`.
+    // The bench's own choices. `--set` can change the other values of the preset.
     config.firmware.scheme = SchemeKind::default();
     config.firmware.dedup = true;
     config.content = remap_ssd_media::ContentMode::Identity;
@@ -305,7 +304,7 @@ fn device(preset: &str, set: &[Setting], scale: f64) -> Result<DeviceConfig, Fai
     config.scale(scale).map_err(Failure::usage)
 }
 
-/// The rounds of one subject.
+/// The rounds of one measurement.
 struct Rounds(Vec<Work>);
 
 impl Rounds {
@@ -340,7 +339,7 @@ impl Rounds {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    // Rounds are an odd number, so there is one in the middle.
+    // The number of rounds is odd, so there is a middle one.
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
@@ -361,8 +360,8 @@ fn measure(
     };
 
     line.set_message("without deduplication");
-    // Taken before the device is made, since only growth can be told apart from what the process
-    // had.
+    // Read before the device is made: only growth distinguishes its memory from the rest of the
+    // process.
     let before = resident_bytes();
     let mut plain = Subject::new(without_dedup(config.clone()), &mut feed)?;
     let rounds = Rounds::of(size, || plain.measure(&mut feed, size.pages))?;
@@ -373,7 +372,7 @@ fn measure(
     results.aging_s_no_dedup = plain.aging_s;
     results.bytes_per_page_no_dedup = bytes_per_page(&plain, before);
 
-    // Dropped here: two devices at once would not fit where one does.
+    // Dropped here: memory may not suffice for two devices at once.
     drop(plain);
 
     line.set_message("with deduplication");
@@ -385,13 +384,13 @@ fn measure(
     results.host_pages_per_s = rounds.rate(|work| work.host_pages);
     results.gc_pages_per_host_page = rounds.moved();
     (results.aging_s, results.warm_up_pages) = (full.aging_s, full.warm_up_pages);
-    // Before the runs: their latencies and series are not the device's.
+    // Before the runs: their latencies and series are not part of the device.
     results.bytes_per_page = bytes_per_page(&full, before);
     results.run = Runs::of(size, &mut full, &mut feed)?;
     results.nvram_bytes = full.device().ftl().media().nvram_words() as u64 * 8;
 
     line.set_message("recovery");
-    // Last, because it takes the device apart.
+    // After the runs, because it consumes the device.
     let recoveries = full.recover(size.rounds)?;
     results.recovery_s = median(recoveries.mappings);
     results.recovery_with_store_s = median(recoveries.with_store);
@@ -406,15 +405,15 @@ fn measure(
     drop(bare);
 
     line.set_message("whole runs without deduplication");
-    // Last, and on a device made anew: a whole run changes the heap and uses up pages of the
-    // workload, and before the other device was aged that would be measured with its aging.
+    // Last, and on a new device: a whole run changes the heap and uses up pages of the workload.
+    // Before the other device was aged, that would affect the measurement of its aging.
     let mut plain = Subject::new(without_dedup(config.clone()), &mut feed)?;
     results.run_no_dedup = Runs::of(size, &mut plain, &mut feed)?;
 
     Ok(results)
 }
 
-/// Growth of resident memory since before the device was made, less the NVRAM image, for each flash
+/// Growth of resident memory since before the device was made, minus the NVRAM image, per flash
 /// page.
 fn bytes_per_page(subject: &Subject, before: Option<u64>) -> Option<f64> {
     let media = subject.device().ftl().media();
@@ -434,7 +433,7 @@ fn scaled(
     let logical_bytes = u64::from(config.firmware.lpns) * PAGE_BYTES as u64;
     line.set_message(format!("{} device", bytes(logical_bytes)));
 
-    // One feed for all rounds: a device in steady state must go on with the same contents.
+    // One source for all rounds: a device in steady state must continue with the same contents.
     let mut feed = CommandSource::new(config.addressable_lpns(), seed)?;
     let flash_pages = u64::from(config.geometry.pages());
     let mut subject = Subject::new(config, &mut feed)?;
@@ -500,7 +499,7 @@ fn as_text(config: &DeviceConfig, results: &Results) -> String {
             "bare arrays",
             [
                 r.bare_page_ops_per_s,
-                // They program nothing besides, so both rates are one.
+                // They program nothing else, so both rates are equal.
                 r.bare_page_ops_per_s,
                 r.bare_host_pages_per_s,
                 r.gc_pages_per_host_page_bare,

@@ -1,9 +1,9 @@
-//! What is measured: a device in steady state and the bare arrays, each fed the same way.
+//! The measured subjects: a device in steady state and the bare arrays, with the same input.
 //!
 //! Pages are generated in batches outside the timed sections and submitted one by one with the
-//! look-ahead that a run has. Virtual time is a closed loop of 32: a page enters when the one 32
-//! before it was done. Invariant: only submissions are inside a timed section. Absent: medians and
-//! words.
+//! look-ahead of a normal run. Virtual time is a closed loop of 32: a page enters when the page 32
+//! positions earlier has completed. Invariant: timed sections contain only submissions. Absent:
+//! medians and presentation.
 
 use super::bare::Bare;
 use crate::failure::Failure;
@@ -22,43 +22,43 @@ const DEPTH: usize = 32;
 /// Garbage collection is steady when its pages per host page change by less than this between
 /// windows.
 const STEADY: f64 = 0.03;
-/// Windows of warming up: a quarter of the addressable pages each.
+/// Warm-up windows: a quarter of the addressable pages each.
 const WINDOWS: std::ops::Range<u32> = 4..24;
 
-/// Work done in a timed section.
+/// Work done in timed sections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    /// Seconds that the work took.
+    /// Seconds of the timed sections.
     pub seconds: f64,
     /// Pages written by the host.
     pub host_pages: u64,
-    /// How many flash pages were programmed.
+    /// Flash pages programmed.
     pub programs: u64,
     /// Host pages and pages moved by garbage collection.
     pub page_ops: u64,
 }
 
-/// What a run took, by the clocks of its threads.
+/// Cost of a run, by the clocks of its threads.
 #[derive(Clone, Copy, Debug)]
 pub struct RunWork {
-    /// What was done, by the wall clock.
+    /// Work and wall-clock time.
     pub work: Work,
-    /// Processor time of the thread that draws pages and keeps time: of a run on one thread all.
+    /// Processor time of the thread that draws pages and keeps time; with one thread, the total.
     pub times_s: f64,
-    /// Seconds that the firmware's thread was busy.
+    /// Busy time of the firmware's thread, in seconds.
     pub firmware_s: f64,
 }
 
-/// Seconds of each of several recoveries.
+/// Durations of several recoveries, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Recoveries {
-    /// Of what a host can read.
+    /// Of the mappings, which hosts read.
     pub mappings: Vec<f64>,
-    /// And of the fingerprint store.
+    /// Including the fingerprint store.
     pub with_store: Vec<f64>,
 }
 
-/// Processor time of this thread, in seconds; 0 where the system does not say it.
+/// Processor time of this thread, in seconds; 0 if the system does not report it.
 fn thread_s() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text
@@ -68,10 +68,10 @@ fn thread_s() -> f64 {
     ns.unwrap_or(0.0) / 1e9
 }
 
-/// Processor time of all threads, also of those that have ended: in seconds, by hundredths.
+/// Processor time of all threads, including ended ones, in seconds, with a resolution of 0.01 s.
 fn process_s() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The program's name, in brackets, may hold anything.
+    // The program's name, in parentheses, may contain anything.
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields
         .split_whitespace()
@@ -90,7 +90,7 @@ pub struct CommandSource {
 }
 
 impl CommandSource {
-    /// Random writes with 30 % duplicates by the published definition.
+    /// Random writes with 30 % duplicates (published definition).
     pub fn new(addressable: u32, seed: u64) -> Result<Self, Failure> {
         let config = WorkloadConfig {
             pattern: Pattern::Random,
@@ -118,7 +118,7 @@ impl CommandSource {
         Ok(feed)
     }
 
-    /// Drawn outside the timed part: it is the simulator's work, not the device's.
+    /// Drawn outside the timed sections: part of the simulator, not of the device.
     fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], Failure> {
         self.pages.clear();
         self.workload
@@ -135,20 +135,20 @@ impl CommandSource {
     }
 }
 
-/// A device that is being measured.
+/// A device under measurement.
 pub struct Subject {
     device: Device,
-    /// When the last pages were or will be done.
+    /// Completion times of the last pages.
     done: [u64; DEPTH],
     now: u64,
-    /// Seconds that it took to age it.
+    /// Seconds of aging.
     pub aging_s: f64,
-    /// Pages written to warm up.
+    /// Pages written during warm-up.
     pub warm_up_pages: u64,
 }
 
 impl Subject {
-    /// Makes, ages and warms up a device.
+    /// Creates, ages and warms up a device.
     ///
     /// # Errors
     /// Invalid device configuration.
@@ -170,7 +170,7 @@ impl Subject {
 
     fn warm_up(&mut self, feed: &mut CommandSource) -> Result<(), Failure> {
         let window = (u64::from(self.device.config().addressable_lpns()) / 4).max(1);
-        // Until one window moves about as many pages as the one before, and then it is steady.
+        // Until two consecutive windows move about the same number of pages: steady state.
         let mut before = f64::NAN;
         for number in 0..WINDOWS.end {
             let work = self.measure(feed, window)?;
@@ -184,7 +184,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Submits so many pages.
+    /// Submits `pages` pages.
     ///
     /// # Errors
     /// The device refuses one.
@@ -198,7 +198,7 @@ impl Subject {
             let commands = feed.next_batch(left.min(BATCH as u64) as usize)?;
             left -= commands.len() as u64;
 
-            // Nothing but the commands is inside.
+            // Only the commands are timed.
             let began = Instant::now();
             let refused = self.submit_all(commands);
             seconds += began.elapsed().as_secs_f64();
@@ -226,7 +226,7 @@ impl Subject {
         let mut refused = 0;
         for (index, command) in commands.iter().enumerate() {
             self.device.look_ahead(commands, index, |command| *command);
-            // The page that this one replaces in the queue has been done by then: a closed loop.
+            // The page replaced in the queue has completed by then: a closed loop.
             let place = &mut self.done[index % DEPTH];
             self.now = self.now.max(*place);
             let completion = self.device.submit(self.now, command);
@@ -236,7 +236,7 @@ impl Subject {
         refused
     }
 
-    /// A whole run of so many pages: with drawing them, and with all that is measured.
+    /// A whole run of `pages` pages, including drawing them and all measurements.
     ///
     /// # Errors
     /// The device refuses a page.
@@ -255,7 +255,8 @@ impl Subject {
             ..RunOptions::default()
         };
 
-        // Three clocks: of the wall, of all threads, and of this one, which computes the times.
+        // Three clocks: wall time, processor time of all threads, and of this one, which computes
+        // the times.
         let (began, all, own) = (Instant::now(), process_s(), thread_s());
         let summary = run(&mut self.device, &mut feed.workload, &options, &mut |_| {
             ControlFlow::Continue(())
@@ -267,7 +268,7 @@ impl Subject {
             return Err(Failure::failed("the device refused pages of a run"));
         }
 
-        // The next measurement goes on where the run has ended.
+        // The next measurement continues at the end of the run.
         self.now = self.device.timing().busy_until();
         let did = self.device.ftl().stats() - stats;
         Ok(RunWork {
@@ -282,7 +283,7 @@ impl Subject {
         })
     }
 
-    /// The device, to be read between runs.
+    /// The device, for inspection between runs.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -298,7 +299,7 @@ impl Subject {
 
         let mut media = self.device.into_media();
         let mut recoveries = Recoveries::default();
-        // Each recovery is of the same media, and gives them back.
+        // Each recovery uses the same media, and returns them.
         for _ in 0..rounds {
             for (config, seconds) in [
                 (&mappings, &mut recoveries.mappings),
@@ -315,11 +316,11 @@ impl Subject {
     }
 }
 
-/// The bare arrays on the same addresses, warmed up.
+/// The bare arrays with the same addresses, warmed up.
 pub struct BareSubject(Bare);
 
 impl BareSubject {
-    /// Fills and warms up.
+    /// Fills and warms up the arrays.
     ///
     /// # Errors
     /// The workload ends.
@@ -327,12 +328,13 @@ impl BareSubject {
         let gc_start = config.firmware.gc_start(&config.geometry);
         let mut bare = Self(Bare::new(config.geometry, config.firmware.lpns, gc_start));
         let addressable = u64::from(config.addressable_lpns());
-        // All flash once, then three times what is addressed: collection is steady by then.
+        // All flash once, then three times the addressable pages: garbage collection is steady by
+        // then.
         bare.measure(feed, 3 * addressable + u64::from(config.geometry.pages()))?;
         Ok(bare)
     }
 
-    /// Writes so many pages.
+    /// Writes `pages` pages.
     ///
     /// # Errors
     /// The workload ends.

@@ -158,11 +158,11 @@ impl DeviceShape {
         .with_snapshots(snapshots)
     }
 
-    /// Checks that the options match what the image was created with; none of them can change
+    /// Checks that the options match the image's parameters at creation; none of them can change
     /// later.
     ///
     /// # Errors
-    /// An option differs; the message says what the image has.
+    /// An option differs; the message has the value of the image.
     pub fn must_be(&self, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
         let firmware = &config.firmware;
         let (snapshots, snapshot_pages) = service.snapshots();

@@ -1,8 +1,8 @@
-//! `trace make`: the requests of a workload, in a file.
+//! `trace make`: writes the requests of a workload to a file.
 //!
-//! Records are collected and written in large pieces. When a piece cannot be written, the file is
-//! cut back to the piece before: what is kept is whole requests from the beginning of the workload.
-//! Invariant: a file that is complete has as many requests as were asked for.
+//! Records are collected and written in large pieces. If a piece cannot be written, the file is
+//! truncated to the previous piece: it then has complete requests from the beginning of the
+//! workload. Invariant: a complete file has exactly the requested number of requests.
 
 use super::{Patience, WorkloadArgs};
 use crate::failure::Failure;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 /// Writes the requests of a workload to a file.
 ///
-/// Formats without words for deallocations leave those out, all but session remaps, all but fiu and
-/// session contents, and all homes; what is left out is said. Reading the file gives the same
+/// Deallocations are left out in formats without them, remaps in all but session, contents in all
+/// but fiu and session, and homes in all; omissions are reported. Reading the file gives the same
 /// requests.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -39,7 +39,7 @@ pub struct Args {
     pub feed: WorkloadArgs,
 }
 
-/// A format that is written.
+/// Parses a format that can be written.
 fn written(name: &str) -> Result<Format, String> {
     let format: Format = name.parse().map_err(|error| format!("{error}"))?;
     if Format::WRITTEN.contains(&format) {
@@ -52,13 +52,13 @@ fn written(name: &str) -> Result<Format, String> {
     }
 }
 
-/// Bytes collected before they are written.
+/// Bytes collected before a write.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Runs it.
+/// Runs `trace make`.
 ///
 /// # Errors
-/// The workload cannot be, or the file cannot be written.
+/// An impossible workload, or a file that cannot be written.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let mut source = args.feed.source(&args.workload)?;
     let name = args.out.display();
@@ -69,7 +69,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         Pieces {
             file,
             collected: Vec::new(),
-            // What a full disk leaves is known by this.
+            // Size of the file if the disk becomes full.
             kept_bytes: 0,
         },
     );
@@ -91,7 +91,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         batch.clear();
         source.fill(&mut batch, 4096).map_err(Failure::failed)?;
 
-        // A request is all pages up to the last one.
+        // A request consists of all pages up to the last one.
         for request in batch.chunk_by(|page, _| !page.last) {
             if writer.written() == args.requests {
                 break;
@@ -103,7 +103,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
         let (written, pieces) = (writer.written(), writer.sink());
 
-        // Whole pieces only: what a full disk cuts off is then whole requests.
+        // Complete pieces only, so that a full disk leaves complete requests.
         if pieces.collected.len() >= PIECE_BYTES || written == args.requests {
             pieces
                 .write_out()
@@ -116,7 +116,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     let pieces = writer.sink();
 
-    // Some file systems find out only now that there is no room.
+    // Some file systems report a full disk only now.
     let synced = match pieces.file.metadata() {
         Ok(facts) if facts.is_file() => pieces.file.sync_all(),
         _ => Ok(()),
@@ -126,7 +126,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let size = bytes(pieces.kept_bytes);
     drop(patience);
 
-    // Said, because a trace without them is another workload.
+    // Reported, because a trace without them is another workload.
     let left_out = match writer.left_out() {
         0 => String::new(),
         some => format!(
@@ -143,7 +143,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     ))
 }
 
-/// A file, written in pieces of whole records.
+/// A file, written in pieces of complete records.
 struct Pieces {
     file: File,
     collected: Vec<u8>,
@@ -158,7 +158,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Removes what there is of a piece that failed.
+    /// Removes the remains of a failed piece.
     fn cut_back(&mut self) -> bool {
         self.file.set_len(self.kept_bytes).is_ok()
     }

@@ -1,4 +1,4 @@
-//! `trace`: workloads written as traces, and what traces and workloads do.
+//! `trace`: writes workloads as traces, and analyses traces and workloads.
 //!
 //! Absent: replaying a trace (`compare --trace`).
 
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The command for traces that the next word names.
+    /// The command named by the next word.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What can be done with traces.
+/// Operations on traces.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Writes the requests of a workload to a file.
@@ -42,10 +42,10 @@ Examples:
   remap-ssd trace stat mine.csv --format csv:time_us,device,op,offset_bytes,size_bytes
   remap-ssd trace models";
 
-/// Runs it.
+/// Runs `trace`.
 ///
 /// # Errors
-/// What cannot be read, written or made.
+/// Unreadable input, or a failed write.
 pub fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Make(args) => make::command(args),
@@ -54,29 +54,29 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// A workload to be looked at: how large its device is, what it writes, from which seed.
+/// Parameters of a workload: size of the device, contents, seed.
 #[derive(Debug, clap::Args)]
 pub struct WorkloadArgs {
-    /// Logical size of the device, of which the workload may address all; the sets of the models
+    /// Logical size of the device, all of which the workload may address; the models' page sets
     /// shrink with it [default: the published device's of a model, else 32GiB].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub device: Option<u64>,
-    /// What is written: papers:SHARE, plain:SHARE, history:SHARE or unique [default: papers:0.3;
-    /// for fiu-* their own].
+    /// Model of the written contents: papers:SHARE, plain:SHARE, history:SHARE or unique [default:
+    /// papers:0.3; for fiu-* their own].
     #[arg(long, value_name = "MODEL")]
     pub content: Option<ContentModel>,
-    /// Seed of all that is random.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl WorkloadArgs {
-    /// Pages that the workload may address.
+    /// Number of pages that the workload may address.
     fn addressable(&self, workload: &NamedWorkload) -> Result<u32, Failure> {
         const PAGES_DEFAULT: u32 = 8 << 20;
         const PAGES_MAX: u64 = 1 << 31;
 
-        // A model has a size that it was measured on; a pattern has none.
+        // A model has the size that it was measured on; a pattern has none.
         let Some(bytes) = self.device else {
             return Ok(match workload {
                 NamedWorkload::Model(spec) => spec.kind.reference_pages(),
@@ -102,7 +102,7 @@ impl WorkloadArgs {
     }
 }
 
-/// A line on standard error that appears when something takes longer than two seconds.
+/// A progress line on standard error that appears after two seconds.
 pub(crate) struct Patience {
     line: ProgressBar,
     began: Instant,
@@ -110,9 +110,9 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Of so many steps, if that is known.
+    /// With a known number of steps, or without.
     pub(crate) fn new(what: &str, steps: Option<u64>) -> Self {
-        // Hidden at first: what is over at once needs no bar.
+        // Hidden at first: a short operation needs no bar.
         let line = ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden());
         let template = match steps {
             Some(_) => "{prefix} {bar:40} {percent:>3} %  {elapsed}, {eta} left",
@@ -143,12 +143,12 @@ impl Drop for Patience {
     }
 }
 
-/// What is said of how a trace was read.
+/// A note about the reading of a trace.
 pub(crate) fn note(path: &std::path::Path, text: &str) -> String {
     format!("note: {}: {text}", path.display())
 }
 
-/// What is said of a session that a killed server left.
+/// A note about a session that a killed server left.
 pub(crate) fn torn(path: &std::path::Path, line: u64) -> String {
     format!(
         "note: {}:{line}: the session ends in half a record, as one whose server was killed: it is left out",
@@ -167,7 +167,7 @@ mod tests {
         patience.at(1);
         assert!(patience.hidden, "it has just begun");
 
-        // The clock of a machine that has just started may not reach back so far.
+        // The clock of a freshly booted machine may not reach back that far.
         if let Some(began) = Instant::now().checked_sub(Duration::from_secs(3)) {
             patience.began = began;
             patience.at(2);

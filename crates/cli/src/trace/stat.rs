@@ -1,4 +1,4 @@
-//! `trace stat`: what traces and workloads do, beside each other.
+//! `trace stat`: statistics of traces and workloads, side by side.
 //!
 //! Absent: the counting (`remap_ssd_sim::trace::Profile`).
 
@@ -18,38 +18,38 @@ use std::path::PathBuf;
 ///
 /// Duplicate writes (FIU) were written before in the same trace; stored ones find their content in
 /// some page; the papers' ratio is one minus the distinct contents per distinct page written. The
-/// Zipf exponent is that of the law in which two accesses meet in one page as often.
+/// Zipf exponent is that of a distribution with the same probability that two accesses hit the same
+/// page.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Traces (plain, or compressed by gzip, xz or zstd).
+    /// Traces (plain, or compressed with gzip, xz or zstd).
     #[arg(value_name = "FILE", required_unless_present = "workload")]
     pub files: Vec<PathBuf>,
-    /// Workloads by name, instead of or besides traces; each option of one follows after a comma,
-    /// so give the option again for several.
+    /// Workloads by name, instead of or in addition to traces; their own options follow after
+    /// commas, so repeat this option for several workloads.
     #[arg(long, value_name = "NAME")]
     pub workload: Vec<NamedWorkload>,
-    /// Requests taken of each [default: all of a trace, a million of a workload].
+    /// Number of requests to read of each [default: all of a trace, a million of a workload].
     #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub requests: Option<u64>,
     /// Format of the traces: fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor,
-    /// fio, blktrace, oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for
-    /// text in other columns, as csv:time_us,device,op,offset_bytes,size_bytes (docs/traces.md lists
-    /// the columns) [default: told from their content].
+    /// fio, blktrace, oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS
+    /// for text with other columns, as csv:time_us,device,op,offset_bytes,size_bytes
+    /// (docs/traces.md lists the columns) [default: detected from their content].
     #[arg(long, requires = "files")]
     pub format: Option<Format>,
-    /// Pages of several disks in one trace: `modulo` keeps addresses, so that the same ones of
-    /// different disks are one page; `compact` keeps disks apart, but not which pages are
-    /// neighbours.
+    /// Pages of several disks in one trace: `modulo` keeps addresses, so that equal addresses on
+    /// different disks are one page; `compact` keeps disks apart, but does not preserve adjacency.
     #[arg(long, value_name = "modulo|compact", default_value_t = Fold::Modulo, requires = "files")]
     pub fold: Fold,
-    /// Count malformed records and go on, instead of stopping at the first.
+    /// Count and skip malformed records, instead of stopping at the first.
     #[arg(long, requires = "files")]
     pub skip_bad: bool,
-    /// Events of blkparse and blktrace that are the requests: Q (queued), D (issued to the driver) or
-    /// C (completed) [default: the first of Q, D, C that the trace has].
+    /// Events of blkparse and blktrace that count as requests: Q (queued), D (issued to the driver)
+    /// or C (completed) [default: the first of Q, D, C that the trace has].
     #[arg(long, value_name = "Q|D|C", requires = "files")]
     pub blkparse_action: Option<Action>,
-    /// Device, content and seed, if a workload is looked at.
+    /// Device, content and seed of workloads.
     #[command(flatten)]
     pub feed: WorkloadArgs,
     /// Print everything as JSON: a list.
@@ -59,10 +59,10 @@ pub struct Args {
 
 const REQUESTS_DEFAULT: u64 = 1_000_000;
 
-/// Addresses are folded no further than this: 8 TiB.
+/// Maximum folding of addresses: 8 TiB.
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
-/// What was counted of one trace or workload, and what was left out of it.
+/// Statistics of one trace or workload, and the number of records left out.
 struct Profiled {
     name: String,
     kind: String,
@@ -71,10 +71,10 @@ struct Profiled {
     ignored: u64,
 }
 
-/// Runs it.
+/// Runs `trace stat`.
 ///
 /// # Errors
-/// A trace cannot be read, or a workload cannot be.
+/// An unreadable trace, or an impossible workload.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let mut found = Vec::new();
 
@@ -115,7 +115,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let requests = args.requests.unwrap_or(REQUESTS_DEFAULT);
         let mut patience = Patience::new(&workload.to_string(), Some(requests));
 
-        // A workload does not end, so it is looked at for so many requests.
+        // A workload has no end, so the number of requests is limited.
         let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
 
@@ -155,7 +155,7 @@ fn as_json(found: &Profiled) -> serde_json::Value {
     })
 }
 
-/// A row of the table: what, and what it is of one profile.
+/// A row of the table: its name, and its value for a profile.
 type TableRow = (&'static str, fn(&Profiled) -> String);
 
 fn as_text(found: &[Profiled]) -> String {
@@ -252,7 +252,7 @@ fn as_text(found: &[Profiled]) -> String {
     output::table(&head, &rows)
 }
 
-/// A row for each size of requests that any has.
+/// A row for each request size that occurs.
 fn sizes(found: &[Profiled]) -> Vec<Vec<String>> {
     let mut sizes: Vec<u32> = found
         .iter()

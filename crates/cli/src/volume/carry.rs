@@ -1,7 +1,10 @@
 //! Imports files into a volume and exports them, byte for byte.
 //!
-//! Invariant: a name stands for a whole file; an import has another name until it is complete and
+//! Invariant: a name refers to a complete file; an import has another name until it is complete and
 //! durable. An SQLite database is exported as stock SQLite would have written it, and only if its
+//! file is complete: not with a log, or a journal that must be rolled back. Absent: any other
+//! interpretation of files, and SQLite, which does both. A database in use may change while it is
+//! copied.
 //! file is all of it: not beside a log, or a journal that has to be taken back. Absent: any other
 //! look into files, and SQLite, which does both. A database in use may change while it is copied.
 
@@ -57,7 +60,8 @@ pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Resul
         .open(&args.name, OpenOptions::default())
         .map_err(about)?;
 
-    // Without it the file is another database: integrity checks of SQLite's would find nothing.
+    // Without it the exported file would be another database: SQLite's integrity checks would find
+    // nothing.
     if let Some(beside) = unfinished(volume, &args.name).map_err(about)? {
         return Err(Failure::about(
             args.place.name(),
@@ -75,7 +79,7 @@ pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Resul
         return Ok(out.flush()?);
     }
 
-    // The old file stays whole until there is a new one.
+    // The old file stays until the new one is complete.
     let part = with_part(&args.file);
     let mut out = File::create(&part).map_err(local)?;
     let written = copy_out(volume, file, args, &mut |data| {
@@ -103,7 +107,7 @@ fn copy_out<D: Disk + Send>(
 ) -> Result<(), Failure> {
     let about = |error| about(&args.place, error);
 
-    // Read as stock SQLite would see it, without what our own SQLite adds.
+    // Read as stock SQLite would see it, without the additions of our own SQLite.
     let stock = StockFile::open(volume, file).map_err(about)?;
     let mut patience = Patience::new("export", Some(stock.size()));
 
@@ -149,10 +153,10 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
         Err(error) => return Err(about(error)),
     };
     note_about_log(&args.file);
-    // Until the new one is in its place nobody has the old one open, nor opens it.
+    // Until the new file is in place no process has the old one open, or can open it.
     let _alone = volume.hold_file(name, true).map_err(about)?;
 
-    // What an interrupted import has left is in the way.
+    // Remove the remains of an interrupted import.
     let part = format!("{name}{PART}");
     match volume.delete(&part) {
         Ok(()) | Err(StoreError::NotFound(_)) => {}
@@ -171,15 +175,14 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
     let bytes = match carried {
         Ok(bytes) => bytes,
         Err(failure) => {
-            // If this fails too, report the first reason.
+            // If this fails too, the first error is reported.
             let _ = volume.delete(&part);
             return Err(failure);
         }
     };
 
     // 1. make the new file durable  2. remove the old one  3. rename the new one. Cut between 2 and
-    //    3: the new file is
-    // there, whole, under its temporary name.
+    // 3: the new file is present and complete, under its temporary name.
     volume.sync(file).map_err(about)?;
     if exists {
         volume.delete(name).map_err(about)?;
@@ -217,7 +220,7 @@ fn copy_in<D: Disk + Send>(
     }
 }
 
-/// Warns if a log lies beside a database: recent transactions may be in it.
+/// Warns if a log lies beside a database: it may hold recent transactions.
 fn note_about_log(file: &Path) {
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");

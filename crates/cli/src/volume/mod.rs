@@ -1,7 +1,7 @@
 //! `volume`: creates volumes of files on a device, and lists, imports and exports the files.
 //!
-//! Invariant: existing data is not overwritten unless asked for. Absent: what the files are for;
-//! host software opens the same volume on its own.
+//! Invariant: existing data are overwritten only on request. Absent: the purpose of the files; host
+//! software opens the same volume on its own.
 
 mod carry;
 
@@ -72,8 +72,8 @@ struct Create {
     /// Size of the volume [default: the whole namespace].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     size: Option<u64>,
-    /// Maximum number of files, 1 to 65536. A SQLite database takes three while it is in use: itself, its log and its
-    /// journal.
+    /// Maximum number of files, 1 to 65536. An SQLite database in use takes three: itself, its log
+    /// and its journal.
     #[arg(long, value_name = "N", default_value_t = NewVolume::default().files_max)]
     files: u32,
     /// Overwrite existing data.
@@ -103,7 +103,7 @@ impl Command {
     }
 }
 
-/// A failure at a place.
+/// Error about a place.
 fn about(place: &NamespacePlace, error: StoreError) -> Failure {
     match error {
         StoreError::BadName { .. } | StoreError::BadShape(_) => Failure::usage(error),
@@ -114,13 +114,13 @@ fn about(place: &NamespacePlace, error: StoreError) -> Failure {
 /// Runs `volume`.
 ///
 /// # Errors
-/// The device, the volume, or a file of this machine.
+/// A device error, a volume error, or an error of a local file.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let place = args.command.place();
     if let Some(dir) = &place.image {
         let about = |error: ImageError| Failure::about(dir.display(), error);
         let disk = ImageDisk::open(dir, place.nsid).map_err(about)?;
-        // One process: nobody else can have the image open.
+        // One process: no other can have the image open.
         return perform(disk, &Processes::One, &args.command)?
             .close()
             .map_err(about);
@@ -129,7 +129,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     perform(place.connect()?, &Processes::local(), &args.command).map(drop)
 }
 
-/// Runs the action, and returns the disk.
+/// Runs the command, and returns the disk.
 fn perform<D: Disk + Send>(
     disk: D,
     processes: &Processes,
@@ -137,7 +137,7 @@ fn perform<D: Disk + Send>(
 ) -> Result<D, Failure> {
     let place = command.place();
 
-    // The only action that does not open a volume first.
+    // The only command that does not open a volume first.
     if let Command::Create(args) = command {
         return create(disk, processes, args);
     }
@@ -152,7 +152,7 @@ fn perform<D: Disk + Send>(
         Command::Export(args) => carry::export(&volume, args)?,
         Command::Import(args) => carry::import(&volume, args)?,
         Command::Delete(args) => {
-            // Nobody has it open, and nobody opens it before it is gone.
+            // No process has it open, and none can open it before it is deleted.
             let _alone = volume
                 .hold_file(&args.name, true)
                 .map_err(|error| about(place, error))?;
@@ -209,7 +209,7 @@ fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
     output::text(&described(&info))
 }
 
-/// Tells how to make room in a volume that has as many files as it can have.
+/// Prints how to make room in a volume with the maximum number of files.
 fn note_if_full<D: Disk>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
     let info = volume.info().map_err(|error| about(&args.place, error))?;
     if info.files == info.files_max {
@@ -220,7 +220,7 @@ fn note_if_full<D: Disk>(volume: &Volume<D>, args: &Show) -> Result<(), Failure>
 
 fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
     let files = volume.list().map_err(|error| about(&args.place, error))?;
-    // What can be listed is listed, and then what cannot.
+    // Readable files first, then the damage.
     let damage = volume.damage().map_err(|error| about(&args.place, error))?;
 
     if args.json {

@@ -1,5 +1,4 @@
-//! Arguments: help whose examples run, and mistakes that are said in a sentence with the right exit
-//! code.
+//! Arguments: the examples in the help run, and mistakes give one sentence and the right exit code.
 
 use crate::kit::{TINY, compare, run, run_in};
 use std::io::Read;
@@ -14,7 +13,7 @@ const OLTP_JOB: &str = concat!(
     "/../sim/tests/traces/samples/oltp.fio"
 );
 
-/// The examples in a help text.
+/// Extracts the examples from a help text.
 fn examples(help: &str) -> Vec<Vec<String>> {
     let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
     let lines = lines.take_while(|line| line.starts_with("  remap-ssd"));
@@ -33,7 +32,7 @@ fn smaller(example: &[String]) -> Vec<String> {
     let has = |option: &str| example.iter().any(|word| word == option);
     let more: Vec<&str> = match example[0].as_str() {
         "compare" if has("--help") || has("diff") => vec![],
-        // Its length is the device's life.
+        // Its length is the device's lifetime.
         "compare" if has("--until-death") => {
             vec!["--scale", "1/64", "--set", "flash.endurance=3"]
         }
@@ -42,7 +41,7 @@ fn smaller(example: &[String]) -> Vec<String> {
         "compare" => TINY.to_vec(),
         "crash" if has("--replay") => vec![],
         "crash" => vec!["--cuts", "200", "--seconds", "20"],
-        // As it is, it serves gigabytes from memory, for minutes.
+        // By default it serves gigabytes from memory, for minutes.
         "bench" if !has("--quick") => vec!["--quick"],
         _ => vec![],
     };
@@ -53,7 +52,7 @@ fn smaller(example: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The files that examples name.
+/// The files named in the examples.
 fn prepare(directory: &Path) {
     let fiu = |at: u64| format!("{} 1 p {} 8 W 6 0 {:032x}\n", at * 1000, at * 8, at % 5);
     std::fs::write(
@@ -91,7 +90,7 @@ fn the_examples_in_the_help_run() {
         for example in &examples {
             let args = smaller(example);
             let result = run_in(directory.path(), &args);
-            // With a guard off, data is lost and the exit code says so.
+            // With a guard off, data are lost, and the exit code is 1.
             let expected = i32::from(args.iter().any(|word| word == "--mutant"));
             assert_eq!(
                 result.code, expected,
@@ -105,7 +104,7 @@ fn the_examples_in_the_help_run() {
     assert!(directory.path().join("report.html").exists());
 }
 
-/// Names of the options that a help text lists, but for `--help`.
+/// Names of the options in a help text, except `--help`.
 fn options(help: &str) -> Vec<&str> {
     let lines = help.lines().map(str::trim_start);
     let names = lines.filter_map(|line| line.strip_prefix("--")?.split([' ', '.']).next());
@@ -221,7 +220,7 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
     let (of_options, none) = results(&[&options[..], &amounts].concat());
     // Not `assert_eq`, which would print megabytes.
     assert!(of_job == of_options);
-    // What was left out is in the results, and on the screen.
+    // Options left out are listed in the results and on the screen.
     assert_eq!(left_out, Some(serde_json::json!(["direct", "filename"])));
     assert_eq!(none, None);
     let short = ["--scale", "1/64", "--scheme", "none", "--writes", "2000"];

@@ -1,4 +1,4 @@
-//! `crash`: its contract, and that failures are failures.
+//! `crash`: its contract, and failures.
 
 use crate::kit::run;
 
@@ -74,7 +74,7 @@ fn schemes_in_dram_are_caught_and_that_is_a_success() {
         "{}",
         ran.out
     );
-    // One cut is hardly enough to catch it; then the campaign has proved nothing.
+    // One cut may not be enough to catch it; then the campaign has proved nothing.
     let json = run(&["crash", "--scheme", "opt", "--json"]).ok().json();
     assert_eq!(json["violations"], 1);
 }
@@ -124,7 +124,7 @@ fn a_value_that_is_set_counts_on_every_device_and_is_needed_to_replay() {
     assert_ne!(with["marks"], without["marks"]);
     assert_eq!(campaign(&["--set", "firmware.dedup=false"]), without);
 
-    // A failure names what was set, and the code fails with it again.
+    // A failure lists the settings, and its code fails again with them.
     let found = run(&[
         "crash",
         "--mutant",

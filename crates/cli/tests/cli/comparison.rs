@@ -1,4 +1,4 @@
-//! `compare`: its contract with programs, determinism, and what the options change.
+//! `compare`: its contract with programs, determinism, and the effects of the options.
 
 use crate::kit::{TINY, compare, nulls, run, run_in};
 use serde_json::Value;
@@ -48,7 +48,7 @@ fn the_json_contract_holds_for_every_scheme() {
         );
         let mut missing = Vec::new();
         nulls(run, "", &mut missing);
-        // What is never written never wears out.
+        // A part without writes never wears out.
         const NEVER: [&str; 4] = [
             ".nvram_life_years",
             ".lifetime_years",
@@ -56,8 +56,8 @@ fn the_json_contract_holds_for_every_scheme() {
             ".wear_out.first_retired_bytes",
         ];
         missing.retain(|path| !NEVER.contains(&path.as_str()));
-        // Nothing was read or remapped by the host, and 3,000 writes are too few for one in ten
-        // thousand.
+        // The host read and remapped nothing, and 3,000 writes are too few for a quantile of one in
+        // ten thousand.
         const FEW: [&str; 3] = [
             ".latency_us.p9999",
             ".read_latency_us.",
@@ -91,7 +91,7 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     assert_ne!(one, with("4", "2"));
 }
 
-// One scheme and two threads: the firmware has its own.
+// One scheme and two threads: the firmware gets its own.
 #[test]
 fn a_run_on_two_threads_prints_the_bytes_of_one() {
     for dedup in ["on", "off"] {
@@ -254,7 +254,7 @@ fn a_device_file_makes_the_device() {
 
 #[test]
 fn a_device_is_aged_as_asked() {
-    // Duplicates would use the metadata before the remaps of aging do.
+    // Duplicates would use up the metadata before the remaps of aging do.
     let apart = |more: &[&str]| {
         let args = [&["--scheme", "remap-ssd", "--dedup", "off"], more].concat();
         compare(&args)["runs"][0]["aging"].clone()
@@ -265,7 +265,7 @@ fn a_device_is_aged_as_asked() {
     assert!((0.5..0.6).contains(&share(&half, "nvram_used")), "{half}");
     assert!((0.8..=1.0).contains(&share(&half, "nvram_valid")), "{half}");
     let default = aging("fill=random");
-    // Each page once, before random writes: garbage collection begins after another number of
+    // Each page once, before random writes: garbage collection begins after a different number of
     // writes.
     assert_ne!(half["filled"], default["filled"], "{half} {default}");
     assert_eq!(default, apart(&[]));
@@ -284,7 +284,7 @@ fn a_device_is_aged_as_asked() {
 fn metadata_that_holds_no_entries_and_log_pages_in_the_array_are_shown() {
     let result = compare(&["--scheme", "none,remap-ssd,flog,opt"]);
     let number = |run: usize, name: &str| result["runs"][run][name].as_u64().unwrap();
-    // A segment has a head; and what rewriting the fullest superblock takes is left free.
+    // A segment has a head; and space for rewriting the fullest superblock is reserved.
     assert!(
         number(1, "nvram_heads_bytes") > 0 && number(1, "nvram_reserve_bytes") > 0,
         "{result}"

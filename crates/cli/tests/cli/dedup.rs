@@ -1,5 +1,4 @@
-//! `dedup` as a user has it: mistakes are sentences, and where the kernel has FUSE a file that
-//! deduplicates.
+//! `dedup` as users see it: mistakes are sentences, and with FUSE the file deduplicates.
 
 use crate::kit::{Ran, run};
 use std::io::{BufRead, BufReader, Read};
@@ -41,7 +40,7 @@ fn what_cannot_be_served_is_said_in_a_line() {
     run(&["dedup", "--scheme", "ccaw", "--fuse", &missing]).fails(2, &["--connect"]);
     dedup("ccaw", "/nowhere/at/all", &missing, &[]).fails_in_one_line(1, &["/nowhere/at/all"]);
 
-    // There is no such folder, or no FUSE; by then the disk has been made.
+    // There is no such folder, or no FUSE; the disk was created before that.
     dedup("ccaw", &disk, &missing, &[]).fails_in_one_line(1, &[]);
     dedup("ordermerge", &disk, &missing, &[])
         .fails_in_one_line(1, &["made for scheme ccaw, not ordermerge"]);
@@ -57,7 +56,7 @@ fn what_cannot_be_served_is_said_in_a_line() {
     dedup("ordermerge", &volume, &missing, &[]).fails_in_one_line(1, &["not blank", "--force"]);
 }
 
-/// Serves, unless the kernel or the user's rights do not allow it.
+/// Serves, unless the kernel or the user's privileges do not allow it.
 fn serve(scheme: &str, image: &str, folder: &str) -> Option<Child> {
     serve_at(scheme, ["--image", image], folder)
 }
@@ -89,7 +88,7 @@ fn serve_at(scheme: &str, place: [&str; 2], folder: &str) -> Option<Child> {
     None
 }
 
-/// SIGTERM; what it says of its work.
+/// Sends SIGTERM; returns the output.
 fn stop(mut child: Child) -> String {
     assert!(
         Command::new("kill")
@@ -181,7 +180,7 @@ fn a_second_front_is_refused_until_the_first_one_has_ended_or_was_killed() {
             .fails_in_one_line(1, &["in use by other processes"]);
         stop(first);
 
-        // Killed, it gives nothing back; the server sees that it is gone.
+        // A killed process releases nothing; the server detects that it is gone.
         let mut first = serve_at(scheme, place, one).expect("it was let go");
         first.kill().expect("it runs");
         first.wait().expect("it ends");

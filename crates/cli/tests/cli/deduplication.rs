@@ -1,4 +1,4 @@
-//! What a served device deduplicates after its server has ended and another one begins.
+//! Deduplication of a served device after its server was restarted.
 
 use crate::kit::run;
 use crate::service::{Served, serve};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const PAGES: usize = 1000;
 
-/// Pages that nothing else holds.
+/// Pages with unique contents.
 fn pages() -> Vec<[u8; 4096]> {
     (0..PAGES as u64)
         .map(|number| {
@@ -17,7 +17,7 @@ fn pages() -> Vec<[u8; 4096]> {
         .collect()
 }
 
-/// Writes pages from `lba` on; how many of them were on flash already.
+/// Writes pages from `lba` on; returns how many of them were duplicates.
 fn found(served: &Served, file: &std::path::Path, lba: usize, pages: &[[u8; 4096]]) -> u64 {
     let before = served.stat("dedup_hits");
     std::fs::write(file, pages.as_flattened()).expect("room for it");
@@ -92,8 +92,8 @@ fn a_namespace_that_shares_nothing_has_all_its_pages_to_itself() {
                 .ok();
             served.stat("dedup_hits") - before
         };
-        // Before the first start of the device nothing is there yet. Afterwards the same is written
-        // where it is.
+        // At the first start of the device it is empty. Later the same data are written to the same
+        // place.
         let found = write("1");
         assert!(
             if start == 0 {

@@ -1,4 +1,4 @@
-//! Every option of the library's trace readers can be given on the command line, in sweeps and in
+//! Every option of the library's trace readers is available on the command line, in sweeps and in
 //! Python.
 
 use crate::kit::{Ran, run, run_in};
@@ -6,11 +6,11 @@ use remap_ssd_sim::trace::TraceOptions;
 use std::fs;
 use std::path::Path;
 
-/// Where a field of `TraceOptions` comes from.
+/// Source of a field of `TraceOptions`.
 enum Door {
-    /// An option of `compare`, and so of sweeps and of Python; of `trace stat` too if that says so.
+    /// An option of `compare`, and so of sweeps and of Python; of `trace stat` too if `of_stat`.
     Option { name: &'static str, of_stat: bool },
-    /// It follows from other things; the reason.
+    /// Derived from other values; the reason.
     Derived(&'static str),
 }
 
@@ -51,7 +51,7 @@ const DOORS: [(&str, Door); 6] = [
     ),
 ];
 
-/// The names of the fields of the struct as it is compiled.
+/// The names of the fields of the compiled struct.
 fn fields() -> Vec<String> {
     let shown = format!("{:#?}", TraceOptions::new(1));
     let field = |line: &str| {
@@ -89,7 +89,7 @@ fn every_option_of_the_trace_readers_has_a_front_door() {
     }
 }
 
-/// Three requests that are issued, one of which was queued before that, in the middle.
+/// Three issued requests; the middle one was also queued before.
 const TEXT: &str = "\
 8,16 0 1 0.000000001 1 D WS 8 + 8 [x]
 8,16 0 2 0.000000002 1 Q WS 16 + 8 [x]

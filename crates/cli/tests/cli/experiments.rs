@@ -1,4 +1,4 @@
-//! `experiment`: everything it writes, going on after an interruption, and mistakes.
+//! `experiment`: its output, continuing after an interruption, and mistakes.
 
 use super::kit::{run, run_in};
 use serde_json::Value;
@@ -57,7 +57,7 @@ fn experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables() {
         );
     }
 
-    // What the list promises of an experiment is there once it has run.
+    // Everything that the list names for an experiment exists after it has run.
     let listed = run(&["experiment", "list", "--json"]).ok().json();
     let listed = listed.as_array().unwrap().iter();
     let ran: Vec<&Value> = listed
@@ -91,7 +91,7 @@ fn experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables() {
     );
 }
 
-// Killed at once after the first finished runs, then given again: the same bytes as without
+// Killed right after the first finished runs, then repeated: the same bytes as without an
 // interruption.
 #[test]
 fn an_interrupted_experiment_goes_on_where_it_stopped() {
@@ -129,7 +129,7 @@ fn an_interrupted_experiment_goes_on_where_it_stopped() {
         "it was interrupted before its end"
     );
     let kept = finished();
-    // What the kill left half written, and a file that was damaged, count as not there.
+    // Partial files left by the kill, and a damaged file, count as missing.
     std::fs::write(runs.join("0123.json.77.part"), "{").unwrap();
     let first = std::fs::read_dir(&runs)
         .unwrap()
@@ -170,7 +170,7 @@ fn mistakes_are_one_sentence_each() {
     .fails_in_one_line(1, &["file", "finished runs are kept"]);
 }
 
-// The larger device has room for the workload's files and the smaller one has not: each is asked
+// The larger device has room for the workload's files, the smaller one does not: both are checked
 // before the first run.
 #[test]
 fn a_workload_that_a_later_device_has_no_room_for_is_said_before_anything_runs() {
@@ -215,7 +215,7 @@ fn an_experiment_runs_on_devices_that_have_what_is_set_and_keeps_their_results_a
             .ok()
             .json()
     };
-    // Results kept, and those of devices whose reads take so long.
+    // Number of results kept, and of those for devices with this read time.
     let kept = || {
         let all = files(&directory.path().join("results/runs"));
         let has = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).contains("1234567");

@@ -1,5 +1,5 @@
-//! `serve --fuse` as a user has it. Where the system lets nobody mount, that is said and nothing
-//! else is looked at.
+//! `serve --fuse` as users see it. Without permission to mount, the tests print that and are
+//! skipped.
 
 use crate::kit::run;
 use crate::service::serve;
@@ -51,12 +51,12 @@ fn the_device_is_a_file_whose_copies_cost_nothing_and_whose_holes_are_trims() {
     let data: Vec<u8> = (0..300 * 4096u32)
         .map(|at| (at / 4096 * 7 + at) as u8)
         .collect();
-    // Nothing is aligned: neighbours stay.
+    // Nothing is aligned: adjacent bytes stay.
     file.write_all_at(&data, 4096 * 10 + 100).expect("room");
     assert!(read(&file, 4096 * 10 + 100, data.len()) == data);
     assert!(read(&file, 4096 * 10, 100).iter().all(|byte| *byte == 0));
     file.write_all_at(&data, 4096 * 1000).expect("room");
-    // What the file system's way wrote, NVMe's way reads.
+    // Data written through the file system are read over NVMe.
     let back = dir.path().join("back");
     served
         .io(&[
@@ -109,19 +109,19 @@ fn the_device_is_a_file_whose_copies_cost_nothing_and_whose_holes_are_trims() {
     run(&["serve", "--memory", "32MiB", "--fuse", at])
         .fails(1, &[at, "is mounted there", "umount"]);
     drop(file);
-    // A server that is killed leaves a dead mount, which the next one takes away.
+    // A killed server leaves a dead mount, which the next one removes.
     served.kill();
     std::fs::metadata(folder.join("n1")).expect_err("nobody serves it");
     let served = serve(&["--image", image, "--fuse", at]);
     let file = open(&folder);
     assert!(read(&file, 4096 * 5300 - 4096, 4096) == data[data.len() - 4096..]);
-    // In use, and yet the server ends well and the folder is free.
+    // Although the mount is in use, the server shuts down cleanly and the folder is free.
     served.stop();
     file.read_at(&mut [0], 0).expect_err("the device is gone");
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0);
 }
 
-// As a container does, which is started while the device is served.
+// Like a container that is started while the device is served.
 #[test]
 fn a_copy_of_the_mount_in_another_namespace_does_not_keep_the_server_from_ending() {
     if !can_mount() {
@@ -172,8 +172,8 @@ fn mistakes_with_folders_are_sentences() {
     run(&["serve", "--memory", "32MiB", "--fuse", path]).fails_in_one_line(1, &[path, "not empty"]);
 }
 
-// By the kernel's own way: what fsync has acknowledged is there after a power cut, whatever else
-// the cache has lost.
+// Through the kernel: data acknowledged by fsync survive a power cut, regardless of the other
+// losses of the cache.
 #[test]
 fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache() {
     if !can_mount() {
@@ -186,7 +186,7 @@ fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache()
     let mut lost = 0;
 
     for round in 0..6u8 {
-        // What a power cut leaves of a mount is taken away by the next one.
+        // The remains of a mount after a power cut are removed by the next one.
         let folder = dir.path().join(format!("folder{round}"));
         std::fs::create_dir(&folder).expect("a new folder");
         let at = folder.to_str().expect("text");
@@ -221,7 +221,7 @@ fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache()
         );
         let written = read(&file, 4096 * 32, 32 * 4096);
         for page in written.chunks(4096) {
-            // Of this round, or as it was left before.
+            // From this round, or from an earlier one.
             assert!(page.iter().all(|byte| *byte == page[0]), "seed {seed}");
             lost += u64::from(page[0] != 200 + round);
         }

@@ -1,5 +1,5 @@
-//! Images in folders: damage, copies, options that do not fit, and what signals and a full disk do
-//! to a service.
+//! Images in folders: damage, copies, mismatched options, and the effect of signals and a full disk
+//! on a service.
 
 use crate::kit::run;
 use crate::service::serve;
@@ -39,7 +39,7 @@ fn damage_is_refused_checked_and_repaired_only_when_the_loss_is_accepted() {
         .ok();
     served.io(&["flush"]).ok();
     served.kill();
-    // The first record behind the newest state.
+    // The first record after the newest state.
     let generation = |name: &str| std::fs::read(image.join(name)).expect("there")[48];
     let newest = u8::from(generation("state.1") > generation("state.0"));
     let journal = format!("journal.{newest}");
@@ -95,7 +95,7 @@ fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
     run(&["image", "repair", &text, "--accept-loss"]).ok();
     run(&["image", "check", &text]).ok();
     std::fs::write(&path, &good).expect("room for it");
-    // Without a checksum, as earlier versions wrote it, what cannot be is found all the same.
+    // Even without a checksum, as in earlier versions, impossible values are found.
     let value: serde_json::Value = serde_json::from_str(&good).expect("JSON");
     let old = |block: u32| {
         serde_json::json!({
@@ -119,7 +119,7 @@ fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
     serve(&["--image", &text]).stop();
 }
 
-/// A namespace that hosts deleted, or its pages in another one, would be there again.
+/// A namespace deleted by hosts, or its pages in another namespace, would come back.
 #[test]
 fn an_older_copy_of_the_list_of_namespaces_is_refused_until_that_is_accepted() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -142,7 +142,7 @@ fn an_older_copy_of_the_list_of_namespaces_is_refused_until_that_is_accepted() {
         .json();
     assert_eq!(found["damage"][0]["file"], "service.json");
 
-    // The newest one is as good as before; the older one is, once that is accepted.
+    // The newest one still works; the older one does after it was accepted.
     std::fs::write(&path, &newest).expect("room for it");
     run(&["image", "check", &text]).ok();
     std::fs::write(&path, &older).expect("room for it");
@@ -167,7 +167,7 @@ fn a_check_counts_mapped_pages_that_no_namespace_has() {
     let check = ["image", "check", &text, "--json"];
     assert_eq!(outside(run(&check).ok().json()), 0);
 
-    // A list with a smaller namespace, which the operator accepts.
+    // A list with a smaller namespace, accepted by the operator.
     let small = serde_json::json!({
         "nqn": "nqn.2026-11.test:small", "namespaces": [{"pages": 100, "block_bytes": 4096}],
     });
@@ -255,7 +255,7 @@ fn a_copy_is_told_from_its_original_until_it_is_adopted() {
     );
 }
 
-/// Bit 0 of the mask of ignored signals is SIGHUP's.
+/// Bit 0 of the mask of ignored signals is SIGHUP.
 fn hang_ups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
@@ -272,7 +272,7 @@ fn signals_end_the_service_in_good_order_or_not_at_all() {
         let text = std::fs::read_to_string(image.join("health.json")).expect("there");
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["clean"] == true
     };
-    // Whoever runs the tests under `nohup` wants SIGHUP to be ignored, and so it is.
+    // When the tests run under `nohup`, SIGHUP must be ignored.
     let is_ignored = |signal: &str| signal == "HUP" && hang_ups_are_ignored();
     for signal in ["TERM", "INT", "HUP", "QUIT"]
         .into_iter()
@@ -295,7 +295,7 @@ fn signals_end_the_service_in_good_order_or_not_at_all() {
 fn counters_that_cannot_be_written_end_no_service() {
     let dir = tempfile::tempdir().expect("a folder");
     let (image, text) = create(dir.path(), &[]);
-    // Nothing can be written under this name, as on a full disk.
+    // No file with this name can be written, as on a full disk.
     std::fs::create_dir(image.join("health.json.part")).expect("a new folder");
     let served = serve(&["--image", &text]);
     served.says("health.json");
@@ -306,8 +306,8 @@ fn counters_that_cannot_be_written_end_no_service() {
     served.stop();
 }
 
-// What is flushed or written with FUA stays. The rest is lost here, since the server is killed, and
-// nothing of it is torn.
+// Data flushed or written with FUA survive. The rest is lost here, since the server is killed, and
+// nothing is torn.
 #[test]
 fn a_server_with_a_volatile_cache_that_is_killed_keeps_what_was_flushed() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -356,7 +356,7 @@ fn a_power_cut_says_what_it_has_lost_and_the_server_ends() {
     served
         .io(&["write", "--lba", "0", "--file", &data(dir.path(), 2)])
         .ok();
-    // A shutdown in good order is no power cut.
+    // A clean shutdown is no power cut.
     served.stop_with("TERM");
     let health = std::fs::read_to_string(image.join("health.json")).expect("there");
     assert!(health.contains("\"unsafe_shutdowns\": 1"), "{health}");

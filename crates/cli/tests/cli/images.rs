@@ -1,10 +1,10 @@
-//! Saved devices: round trips, and everything that can be wrong with a file.
+//! Saved devices: round trips, and every kind of invalid file.
 
 use crate::kit::{Ran, TINY, run_in};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A saved device of a scheme.
+/// Saves a device of a scheme.
 fn save(directory: &Path, scheme: &str) -> PathBuf {
     let args = [
         &[
@@ -184,14 +184,14 @@ fn every_damage_is_one_sentence() {
             refused(&bytes, &format!("bit {bit} of byte {byte}"));
         }
     }
-    // Bits all over the body.
+    // Bits spread over the body.
     for step in 0..64 {
         let mut bytes = good.clone();
         let at = 40 + (good.len() - 41) * step / 63;
         bytes[at] ^= 1 << (step % 8);
         refused(&bytes, &format!("byte {at}"));
     }
-    // Cut short, everywhere.
+    // Truncated at many positions.
     for len in (0..64)
         .chain((1..32).map(|part| good.len() * part / 32))
         .chain([good.len() - 1])

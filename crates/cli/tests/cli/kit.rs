@@ -1,13 +1,13 @@
-//! Running the program and reading what it says.
+//! Runs the program and checks its output.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A device on which everything is over in a moment.
+/// A device small enough for instant runs.
 pub const TINY: &[&str] = &["--scale", "1/64", "--writes", "3000"];
 
-/// What a run of the program left.
+/// Result of a run of the program.
 pub struct Ran {
     pub code: i32,
     pub out: String,
@@ -19,7 +19,7 @@ pub fn run_in<S: AsRef<std::ffi::OsStr>>(directory: &Path, args: &[S]) -> Ran {
     run_with(directory, args, &[])
 }
 
-/// The same, with variables of the environment.
+/// The same, with environment variables.
 pub fn run_with<S: AsRef<std::ffi::OsStr>>(
     directory: &Path,
     args: &[S],
@@ -66,7 +66,7 @@ impl Ran {
         self
     }
 
-    /// It failed with this code and says why in exactly one line.
+    /// It failed with this code and exactly one line of error output.
     #[track_caller]
     pub fn fails_in_one_line(self, code: i32, words: &[&str]) -> Self {
         let ran = self.fails(code, words);
@@ -76,7 +76,7 @@ impl Ran {
     }
 
     /// A campaign of `torture` with seed 5 failed because the one version of block 3 was lost. Both
-    /// of its codes fail again in another process, from the recording that it saved in `directory`.
+    /// of its codes fail again in another process, with the recording that it saved in `directory`.
     /// Returns the code of the smallest failure.
     #[track_caller]
     pub fn replays_of_a_lost_block(&self, directory: &Path) -> String {
@@ -119,7 +119,7 @@ pub fn compare(args: &[&str]) -> Value {
         .json()
 }
 
-/// Every number of a JSON value is one (JSON has no others, but null may stand for one).
+/// Collects the paths of nulls in a JSON value, which stand for numbers that are not finite.
 pub fn nulls(value: &Value, path: &str, out: &mut Vec<String>) {
     match value {
         Value::Null => out.push(path.to_owned()),

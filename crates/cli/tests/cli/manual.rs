@@ -1,9 +1,9 @@
-//! Completions that a shell takes, and manual pages that `man` shows.
+//! Shell completions, and manual pages for `man`.
 
 use crate::kit::run;
 use std::process::{Command, Stdio};
 
-// Bash itself completes a word with the script: the names of options come from its function.
+// Bash itself completes a word with the script, whose function provides the names of options.
 #[test]
 fn bash_completes_commands_and_options() {
     let script = run(&["completions", "bash"]).ok().out;

@@ -9,7 +9,7 @@ fn the_bench_says_all_it_promises() {
         .ok()
         .json();
 
-    // Of 40 MiB a sixteenth, and what each superblock has besides.
+    // A sixteenth of 40 MiB, and the overhead of each superblock.
     let nvram_bytes = results["nvram_bytes"].as_u64().unwrap();
     assert!((40 << 16..41 << 16).contains(&nvram_bytes), "{results}");
 

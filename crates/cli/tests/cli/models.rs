@@ -1,5 +1,5 @@
-//! Models of workloads: compared, written as traces, and looked at; what was written is what is
-//! read.
+//! Models of workloads: compared, written as traces, and analysed; reading a trace gives the
+//! requests written.
 
 use crate::kit::{run, run_in};
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn a_scheme_that_needs_homes_is_served_by_the_journal_and_refuses_the_rest() {
         remaps(0),
         remaps(1)
     );
-    // The other scheme runs all the same.
+    // The other scheme is still run.
     for workload in ["snapshot", "fileserver", "randwrite"] {
         let refused = run(&[&args[..], &["--workload", workload]].concat());
         assert_eq!(refused.code, 1);
@@ -149,8 +149,8 @@ fn a_trace_that_is_made_has_the_profile_of_its_workload() {
         ])[0];
         let trace = &stat(&[out])[0];
         assert_eq!(trace["kind"], format);
-        // Only one format tells contents, and its reader takes a part of a page for a content that
-        // nothing else has.
+        // Only one format records contents, and its reader assumes a unique content for a partial
+        // page.
         let told = format == "fiu" && model != "oltp,direct";
         let differ: &[&str] = if told {
             &["duration_ns"]
@@ -164,7 +164,7 @@ fn a_trace_that_is_made_has_the_profile_of_its_workload() {
         let replayed = run_in(directory.path(), &replayed).ok().json();
         assert_eq!(replayed["runs"][0]["requests"]["submitted"], 3000);
     }
-    // The same seed gives the same bytes, and another one others.
+    // The same seed gives the same bytes, and another seed different ones.
     let bytes = |seed: &str, out: &str| {
         let make = [
             "trace",
@@ -290,8 +290,8 @@ fn traces_that_cannot_be_made_or_read_are_said_in_a_sentence() {
     }
 }
 
-/// A file system of 3 MiB would need rights that a test does not have; a limit on the size of files
-/// stops in the same way.
+/// A file system of 3 MiB would need privileges that a test does not have; a file size limit fails
+/// in the same way.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fills_up_leaves_whole_requests_and_says_how_many() {

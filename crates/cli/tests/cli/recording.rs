@@ -1,4 +1,4 @@
-//! `serve --record`: a session, replayed, counts what the device counted.
+//! `serve --record`: replaying a recorded session gives the device's own counts.
 
 use crate::kit::run;
 use crate::service::serve;
@@ -8,12 +8,12 @@ fn a_recorded_session_replays_to_the_same_counts() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
     let (trace, data, back) = (path("session.trace"), path("data"), path("back"));
-    // 200 pages, of which 50 are what others are.
+    // 200 pages, 50 of which duplicate others.
     let bytes: Vec<u8> = (0..200u32)
         .flat_map(|page| [(page % 150) as u8 + 1; 4096])
         .collect();
     std::fs::write(&data, &bytes).expect("room");
-    // Blocks of 512 bytes: the client's are of 4096, so each is a page.
+    // Blocks of 512 bytes; the client's blocks have 4096, so each is a page.
     let served = serve(&["--memory", "32MiB", "--block", "512", "--record", &trace]);
     served.io(&["write", "--lba", "100", "--file", &data]).ok();
     served.io(&["write", "--lba", "200", "--file", &data]).ok();
@@ -54,7 +54,7 @@ fn a_recorded_session_replays_to_the_same_counts() {
     ] {
         assert_eq!(pages[name], count, "{name} in {found}");
     }
-    // Of 150 contents, 200 were written, and all of them twice.
+    // 150 contents in 200 pages, all written twice.
     assert_eq!(
         found[0]["profile"]["duplicates"]["contents"], 150,
         "{found}"
@@ -77,7 +77,7 @@ fn a_recorded_session_replays_to_the_same_counts() {
         );
     }
 
-    // A server that was killed leaves half a record: the others are replayed, and one line says so.
+    // A killed server leaves a partial record: the others are replayed, and one line reports it.
     let mut torn = std::fs::read_to_string(&trace).expect("a session");
     let line = torn.lines().count() + 1;
     torn.push_str("99999999999 W 5 0123");

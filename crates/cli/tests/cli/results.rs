@@ -1,4 +1,4 @@
-//! Results: said at once what is wrong, never lost, and compared with one another.
+//! Results: mistakes are reported early, results are never lost, and two results are compared.
 
 use crate::kit::{TINY, compare, run, run_in};
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
     let directory = tempfile::tempdir().unwrap();
     for option in ["--report", "--out", "--save-aged"] {
         let began = Instant::now();
-        // Hours of work, if it were begun.
+        // Hours of work, if it started.
         let args = [
             "compare",
             "--scheme",
@@ -67,14 +67,14 @@ fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
     assert_eq!(files, 1, "nothing is left beside it");
 }
 
-/// The exit code that a shell shows.
+/// The exit code in a shell.
 fn shell_code(status: ExitStatus) -> i32 {
     let by_signal = || Some(128 + status.signal()?);
     status.code().or_else(by_signal).expect("it has ended")
 }
 
-/// Runs until `file` is there, interrupts, and returns what a shell makes of how it ended, standard
-/// output and errors.
+/// Runs until `file` exists, interrupts, and returns the exit code in a shell, standard output and
+/// errors.
 fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, String) {
     let child = started(directory, args);
     let deadline = Instant::now() + Duration::from_secs(300);
@@ -85,8 +85,8 @@ fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, 
     interrupted(child)
 }
 
-/// Starts the program, which a signal ends before it listens for any: whoever runs these tests may
-/// ignore SIGINT, as a shell has its background commands do.
+/// Starts the program with the default handling of SIGINT: the tests may run with SIGINT ignored,
+/// like background commands of a shell.
 fn started(directory: &Path, args: &[&str]) -> Child {
     let child = Command::new("env")
         .args(["--default-signal=INT", env!("CARGO_BIN_EXE_remap-ssd")])
@@ -97,7 +97,7 @@ fn started(directory: &Path, args: &[&str]) -> Child {
         .spawn()
         .unwrap();
 
-    // Until `env` has become the program, it ignores SIGINT as well.
+    // Until `env` has executed the program, it ignores SIGINT as well.
     let name = format!("/proc/{}/comm", child.id());
     while std::fs::read_to_string(&name).unwrap() != "remap-ssd\n" {
         std::thread::sleep(Duration::from_millis(1));
@@ -196,7 +196,7 @@ fn an_interruption_gives_up_a_trace_that_is_being_read() {
         let args: Vec<&str> = args.split(' ').chain(json.iter().copied()).collect();
         let child = started(directory.path(), &args);
 
-        // It has no end: only the signal ends the reading, after a mebibyte of it.
+        // It has no end: only the signal ends the reading, after one MiB.
         let mut feed = std::fs::File::create(&pipe).unwrap();
         let record = b"0,W,8192,4096,1000\n".repeat(1000);
         for _ in 0..55 {
@@ -215,7 +215,7 @@ fn an_interrupted_campaign_shows_what_it_has_found() {
     let directory = tempfile::tempdir().unwrap();
     let mut args = vec!["crash", "--scheme", "remap-ssd,opt", "--seconds", "600"];
 
-    // It writes no file by which to tell how far it is.
+    // It writes no file that shows its progress.
     std::fs::write(directory.path().join("now"), "").unwrap();
     let (code, out, err) = interrupted_at(directory.path(), &args, "now");
     assert!(code == 130 && out.is_empty(), "{code} {out}{err}");
@@ -259,7 +259,7 @@ fn a_result_says_by_what_it_was_made_and_nothing_that_was_not_measured_is_zero()
     }
     assert_eq!(run_of["latency_us"]["count"], 0);
     assert!(run_of["latency_us"]["p50"].is_null());
-    // 750 requests: one in a hundred can be told, one in a thousand cannot.
+    // 750 requests: enough for a quantile of one in a hundred, not of one in a thousand.
     let reads = &run_of["read_latency_us"];
     assert!(
         reads["p99"].is_number() && reads["p999"].is_null(),
@@ -336,7 +336,7 @@ fn two_results_are_compared_and_a_condition_that_holds_fails() {
     assert_eq!(json["only_in_b"], serde_json::json!(["opt"]));
     diff(&["--fail-if", "write_amplificaton>+2%"])
         .fails(1, &["did you mean `write_amplification`?"]);
-    // What was not measured is never taken for kept.
+    // A missing measurement never counts as a condition met.
     diff(&["--fail-if", "read_p99>+2%"]).fails(1, &["no figure `read_latency_us.p99`"]);
     diff(&["--fail-if", "wa>2%"]).fails(2, &["a change has a sign"]);
 }

@@ -39,14 +39,14 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     assert_eq!(all[4]["point"]["seed"], "2");
     assert!(all.iter().all(|point| point["run"]["host_pages"] == 2000));
 
-    // One is lost, and the grid grows: only what is missing is made.
+    // One is lost, and the grid grows: only the missing ones are made.
     let file = |at: usize| {
         let (key, scheme) = (&all[at]["key"], &all[at]["point"]["scheme"]);
         let (key, scheme) = (key.as_str().unwrap(), scheme.as_str().unwrap());
         dir.join(format!("grid.sweep/scheme={scheme}/{key}.parquet"))
     };
     std::fs::remove_file(file(3)).unwrap();
-    // Another is not whole, as if somebody had copied half of it.
+    // Another is incomplete, as after a partial copy.
     let bytes = std::fs::read(file(4)).unwrap();
     std::fs::write(file(4), &bytes[..bytes.len() / 2]).unwrap();
     write(&GRID.replace("[1, 2]", "[1, 2, 3]"));
@@ -66,7 +66,7 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     let figure = std::fs::read_to_string(dir.join("grid.sweep/_figure.svg")).unwrap();
     assert!(figure.contains("seed=3"), "{figure}");
 
-    // A point is what `compare` makes of the same options.
+    // A point equals the result of `compare` with the same options.
     let args = [
         "compare", "--json", "--scale", "1/256", "--writes", "2000", "--scheme", "none",
     ];
@@ -83,7 +83,7 @@ fn combinations_that_are_skipped_are_no_points() {
         "[grid]\nscheme = [\"wal-ssd\", \"none\"]\nworkload = [\"journal\", \"randwrite\"]\n";
     let write = |text: &str| std::fs::write(dir.join("grid.toml"), text).unwrap();
 
-    // A scheme that a workload gives nothing to do is refused before anything runs.
+    // A scheme that would be idle under a workload is refused before anything runs.
     write(grid);
     run_in(dir, &["sweep", "grid.toml", "--dry-run"])
         .fails(2, &["this workload names none: use --workload journal"]);
@@ -112,7 +112,7 @@ fn a_cluster_without_the_python_package_is_a_sentence_with_what_to_install() {
             "/nowhere/python3: No such file",
         ],
     );
-    // A package of other sources would give its results other names.
+    // A package built from other sources would give its results other names.
     std::fs::write(dir.join("python"), "#!/bin/sh\necho 0123\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.join("python"), mode).unwrap();

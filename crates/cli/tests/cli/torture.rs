@@ -1,5 +1,5 @@
-//! `torture` as its users see it: exit codes, sentences, JSON, and replays in another process.
-//! Without a file system, by FUSE alone; a machine without FUSE skips it and says so.
+//! `torture` as users see it: exit codes, messages, JSON, and replays in another process. Without a
+//! file system, only with FUSE; a machine without FUSE skips it and prints that.
 
 use crate::kit::{Ran, run, run_in};
 use rustix::process::{Pid, Signal};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Two writes of which the second must not be there without the first; `between` may sync.
+/// Two writes; the second must not survive without the first. `between` may sync.
 fn out_of_order(directory: &Path, between: &str, more: &[&str]) -> Option<Ran> {
     let put = |at: u32, text: &str| {
         format!("printf {text} | dd of=$FILE seek={at} bs=4096 conv=notrunc{between} status=none; ")
@@ -82,12 +82,12 @@ fn a_failed_check_has_a_seed_and_a_code_that_replays_it() {
         .fails(2, &["torture-00000000.recording"]);
 }
 
-// Whoever presses Ctrl-C while the search for a smaller failure goes on keeps the failure.
+// Ctrl-C during the search for a smaller failure keeps the failure.
 #[test]
 fn an_interrupted_campaign_shows_the_failure_that_it_has_found() {
     let directory = tempfile::tempdir().unwrap();
     let whole = "[ \"$(dd if=$FILE skip=3 bs=4096 count=1 status=none | head -c 5)\" = first ]";
-    // The second one that fails waits for the interruption.
+    // The second failing check waits for the interruption.
     let check = format!(
         "{whole} && exit 0; [ ! -e first ] || {{ touch second; exec sleep 100; }}; touch first; exit 1"
     );
@@ -178,8 +178,8 @@ fn mistakes_are_one_sentence_and_exit_code_2() {
     torture(&[&both[..], &["--fs", "nosuchfs"]].concat()).fails_in_one_line(2, &[]);
 }
 
-// The firmware loses its power as well, and recovers; the code names it, and replays it without
-// being told.
+// The firmware loses power as well, and recovers; the code names it, and a replay needs no other
+// option.
 #[test]
 fn a_device_below_the_cache_loses_its_power_as_well() {
     let directory = tempfile::tempdir().unwrap();
@@ -218,8 +218,7 @@ fn a_scheme_that_keeps_nothing_is_no_device_to_cut() {
     }
 }
 
-// A program that fails on a full disk is no mistake of its own; what it has acknowledged before is
-// there.
+// A program that fails on a full disk is not at fault; data that it acknowledged before survive.
 #[test]
 fn a_disk_that_is_full_or_read_only_ends_the_workload_and_loses_nothing() {
     for fault in ["full:8192", "read-only:8192"] {

@@ -1,5 +1,5 @@
-//! `torture --nvme-tcp` as its users see it: a workload that is a host by itself, with a flush,
-//! with FUA, and with neither. Needs neither root nor FUSE.
+//! `torture --nvme-tcp` as users see it: a workload that is an NVMe host itself, with a flush, with
+//! FUA, and with neither. Needs neither root nor FUSE.
 
 use crate::kit::{Ran, run, run_in};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn io(words: &str) -> String {
     )
 }
 
-/// Two writes of which the second must not be there without the first, which is acknowledged.
+/// Two writes; the second must not survive without the first, which is acknowledged.
 fn out_of_order(directory: &Path, fua: &str, between: &str, more: &[&str]) -> Ran {
     let put = |lba: u32, text: &str, fua: &str| {
         let write = io(&format!("write --lba {lba} --file - {fua}"));
@@ -74,11 +74,11 @@ fn a_host_that_does_not_flush_fails_with_a_code_that_replays_it() {
     let why = &ran.json()["failure"]["why"];
     assert_eq!(*why, "the check ended with exit code 1");
 
-    // The recording knows how the disk is reached.
+    // The recording includes the transport of the disk.
     ran.replays_of_a_lost_block(directory.path());
 }
 
-// The firmware loses its power as well, and the host meets what it has recovered.
+// The firmware loses power as well, and the host sees its recovered state.
 #[test]
 fn a_device_below_the_cache_is_what_the_host_meets_after_the_cut() {
     let directory = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn what_does_not_go_with_a_host_of_ones_own_is_refused() {
     }
 }
 
-/// A workload and its check, on a disk that fails the workload.
+/// Runs a workload and its check, on a disk with a fault.
 fn faulty(directory: &Path, fault: &str, workload: &str, check: &str, more: &[&str]) -> Ran {
     let args = [
         "torture",
@@ -157,7 +157,7 @@ fn faulty(directory: &Path, fault: &str, workload: &str, check: &str, more: &[&s
     run_in(directory, &[&args, more].concat())
 }
 
-// What a host has acknowledged before is there after every cut.
+// Data that a host has acknowledged before survive every cut.
 #[test]
 fn a_disk_that_is_full_or_read_only_ends_a_host_with_its_status_and_loses_nothing() {
     for (fault, status) in [("full:8192", "0x081"), ("read-only:8192", "0x020")] {
@@ -187,7 +187,7 @@ fn blocks_that_cannot_be_read_are_media_errors_until_they_are_written() {
         "{read} 2> words && exit 1; printf it | {write} || exit 1; {read} | grep -aq it || exit 1; \
          echo written > $MARKS"
     );
-    // The check reads what nobody has written as well: faults have ended by then.
+    // The check also reads unwritten blocks: faults have ended by then.
     let check = format!(
         "{} > all || exit 1; ! grep -q written $MARKS || grep -aq it all",
         io("read --lba 0 --blocks 256")
@@ -201,7 +201,7 @@ fn blocks_that_cannot_be_read_are_media_errors_until_they_are_written() {
 #[test]
 fn commands_that_are_late_end_well_and_take_their_time() {
     let directory = tempfile::tempdir().unwrap();
-    // Milliseconds that a read takes.
+    // Duration of a read in milliseconds.
     let workload = format!(
         "from=$(date +%s%3N); {} > read || exit 1; echo $(($(date +%s%3N) - from)) > took",
         io("read --lba 7")
@@ -211,7 +211,7 @@ fn commands_that_are_late_end_well_and_take_their_time() {
     assert!(took.trim().parse::<u64>().unwrap() >= 700, "{took}");
 }
 
-// Faults change nothing of what a cut leaves; a replay needs only the recording, and names them.
+// Faults do not affect the losses of a cut; a replay needs only the recording, and lists them.
 #[test]
 fn a_page_is_torn_at_the_cut_though_the_disk_is_slow_and_the_code_replays_it() {
     let directory = tempfile::tempdir().unwrap();

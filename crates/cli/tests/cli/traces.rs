@@ -1,4 +1,4 @@
-//! Traces: real excerpts replayed to the last request, and bad lines named.
+//! Traces: real excerpts replayed to the last request, and malformed lines reported.
 
 use crate::kit::{run, run_in};
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn kinds(run: &Value) -> [u64; 4] {
 
 #[test]
 fn every_request_of_every_excerpt_is_served_by_every_scheme() {
-    // File, requests, and how many of them read; the others write.
+    // File, number of requests, and number of reads; the others write.
     let excerpts = [
         ("fiu-sample/ld-homes-sample.1.blkparse", 1_000, 0),
         ("fiu-sample/ld-mail-01-sample.blkparse", 1_000, 984),
@@ -92,7 +92,8 @@ fn the_homes_excerpt_remaps_its_duplicates() {
         return;
     };
     let result = replay(&path, &["--scheme", "remap-ssd"]);
-    // 171 writes repeat a content; some of those find it overwritten, or in its place already.
+    // 171 writes repeat a content; for some of them it was overwritten, or is at that address
+    // already.
     let hits = result["runs"][0]["dedup_hits"].as_u64().unwrap();
     assert!((100..=171).contains(&hits), "{hits}");
     let text = run(&[
@@ -157,7 +158,7 @@ fn a_trace_repeats_with_new_contents_and_goes_on_in_time() {
         .ok()
         .json();
     assert_eq!(open["runs"][0]["requests"]["submitted"], 1500);
-    // 3 times 499 us, and what the last writes took.
+    // 3 times 499 us, and the duration of the last writes.
     let seconds = open["runs"][0]["seconds_simulated"].as_f64().unwrap();
     assert!((0.0015..0.2).contains(&seconds), "{seconds}");
     let same = run_in(

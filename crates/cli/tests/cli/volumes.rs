@@ -1,4 +1,4 @@
-//! `volume` as a user has it: a file goes in and comes out, and mistakes are sentences.
+//! `volume` as users see it: files are imported and exported, and mistakes are sentences.
 
 use crate::kit::{Ran, run};
 use crate::service::{Served, serve};
@@ -20,14 +20,14 @@ fn path(dir: &Path, name: &str) -> String {
     dir.join(name).to_str().expect("text").to_owned()
 }
 
-/// The rest of a volume's life, wherever it is.
+/// The rest of a volume's life, in any place.
 fn carries_files(dir: &Path, place: &[&str]) {
     volume(&["list"], place).fails_in_one_line(1, &["no volume here", "blank"]);
     volume(&["create", "--files", "8"], place).ok();
     volume(&["create"], place).fails_in_one_line(1, &["not blank", "--force"]);
     assert_eq!(volume(&["list"], place).ok().out, "no files\n");
 
-    // Sizes that are no multiple of anything, an empty file, and whole pages.
+    // Unaligned sizes, an empty file, and whole pages.
     for (index, len) in [0, 1, 4095, 4096, 123_457, 3 << 20].into_iter().enumerate() {
         let (name, data) = (format!("file {index}"), bytes(index as u64, len));
         let (local, back) = (path(dir, &name), path(dir, "back"));
@@ -55,7 +55,7 @@ fn carries_files(dir: &Path, place: &[&str]) {
         (&7.into(), &8.into())
     );
 
-    // As many files as there can be: the list says how to make room.
+    // The maximum number of files: the list says how to make room.
     assert_eq!(volume(&["list"], place).ok().err, "");
     let import = |name| volume(&["import", &path(dir, "file 0"), "--name", name], place);
     import("the last one").ok();
@@ -65,7 +65,7 @@ fn carries_files(dir: &Path, place: &[&str]) {
     import("one too many").fails_in_one_line(1, &words);
     volume(&["delete", "the last one"], place).ok();
 
-    // A file that does not fit leaves nothing behind.
+    // A file that does not fit leaves no remains.
     let large = path(dir, "large");
     std::fs::write(&large, bytes(9, 40 << 20)).expect("room for it");
     volume(&["import", &large], place).fails_in_one_line(1, &["full", "pages are needed"]);
@@ -119,7 +119,7 @@ fn a_file_goes_into_a_device_in_a_folder_and_is_there_when_it_is_served() {
     let place = ["--image", image.as_str()];
     carries_files(dir.path(), &place);
 
-    // The other namespace is untouched, and has room for a volume of its own.
+    // The other namespace is unchanged, and has room for its own volume.
     let second = ["--image", image.as_str(), "--nsid", "2"];
     volume(&["create", "--size", "4MiB"], &second).ok();
     let (local, back) = (path(dir.path(), "local"), path(dir.path(), "back"));
@@ -154,7 +154,7 @@ fn a_file_that_a_program_has_open_is_neither_deleted_nor_replaced() {
     volume(&["import", &local, "--force"], &place).ok();
     volume(&["delete", "app.db"], &place).ok();
 
-    // Another domain has the volume: nothing is done at all.
+    // Another domain has the volume open: nothing is changed.
     drop(program);
     let disk = Client::connect(place[1], Options::default()).expect("it serves");
     let other = Processes::Several(dir.path().join("domain"));
@@ -217,7 +217,7 @@ fn mistakes_with_volumes_are_sentences() {
     run(&["volume", "list", "--image", &path(dir.path(), "nothing")])
         .fails_in_one_line(1, &["nothing", "No such file"]);
 
-    // What somebody else has written is not overwritten.
+    // Existing data of other software are not overwritten.
     let (served, place) = served(&["--memory", "32MiB"]);
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
     let file = path(dir.path(), "file");
@@ -228,12 +228,12 @@ fn mistakes_with_volumes_are_sentences() {
         .fails_in_one_line(2, &["does not fit"]);
     volume(&["create", "--force"], &place).ok();
 
-    // A log beside a database holds what the file does not.
+    // A log beside a database holds data that the file lacks.
     std::fs::write(path(dir.path(), "file-wal"), b"frames").expect("room for it");
     let ran = volume(&["import", &file], &place).ok();
     assert!(ran.err.contains("file-wal"), "{}", ran.err);
 
-    // In a volume too: what is exported is all of a database, or nothing is.
+    // In a volume too: a database is exported completely, or not at all.
     let journal = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
     std::fs::write(path(dir.path(), "beside"), journal).expect("room for it");
     let back = path(dir.path(), "back");

@@ -1,8 +1,8 @@
-//! Disks that deduplicate in front of a server that is killed, and whose own process ends at any
-//! moment.
+//! Deduplicating disks on a server that is killed, with their own process ending at random moments
+//! as well.
 //!
-//! Invariant: after each kill a page holds what it was flushed with or anything written to it
-//! since; what CCAW acknowledged is there, flushed or not.
+//! Invariant: after each kill a page holds its content at the last flush or anything written to it
+//! since; data that CCAW acknowledged survive, flushed or not.
 
 use super::host::{Numbers, PAGE_BYTES, fill, holds};
 use super::server::{self, Server};
@@ -14,7 +14,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Pages that are used, of a device of 8,192.
+/// Pages in use, on a device of 8,192.
 const PAGES: u64 = 1500;
 
 type Work = Box<
@@ -24,7 +24,7 @@ type Work = Box<
 struct Host {
     scheme: Scheme,
     window: u32,
-    /// What each page may hold; the last one is what was acknowledged last.
+    /// Possible contents of each page; the last one is the last one acknowledged.
     possible: Vec<Vec<u64>>,
     numbers: Numbers,
     fresh: u64,
@@ -49,7 +49,7 @@ impl Host {
 
     fn open(&mut self, address: SocketAddr) -> Result<Work, Box<dyn Error>> {
         let client = Client::connect(address, Options::default())?;
-        // So short that segments are written and marked invalid all the time.
+        // So short that segments are constantly written and invalidated.
         let segments = NewDedup {
             hash: Hash::Blake3,
             segment_pages: 3,
@@ -81,7 +81,7 @@ impl Host {
         })
     }
 
-    /// Works until the connection breaks, or so many commands are done; how many.
+    /// Works until the connection breaks, or for `most` commands; returns their number.
     fn work(&mut self, disk: &mut Work, most: u64) -> u64 {
         for done in 0..most {
             let len = 1 + self.numbers.below(24);
@@ -122,7 +122,7 @@ impl Host {
         self.possible[at as usize..(at + len) as usize].iter_mut()
     }
 
-    /// New, or one of a few, alone or as a run that comes back.
+    /// A new content, or one of a few, alone or as a recurring run.
     fn content(&mut self, kind: u64, index: u64) -> u64 {
         match kind {
             3..8 => {
@@ -134,9 +134,8 @@ impl Host {
         }
     }
 
-    /// What pages hold that they must not. What is there counts from now on. `all`: everything
-    /// acknowledged is there, but for the last command. `all`: what was acknowledged is there,
-    /// flushed or not.
+    /// Checks the contents of all pages, and takes them as the new state; returns the violations.
+    /// `all`: all acknowledged data must be present, flushed or not, except for the last command.
     fn compare(&mut self, disk: &mut Work, all: bool) -> Vec<String> {
         let mut data = vec![0; PAGES as usize * PAGE_BYTES];
         disk.read(0, &mut data).expect("it serves");
@@ -160,13 +159,13 @@ impl Host {
         wrong
     }
 
-    /// A load, and the end of the server or of this host; what is wrong afterwards.
+    /// A load, and the end of the server or of this host; returns the violations.
     fn round(&mut self, image: &str, round: u64) -> (u64, Vec<String>) {
         let server = Server::start(image);
         let mut disk = self.open(server.address).expect("it serves");
         let done;
         let server = if round % 3 == 2 {
-            // The host ends without a word. Its last command was acknowledged or not begun.
+            // The host ends without a shutdown. Its last command was acknowledged or not started.
             let most = self.numbers.below(300);
             done = self.work(&mut disk, most);
             server

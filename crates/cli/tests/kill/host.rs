@@ -1,14 +1,14 @@
-//! A host with a part of the device to itself, which knows what each of its pages may hold.
+//! A host with its own part of the device, which knows the possible contents of each page.
 //!
-//! Invariant: at most one command is under way, so what was acknowledged is known exactly. A
-//! command that was not acknowledged has been done for some of its pages and not for others.
+//! Invariant: at most one command is in progress, so the acknowledged state is known exactly. A
+//! command without acknowledgement may have taken effect on some of its pages and not on others.
 
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use std::net::SocketAddr;
 
 pub const PAGE_BYTES: usize = 4096;
-/// What a trimmed page holds.
+/// Content of a trimmed page.
 const ZEROES: u64 = 0;
 
 /// Pseudorandom numbers from one seed.
@@ -26,7 +26,7 @@ impl Numbers {
     }
 }
 
-/// A command that changes pages; all of them are the host's, counted from its first.
+/// A command that changes pages; page numbers are relative to the host's first page.
 #[derive(Clone, Copy, Debug)]
 enum Command {
     Write {
@@ -55,17 +55,17 @@ enum Command {
 /// The host.
 pub struct Host {
     first: u64,
-    /// Contents by number, as of the last acknowledgement.
+    /// Content numbers at the last acknowledgement.
     pages: Vec<u64>,
     doubt: Option<Command>,
     few_contents: bool,
-    /// Can this scheme's entries record commands?
+    /// True if this scheme's entries can record commands.
     atomic: bool,
     numbers: Numbers,
     next_content: u64,
 }
 
-/// The content with a number: no two are alike, and none is zeroes but that of 0.
+/// Fills a page with the content of a number: all contents differ, and only 0 is zeroes.
 pub fn fill(number: u64, page: &mut [u8]) {
     let mut numbers = Numbers(number);
     page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| {
@@ -94,11 +94,11 @@ impl Host {
         }
     }
 
-    /// Was a command under way when the connection broke?
+    /// Returns true if a command was in progress when the connection broke.
     pub fn is_in_doubt(&self) -> bool {
         !matches!(self.doubt, None | Some(Command::Flush))
     }
-    /// Was it one that remaps?
+    /// Returns true if it was a remapping command.
     pub fn was_copying(&self) -> bool {
         matches!(
             self.doubt,
@@ -106,12 +106,12 @@ impl Host {
         )
     }
 
-    /// Works until the connection breaks; how many commands were acknowledged.
+    /// Works until the connection breaks; returns the number of commands acknowledged.
     pub fn work(&mut self, address: SocketAddr) -> u64 {
         self.work_while(address, || true)
     }
 
-    /// The same, while it may go on: that is asked before each command.
+    /// The same, while `may_go_on`, which is checked before each command.
     pub fn work_while(&mut self, address: SocketAddr, may_go_on: impl Fn() -> bool) -> u64 {
         let Ok(mut client) = Client::connect(address, Options::default()) else {
             return 0;
@@ -140,7 +140,7 @@ impl Host {
     fn choose(&mut self) -> Command {
         let numbers = &mut self.numbers;
         let all = self.pages.len() as u64;
-        // Mostly short, sometimes as long as a command may be.
+        // Mostly short, sometimes the maximum length of a command.
         let longest = [4, 30, 256][numbers.below(3) as usize];
         let len = 1 + numbers.below(longest);
         let at = numbers.below(all - len + 1) as usize;
@@ -213,7 +213,7 @@ impl Host {
         }
     }
 
-    /// What the pages hold after a command.
+    /// Contents of the pages after a command.
     fn after(&self, command: Command) -> Vec<u64> {
         let mut pages = self.pages.clone();
         match command {
@@ -238,8 +238,7 @@ impl Host {
         self.pages = self.after(command);
     }
 
-    /// Reads all pages: those that hold what they must not, in words. What is there is what counts
-    /// from now on.
+    /// Reads all pages and takes their contents as the new state; returns the violations in words.
     pub fn compare(&mut self, client: &mut Client) -> Vec<String> {
         let doubt = self.doubt.take();
         let new = doubt.map_or_else(|| self.pages.clone(), |command| self.after(command));

@@ -1,16 +1,16 @@
-//! `kill -9` of a server under load: what it has acknowledged is there afterwards, the rest is old
-//! or new page by page.
+//! `kill -9` of a server under load: acknowledged data survive, all else is old or new page by
+//! page.
 //!
-//! Disks that deduplicate are tested in front of a server that is killed, and are dropped in the
-//! middle themselves (`dedup.rs`).
+//! Deduplicating disks are tested on a server that is killed, and are also dropped at random
+//! moments themselves (`dedup.rs`).
 //!
-//! The real program serves a device in a folder. Several hosts, each with a part of the device,
-//! write, copy, relocate, trim and flush and remember what was acknowledged; at a random moment the
-//! server gets SIGKILL, sometimes once more while it recovers; then every page is read and compared
-//! with what it may hold.
+//! The real program serves a device in a folder. Several hosts, each with its own part of the
+//! device, write, copy, relocate, trim and flush, and remember acknowledged data. At a random
+//! moment the server gets SIGKILL, sometimes again during recovery; then every page is read and
+//! compared with its possible contents.
 //!
 //! `KILL_ROUNDS` is the number of kills of each of the two main tests (20 if not set); `KILL_SEED`
-//! chooses the commands and the moments, which a machine follows only as well as its clock does.
+//! determines the commands and the moments, as precisely as the machine's clock allows.
 
 mod dedup;
 mod host;
@@ -23,7 +23,7 @@ use server::Server;
 use std::path::Path;
 use std::time::Duration;
 
-/// Pages of the device: small, so that all are written and garbage collection is always under way.
+/// Pages of the device: few, so that all are written and garbage collection runs all the time.
 const PAGES: u64 = 8192;
 const HOSTS: u64 = 4;
 
@@ -36,7 +36,7 @@ struct Rig {
     seed: u64,
 }
 
-/// What a round's commands and kills came to.
+/// Totals of commands and kills.
 #[derive(Default)]
 struct Tally {
     commands: u64,
@@ -78,7 +78,7 @@ impl Rig {
         }
     }
 
-    /// Load, a kill, perhaps another one, and what the device holds that it must not.
+    /// One round: a load, a kill, perhaps another one; returns the violations.
     fn round(&mut self, round: u64, tally: &mut Tally) -> Vec<String> {
         let server = Server::start(&self.image);
         let wait = Duration::from_micros(20_000 + self.numbers.below(400_000));
@@ -169,8 +169,7 @@ fn other_schemes_keep_what_they_acknowledged() {
     }
 }
 
-/// The comparison finds what it is there for: a device that has gone back to where it was before
-/// the last round.
+/// The comparison detects a device that has returned to its state before the last round.
 #[test]
 fn a_device_that_forgets_is_caught() {
     let mut rig = Rig::new(&["--dedup", "on"], true);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_remap-ssd");
 
-/// A server that serves.
+/// A running server.
 pub struct Server {
     child: Child,
     pub address: SocketAddr,
@@ -29,7 +29,7 @@ pub fn create(dir: &Path, options: &[&str]) {
     );
 }
 
-/// Copies an image that nobody uses.
+/// Copies an image that is not in use.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).expect("a new folder");
     for file in std::fs::read_dir(from).expect("a folder") {
@@ -59,7 +59,7 @@ fn end(mut child: Child) {
 }
 
 impl Server {
-    /// Starts one and waits until it has recovered and listens.
+    /// Starts a server and waits until it has recovered and listens.
     pub fn start(image: &str) -> Self {
         let mut child = spawn(image);
         let mut said = Vec::new();
@@ -75,13 +75,13 @@ impl Server {
                     .parse()
                     .ok()
             });
-        // Somebody must read what it says.
+        // The pipe must be drained.
         std::thread::spawn(move || lines.for_each(drop));
         let address = address.unwrap_or_else(|| panic!("it does not serve: {}", said.join("\n")));
         Self { child, address }
     }
 
-    /// Starts one and kills it a moment later, whatever it does then.
+    /// Starts a server and kills it a moment later, in any state.
     pub fn start_and_kill(image: &str, after: Duration) {
         let mut child = spawn(image);
         drop(child.stderr.take());
@@ -94,7 +94,7 @@ impl Server {
         end(self.child);
     }
 
-    /// SIGTERM: it ends in good order.
+    /// SIGTERM: it shuts down cleanly.
     pub fn stop(mut self) {
         let pid = self.child.id().to_string();
         assert!(

@@ -1,11 +1,11 @@
-//! A disk that fails under an image: the log says which file, and what the system said.
+//! A disk that fails under an image: the log has the file, and the system's error.
 
 use crate::kit::run;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// The limit of files' sizes stands for the disk: it takes no bytes of the contents from there on.
+/// A file size limit simulates the disk: it accepts no contents beyond that.
 #[test]
 fn a_failed_disk_is_an_error_in_the_log_with_the_file_and_the_reason_of_the_system() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -30,7 +30,7 @@ fn a_failed_disk_is_an_error_in_the_log_with_the_file_and_the_reason_of_the_syst
     });
     let address = address.expect("it serves");
 
-    // More than the disk takes; the write itself fails, or the service has ended before it.
+    // More than the disk can take; either the write fails, or the service has ended before it.
     let data = crate::kit::file(dir.path(), "data", &vec![7; 60 << 20]);
     let write = [
         "io",

@@ -1,4 +1,4 @@
-//! A server process with HTTP, and programs that talk to it.
+//! A server process with HTTP, and clients of it.
 
 use remap_ssd_http::{Token, client};
 use remap_ssd_nvme::tcp::client::{Client, Options};
@@ -13,14 +13,14 @@ pub const TOKEN: &str = "correct-horse-battery";
 
 pub struct Served {
     child: Child,
-    /// Of NVMe/TCP, and of HTTP.
+    /// Addresses of NVMe/TCP and of HTTP.
     pub nvme: String,
     pub http: String,
     token: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-/// What a program left: its exit code and what it wrote.
+/// Result of a program: its exit code and its output.
 pub struct Ran {
     pub code: i32,
     pub out: String,
@@ -34,7 +34,7 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or(Value::Null)
     }
 
-    /// It failed with this code and one line that contains this.
+    /// It failed with this code and one line that contains this text.
     #[track_caller]
     pub fn fails(&self, code: i32, words: &str) {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
@@ -108,7 +108,7 @@ fn start(args: &[&str], token: PathBuf, dir: tempfile::TempDir) -> Served {
             break;
         }
     }
-    // Somebody must read what it says.
+    // The pipe must be drained.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
     Served {
         child,
@@ -127,14 +127,14 @@ impl Drop for Served {
 }
 
 impl Served {
-    /// SIGTERM; it must end well.
+    /// SIGTERM; it must shut down cleanly.
     pub fn stop(mut self) {
         let pid = self.child.id().to_string();
         Command::new("kill").arg(pid).status().expect("kill");
         assert!(self.child.wait().expect("it ends").success());
     }
 
-    /// SIGHUP: it loads its keys again.
+    /// SIGHUP: it reloads its keys.
     pub fn hang_up(&self) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-HUP", &pid]).status();
@@ -145,7 +145,7 @@ impl Served {
         run(&[&["io", "--connect", &self.nvme], args].concat())
     }
 
-    /// A counter, as `io stat` has it.
+    /// A counter, from `io stat`.
     pub fn stat(&self, name: &str) -> u64 {
         let value = self.io(&["stat", "--json"]).ok();
         value[name]
@@ -170,7 +170,7 @@ impl Served {
         self.ask(path, None)
     }
 
-    /// Has a verb done that needs no arguments; the status of the answer, and its text.
+    /// Executes a verb without arguments; returns the status of the response, and its text.
     pub fn post(&self, verb: &str) -> (u16, String) {
         self.ask(&format!("/api/ctl/{verb}"), Some(b""))
     }

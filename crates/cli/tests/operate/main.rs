@@ -1,5 +1,5 @@
-//! What an operator asks of a served device and does to it: real server processes, real hosts,
-//! `ctl` as a program.
+//! Operators' queries and changes to a served device: real server processes, real hosts, `ctl` as a
+//! program.
 
 mod failed_disk;
 #[allow(dead_code)]

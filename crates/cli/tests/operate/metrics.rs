@@ -1,11 +1,11 @@
-//! Metrics, health and JSON: they say what the device says.
+//! Metrics, health and JSON agree with the device.
 
 use crate::kit::{run, serve, serve_openly};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A request as text, and the answer as text.
+/// Sends a request as text, and returns the response as text.
 fn raw(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.write_all(request.as_bytes()).expect("it reads");
@@ -21,7 +21,7 @@ fn scrape(address: &str, accept: &str) -> String {
     )
 }
 
-/// The samples of a scrape, by what stands in front of the value.
+/// The samples of a scrape, by the text before the value.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let body = text.split_once("\r\n\r\n").expect("a body").1;
     let lines = body.lines().filter(|line| !line.starts_with('#'));
@@ -33,7 +33,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// An image's mapped pages are no leak, and are told from memory of the process's own.
+/// An image's mapped pages are no leak, and are distinguished from the process's own memory.
 #[test]
 fn memory_of_files_is_counted_apart() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -60,7 +60,7 @@ fn memory_of_files_is_counted_apart() {
     let of = |what: &str| samples[&format!("remap_ssd_resident_{what}memory_bytes")];
     let (all, own, files) = (of(""), of("anonymous_"), of("file_"));
     assert_eq!(all, own + files);
-    // What was read lies in the mapped file.
+    // The pages read are in the mapped file.
     assert!(files > data.len() as f64 && own > 0.0, "{own} and {files}");
     served.stop();
 }
@@ -172,7 +172,7 @@ fn health_and_json_say_who_is_connected_to_what() {
     assert_eq!(namespaces[1]["size_bytes"], 16 << 20);
     let queues = |hosts: &serde_json::Value| -> Vec<u64> {
         let hosts = hosts.as_array().expect("a list").iter();
-        // A client asks for the subsystem first, and leaves.
+        // A client queries discovery first, and disconnects.
         let hosts = hosts.filter(|host| host["discovery"] == false);
         hosts
             .map(|host| host["queue"].as_u64().expect("a number"))
@@ -219,14 +219,14 @@ fn the_map_counts_every_page_that_is_mapped() {
         let (status, text) = served.get(path);
         assert_eq!(status, 200, "{text}");
         let cells: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        // 500 and 500 were written, 200 of the first were written over and none of those is shared.
+        // 500 and 500 were written, 200 of the first were overwritten, and none of those is shared.
         assert_eq!(sum(&cells, "valid"), 800, "{path}");
         assert_eq!(sum(&cells, "remapped"), 200, "{path}");
         assert_eq!(sum(&cells, "garbage"), 200, "{path}");
     }
     assert_eq!(served.get("/api/map?cells=x").0, 400);
 
-    // However large the device is, one turn looks at a bounded number of superblocks.
+    // One lock reads a bounded number of superblocks, for any size of the device.
     let live = served.json("/api/live");
     let superblocks = live["superblocks"].as_object().expect("states");
     let all: u64 = ["free", "open", "closed", "retired"]

@@ -1,4 +1,4 @@
-//! Reservations that persist, over a server that is killed; and an operator who ends them.
+//! Persistent reservations, across a killed server; and an operator who ends them.
 
 use crate::kit::{run, serve};
 use remap_ssd_nvme::spec::command::Sqe;
@@ -45,7 +45,7 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     assert_eq!(registered, Status::SUCCESS);
     let acquired = ask(&mut owner, io::RESERVATION_ACQUIRE, 1 << 8, [7, 0]);
     assert_eq!(acquired, Status::SUCCESS);
-    // Killed, by the end of this block: nothing is closed.
+    // Killed at the end of this block: nothing is closed.
     drop((owner, served));
 
     let served = serve(&["--image", image]);
@@ -65,7 +65,7 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     let namespaces = served.ctl(&["namespaces"]).ok();
     assert_eq!(namespaces[0]["reservation"], expected);
 
-    // A copy is what a power cut would have left: it shuts out whom the device does.
+    // A copy is like the state after a power cut: it excludes the same hosts as the device.
     let copy = dir.path().join("copy");
     let copy = copy.to_str().expect("text");
     served.ctl(&["snapshot", copy]).ok();
@@ -84,7 +84,7 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     drop(other);
     served.stop();
 
-    // A damaged file does not let hosts write that were shut out.
+    // A damaged file does not admit excluded hosts.
     let file = folder.join("reservations.json");
     let text = std::fs::read_to_string(&file).expect("it was kept");
     std::fs::write(&file, text.replace("true", "false")).expect("room");

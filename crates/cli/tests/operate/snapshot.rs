@@ -1,4 +1,4 @@
-//! A copy of an image that is served and written to meanwhile: what one instant was.
+//! A copy of an image that is served and written to: its state is that of one instant.
 
 use crate::kit::{run, serve};
 use remap_ssd_nvme::spec::command::Sqe;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// Blocks that are written round after round.
+/// Blocks rewritten in every round.
 const BLOCKS: u64 = 3000;
 
 fn block(number: u64) -> Vec<u8> {
@@ -22,8 +22,8 @@ fn block(number: u64) -> Vec<u8> {
 }
 
 // One host writes numbered blocks, one after the other, so that an instant is a number: every block
-// of the copy must hold the newest write up to the same one, and those that were acknowledged
-// before must be among them.
+// of the copy must hold the newest write up to the same number, including all writes acknowledged
+// before.
 #[test]
 fn a_snapshot_under_load_is_the_device_at_one_instant() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -52,7 +52,7 @@ fn a_snapshot_under_load_is_the_device_at_one_instant() {
             }
         }
     });
-    // Long enough that garbage is collected and superblocks are written again.
+    // Long enough for garbage collection and reuse of superblocks.
     while acknowledged.load(SeqCst) < 8 * BLOCKS {
         assert!(!writer.is_finished(), "the writer has failed");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -110,8 +110,8 @@ fn a_snapshot_under_load_is_the_device_at_one_instant() {
     memory.stop();
 }
 
-// Each change of the list replaces its file before it is in force, and the copy takes the file and the
-// device of one instant: no snapshot is refused, and each is an image.
+// Each change of the list replaces its file before it takes effect, and the copy takes the file and
+// the device of one instant: no snapshot is refused, and each is an image.
 #[test]
 fn snapshots_are_taken_while_namespaces_are_changed() {
     const ROUNDS: usize = 10;
@@ -168,9 +168,9 @@ fn snapshots_are_taken_while_namespaces_are_changed() {
     served.stop();
 }
 
-/// A namespace of 2,048 blocks; its number.
+/// Creates a namespace of 2,048 blocks; returns its number.
 fn create_namespace(host: &mut Client) -> u32 {
-    // NSZE and NCAP (NVM 1.0 §4.1.6); all else is zero.
+    // NSZE and NCAP (NVM 1.0 §4.1.6); all other fields are zero.
     let mut new = [2048u64, 2048].map(u64::to_le_bytes).concat();
     new.resize(4096, 0);
     let sqe = Sqe {

@@ -1,6 +1,6 @@
-//! The service under a supervisor: what systemd is told, and the socket that it passes.
+//! The service under a supervisor: notifications to systemd, and the socket that it passes.
 //!
-//! The supervisor is the test: it has the notification socket and the listening socket, and starts
+//! The test is the supervisor: it has the notification socket and the listening socket, and starts
 //! the program as systemd does.
 
 use crate::host::Host;
@@ -18,7 +18,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_remap-ssd");
 /// Generous: it only guards against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What systemd has of a service.
+/// The supervisor's part of a service.
 struct Unit {
     dir: tempfile::TempDir,
     notified: UnixDatagram,
@@ -47,7 +47,7 @@ impl Unit {
     }
 
     /// Starts a program as this unit. The socket is its standard input first; the shell moves it to
-    /// descriptor 3, and knows the process's number.
+    /// descriptor 3, and knows the PID.
     fn start(&self, program: &Path, args: &[&str]) -> Running {
         let mut command = Command::new("sh");
         let script = match &self.socket {
@@ -69,7 +69,7 @@ impl Unit {
         Running(Some(child.expect("it starts")))
     }
 
-    /// The next message, without what tells times.
+    /// The next message, without times.
     fn next(&self) -> String {
         let mut message = [0; 512];
         let len = self.notified.recv(&mut message).expect("it says something");
@@ -79,7 +79,7 @@ impl Unit {
     }
 }
 
-/// A service; a test that fails leaves none behind.
+/// A running service; a failing test leaves none.
 struct Running(Option<Child>);
 
 impl Drop for Running {
@@ -91,7 +91,7 @@ impl Drop for Running {
     }
 }
 
-/// Ends the threads of a test that has failed, too.
+/// Ends the threads, also if the test fails.
 struct EndsThreads<'a>(&'a AtomicBool);
 
 impl Drop for EndsThreads<'_> {
@@ -106,7 +106,7 @@ fn signal(child: &Running, name: &str) {
     assert!(sent.expect("kill").success());
 }
 
-/// Waits for a service that must end by itself.
+/// Waits for a service that must end on its own.
 fn ends(mut running: Running) -> Output {
     let until = Instant::now() + PATIENCE;
     let child = running.0.as_mut().expect("it runs");
@@ -118,7 +118,7 @@ fn ends(mut running: Running) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-/// Ends a service; what it wrote.
+/// Ends a service; returns its output.
 fn stop(child: Running) -> String {
     signal(&child, "TERM");
     let output = ends(child);
@@ -139,7 +139,7 @@ fn a_supervisor_learns_when_hosts_can_connect_of_reloads_and_of_the_end() {
     assert_eq!(unit.next(), "READY=1");
     Client::connect(&*address, Options::default()).expect("it was ready");
 
-    // Nothing to load again is no reason to end.
+    // A reload without anything to reload does not end the service.
     signal(&child, "HUP");
     assert_eq!(unit.next(), "RELOADING=1");
     assert_eq!(unit.next(), "READY=1");
@@ -161,7 +161,7 @@ fn a_reload_is_reported_once_the_keys_are_in_use() {
     unit.file("keys", "nqn.a nonsense\n");
     signal(&child, "HUP");
     assert_eq!(unit.next(), "RELOADING=1");
-    // Those from before stay in use, and the service with them.
+    // The previous keys stay in use, and the service continues.
     assert_eq!(unit.next(), "READY=1");
     unit.file(
         "keys",
@@ -221,7 +221,7 @@ fn a_passed_socket_has_the_protection_that_an_address_has() {
     let both = ["--listen", "127.0.0.1:0"];
     refuses("127.0.0.1:0", &both, 2, "a socket was passed");
 
-    // What does not listen is no socket for hosts.
+    // A socket that does not listen is refused.
     let unit = Unit::new(None);
     let (one, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
     let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
@@ -236,7 +236,7 @@ fn a_passed_socket_has_the_protection_that_an_address_has() {
     assert!(said.contains("the socket that was passed"), "{said}");
 }
 
-/// The program that serves is replaced under a host that writes, as a package's upgrade does.
+/// The serving program is replaced under a host that writes, as in a package upgrade.
 #[test]
 fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -255,11 +255,11 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
     assert_eq!(unit.next(), "READY=1");
 
     let is_over = AtomicBool::new(false);
-    // Of commands: one has begun only when the one before was acknowledged, or is in doubt.
+    // Of commands: one starts only when the previous one was acknowledged, or is in doubt.
     let (begun, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let child = std::thread::scope(|scope| {
         let ends_threads = EndsThreads(&is_over);
-        // A host with a record of what was acknowledged, which it compares after each interruption.
+        // A host that records acknowledged data and compares them after each interruption.
         let host = scope.spawn(|| {
             let mut host = Host::new(0, 4096, false, 11);
             let may_go_on = || {
@@ -271,7 +271,7 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
                 compare(&mut host, address);
             }
         });
-        // A stranger who looks whether the port is open, all the time.
+        // Another client checks all the time that the port is open.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 if TcpStream::connect(address).is_err() {
@@ -283,7 +283,7 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
 
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(300));
-            // The new program is beside the old one until its name is its own.
+            // The new program is beside the old one until it is renamed.
             let new = unit.dir.path().join("remap-ssd.new");
             std::fs::copy(PROGRAM, &new).expect("room");
             std::fs::rename(&new, &installed).expect("the same folder");
@@ -307,7 +307,7 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
     stop(child);
 }
 
-/// All pages hold what was acknowledged last.
+/// All pages hold the last acknowledged data.
 fn compare(host: &mut Host, address: SocketAddr) {
     let until = Instant::now() + PATIENCE;
     let mut client = loop {

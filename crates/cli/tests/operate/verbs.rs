@@ -1,4 +1,4 @@
-//! The verbs: each does what it says to a device in service, and says so.
+//! The verbs: each takes effect on a served device and reports it.
 
 use crate::kit::{file, run, serve, serve_openly};
 use remap_ssd_nvme::tcp::client::{Client, Options};
@@ -38,7 +38,7 @@ fn a_host_that_is_dropped_loses_its_connections_and_nobody_else_does() {
     assert!(served.left(&others), "the dropped host's connections go on");
     let left = served.connections("nqn.2026-11.test:other");
     assert!(left.is_empty(), "{left:?}");
-    // Its client connects again by itself, which nothing forbids.
+    // Its client reconnects on its own, which is not forbidden.
     other.read(0, 1).expect("it is served again");
     assert_eq!(
         served.connections(FIRST),
@@ -100,7 +100,7 @@ fn what_was_acknowledged_survives_a_power_cut_that_an_operator_asks_for() {
             (&smart["power_cycles"], &smart["unsafe_shutdowns"]),
             (&json!(2), &json!(1))
         );
-        // And the device goes on, and closes in good order.
+        // The device continues, and shuts down cleanly.
         served
             .io(&["write", "--lba", "100", "--file", &source])
             .ok();
@@ -231,8 +231,8 @@ fn statistics_count_from_their_reset_on_and_metrics_go_on() {
     served.stop();
 }
 
-// A reset notes what the counters are, and a cut makes the notes void. Neither may wait for the
-// other for good.
+// A reset notes the counters, and a cut invalidates the notes. There must be no deadlock between
+// the two.
 #[test]
 fn a_reset_and_a_power_cut_at_once_both_end() {
     let served = serve(&["--memory", "32MiB"]);

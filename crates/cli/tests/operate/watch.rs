@@ -1,5 +1,5 @@
-//! A simulation that is played: the same device as `compare` measures, at the speed that the page
-//! asks for.
+//! A simulation being played: the same device as `compare` measures, at the speed that the page
+//! requests.
 
 use crate::kit::run;
 use remap_ssd_http::client;
@@ -77,7 +77,7 @@ fn what_is_played_to_its_end_is_what_compare_measures() {
     }
 }
 
-/// The first number of this name, however deep it is.
+/// The first number with this name, at any depth.
 fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields

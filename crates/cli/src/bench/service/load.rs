@@ -1,8 +1,8 @@
-//! Queues under load: a fixed number of commands under way on each, one thread a queue.
+//! Loads on queues: a fixed queue depth, one thread per queue.
 //!
-//! Invariants: a page is written whole, with a number in its first and last word; every page that
-//! is read must have one, the same in both. Time begins with the first command and ends with the
-//! last answer. Absent: medians.
+//! Invariants: a page is written in full, with a number in its first and last word; in every page
+//! read both must be equal and not 0. Time begins with the first command and ends with the last
+//! completion. Absent: medians.
 
 use crate::failure::Failure;
 use remap_ssd_nvme::spec::opcode::io;
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
-/// What every command of a load does.
+/// Kind of a load's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadKind {
-    /// Reads at places drawn at random.
+    /// Reads at random addresses.
     RandomRead,
-    /// Writes at places drawn at random.
+    /// Writes at random addresses.
     RandomWrite,
-    /// Reads from the beginning to the end and again.
+    /// Reads the region in order, repeatedly.
     SequentialRead,
-    /// Writes from the beginning to the end and again.
+    /// Writes the region in order, repeatedly.
     SequentialWrite,
 }
 
@@ -34,49 +34,48 @@ impl LoadKind {
     }
 }
 
-/// A load: commands of one kind, so many at a time.
+/// A load: commands of one kind at a fixed queue depth.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What every one of its commands does.
+    /// Kind of its commands.
     pub kind: LoadKind,
-    /// How many pages each command has.
+    /// Pages per command.
     pub pages: u32,
-    /// Commands under way on a queue.
+    /// Outstanding commands per queue.
     pub depth: u16,
-    /// Where: the first so many pages.
+    /// Size of the region in pages, from page 0.
     pub region: u32,
-    /// Share of the writes that repeat a content written before.
+    /// Share of the writes that repeat earlier content.
     pub duplicates: f64,
-    /// When it ends: after a time, or when all pages were touched.
+    /// End condition.
     pub until: Until,
 }
 
-/// When a load ends: after a time, or when all pages were touched.
+/// End condition of a load.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// After so much time has passed.
+    /// After this time.
     Elapsed(Duration),
-    /// When all pages have been touched once.
+    /// When every page was accessed once.
     Once,
 }
 
-/// What a load did, and in which time.
+/// Result of a load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadResult {
-    /// How many commands were completed.
+    /// Commands completed.
     pub commands: u64,
-    /// Seconds from the first command to the last.
+    /// Seconds from the first command to the last completion.
     pub seconds: f64,
-    /// Seconds of processors that this process has used meanwhile, for both ends.
+    /// Processor time of this process during the load, for both ends, in seconds.
     pub processor_seconds: f64,
 }
 
-/// Seconds of processors that this process has used so far, to a hundredth; 0 where there is no
-/// `/proc`.
+/// Processor time of this process so far, in seconds, to a hundredth; 0 without `/proc`.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program, in brackets, may have spaces. User and system time are fields 14 and
-    // 15 (proc(5)).
+    // The program's name, in parentheses, may contain spaces. User and system time are fields 14
+    // and 15 (proc(5)).
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = behind_name.split_whitespace().skip(11).take(2);
     let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
@@ -94,39 +93,39 @@ impl Numbers {
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
     }
-    /// A number below `end`, drawn at random.
+    /// A random number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        // Multiply and shift: no division, which the loop would pay for each command.
+        // Multiply and shift: a division per command would be measurable.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
     fn chance(&mut self, share: f64) -> bool {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 holds 53 bits exactly.
         ((self.next() >> 11) as f64) < share * (1u64 << 53) as f64
     }
 }
 
-/// One queue, and what is under way on it.
+/// One queue and its outstanding commands.
 pub struct Lane {
     queue: Queue,
     numbers: Numbers,
-    /// Numbers of contents: those of this lane are all different, and different from other lanes'.
+    /// Content numbers: distinct within this lane and from other lanes'.
     next_content: u64,
     first_content: u64,
     buffers: Vec<u8>,
     under_way: UnderWay,
 }
 
-/// What takes the completions as they arrive.
+/// Receives completions.
 struct UnderWay {
     free: Vec<u16>,
     done: u64,
-    /// What went wrong first: the rest may follow from it.
+    /// First error: later ones may follow from it.
     wrong: Option<String>,
 }
 
 impl Arrivals for UnderWay {
     fn data(&mut self, _: u16, _: usize, bytes: &[u8]) -> bool {
-        // A page that was never written is zeroes, and one that is torn has different ends.
+        // A page never written is all zeroes, and a torn one has different ends.
         for page in bytes.chunks(PAGE) {
             if page.len() != PAGE || page[..8] != page[PAGE - 8..] || page[..8] == [0; 8] {
                 self.wrong
@@ -155,12 +154,12 @@ impl Lane {
     /// Connects queues 2 and up.
     ///
     /// # Errors
-    /// The server does not want them.
+    /// The server refuses them.
     pub fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
         let connected = (0..count).map(|index| {
             let queue = client.another_queue(index + 2).map_err(Failure::failed)?;
 
-            // Each lane has contents of its own, so that lanes do not make duplicates of each
+            // Each lane has its own contents, so that lanes do not create duplicates of each
             // other's.
             let first_content = u64::from(index + 1) << 48;
 
@@ -180,11 +179,11 @@ impl Lane {
         connected.collect()
     }
 
-    /// A content for a page: one that was written before, or a new one.
+    /// Content for a page: an earlier one, or a new one.
     fn content(&mut self, duplicates: f64) -> u64 {
         let known = self.next_content - self.first_content;
         if known > 0 && duplicates > 0.0 && self.numbers.chance(duplicates) {
-            // Of the last contents; the store of fingerprints is bounded.
+            // One of the most recent contents, since the fingerprint store is bounded.
             return self.next_content - 1 - self.numbers.below(known.min(1 << 16));
         }
         self.next_content += 1;
@@ -196,7 +195,7 @@ impl Lane {
             return;
         };
 
-        // A command needs an identifier that is free; whoever calls puts no more than there are.
+        // A command needs a free identifier; callers submit no more commands than there are.
         let bytes = load.pages as usize * PAGE;
         let opcode = if load.kind.writes() {
             io::WRITE
@@ -211,7 +210,7 @@ impl Lane {
             receive: bytes,
         };
 
-        // Only the two ends of a page are changed: filling it would be measured with the device.
+        // Only the two ends of a page change: filling it would add to the measured time.
         if load.kind.writes() {
             let start = usize::from(cid) * bytes;
             for page in 0..load.pages as usize {
@@ -230,12 +229,12 @@ impl Lane {
         self.queue.put(cid, &call);
     }
 
-    /// Runs a load on its share of the region, which is the whole of it for random places.
+    /// Runs a load on its share of the region; random addresses use the whole region.
     fn run(&mut self, client: &Client, load: &Load, share: (u32, u32)) -> Result<u64, Failure> {
         let commands_in_share = (share.1 - share.0) / load.pages;
         let all = load.region / load.pages;
 
-        // Made before the clock starts.
+        // Allocated before the clock starts.
         self.buffers
             .resize(usize::from(load.depth) * load.pages as usize * PAGE, 0x5a);
         self.under_way = UnderWay {
@@ -253,7 +252,7 @@ impl Lane {
                 Until::Once => sent >= u64::from(commands_in_share),
             };
 
-            // Every command has been answered, so what was sent is what was done.
+            // Every command has completed.
             if over && self.under_way.done == sent {
                 return Ok(sent);
             }
@@ -269,7 +268,7 @@ impl Lane {
                 }
             };
 
-            // All that have been answered are replaced at once: one write to the socket for many
+            // All completed commands are replaced at once: one write to the socket for many
             // commands.
             for _ in 0..fits.min(self.under_way.free.len() as u64) {
                 let first = if load.kind.is_random() {
@@ -292,17 +291,17 @@ impl Lane {
         }
     }
 
-    /// Reads one page after the other; how long each took.
+    /// Reads one page at a time; returns the latency of each read.
     ///
     /// # Errors
-    /// The connection, or what came back.
+    /// A connection error, or invalid data.
     pub fn read_singly(
         &mut self,
         client: &Client,
         region: u32,
         count: usize,
     ) -> Result<Vec<Duration>, Failure> {
-        // One command at a time, so that each has the device to itself.
+        // One command at a time, so that the device is otherwise idle.
         let load = Load {
             kind: LoadKind::RandomRead,
             pages: 1,
@@ -321,7 +320,7 @@ impl Lane {
         let mut took = Vec::with_capacity(count);
         for _ in 0..count {
             let first = self.numbers.below(region.into()) as u32;
-            // From before it is put together until its completion is taken.
+            // From before the command is built until its completion is received.
             let began = Instant::now();
             self.put(client, &load, first);
             self.queue.send().map_err(Failure::failed)?;
@@ -335,7 +334,7 @@ impl Lane {
             took.push(began.elapsed());
         }
 
-        // A read that failed took no time that means anything.
+        // The latency of a failed read is meaningless.
         match self.under_way.wrong.take() {
             Some(wrong) => Err(Failure::failed(wrong)),
             None => Ok(took),
@@ -344,15 +343,15 @@ impl Lane {
 }
 
 impl Load {
-    /// Runs it on all lanes at once.
+    /// Runs it on all lanes concurrently.
     ///
     /// # Errors
-    /// Of any of them.
+    /// The error of any lane.
     pub fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<LoadResult, Failure> {
         let began = Instant::now();
         let used = processor_seconds();
 
-        // In order, each lane has a part of the region; at random, all of them have all of it.
+        // Sequential loads split the region between lanes; random loads use all of it on each.
         let count = lanes.len() as u32;
 
         let commands = std::thread::scope(|scope| {
@@ -360,7 +359,7 @@ impl Load {
                 let unit = self.region / count / self.pages * self.pages;
                 (
                     unit * index,
-                    // The last one takes what the division leaves.
+                    // The last one also takes the remainder.
                     if index + 1 == count {
                         self.region
                     } else {

@@ -1,7 +1,8 @@
-//! `bench --service`: the device as hosts see it, both ends on this machine and in this process.
+//! `bench --service`: the device as hosts see it, with both ends on this machine and in this
+//! process.
 //!
 //! Invariants: a number is the median of several rounds; the rounds of different loads alternate,
-//! so that a machine that is busy for a while slows all of them. Absent: other hosts' drivers.
+//! so that a temporarily busy machine slows all of them. Absent: drivers of other hosts.
 
 mod load;
 mod rig;
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use watchers::Watching;
 
-/// I/O queues, and commands under way on each.
+/// I/O queues, and outstanding commands on each.
 const QUEUES: u16 = 2;
 const DEPTH_RANDOM: u16 = 32;
 const DEPTH_SEQUENTIAL: u16 = 8;
@@ -35,12 +36,12 @@ const SEQUENTIAL_PAGES: u32 = 32;
 /// Share of writes that repeat a content.
 const DUPLICATES: f64 = 0.3;
 
-/// How long and how often it is measured.
+/// Length and number of the rounds.
 #[derive(Clone, Copy)]
 struct ServiceBenchSize {
     rounds: usize,
     each: Duration,
-    /// Bytes of the region that loads touch, and of a copy.
+    /// Bytes of the region used by loads, and of a copy.
     region: u64,
     single_reads: usize,
 }
@@ -62,7 +63,7 @@ struct Speed {
     remap_ms: f64,
     /// Data pages programmed by all copies and remaps together.
     copy_data_pages: u64,
-    /// Of their pages, so many were remapped.
+    /// Pages of these that were remapped.
     copy_remaps: u64,
 }
 
@@ -74,7 +75,7 @@ struct Emulated {
     none_p99_us: f64,
     emulated_p50_us: f64,
     emulated_p99_us: f64,
-    /// Beyond the model and beyond what `--latency none` takes.
+    /// In excess of the model and of `--latency none`.
     deviation_p50_us: f64,
     deviation_p99_us: f64,
 }
@@ -93,10 +94,10 @@ struct Results {
     image: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs `bench --service`.
 ///
 /// # Errors
-/// There is no room for the device, or a command of it failed.
+/// There is no room for the device, or a command failed.
 pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failure> {
     let size = if args.quick {
         ServiceBenchSize {
@@ -114,7 +115,7 @@ pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), F
         }
     };
 
-    // Without a folder a temporary one; in memory only if that was asked for.
+    // By default in the folder for temporary files; in memory only on request.
     let dir = match (&args.dir, args.memory) {
         (Some(dir), _) => Some(dir.clone()),
         (None, false) => Some(std::env::temp_dir()),
@@ -134,7 +135,7 @@ pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), F
         return Err(Failure::usage(format_args!("--tls: {}", tls::ABSENT)));
     }
 
-    // Comparing ways of serving is another measurement: it replaces the usual one.
+    // A comparison of modes replaces the normal measurement.
     if args.tls || args.chap || args.http {
         let served = served(false, Latency::None);
         let ways = if args.http {
@@ -191,7 +192,7 @@ fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, Failure> 
     warm_up(&mut rig, &mut lanes, size)?;
     let mut rates = [const { Vec::new() }; 4];
 
-    // One round of each load after the other, so that a slow minute hits all of them.
+    // One round of each load in turn, so that a slow period affects all of them.
     for _ in 0..size.rounds {
         for (load, rates) in loads.iter().zip(&mut rates) {
             let done = load.run(&rig.client, &mut lanes)?;
@@ -199,7 +200,7 @@ fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, Failure> 
         }
     }
 
-    // In units of what a host sees: commands for random places, bytes for sequential ones.
+    // In the units that matter to hosts: commands for random loads, bytes for sequential ones.
     let [reads, writes, reads_in_order, writes_in_order] = rates.map(median);
     let gib =
         |rate: f64| rate * f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64 / (1u64 << 30) as f64;
@@ -238,10 +239,10 @@ fn loads(region: u32, size: ServiceBenchSize) -> [Load; 4] {
     ]
 }
 
-/// Writes the whole device, then its region once more, and trims what is behind.
+/// Writes the whole device, then the region again, and trims the rest.
 ///
-/// Flash pages that were never programmed have no memory yet. The system hands that out at a speed
-/// that differs several times from one minute to the next, and the loads would measure this.
+/// Flash pages that were never programmed have no memory yet. The speed at which the system
+/// provides it varies by a factor of several within minutes, and would distort the loads.
 fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<(), Failure> {
     let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
     let (region, device) = (pages(size.region), pages(size.device_bytes()));
@@ -259,17 +260,17 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<
         fill.run(&rig.client, lanes)?;
     }
 
-    // What is outside of the region would be moved about for nothing.
+    // Garbage collection would move the pages outside the region for nothing.
     rig.client
         .trim(region, device - region)
         .map_err(Failure::failed)
 }
 
-/// Copies the region behind itself, by Copy and by Remap.
+/// Copies the region to the pages after it, by Copy and by Remap.
 fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure> {
     let blocks = size.region / PAGE_BYTES as u64;
 
-    // How many pages were programmed in between shows whether they were copied or shared.
+    // The number of pages programmed shows if they were copied or shared.
     let before = counters(client)?;
     let (mut copy, mut remap) = (Vec::new(), Vec::new());
 
@@ -279,7 +280,7 @@ fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure>
         client.copy(0, blocks, blocks).map_err(Failure::failed)?;
         copy.push(began.elapsed().as_secs_f64() * 1e3);
 
-        // A deallocated target again, so that neither command meets what the other one left.
+        // The target is deallocated again, so that neither command depends on the other.
         client.trim(blocks, blocks).map_err(Failure::failed)?;
         let began = Instant::now();
         client
@@ -311,16 +312,16 @@ fn counters(client: &mut Client) -> Result<[u64; 2], Failure> {
     Ok([value("data_pages"), value("remaps")])
 }
 
-/// When the timing model has a single read of a page on an idle device done.
+/// Completion time of a single page read on an idle device, by the timing model.
 fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
     let config = DeviceConfig {
-        // Contents do not matter to the timing model, and identities need no memory.
+        // The timing model does not depend on contents, and identities need no memory.
         content: remap_ssd_media::ContentMode::Identity,
         ..config.clone()
     };
     let mut device = Device::format(config).map_err(Failure::failed)?;
     device.write(0, Lpn(0), &remap_ssd_media::Payload::Identity(1));
-    // Long after the write, so that the read meets an idle device.
+    // Long after the write, so that the device is idle.
     let later = 1_000_000_000;
     let (done_at, _) = device.view(later, Lpn(0), |page| {
         assert_eq!(page, PageView::Identity(1))
@@ -333,7 +334,7 @@ fn emulated(
     emulated: &Served<'_>,
     size: ServiceBenchSize,
 ) -> Result<Emulated, Failure> {
-    // Small enough to be read at random from what the machine has in its caches.
+    // Small enough that random reads hit the machine's caches.
     let region = (size.region / 16 / PAGE_BYTES as u64) as u32;
 
     let start = |served: &Served<'_>| {
@@ -362,7 +363,7 @@ fn emulated(
     for _ in 0..size.rounds {
         for ((rig, lanes), quantiles) in pair.iter_mut().zip(&mut quantiles) {
             let mut took = lanes[0].read_singly(&rig.client, region, size.single_reads)?;
-            // Sorted for the quantiles; the order in which reads came says nothing.
+            // Sorted for the quantiles; the order of the reads does not matter.
             took.sort_unstable();
 
             let at =
@@ -381,7 +382,7 @@ fn emulated(
         none_p99_us: none_p99,
         emulated_p50_us: emulated_p50,
         emulated_p99_us: emulated_p99,
-        // What emulation adds beyond the model, beside what the way to the device takes anyway.
+        // Excess of emulation over the model and the transport.
         deviation_p50_us: emulated_p50 - model - none_p50,
         deviation_p99_us: emulated_p99 - model - none_p99,
     })
@@ -393,7 +394,7 @@ fn as_text(results: &Results) -> String {
         None => "memory".into(),
     };
 
-    // What a figure depends on stands above it.
+    // The conditions of a figure are stated above it.
     let mut text = format!(
         "NVMe/TCP on the loopback, both ends on this machine, the device in {place}; medians of {} rounds.\n\
          Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\
@@ -441,7 +442,7 @@ fn as_text(results: &Results) -> String {
     ];
     text.push_str(&output::table(&head, &rows));
 
-    // Both ways of serving, each against the model of the flash.
+    // Both latency modes, compared with the model of the flash.
     let e = &results.emulated;
     text.push_str(&format!(
         "\nOne read at a time, µs: the model says {:.1}. Median {:.1} emulated, {:.1} without: {:+.1} from the model.\n\

@@ -1,4 +1,4 @@
-//! A device, its server and a client, all in this process; the image goes when they do.
+//! A device, its server and a client, all in this process; the image is temporary.
 
 use super::watchers::{Watchers, Watching};
 use crate::failure::Failure;
@@ -19,23 +19,23 @@ use tempfile::TempDir;
 
 const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000062656e";
 
-/// What hosts must prove before they are served.
+/// Proofs required of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// They connect by TLS, with a key of theirs.
+    /// They connect with TLS, with their own key.
     pub tls: bool,
-    /// They authenticate by DH-HMAC-CHAP, with a secret of theirs.
+    /// They authenticate with DH-HMAC-CHAP, with their own secret.
     pub chap: bool,
 }
 
 impl Protection {
-    /// What a host of ours knows, and the server's keys; none of both if nothing is to be proven.
+    /// Keys of our host, and the server's keys; neither if no proof is required.
     fn keys(self, hostnqn: &str) -> (HostKeys, Option<Arc<Keyring>>) {
-        // Fixed keys: nobody but this process can connect.
+        // Fixed keys: only this process can connect.
         let secret = Secret::new(Some(Hash::Sha256), &[1; 32]).expect("32 bytes for SHA-256");
         let tls = TlsKey::new(Some(Hash::Sha256), &[2; 32]).expect("32 bytes for SHA-256");
 
-        // The same text as in a file of keys, so that the bench goes the way that a service goes.
+        // The text of a file of keys, so that the bench uses the same path as a service.
         let mut line = hostnqn.to_owned();
         let mut known = HostKeys::default();
         if self.tls {
@@ -54,22 +54,22 @@ impl Protection {
     }
 }
 
-/// What is served: which device, protected by what.
+/// The served device and its protection.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
     /// Size of the device in bytes.
     pub bytes: u64,
-    /// Whether the device deduplicates what is written.
+    /// True if the device deduplicates writes.
     pub dedup: bool,
-    /// When completions are due: at once, or as on flash.
+    /// Completion of commands: at once, or with flash latencies.
     pub latency: Latency,
-    /// Where its image is; in memory if nowhere.
+    /// Folder of its image; in memory if none.
     pub dir: Option<&'a Path>,
-    /// What hosts must prove before they are served.
+    /// Proofs required of hosts.
     pub protection: Protection,
-    /// Who looks at it meanwhile.
+    /// Observers during the measurement.
     pub watching: Watching,
-    /// What is otherwise than in a device made for service.
+    /// Settings other than those of a normal served device.
     pub set: &'a [Setting],
 }
 
@@ -80,13 +80,13 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
-/// A served device, with a host that is connected to it.
+/// A served device, with a connected host.
 pub struct Rig {
-    /// The host that is connected to it.
+    /// The connected host.
     pub client: Client,
     address: SocketAddr,
     options: Options,
-    /// What the device was made from.
+    /// Configuration of the device.
     pub config: DeviceConfig,
     watchers: Option<Watchers>,
     stopper: Stopper,
@@ -96,17 +96,17 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Makes a device and serves it.
+    /// Creates a device and serves it.
     ///
     /// # Errors
-    /// It cannot be, or there is no room for it.
+    /// An impossible device, or no room for it.
     pub fn new(served: &Served<'_>) -> Result<Self, Failure> {
         let config = DeviceConfig::for_service(served.bytes, SchemeKind::default(), served.dedup)
             .and_then(|config| config.with(served.set))
             .map_err(Failure::usage)?;
         config.check().map_err(Failure::usage)?;
 
-        // The image goes with this value.
+        // The image is removed with this value.
         let image = match served.dir {
             Some(dir) => {
                 let made = tempfile::Builder::new()
@@ -158,7 +158,7 @@ impl Rig {
         let watchers = Watchers::start(served.watching, &subsystem, roster, Instant::now())?;
         let server = Some(std::thread::spawn(|| server.run()));
 
-        // Last, so that a failure before leaves no connection.
+        // Last, so that an earlier error leaves no connection.
         let client = Client::connect(address, options.clone()).map_err(Failure::failed)?;
         Ok(Self {
             client,
@@ -175,7 +175,7 @@ impl Rig {
 }
 
 impl Rig {
-    /// How long another host takes to connect, both queues.
+    /// Time to connect another host with both queues.
     ///
     /// # Errors
     /// It cannot connect.
@@ -189,10 +189,10 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Before the server stops: they look at its device for as long as they live.
+        // Before the server stops: they read its device until they are dropped.
         drop(self.watchers.take());
         self.stopper.stop();
-        // What it failed with, its clients have been told.
+        // Its clients have already received the error.
         let _ = self.server.take().map(JoinHandle::join);
     }
 }

@@ -1,8 +1,8 @@
-//! Who looks at a device while it is measured: a scraper of metrics, and an open page.
+//! Observers of a device during a measurement: a metrics scraper, and an open page.
 //!
-//! Both ask a server of the device's own, over HTTP on the loopback, as often as Prometheus with a
-//! short interval and as the page do. Invariant: they have ended before the device does. Absent: a
-//! browser, which takes time of its own.
+//! Both query the device's own server, over HTTP on the loopback, at the rate of Prometheus with a
+//! short interval and of the page. Invariant: they end before the device does. Absent: a browser,
+//! which uses processor time of its own.
 
 use crate::failure::Failure;
 use crate::service::log::LogLevel;
@@ -16,21 +16,21 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two times of asking: the page's, and a short one for a scraper.
+/// Query interval: the page's, and a short one for a scraper.
 const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who looks at the device: a scraper of metrics, an open page, both or nobody.
+/// Observers of the device: a metrics scraper, an open page, both or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
-    /// Whether `/metrics` is asked for, once in `EVERY`.
+    /// Query `/metrics` once per `EVERY`.
     pub metrics: bool,
     /// The live page is open.
     pub page: bool,
 }
 
 impl Watching {
-    /// The paths that are asked for, one after the other.
+    /// The paths to query, one after the other.
     fn paths(self) -> Vec<&'static str> {
         let metrics: &[&str] = if self.metrics { &["/metrics"] } else { &[] };
         let page: &[&str] = if self.page {
@@ -42,17 +42,17 @@ impl Watching {
     }
 }
 
-/// Those who look, until this is dropped.
+/// Running observers; dropping this ends them.
 pub struct Watchers {
     gate: Arc<Gate>,
     server: Option<Server>,
-    /// Dropped when they are to end.
+    /// Dropped to end them.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchers {
-    /// Begins to look; `None` if nothing is to be looked at.
+    /// Starts the observers; `None` if none are requested.
     ///
     /// # Errors
     /// There is no port, or no thread.
@@ -88,7 +88,7 @@ impl Watchers {
             .spawn(move || {
                 while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(EVERY) {
                     for path in &paths {
-                        // A service that is too busy to answer is part of what is measured.
+                        // A service too busy to answer is part of the measurement.
                         let _ = client::ask(&asked, path, None, None, PATIENCE);
                     }
                 }

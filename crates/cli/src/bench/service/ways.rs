@@ -1,9 +1,9 @@
-//! `bench --service --tls --chap`: what it costs that hosts prove who they are, and that nobody
-//! else can read; `--http`: that somebody looks at the device meanwhile.
+//! `bench --service --tls --chap`: cost of authentication and encryption; `--http`: cost of
+//! observing the device.
 //!
-//! Invariant: the ways of serving take turns, load by load, so that a machine that is busy for a
-//! while slows all of them; what is compared is the median of the ratios of each round. Absent:
-//! other hosts' drivers, and networks.
+//! Invariant: the modes alternate, load by load, so that a temporarily busy machine slows all of
+//! them; the comparison uses the median of the ratios of each round. Absent: drivers of other
+//! hosts, and networks.
 
 use super::load::{Lane, Load};
 use super::rig::{Protection, Rig, Served};
@@ -16,10 +16,10 @@ use indicatif::ProgressBar;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use serde::Serialize;
 
-/// Connections whose making is timed, each round.
+/// Connections timed per round.
 const CONNECTS: usize = 20;
 
-/// One way of serving; all are medians over the rounds.
+/// Results of one mode; all are medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 struct ServingFigures {
     name: &'static str,
@@ -27,24 +27,24 @@ struct ServingFigures {
     random_writes_per_s: f64,
     sequential_read_gib_per_s: f64,
     sequential_write_gib_per_s: f64,
-    /// Until both queues of a host are connected.
+    /// Time to connect both queues of a host.
     connect_ms: f64,
-    /// Of the four rates above, in their order, to those of serving without anything: medians of
-    /// the rounds.
+    /// Ratios of the four rates above, in order, to those of the first mode: medians over the
+    /// rounds.
     ratios: [f64; 4],
-    /// Processor time of both ends for a command, in the same order; a busy machine changes it less
-    /// than the rates.
+    /// Processor time of both ends per command, in the same order; it depends less on a busy
+    /// machine than the rates.
     processor_us: [f64; 4],
 }
 
-/// All ways, that without anything first.
+/// All modes, beginning with the plain one.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compared {
     ways: Vec<ServingFigures>,
     rounds: usize,
 }
 
-/// A way of serving, under way.
+/// A running mode.
 struct Lap {
     name: &'static str,
     rig: Rig,
@@ -63,7 +63,7 @@ impl Lap {
         let mut rig = Rig::new(served)?;
         let mut lanes = Lane::connect(&rig.client, QUEUES)?;
 
-        // Each way starts from a device in the same state.
+        // Each mode starts with a device in the same state.
         warm_up(&mut rig, &mut lanes, size)?;
         Ok(Self {
             name,
@@ -91,7 +91,7 @@ impl Lap {
     }
 
     fn way(&self, bare: &Self) -> ServingFigures {
-        // By rounds, before the median: both halves of a ratio were measured in the same minute.
+        // Per round, before the median: both parts of a ratio were measured in the same minute.
         let ratios = [0, 1, 2, 3].map(|load| {
             let pairs = self.rates[load].iter().zip(&bare.rates[load]);
             median(pairs.map(|(own, bare)| own / bare).collect())
@@ -114,10 +114,10 @@ impl Lap {
     }
 }
 
-/// A way of serving, and its name.
+/// A mode and its name.
 pub(super) type NamedWay<'a> = (&'static str, Served<'a>);
 
-/// What hosts must prove: nothing first.
+/// Modes with different proofs, beginning with none.
 pub(super) fn protected(served: Served<'_>, tls: bool, chap: bool) -> Vec<NamedWay<'_>> {
     let ways = [
         (true, "neither", [false, false]),
@@ -141,7 +141,7 @@ pub(super) fn protected(served: Served<'_>, tls: bool, chap: bool) -> Vec<NamedW
         .collect()
 }
 
-/// Who looks at the device: nobody first.
+/// Modes with different observers, beginning with none.
 pub(super) fn watched(served: Served<'_>) -> Vec<NamedWay<'_>> {
     let ways = [
         ("neither", [false, false]),
@@ -156,7 +156,7 @@ pub(super) fn watched(served: Served<'_>) -> Vec<NamedWay<'_>> {
         .collect()
 }
 
-/// Serves in all these ways, in turns.
+/// Measures all modes, alternating.
 pub(super) fn compare(
     ways: &[NamedWay<'_>],
     size: ServiceBenchSize,
@@ -169,7 +169,7 @@ pub(super) fn compare(
         .collect::<Result<_, _>>()?;
 
     let region = (size.region / PAGE_BYTES as u64) as u32;
-    // All ways in every round, load by load.
+    // All modes in every round, load by load.
     for round in 0..size.rounds {
         line.set_message(format!("round {}", round + 1));
         for (index, load) in loads(region, size).iter().enumerate() {
@@ -187,7 +187,7 @@ pub(super) fn compare(
 }
 
 impl Compared {
-    /// Prints what was measured, as a table or as JSON.
+    /// Prints the results as a table or as JSON.
     pub fn show(&self, json: bool) -> Result<(), Failure> {
         if json {
             return output::json(&serde_json::json!(self));

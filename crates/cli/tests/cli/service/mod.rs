@@ -1,4 +1,4 @@
-//! `image`, `serve` and `io` as a user has them: processes, ports and files.
+//! `image`, `serve` and `io` as users see them: processes, ports and files.
 
 mod hosts;
 
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex};
 pub struct Served {
     child: Child,
     address: String,
-    /// What it has said since it serves.
+    /// Output since it serves.
     said: Arc<Mutex<Vec<String>>>,
-    /// What it said before.
+    /// Output before that.
     pub opening: Vec<String>,
 }
 
-/// Starts a server on a free port and waits until it says that it serves.
+/// Starts a server on a free port and waits until it serves.
 pub fn serve(args: &[&str]) -> Served {
     let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
         .arg("serve")
@@ -37,7 +37,7 @@ pub fn serve(args: &[&str]) -> Served {
     let address = address.unwrap_or_else(|| panic!("it does not serve: {}", opening.join("\n")));
     let said = Arc::new(Mutex::new(Vec::new()));
     let to = said.clone();
-    // Somebody must read what it says.
+    // The pipe must be drained.
     std::thread::spawn(move || {
         lines
             .map_while(Result::ok)
@@ -53,7 +53,7 @@ pub fn serve(args: &[&str]) -> Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // A test that has failed leaves nobody behind.
+        // A failed test leaves no process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -76,11 +76,11 @@ impl Served {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
-    /// SIGTERM; it must end well.
+    /// SIGTERM; it must shut down cleanly.
     pub fn stop(self) {
         self.stop_with("TERM");
     }
-    /// A signal that ends it; it must end well.
+    /// A signal that ends it; it must shut down cleanly.
     pub fn stop_with(mut self, signal: &str) {
         self.signal(signal);
         assert!(
@@ -96,7 +96,7 @@ impl Served {
             .status();
         assert!(sent.expect("kill").success());
     }
-    /// Waits until it says something.
+    /// Waits for a word in the output.
     pub fn says(&self, word: &str) {
         let said = || {
             self.said
@@ -247,7 +247,7 @@ fn a_name_to_listen_on_is_all_its_addresses() {
     let mut addresses: Vec<_> = found.map(|one| one.ip()).collect();
     addresses.sort_unstable();
     addresses.dedup();
-    // Those that this machine can listen on at all.
+    // Only those that this machine can listen on.
     if addresses
         .iter()
         .any(|one| TcpListener::bind((*one, 0)).is_err())
@@ -278,7 +278,7 @@ fn a_name_to_listen_on_is_all_its_addresses() {
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter_map(|line| Some(line["fields"]["address"].as_str()?.to_owned()))
         .collect();
-    // `serve` adds one of its own behind.
+    // `serve` appends an address of its own.
     for address in addresses
         .iter()
         .map(ToString::to_string)
@@ -310,7 +310,7 @@ fn mistakes_in_service_are_sentences() {
     for host in ["192.168.1.7/24", "no*such*host", ""] {
         run(&["serve", "--memory", "32MiB", "--allow", host]).fails_in_one_line(2, &["no network"]);
     }
-    // Of several addresses one that others can reach is enough.
+    // One address that others can reach is enough.
     let both = ["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"];
     run(&[&["serve", "--memory", "32MiB"], &both[..]].concat())
         .fails_in_one_line(2, &["0.0.0.0:0 can be reached", "--keys"]);
@@ -378,7 +378,7 @@ fn mistakes_in_service_are_sentences() {
         .fails_in_one_line(1, &["in use", "--listen"]);
 }
 
-/// Connections wait in system calls that a stop interrupts.
+/// Connections wait in system calls that a stop (SIGSTOP) interrupts.
 #[test]
 fn a_service_that_is_stopped_and_goes_on_keeps_its_connections() {
     let served = serve(&["--memory", "32MiB"]);

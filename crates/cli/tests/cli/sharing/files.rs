@@ -24,7 +24,7 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
     };
     volume(&["create", "--size", "48MiB", "--files", "32"]).ok();
 
-    // Files with gaps between them, and one that has to take the gaps.
+    // Files with gaps between them, and one that has to fill the gaps.
     for number in 0..10 {
         volume(&[
             "import",
@@ -69,7 +69,7 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
         "{said}"
     );
 
-    // A copy shares all but the end of the file, which is no whole page.
+    // A copy shares everything except the end of the file, which is no whole page.
     let copied = share(&["copy", "--file", "big", "--as", "copy", "--json"], &place)
         .ok()
         .json();
@@ -109,7 +109,7 @@ fn files_of_a_volume_are_copied_snapshotted_and_made_contiguous() {
     snapshot(&["delete", "one", "--volume"]).ok();
     assert_eq!(snapshot(&["list", "--volume"]).ok().out, "no snapshots\n");
 
-    // Served: as long as another process has the volume open, it is left alone.
+    // Served: while another process has the volume open, it is not changed.
     let served = serve(&["--image", &image]);
     let there = ["--connect", served.address()];
     share(&["defrag", "--dry-run"], &there).ok();

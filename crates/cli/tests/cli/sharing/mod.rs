@@ -1,5 +1,5 @@
-//! `share` as a user has it: copies, moves, snapshots and defragmentation on a device in a folder
-//! and on one that is served.
+//! `share` as users see it: copies, moves, snapshots and defragmentation on a device in a folder
+//! and on a served one.
 
 mod files;
 mod snapshots;
@@ -23,7 +23,7 @@ fn share(args: &[&str], place: &[&str]) -> Ran {
     run(&[&["share"], args, place].concat())
 }
 
-/// Of a JSON answer: pages, shared, copied, and flash pages programmed with data.
+/// From JSON output: pages, shared, copied, and flash pages programmed with data.
 fn costs(ran: Ran) -> [u64; 4] {
     let value = ran.ok().json();
     let of = |value: &Value| {
@@ -40,7 +40,7 @@ fn costs(ran: Ran) -> [u64; 4] {
     .map(of)
 }
 
-/// A device in a folder with room for snapshots, in which data was written while it was served.
+/// A device in a folder with room for snapshots, and with data written while it was served.
 struct Rig {
     dir: tempfile::TempDir,
     image: String,
@@ -271,7 +271,7 @@ fn mistakes_with_sharing_are_sentences() {
         ],
     )
     .fails_in_one_line(2, &["at most 128"]);
-    // As many namespaces as there can be need no more connections than a host may have.
+    // Even the maximum number of namespaces needs no more connections than a host may have.
     let many = serve(&[
         "--memory",
         "32MiB",
@@ -295,7 +295,7 @@ fn mistakes_with_sharing_are_sentences() {
     );
     many.stop();
 
-    // A namespace that is used for something else is not taken for a snapshot.
+    // A namespace in other use is not taken for a snapshot.
     let two = Rig::new(&["--size", "16MiB", "--namespaces", "2"], &[1; 4096]);
     share(&["snapshot", "create", "a"], &["--image", &two.image])
         .fails_in_one_line(1, &["2049 pages"]);

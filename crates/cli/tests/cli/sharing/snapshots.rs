@@ -1,4 +1,4 @@
-//! Snapshots of namespaces, and going back to one while others write or the server is killed.
+//! Snapshots of namespaces, and rollbacks while others write or the server is killed.
 
 use super::{Rig, bytes, get, path, share};
 use crate::kit::run;
@@ -66,7 +66,7 @@ fn a_namespace_of_an_image_goes_back_to_a_snapshot() {
         rig.get(nsid, 0, blocks)
     });
 
-    // What is served has to be what it was made with.
+    // The options must match the image.
     let opened = |args: &[&str]| run(&[&["serve", "--image", &rig.image], args].concat());
     opened(&["--snapshots", "3"]).fails(2, &["--snapshots: the image was created with 2"]);
     opened(&["--namespaces", "3"]).fails(2, &["--namespaces: the image was created with 1"]);
@@ -173,7 +173,7 @@ fn a_server_that_is_killed_in_a_rollback_loses_nothing_and_the_rollback_is_finis
             }
         });
 
-        // Each page is the changed one or the snapshot's; if some are, a record says so.
+        // Each page is the changed one or the snapshot's; a mixture requires a record that says so.
         let listed = share(&["snapshot", "list", "--json"], &image).ok().json();
         let under_way = listed["snapshots"][0]["state"] == "rollback interrupted";
         interrupted += u32::from(under_way);
