@@ -78,7 +78,7 @@ pub struct Args {
     /// be lost, but an older version must never be read.
     #[arg(long, conflicts_with = "mutant", help_heading = "Device")]
     pub media_faults: bool,
-    /// Any setting of the devices, on all of them: --set firmware.watermark=0.5.
+    /// Any setting of all devices: --set firmware.watermark=0.5.
     ///
     /// May be repeated, or comma-separated. Devices that cannot work with it are left out. The
     /// configuration reference (docs/configuration.md) lists the keys.

@@ -7,7 +7,7 @@ use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use std::path::{Path, PathBuf};
 
-/// How to reach a namespace: the address of its server, and its number there.
+/// Address of a namespace: its server or image, and its number.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NamespacePlace {
     /// Address of the server.

@@ -14,7 +14,7 @@ impl Window {
         Self { size, used: 0 }
     }
 
-    /// How many of `pages` pages, at most `most`, fit into this window.
+    /// Number of `pages` pages, at most `most`, that fit into this window.
     pub fn fitting(&self, pages: usize, most: usize) -> usize {
         let left = if self.size == 0 {
             most

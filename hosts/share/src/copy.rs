@@ -28,7 +28,7 @@ const MOVE_PAGES: u64 = 16 * SHARE_PAGES;
 /// Pages per read.
 const LOOK_PAGES: u64 = 256;
 
-/// How a move treats an empty source whose target is not empty.
+/// Treatment of an empty source whose target is not empty, in a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Empty {
     /// Move nothing; the error names the page.

@@ -168,7 +168,7 @@ impl ShareError {
     }
 }
 
-/// The namespaces of a device. Pages have 4,096 bytes, whatever the block size of the namespaces.
+/// The namespaces of a device. Pages have 4,096 bytes, for any block size of the namespaces.
 pub trait Namespaces {
     /// Number of namespaces; they are numbered from 1.
     fn count(&self) -> u32;

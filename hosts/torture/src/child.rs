@@ -38,7 +38,7 @@ pub struct Task<'a> {
     pub limit: Option<Duration>,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Exit code 0.
@@ -111,7 +111,7 @@ impl Task<'_> {
 struct Group {
     leader: Child,
     reaped: bool,
-    /// Where its processes were waiting at the timeout.
+    /// Wait channels of its processes at the timeout.
     waiting: Option<String>,
 }
 
@@ -234,7 +234,6 @@ fn tail(file: &mut File) -> io::Result<String> {
 ///
 /// # Errors
 /// It is not installed, or it failed.
-/// It is not there, or has failed.
 pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolError> {
     let output = Command::new(program)
         .args(arguments)

@@ -7,7 +7,6 @@
 //! deallocations are versions like any other. Invariants: versions older than the newest durable
 //! one never come back; a choice always gives the same disk. Absent: which cuts are worth trying
 //! (`campaign`).
-//! trying (`campaign`).
 
 use crate::contents::{ContentId, ZEROES};
 use crate::record::{Event, Recording};

@@ -26,7 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Firmware for replaying the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firmware {
-    /// How remaps survive a power cut.
+    /// Remapping scheme.
     pub scheme: SchemeKind,
     /// Stores equal pages once.
     pub dedup: bool,

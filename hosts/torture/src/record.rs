@@ -41,7 +41,7 @@ pub enum Event {
     End,
 }
 
-/// How the recording was made.
+/// Origin of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct About {
     /// The file system; none: the workload used the raw disk.
@@ -65,7 +65,7 @@ pub struct About {
 pub struct Recording {
     /// Block size and number of blocks of the disk.
     pub shape: DiskGeometry,
-    /// How it was made, for a rerun.
+    /// Its origin, for a rerun.
     pub about: About,
     /// Requests, completions and marks in order.
     pub events: Vec<Event>,

@@ -6,7 +6,7 @@
 //!
 //! A process in another mount namespace (a container, `unshare -m`) may hold a copy of a mount.
 //! While it exists the file system stays active, and would write its journal to the next disk
-//! behind the file. So a disk is released only when its loop device is free. Removing the mount
+//! of the file. So a disk is released only when its loop device is free. Removing the mount
 //! point ends the copies too (mount_namespaces(7)), except for those in use.
 //!
 //! Absent: the contents of the disk.
@@ -195,7 +195,7 @@ impl Stage {
         self.scratch.path().join(MARKS)
     }
 
-    /// Where file systems are mounted.
+    /// Mount point of file systems.
     pub fn folder(&self) -> PathBuf {
         self.scratch.path().join("mounted")
     }

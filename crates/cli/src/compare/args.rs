@@ -114,7 +114,7 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "SHARE", value_parser = numbers::share)]
     pub extension: Option<f64>,
 
-    /// Workload of the host: randwrite, zipf:0.99, oltp, ...
+    /// Host workload: randwrite, zipf:0.99, oltp, ...
     ///
     /// Synthetic addresses: randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%,
     /// zipf:THETA, zipfread:THETA or zipfrw:THETA:READ%, each with `,pages=N` for requests of N
@@ -171,7 +171,6 @@ pub struct Args {
     /// oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for text with
     /// other columns: csv:time_us,device,op,offset_bytes,size_bytes. docs/traces.md lists the
     /// columns.
-    /// columns: csv:time_us,device,op,offset_bytes,size_bytes. The columns are in docs/traces.md.
     #[arg(
         long,
         requires = "trace",
@@ -265,7 +264,7 @@ pub struct Args {
     /// The same seed gives the same results.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
     pub seed: u64,
-    /// When requests arrive.
+    /// Arrival times of requests.
     ///
     /// trace (at the times of the trace, or those that a fiu-* workload was fitted to; trace:SPEED
     /// is SPEED times as fast) or rate:R (R per second on average, at random). `,bound=N` limits
@@ -365,7 +364,7 @@ impl Args {
         self.queue_depth.or_else(of_job)
     }
 
-    /// How to age a device.
+    /// Specification of the aging.
     pub fn aging(&self) -> AgingSpec {
         let fill = if self.fill {
             FillSpec::Sequential

@@ -160,7 +160,7 @@ fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
     }
 }
 
-/// Where hosts connect over NVMe/TCP.
+/// Listening sockets or addresses for NVMe/TCP.
 pub enum Listen {
     /// At these addresses; none if only other transports were requested.
     At(Vec<SocketAddr>),
@@ -168,7 +168,7 @@ pub enum Listen {
     On(TcpListener),
 }
 
-/// Who may connect, and where.
+/// Listening addresses, admitted hosts and their keys.
 pub struct Access {
     /// The addresses or the socket that hosts connect to.
     pub listen: Listen,

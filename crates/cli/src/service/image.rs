@@ -3,7 +3,6 @@
 //!
 //! Invariant: only `repair --accept-loss` gives up data, and it reports which. Absent: the
 //! definition of damage (`media::folder`).
-//! damage (`media::folder`).
 
 use super::kept::{RESERVATIONS, ReservationFolder, SERVICE, Service};
 use super::shape::{DeviceShape, new_nqn};

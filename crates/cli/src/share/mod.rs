@@ -169,7 +169,7 @@ struct VolumeCounts {
     device: Option<Counts>,
 }
 
-/// Whether other processes may have the volume open.
+/// Access of other processes to the volume during the operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
     /// Allowed: nothing is changed.

@@ -5,8 +5,6 @@
 //! file is complete: not with a log, or a journal that must be rolled back. Absent: any other
 //! interpretation of files, and SQLite, which does both. A database in use may change while it is
 //! copied.
-//! file is all of it: not beside a log, or a journal that has to be taken back. Absent: any other
-//! look into files, and SQLite, which does both. A database in use may change while it is copied.
 
 use super::about;
 use crate::failure::Failure;

@@ -79,7 +79,7 @@ pub struct Ccaw<D> {
     broken: bool,
 }
 
-/// How a page of a batch is stored.
+/// Storage decision for a page of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
     Write,

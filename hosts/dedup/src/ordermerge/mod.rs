@@ -75,7 +75,7 @@ pub struct OrderMerge<D> {
     broken: bool,
 }
 
-/// How a page of a batch is stored.
+/// Storage decision for a page of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
     /// Written to a free block.
