@@ -43,7 +43,7 @@ pub enum Empty {
 /// A run of pages in a list of extents; the pieces follow each other in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// First page of the namespace.
+    /// First page, by number in the namespace.
     pub first: u64,
     /// Number of pages to copy.
     pub pages: u64,
