@@ -50,7 +50,7 @@ fn filled(dir: &Path, seed: u64) -> Media {
 #[test]
 fn tables_are_used_if_and_only_if_nothing_has_happened_to_the_folder() {
     let (mut used, mut dropped) = (0, 0);
-    for seed in 0..60 {
+    for seed in 0..30 {
         let mut numbers = Numbers(8000 + seed);
         let dir = tempfile::tempdir().expect("a folder");
         let (mut media, mut twin) = (create(dir.path(), JOURNAL_BYTES), blank());
@@ -82,7 +82,7 @@ fn tables_are_used_if_and_only_if_nothing_has_happened_to_the_folder() {
         );
     }
     assert!(
-        used > 200 && dropped > 100,
+        used > 100 && dropped > 40,
         "{used} used, {dropped} dropped"
     );
 }
@@ -174,6 +174,26 @@ fn older_and_newer_copies_of_each_file_are_noticed() {
         }
     }
     assert_eq!(compared, 10);
+}
+
+// The newest copies of the other files do not tell: the state is the same.
+#[test]
+fn an_older_copy_of_the_journal_of_the_same_state_is_noticed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut media = filled(dir.path(), 5);
+    media.tidy().expect("the disk works");
+    store(&mut media, 5, 1);
+    media.rest().expect("the disk works");
+    let older = files(dir.path());
+    store(&mut media, 5, 2);
+
+    let resting = Resting::of(media);
+    let mut files = files(dir.path());
+    for index in JOURNALS {
+        files[index].clone_from(&older[index]);
+    }
+    put_files(dir.path(), &files);
+    assert!(resting.resume(dir.path()).is_none());
 }
 
 // Two copies of a folder have gone their own ways, and both have a new state of the same number.

@@ -312,7 +312,7 @@ impl Journal {
         let mut found = Vec::new();
         self.generation = generation;
         self.at = HEADER_BYTES;
-        // The first record that does not fit is the end, or damage: `proof_behind` tells which.
+        // The first record that does not fit is the end, or damage: `proof_in` tells which.
         while let Some(end) = self.end_of(self.at) {
             let is_last = self.continued_at(self.at).is_some();
             found.push(self.at);
@@ -347,45 +347,36 @@ impl Journal {
         self.at
     }
 
-    /// After `read`: the first offset after the end that proves that the invalid record was once
-    /// durable. That is `Ended`, or a `Synced` followed by another record, both stored after the
-    /// sync returned; or `Durable` with an offset after the end.
-    pub(super) fn proof_behind(&self) -> Option<usize> {
-        self.heads_behind().find(|at| {
-            // All bits of their heads except the CRC are known, so a CRC is computed for few
-            // offsets.
-            let bare = self.head_at(*at).map(|head| head.with_crc(0).into_bits());
-            let is = |kind: u8, words: u8| {
-                bare == Some(
-                    RecordHead::new()
-                        .with_kind(kind)
-                        .with_words(words)
-                        .into_bits(),
-                ) && self.end_of(*at).is_some()
-            };
-
-            let has_record_behind = || {
-                self.end_of(*at)
-                    .is_some_and(|end| self.end_of(end).is_some())
-            };
-
-            let reaches_behind = || {
-                self.word_at(*at + 8)
-                    .is_some_and(|until| until > self.at as u64)
-            };
-
-            is(ENDED, 0)
-                || (is(SYNCED, 0) && has_record_behind())
-                || (is(DURABLE, 1) && reaches_behind())
-        })
+    /// After `read`: offsets of the records of this generation that lie after the end.
+    pub(super) fn records_after_end(&self) -> Vec<usize> {
+        self.heads_behind()
+            .filter(|at| self.end_of(*at).is_some())
+            .collect()
     }
 
-    /// After `read`: whether the records that it found are all that there are of their generation,
-    /// and everything was durable when the last of them was stored, or there is none.
-    pub(super) fn is_at_rest(&self, records: &[usize]) -> bool {
+    /// The first of the records after the end that proves that the invalid record was once durable.
+    /// That is `Ended`, or a `Synced` followed by another record, both stored after the sync
+    /// returned; or `Durable` with an offset after the end.
+    pub(super) fn proof_in(&self, after_end: &[usize]) -> Option<usize> {
+        let has_next = |at: usize| {
+            let next = self.end_of(at).and_then(|end| self.end_of(end));
+            next.is_some()
+        };
+        let proves = |at: &usize| match self.head_at(*at).map(|head| head.kind()) {
+            Some(ENDED) => true,
+            Some(SYNCED) => has_next(*at),
+            Some(DURABLE) => self
+                .word_at(*at + 8)
+                .is_some_and(|until| until > self.at as u64),
+            _ => false,
+        };
+        after_end.iter().copied().find(proves)
+    }
+
+    /// Whether everything was durable when the last of these records was stored, or there is none.
+    pub(super) fn has_ended(&self, records: &[usize]) -> bool {
         let ended = |at: &usize| self.head_at(*at).is_some_and(|head| head.kind() == ENDED);
-        // One that a crash has left after a gap would count again once the gap is filled.
-        records.last().is_none_or(ended) && self.heads_behind().all(|at| self.end_of(at).is_none())
+        records.last().is_none_or(ended)
     }
 
     /// Goes on at the end of a generation's records, which are known.

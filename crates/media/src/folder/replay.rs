@@ -70,7 +70,8 @@ impl JournalReplay<'_> {
         let mut offsets = journal.read(generation);
         let end = journal.end();
 
-        if let Some(proof) = journal.proof_behind() {
+        let after_end = journal.records_after_end();
+        if let Some(proof) = journal.proof_in(&after_end) {
             let what = format!(
                 "a record does not have its checksum, and was durable (byte {proof} was written after it)"
             );
@@ -109,7 +110,8 @@ impl JournalReplay<'_> {
 
         let mut report = ReplayReport {
             generation,
-            is_at_rest: journal.is_at_rest(&offsets),
+            // A record that a crash has left after a gap would count again once the gap is filled.
+            is_at_rest: journal.has_ended(&offsets) && after_end.is_empty(),
             ..ReplayReport::default()
         };
         for (index, at) in offsets.iter().enumerate() {
