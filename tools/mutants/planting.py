@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -43,6 +44,17 @@ def copy_tree(to):
             shutil.copytree(source, to / name)
         elif source.is_file():
             shutil.copy2(source, to / name)
+    rename_version(to, "planted")
+
+
+def rename_version(tree, name):
+    """Gives the packages of a copy a version of their own: Cargo, which tells packages by name and version and not by their
+    folder, would otherwise take the copy's build for the tree's in a target folder that both use."""
+    manifest, lock = tree / "Cargo.toml", tree / "Cargo.lock"
+    version = re.search(r'\[workspace\.package\]\nversion = "([^"]+)"', manifest.read_text())[1]
+    for file, before in ((manifest, r"\[workspace\.package\]\n"), (lock, r'name = "remap-ssd[^"]*"\n')):
+        pattern = rf'({before}version = "{re.escape(version)})"'
+        file.write_text(re.sub(pattern, rf'\1+{name}"', file.read_text()))
 
 
 def cargo(arguments, tree, target_dir):
