@@ -1,8 +1,8 @@
 """How a sweep scales, by simulation of its scheduler: one scheduler that hands points to workers, one at a time.
 
-A model, and no measurement: points take what `--scale` pages take at the costs of docs/speed.md, spread by a quarter; the scheduler is
-busy for `--dispatch-ms` with each point; a worker is there `--start-s` after the first. Nothing else is shared: points exchange no
-data, and a result is a file of some 60 KB. Each core is taken to be as fast as one alone.
+This is a model, not a measurement: points take the time of `--scale` pages at the costs of docs/speed.md, spread by a quarter; the scheduler is
+busy for `--dispatch-ms` with each point; a worker starts `--start-s` after the first. Nothing else is shared: points exchange no
+data, and a result is a file of some 60 KB. Each core is assumed to be as fast as one alone.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import random
 COSTS_NS = {"remap-ssd-lh": 160, "unsafe": 180, "opt": 200, "none": 250, "remap-ssd": 250, "shadow-oob": 280, "remap-ssd-x": 300}
 COSTS_NS |= {"local-flash": 360, "pebble": 360, "flog": 390, "nlog": 390}
 
-# Host pages of a run on a whole 32 GiB device, and what aging takes besides.
+# Host pages of a run on a whole 32 GiB device, and the additional cost of aging.
 PAGES = 15_099_494
 AGING = 0.5
 

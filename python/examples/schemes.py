@@ -1,4 +1,4 @@
-"""Which scheme writes least to flash, and what it costs in latency: a table of all that FAST'21 compares."""
+"""Flash writes and latency by scheme: a table of all schemes that FAST'21 compares."""
 
 import argparse
 import sys

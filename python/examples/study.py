@@ -1,6 +1,6 @@
 """A study of a publication's size: 12 schemes, 8 sizes of NVRAM, 6 workloads, 3 seeds, and its pictures.
 
-It is resumed where it was stopped. At the default scale it takes some minutes; `--scale 1` is the published device, and wants a
+An interrupted study resumes. At the default scale it takes some minutes; `--scale 1` is the published device, and should run on a
 cluster: `--scheduler tcp://host:8786`. Needs pyarrow and matplotlib.
 """
 
@@ -19,7 +19,7 @@ WORKLOADS = ["randwrite", "zipf:0.99", "fileserver", "oltp", "fiu-mail", "journa
 SEEDS = [1, 2, 3]
 
 SKIP = [
-    # It remaps only pages that name their home, and only one workload does.
+    # `wal-ssd` remaps only pages that name their home, which only one workload has.
     {"scheme": "wal-ssd", "workload": [name for name in WORKLOADS if name != "journal"]},
     # Both its mapping tables are in NVRAM: they need 177 MiB.
     {"scheme": "pebble", "log_size": NVRAM[:5]},

@@ -14,7 +14,7 @@ pictures = sum("image/png" in output.get("data", {}) for cell in notebook.cells 
 if pictures == 0:
     sys.exit(f"{source.name}: no cell drew a picture")
 
-# What depends on the day or the machine is left out, so that the same figures are the same file.
+# Leaves out data that depend on the day or the machine, so that equal figures give equal files.
 notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
 for cell in notebook.cells:
     cell.metadata = {}

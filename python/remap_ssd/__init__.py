@@ -5,8 +5,8 @@
 >>> [(run.scheme, run.write_amplification) for run in both.runs]
 
 ``compare`` and ``run`` measure schemes, ``Config`` describes a device, ``Trace`` holds requests from arrays or
-tables, and ``Device`` is one device, used step by step and cut off from its power. The same seed gives the same
-figures as the command line, digit by digit.
+tables, and ``Device`` is one device, used step by step, whose power can be cut. The same seed gives exactly the
+figures of the command line.
 """
 
 from ._compare import compare, run

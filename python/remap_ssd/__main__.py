@@ -1,4 +1,4 @@
-"""``python -m remap_ssd``: what ``remap-ssd sweep --scheduler`` hands over to this package."""
+"""``python -m remap_ssd``: the part of ``remap-ssd sweep --scheduler`` that runs in this package."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from . import _native, _places, sweep
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m remap_ssd", description="Parts of `remap-ssd sweep --scheduler`.")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("sources", help="the sources that figures follow from; needs what a cluster needs")
-    verbs.add_parser("digest", help="what a trace at an address is known by").add_argument("address")
+    verbs.add_parser("sources", help="digest of the sources that determine figures; needs the packages for a cluster")
+    verbs.add_parser("digest", help="digest of the trace at an address").add_argument("address")
     sweeping = verbs.add_parser("sweep", help="runs the points of a grid that have no result")
     sweeping.add_argument("file", metavar="FILE.toml")
     sweeping.add_argument("--into", metavar="DIR")

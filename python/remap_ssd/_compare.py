@@ -1,6 +1,6 @@
-"""``compare`` and ``run``: options by name, made into the words of the command line that they stand for.
+"""``compare`` and ``run``: options by name, converted to command-line arguments.
 
-The words are read by the command line's own reader: options mean the same, and mistakes are said in the same sentences.
+The command line's own parser reads them, so options and error messages are the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Number = Union[int, float, str]
 Path = Union[str, "os.PathLike[str]"]
 Progress = Union[bool, None, Callable[[list[tuple[str, str, float]]], object]]
 
-# Of the command line's options, those that decide how results are shown.
+# Options of the command line that affect only the output format.
 _SHOWN = {"json", "details"}
 
 
@@ -63,9 +63,9 @@ def compare(
 ) -> Results:
     """Runs one workload or trace against several schemes, on the same device, and returns their results.
 
-    It is ``remap-ssd compare``: every option of the command line is a keyword argument, with ``_`` for ``-`` (``--log-size``
-    is ``log_size``), and has the same default and the same meaning; ``remap-ssd compare --help`` describes them. Options that
-    are not named above, of a newer command line, are taken as well. The same options and seed give the same figures.
+    Equivalent to ``remap-ssd compare``: every option of the command line is a keyword argument, with ``_`` for ``-`` (``--log-size``
+    is ``log_size``), and has the same default and the same meaning; ``remap-ssd compare --help`` describes them. Options of a
+    newer command line that are not listed above also work. The same options and seed give the same figures.
 
     Each device is aged first, as in the published evaluations, unless ``no_aging``.
 
@@ -76,13 +76,13 @@ def compare(
         Size of the device as a share of the given one: ``"1/64"`` or a number above 0 and at most 1.
     preset, config
         A ready-made device by its name (``presets()`` lists them); or a ``Config``, or the path of a device file. A preset
-        gets about 1,200,000 flash pages unless ``scale`` says otherwise; a ``Config`` and a device file stay as they are.
+        gets about 1,200,000 flash pages unless ``scale`` is given; a ``Config`` and a device file are used unchanged.
     log_size
         Remapping metadata in bytes, or as text (``"40MiB"``), of the device before ``scale``.
     workload, content, duplicates, writes
-        ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; what is written; the pages that requests read or write.
+        ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; the contents written; the number of pages that requests read or write.
     trace, format, fold, skip_bad, blkparse_action, flushes, repeat, open_loop
-        Requests instead of a workload, all of them: a ``Trace``, an Arrow table or data frame (see ``Trace.from_table``:
+        Replays requests, all of them, instead of a workload: a ``Trace``, an Arrow table or data frame (see ``Trace.from_table``:
         ``trace=pyarrow.parquet.read_table("disk.parquet")``), or the path of a trace file.
     threads
         Schemes that run at the same time; by default one on each core. Results do not depend on it.
@@ -90,7 +90,7 @@ def compare(
         Path of an HTML page with tables and figures to write.
     progress
         ``True``: a bar for each run, by ``tqdm`` if that is installed. A function: called some 20 times a second with a list
-        of (job, what it does, share of the run done), and of ("trace", "reading", share) while a trace is read. By default
+        of (job, activity, share of the run done), and of ("trace", "reading", share) while a trace is read. By default
         no progress is shown.
 
     Runs do not hold the interpreter's lock, nor does reading a trace. Ctrl-C stops them and raises ``KeyboardInterrupt``.
@@ -118,9 +118,9 @@ def compare(
 
 
 def run(scheme: str = "remap-ssd", **options: Any) -> Run:
-    """Runs one workload or trace against one scheme, and returns what was measured.
+    """Runs one workload or trace against one scheme, and returns its results.
 
-    Takes the keyword arguments of ``compare`` and raises what it raises; ``ValueError`` also if ``gc`` or
+    Takes the keyword arguments of ``compare`` and raises the same exceptions; ``ValueError`` also if ``gc`` or
     ``mapping`` names several. ``run(scheme, ...)`` is ``compare([scheme], ...).runs[0]``.
     """
     if not isinstance(scheme, str) or "," in scheme:
@@ -132,14 +132,14 @@ def run(scheme: str = "remap-ssd", **options: Any) -> Run:
 
 
 def check_options(options: dict[str, Any]) -> None:
-    """Checks options of ``run`` as far as can be told without files; raises what ``run`` raises."""
+    """Checks options of ``run`` as far as possible without files; raises the same exceptions as ``run``."""
     named = {("scheme" if name == "schemes" else name): value for name, value in options.items()}
     names = {name: "config.toml" if isinstance(value, Config) else value for name, value in named.items()}
     _native.compare_check(_words(names))
 
 
 def _words(named: dict[str, Any]) -> list[str]:
-    """The words of a command line; options that are ``None`` are left out."""
+    """Command-line arguments; options that are ``None`` are left out."""
     known = {name: takes_value for name, takes_value, _ in _native.compare_options()}
     words = []
     for name, value in named.items():
@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
 
 
 class _Files:
-    """Files for what the command line takes as files, as long as a comparison runs."""
+    """Temporary files for values that the command line takes as files; removed after the comparison."""
 
     def __init__(self) -> None:
         self._folder: Optional[tempfile.TemporaryDirectory[str]] = None
@@ -184,7 +184,7 @@ class _Files:
             self._folder.cleanup()
 
     def of(self, name: str, value: Any) -> Any:
-        """The path of what has to be a file; anything else as it is."""
+        """The path of the file for a value that has to be one; any other value unchanged."""
         if name == "config" and isinstance(value, Config):
             path = self._path("config.toml")
             with open(path, "w", encoding="utf-8") as file:
@@ -197,7 +197,7 @@ class _Files:
         return value
 
     def without_folder(self, text: str) -> str:
-        """A sentence that does not name a folder that is gone."""
+        """The message without the name of the temporary folder."""
         return text if self._folder is None else text.replace(self._folder.name + os.sep, "")
 
     def _path(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a device is made of."""
+"""Configuration of a device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._results import Record
 
 
 def _of_values(keys: dict[str, Any]) -> tuple[str, str]:
-    """A device from its values. Mistakes name values, and no lines of a text that nobody wrote."""
+    """A device from its values. Errors name values, not lines of the generated text."""
     try:
         return _native.config_of_json(json.dumps(keys))
     except ValueError as error:
@@ -21,7 +21,7 @@ def _of_values(keys: dict[str, Any]) -> tuple[str, str]:
 
 
 class Config:
-    """What a device is made of: geometry, latencies, firmware. Checked, and never changed.
+    """Configuration of a device: geometry, latencies, firmware. Validated and immutable.
 
     ``Config("fast21-32g", scale="1/64", scheme="nlog", flash={"read_ns": 40_000})`` is a preset with some values replaced.
     The names are those of a device file (``print(config.to_toml())``): ``name``, ``addressable``, ``queue_depth``, ``content``,
@@ -62,12 +62,12 @@ class Config:
 
     @classmethod
     def from_toml(cls, text: str) -> "Config":
-        """A device file's text. ``ValueError`` says what is wrong with it, and in which line."""
+        """Parses the text of a device file. ``ValueError`` gives the error and its line."""
         return cls._of(*_native.config_of_toml(text))
 
     @classmethod
     def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Config":
-        """A device file. ``OSError`` if it cannot be read, ``ValueError`` if it does not describe a device."""
+        """Reads a device file. ``OSError`` if it cannot be read, ``ValueError`` if it does not describe a device."""
         with open(path, encoding="utf-8") as file:
             text = file.read()
         try:
@@ -76,7 +76,7 @@ class Config:
             raise ValueError(f"{os.fspath(path)}: {error}") from None
 
     def replace(self, **values: Any) -> "Config":
-        """The same device but for some values, named as in ``Config(...)``; ``scale`` is a share of this device."""
+        """A copy with some values replaced, named as in ``Config(...)``; ``scale`` is a share of this device."""
         firmware = _firmware_names()
         keys = self.to_dict()
         for name, value in values.items():
@@ -89,11 +89,11 @@ class Config:
         return self._of(*_of_values(keys))
 
     def to_toml(self) -> str:
-        """A device file that reads back as this device; the command line takes it by ``--config``."""
+        """A device file that reads back as this device; pass it to the command line by ``--config``."""
         return self._toml
 
     def to_dict(self) -> dict[str, Any]:
-        """All values: a copy."""
+        """A copy of all values."""
         return json.loads(json.dumps(self._value))
 
     @property
@@ -126,7 +126,7 @@ class Config:
 
 
 def presets() -> list[Record]:
-    """The ready-made devices: ``name``, ``about``, ``assumed`` (what its publication does not say) and ``device``."""
+    """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its publication) and ``device``."""
     return [Record(preset) for preset in json.loads(_native.presets())]
 
 

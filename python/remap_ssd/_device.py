@@ -10,25 +10,25 @@ from . import _native
 from ._config import Config
 from ._results import Record
 
-#: What a page holds: ``None`` if it is not mapped (zeroes), the number that stands for its content, its 4096 bytes, or
+#: Content of a page: ``None`` if it is not mapped (zeroes), the number that represents it, its 4096 bytes, or
 #: ``"unknown"`` on a device that stores no contents.
 Content = Union[int, bytes, str, None]
 
 
 class Completion(NamedTuple):
-    """When a command was submitted and when it ended, in ns of virtual time."""
+    """Submission and end of a command, in ns of virtual time."""
 
     start_ns: int
     done_ns: int
 
     @property
     def latency_ns(self) -> int:
-        """From submission to end."""
+        """Time from submission to end."""
         return self.done_ns - self.start_ns
 
 
 class Place(NamedTuple):
-    """Where a logical page is."""
+    """Location of a logical page."""
 
     superblock: int
     offset: int
@@ -40,11 +40,11 @@ class Place(NamedTuple):
 class Device:
     """A simulated SSD, new and empty, in virtual time.
 
-    A command is submitted at ``now_ns`` and by default waited for: ``now_ns`` is then its end. With ``wait=False`` time stands
-    still and the command is in flight: more can be submitted at the same time, until ``wait()``. Any number may be in flight;
-    a host keeps to its own queue depth.
+    A command is submitted at ``now_ns``. By default the call waits, and ``now_ns`` is then the command's end. With ``wait=False`` time
+    does not advance and the command is in flight: more can be submitted at the same time, until ``wait()``. Any number may be in
+    flight; the caller limits the queue depth.
 
-    Contents are integers from 1 on that stand for 4 KiB each (equal integers are equal contents), or, on a device with
+    Contents are integers from 1 on that represent 4 KiB each (equal integers are equal contents), or, on a device with
     ``content="bytes"``, 4096 bytes. Addresses are logical pages of 4 KiB, from 0 to ``logical_pages`` - 1.
 
     >>> device = Device(Config(scale="1/64", scheme="remap-ssd"))
@@ -56,16 +56,16 @@ class Device:
     config
         A ``Config``; by default preset ``fast21-32g`` at ``scale="1/64"``.
     power_cuts
-        ``False``: ``cut`` is not possible, and commands cost less real time and memory.
+        ``False`` disables ``cut``; commands then cost less real time and memory.
 
-    Commands raise ``Refused`` with the device's reason (out of range, read-only, ...); they take time all the same. An atomic
-    or long command that is refused may have done a part. Mistakes in arguments are ``ValueError``, ``TypeError`` or
+    Commands raise ``Refused`` with the device's reason (out of range, read-only, ...); they take time nevertheless. An atomic
+    or long command that is refused may have been executed in part. Errors in arguments are ``ValueError``, ``TypeError`` or
     ``OverflowError``.
     """
 
     __slots__ = ("_native", "recovery")
 
-    #: What recovery found: a record with ``mapped``, ``lost``, ``aborted``, ...; ``None`` for a new device.
+    #: Result of recovery: a record with ``mapped``, ``lost``, ``aborted``, ...; ``None`` for a new device.
     recovery: Optional[Record]
 
     def __init__(self, config: Optional[Config] = None, *, power_cuts: bool = True) -> None:
@@ -81,16 +81,16 @@ class Device:
 
     @classmethod
     def load(cls, path: Union[str, "os.PathLike[str]"], *, power_cuts: bool = True) -> "Device":
-        """The device in an image (``save``, or ``compare(save_aged=...)``), powered on: time begins anew.
+        """The device in an image (``save``, or ``compare(save_aged=...)``), powered on; time restarts from 0.
 
-        Raises ``Failed`` if there is none, or none that can be recovered.
+        Raises ``Failed`` if there is none, or it cannot be recovered.
         """
         return cls._of(*_native.Device.load(os.fspath(path), power_cuts))
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes an image, as after everything in flight has ended; ``compare(age=...)`` and ``remap-ssd inspect`` read it.
 
-        Raises ``Failed`` if it cannot be written, or the scheme's remaps do not outlive power.
+        Raises ``Failed`` if it cannot be written, or the scheme's remaps do not survive power loss.
         """
         self._native.save(os.fspath(path))
 
@@ -106,17 +106,17 @@ class Device:
     ) -> Completion:
         """Writes one page, or with a sequence of contents consecutive pages in one request.
 
-        ``home`` is the page that this one is meant to be remapped to one day; scheme ``wal-ssd`` needs it.
+        ``home`` is the page to which this one will be remapped later; scheme ``wal-ssd`` needs it.
         """
         contents = [content] if isinstance(content, (int, bytes, bytearray)) or hasattr(content, "item") else content
         return Completion(*self._native.write(lpn, [_plain(one) for one in contents], home, wait))
 
     def read(self, lpn: int, *, wait: bool = True) -> Content:
-        """What a page holds."""
+        """Content of a page."""
         return self._native.read(lpn, 1, wait)[1][0]
 
     def read_pages(self, lpn: int, pages: int, *, wait: bool = True) -> list[Content]:
-        """What consecutive pages hold, read in one request."""
+        """Contents of consecutive pages, read in one request."""
         return self._native.read(lpn, pages, wait)[1]
 
     def trim(self, lpn: int, pages: int = 1, *, wait: bool = True) -> Completion:
@@ -133,10 +133,10 @@ class Device:
         atomic: bool = False,
         wait: bool = True,
     ) -> Completion:
-        """Maps ``pages`` pages from ``target`` on to the flash pages of those from ``source`` on. No data passes the link.
+        """Maps ``pages`` pages from ``target`` on to the flash pages of those from ``source`` on. No data are transferred.
 
         ``relocate``: the sources lose their pages. ``atomic``: all pages or none survive a power cut
-        (``firmware.entry = "24"``). A remap never fails for want of metadata: the device then copies.
+        (``firmware.entry = "24"``). A remap never fails for lack of metadata: the device then copies.
         """
         return Completion(*self._native.remap(target, source, pages, relocate, atomic, wait))
 
@@ -152,12 +152,12 @@ class Device:
         return self._native.now_ns
 
     def wait(self) -> int:
-        """Waits for everything in flight; the time then, in ns."""
+        """Waits for all commands in flight; returns the time then, in ns."""
         self._native.wait()
         return self._native.now_ns
 
     def idle(self, ns: int) -> int:
-        """Lets ``ns`` pass without commands, in which the firmware may collect garbage; the time then, in ns."""
+        """Lets ``ns`` pass without commands, in which the firmware may collect garbage; returns the time then, in ns."""
         self._native.idle(ns)
         return self._native.now_ns
 
@@ -169,11 +169,11 @@ class Device:
     # Power.
 
     def cut(self, seed: int = 0) -> "Device":
-        """Cuts the power now, and returns the device as it is when power comes back; ``recovery`` says what was found.
+        """Cuts the power now, and returns the recovered device; its ``recovery`` has the result.
 
-        This device goes on as if nothing had happened, so that other cuts of the same moment can be tried: another ``seed``
-        is another choice of what had reached flash and NVRAM. Acknowledged commands survive any cut, on schemes that are
-        durable; commands in flight may have happened, or not, or a page or a part of a long one.
+        This device is not changed, so that other cuts of the same moment can be tried: each ``seed``
+        selects another subset of operations that reached flash and NVRAM. Under durable schemes, acknowledged commands survive
+        any cut; commands in flight may have happened or not, and long ones in part.
 
         Raises ``Failed`` if recovery is refused, or the device was made with ``power_cuts=False``.
         """
@@ -183,7 +183,7 @@ class Device:
     def undecided(self) -> int:
         """Operations on flash and NVRAM that a cut now may undo.
 
-        Those that no acknowledgement waited for, such as garbage collection's, are among them until the device is idle.
+        Operations on which no acknowledgement depends, such as garbage collection's, are included until the device is idle.
         """
         return self._native.pending()[1]
 
@@ -191,19 +191,19 @@ class Device:
 
     @property
     def config(self) -> Config:
-        """What it is made of."""
+        """The device's configuration."""
         return Config.from_toml(self._native.config())
 
     @property
     def logical_pages(self) -> int:
-        """Logical pages."""
+        """Number of logical pages."""
         return self.stats.logical_pages
 
     @property
     def stats(self) -> Record:
         """Counters since power-on and fill levels.
 
-        ``firmware``: what it did, in pages unless named otherwise (``host_writes``, ``host_programs``, ``gc_programs``,
+        ``firmware``: its counters, in pages unless named otherwise (``host_writes``, ``host_programs``, ``gc_programs``,
         ``remaps``, ``dedup_hits``, ...); ``media``: ``reads``, ``programs`` (pages), ``erases`` (blocks),
         ``nvram_bytes_written``; ``usage``: bytes of remapping metadata, ``used_bytes`` of ``capacity_bytes``, of which
         ``valid_bytes``; ``free_superblocks``; ``usable_pages``; ``read_only``.
@@ -211,16 +211,16 @@ class Device:
         return Record(json.loads(self._native.state()))
 
     def superblocks(self) -> list[Record]:
-        """All superblocks, by their numbers.
+        """All superblocks, in the order of their numbers.
 
-        Each has ``id``; ``state`` (free, open, closed, retired); ``stream`` (who fills it); ``live`` and ``capacity`` in pages;
-        ``remapped`` (mappings by remaps); ``erases`` of its most erased block; ``bad_blocks``; and of its segment group in
-        NVRAM ``segments`` (how many), ``segment_numbers``, ``entries``, ``entry_pages`` and ``flash_pages``.
+        Each has ``id``; ``state`` (free, open, closed, retired); ``stream`` (the writer that fills it); ``live`` and ``capacity`` in pages;
+        ``remapped`` (mappings by remaps); ``erases`` of its most erased block; ``bad_blocks``; and for its segment group in
+        NVRAM ``segments`` (their number), ``segment_numbers``, ``entries``, ``entry_pages`` and ``flash_pages``.
         """
         return [Record(row) for row in json.loads(self._native.superblocks())]
 
     def place(self, lpn: int) -> Optional[Place]:
-        """Where a logical page is, or ``None`` if it is not mapped. Two pages in one place share it."""
+        """Location of a logical page, or ``None`` if it is not mapped. Two logical pages with the same location share it."""
         place = self._native.place(lpn)
         return None if place is None else Place(*place)
 
@@ -229,7 +229,7 @@ class Device:
         return self._native.erase_counts()
 
     def check(self) -> None:
-        """Holds every table of the firmware against every other. ``Failed`` names what contradicts."""
+        """Compares every table of the firmware with every other. ``Failed`` names the contradiction."""
         self._native.check()
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""What runs the tasks of a sweep: processes of this machine, or a Dask cluster.
+"""Engines that run the tasks of a sweep: processes of this machine, or a Dask cluster.
 
-Invariants: a task whose worker dies is done again, unless workers die and nothing gets done; a task that raises ends the sweep;
-tasks run side by side only as far as memory goes. Absent: what a task is, but for its ``key``, ``memory_bytes`` and ``trace``.
+Invariants: a task whose worker dies is run again, unless workers keep dying without progress; a task that raises ends the sweep;
+tasks run in parallel only as far as memory allows. Absent: the meaning of a task, beyond its ``key``, ``memory_bytes`` and ``trace``.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from . import _native, _places
 Task = dict[str, Any]
 Work = Callable[[Task], str]
 
-#: How often in a row processes may die without one task done.
+#: Maximum number of consecutive process deaths without a finished task.
 DEATHS_MAX = 3
 
-#: What tasks take and workers have of memory, in bytes, as a resource of Dask.
+#: Dask resource for the memory of tasks and workers, in bytes.
 RESOURCE = "memory"
 
-#: How often a request to all workers is made, a second apart, before one that has gone ends the sweep.
+#: Attempts at a request to all workers, a second apart, before a missing worker ends the sweep.
 REQUESTS_MAX = 30
 
-#: Seconds after which a cluster is asked whether anything runs at all.
+#: Seconds until a cluster is checked for running tasks.
 STILL_S = 30
 
 
 def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Callable[[], None]) -> None:
-    """Runs the tasks on processes of this machine."""
+    """Runs the tasks in processes on this machine."""
     waiting, deaths = {task["key"]: task for task in tasks}, 0
     workers = workers or min(os.cpu_count() or 1, _fitting(tasks))
     while waiting:
@@ -47,14 +47,14 @@ def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Call
 
 
 def _fitting(tasks: list[Task]) -> int:
-    """How many tasks this machine's memory has room for, the largest ones taken; at least one."""
+    """The number of tasks that fit into this machine's memory, assuming the largest ones; at least one."""
     largest, available = max((task["memory_bytes"] for task in tasks), default=0), _native.memory_available()
     return max(1, available // largest) if largest and available else max(1, len(tasks))
 
 
 def _round(work: Work, waiting: dict[str, Task], workers: int, count: Callable[[], None]) -> None:
-    """Runs tasks until all are done or a process has died; takes those done out of `waiting`."""
-    # Not by fork: the simulator has threads.
+    """Runs tasks until all are done or a process has died; removes finished ones from `waiting`."""
+    # Not by fork, because the simulator has threads.
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=_worker)
     try:
@@ -63,7 +63,7 @@ def _round(work: Work, waiting: dict[str, Task], workers: int, count: Callable[[
             del waiting[future.result()]
             count()
     except BrokenProcessPool:
-        pass  # What is left is begun again by other processes.
+        pass  # Other processes restart the remaining tasks.
     except BaseException:
         for process in list((pool._processes or {}).values()):
             process.terminate()
@@ -73,20 +73,20 @@ def _round(work: Work, waiting: dict[str, Task], workers: int, count: Callable[[
 
 
 def _worker() -> None:
-    # Ctrl-C is for the process that started this one, which ends it.
+    # The parent process handles Ctrl-C and ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process when that one has ended, however: nobody would give it work or take its results."""
+    """Ends this process when its parent has ended for any reason."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None]) -> None:
-    """Runs the tasks on a Dask cluster, of a client or of a scheduler's address."""
+    """Runs the tasks on a Dask cluster, given a client or a scheduler's address."""
     try:
         from distributed import Client
     except ImportError:
@@ -108,11 +108,11 @@ def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None
 
 
 def _prepare(client: Any, tasks: list[Task]) -> None:
-    """Declares the workers' memory, and sends them the traces that they do not see; now, and to workers that come later."""
+    """Declares the workers' memory, and sends them the traces that they cannot read; also for workers that join later."""
     from distributed import WorkerPlugin
 
     class Memory(WorkerPlugin):  # type: ignore[misc]
-        """A worker's memory as a resource, unless it has declared it itself."""
+        """Declares a worker's memory as a resource, unless the worker has declared it."""
 
         name = "remap-ssd-memory"
 
@@ -122,7 +122,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
                 await worker.set_resources(**{RESOURCE: limit})
 
     class Courier(WorkerPlugin):  # type: ignore[misc]
-        """A trace, on its way to every worker."""
+        """Sends a trace to every worker."""
 
         def __init__(self, digest: str, content: bytes) -> None:
             self.name, self.digest, self.content = f"remap-ssd-trace-{digest}", digest, content
@@ -138,7 +138,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
             with open(path, "rb") as file:
                 _asked(client.register_plugin, Courier(digest, file.read()))
 
-    # At this moment there may be no worker, if all have been killed, or none that has said what it has.
+    # There may be no worker now, if all have been killed, or none that has declared its memory.
     most = 0
     for _ in range(REQUESTS_MAX):
         client.wait_for_workers(1)
@@ -152,7 +152,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
 
 
 def _asked(request: Callable[..., Any], *arguments: Any) -> Any:
-    """A request to all workers, made again if one of them has gone meanwhile."""
+    """A request to all workers, repeated if one of them disappears during it."""
     for left in reversed(range(REQUESTS_MAX)):
         try:
             return request(*arguments)
@@ -168,7 +168,7 @@ def _declared(dask_worker: Any) -> float:
 
 
 def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: Callable[[], None]) -> None:
-    """Submits tasks and takes those done out of `waiting`; what Dask gave up, since its workers died, stays in."""
+    """Submits tasks and removes finished ones from `waiting`; tasks that Dask gave up because workers died remain."""
     from distributed import KilledWorker, as_completed
 
     def submit(task: Task) -> Any:
@@ -184,7 +184,7 @@ def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: C
                 time.sleep(0.05)
                 if time.monotonic() < since + STILL_S:
                     continue
-                # Tasks that waited while no worker had declared its memory are not taken up again by themselves.
+                # Dask does not resume tasks that waited while no worker had declared its memory.
                 if not any(client.processing().values()):
                     client.cancel(futures)
                     return
@@ -204,7 +204,7 @@ def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: C
 
 @contextmanager
 def counting(progress: bool, total: int, done: int) -> Iterator[Callable[[], None]]:
-    """What to call for each task that is done; a bar by ``tqdm``, if asked for and installed."""
+    """The callback for each finished task; a bar by ``tqdm``, if requested and installed."""
     bar: Any = None
     if progress:
         try:

@@ -1,14 +1,14 @@
-"""The native half. Use `remap_ssd`; nothing here is a promise."""
+"""The native half. Use `remap_ssd`; this module is not a stable interface."""
 
 import os
 from typing import Callable, Optional, Sequence, Union
 
 __version__: str
 SOURCES: str
-"""A digest of the sources that figures follow from."""
+"""A digest of the sources that determine figures."""
 
 class Failed(RuntimeError):
-    """It could not be done; the message says why."""
+    """The operation failed; the message gives the reason."""
 
 class Refused(Failed):
     """The device refused a command; the message is its reason."""

@@ -1,7 +1,7 @@
 """Where traces are: on the client, at addresses that ``fsspec`` reads, on the workers of a cluster.
 
-Invariants: what a worker replays is what the point's key was made of, checked by its digest; an address is read once a worker, and
-a file that workers do not see is sent to each of them once. Absent: what a trace holds.
+Invariants: a worker replays the trace from which the point's key was made, verified by its digest; an address is read once per worker, and
+a file that workers cannot read is sent to each of them once. Absent: the contents of a trace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _reading = threading.Lock()
 
 
 def fetch(address: str, folder: Optional[Path]) -> str:
-    """Reads what is at an address, for its digest; keeps it in a folder's ``_traces``, if there is one."""
+    """Reads the trace at an address for its digest; keeps it in a folder's ``_traces``, if there is one."""
     with tempfile.TemporaryDirectory(prefix="remap-ssd-") as scratch:
         path = Path(scratch) / "trace"
         _download(address, path)
@@ -31,7 +31,7 @@ def fetch(address: str, folder: Optional[Path]) -> str:
 
 
 def local(path: str, digest: str, folder: str) -> str:
-    """The path of a trace in this worker: sent or read before, in the folder of the sweep, or where it was said to be."""
+    """The path of a trace in this worker: sent or read before, in the folder of the sweep, or its given path."""
     own = _own_folder()
     for kept in [Path(folder) / "_traces" / digest] + ([own / digest] if own else []):
         if kept.exists():
@@ -53,7 +53,7 @@ def local(path: str, digest: str, folder: str) -> str:
 
 
 def sees(path: str, digest: str) -> bool:
-    """Has this worker a file of that path, with what is in the client's?"""
+    """True if this worker has a file at that path with the same content as the client's."""
     try:
         return _native.digest_of_file(path) == digest
     except _native.Failed:
@@ -61,7 +61,7 @@ def sees(path: str, digest: str) -> bool:
 
 
 def deliver(worker: Any, digest: str, content: bytes) -> None:
-    """Writes what was sent into a worker's own folder."""
+    """Writes a received trace into a worker's own folder."""
     with tempfile.TemporaryDirectory(prefix="remap-ssd-") as scratch:
         path = Path(scratch) / "trace"
         path.write_bytes(content)
@@ -69,7 +69,7 @@ def deliver(worker: Any, digest: str, content: bytes) -> None:
 
 
 def _own_folder() -> Optional[Path]:
-    """The folder of the Dask worker that this is."""
+    """The folder of this Dask worker."""
     try:
         from distributed import get_worker
 

@@ -1,4 +1,4 @@
-"""Progress: a bar for each run by ``tqdm``, a function of the caller's, or nothing."""
+"""Progress: a bar for each run by ``tqdm``, a callback, or nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Jobs = list[tuple[str, str, float]]
 
 @contextmanager
 def watching(progress: Any) -> Iterator[Optional[Callable[[Jobs], object]]]:
-    """What to call with the jobs, now and then; ``None`` if nobody watches."""
+    """The callback for the jobs' progress; ``None`` if no progress is shown."""
     if callable(progress):
         yield progress
         return

@@ -1,7 +1,7 @@
-"""What was measured, as objects and as tables.
+"""Results as objects and as tables.
 
 Every figure is the one that ``remap-ssd compare --json`` prints. A figure that is not finite (the life of memory that
-was never written) is ``None``, as it is ``null`` there.
+was never written) is ``None``, like ``null`` there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Record(Mapping[str, Any]):
-    """Named values, read as ``record.name`` or ``record["name"]``; those that have names again are records too."""
+    """Named values, read as ``record.name`` or ``record["name"]``; nested ones are records too."""
 
     __slots__ = ("_fields",)
 
@@ -65,7 +65,7 @@ def _copied(value: Any) -> Any:
 
 
 class Run(Record):
-    """What one run of one scheme measured, after aging.
+    """Results of one run of one scheme, after aging.
 
     Among its fields: ``scheme``; ``write_amplification`` (flash pages per host page); ``bandwidth_mib_s`` and ``iops``
     (over virtual time); ``host_pages``, ``flash_pages``, ``gc_pages``, ``remaps`` (pages of 4 KiB); ``demotions`` (remaps
@@ -91,7 +91,7 @@ class Run(Record):
 
 
 class Results:
-    """What a comparison measured.
+    """Results of a comparison.
 
     Iterates over its runs; ``results[0]`` and ``results["remap-ssd"]`` are runs. Tables have one row for each run: Arrow by
     ``to_arrow()`` or by the Arrow PyCapsule interface (``polars.DataFrame(results)``), pandas by ``to_pandas()``.
@@ -108,7 +108,7 @@ class Results:
 
     @property
     def config(self) -> Record:
-        """Everything that decided the results but the seed: the device (of the first scheme), its scale, what it was fed."""
+        """All inputs that determine the results, except the seed: the device (of the first scheme), its scale, its load."""
         return Record(self._value["config"])
 
     @property
@@ -119,7 +119,7 @@ class Results:
     def __getitem__(self, which: Union[int, str]) -> Run:
         """A run by its place, or the first one of a scheme.
 
-        Raises ``KeyError`` if no run is of that scheme, ``IndexError`` if there are not so many.
+        Raises ``KeyError`` if no run is of that scheme, ``IndexError`` if the index is too large.
         """
         if isinstance(which, int):
             return self.runs[which]
@@ -141,7 +141,7 @@ class Results:
         return (Results, (self._value,))
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``remap-ssd compare --json`` prints, as plain dicts, lists, strings and numbers: a copy."""
+        """The output of ``remap-ssd compare --json``, as plain dicts, lists, strings and numbers: a copy."""
         return _copied(self._value)
 
     def to_arrow(self) -> "pyarrow.Table":
@@ -167,7 +167,7 @@ class Results:
 
 
 def _without_maps(fields: dict[str, Any]) -> dict[str, Any]:
-    """Refusals by reason are a list of pairs: their names are no field's, and Arrow's structs need one field at least."""
+    """Refusals by reason become a list of pairs: their names are not field names, and Arrow's structs need at least one field."""
     requests = dict(fields["requests"])
     requests["refused"] = [{"reason": reason, "requests": count} for reason, count in requests["refused"].items()]
     return {**fields, "requests": requests}

@@ -1,8 +1,8 @@
-"""Many runs: a grid of options, done once each, kept in files that a later sweep finds.
+"""Many runs: every combination of a grid of options, run once, with results in files that a later sweep reuses.
 
-Points, their keys and their files are those of ``remap-ssd sweep FILE.toml``: both are made by the same code. Invariants: a
-point's file is written beside and renamed, so it is whole or absent; its name is a hash of everything that decides the run, so
-that no point is done twice, by this sweep or a later one. Absent: how a point is run (``_native``), what runs them
+Points, their keys and their files are those of ``remap-ssd sweep FILE.toml``, made by the same code. Invariants: a
+point's file is written under a temporary name and renamed, so it is whole or absent; its name is a hash of everything that determines
+the run, so that no point is run twice, by this sweep or a later one. Absent: how a point is run (``_native``), what runs them
 (``_engines``), how a trace gets to a worker (``_places``).
 """
 
@@ -42,7 +42,7 @@ class Sweep:
 
     @property
     def to_do(self) -> list[str]:
-        """Keys of those that do not."""
+        """Keys of the points that do not."""
         return [key for key in self.points if not self._files[key].exists()]
 
     def __len__(self) -> int:
@@ -100,9 +100,9 @@ def sweep(
         A folder: made if it is missing; beside a grid's file by default. It is a Parquet data set, partitioned by scheme, one
         file for each point: ``FILE.sweep`` of the command line.
     skip
-        Combinations that are no points: ``[{"scheme": "wal-ssd", "workload": ["randwrite", "oltp"]}]``.
+        Combinations to leave out: ``[{"scheme": "wal-ssd", "workload": ["randwrite", "oltp"]}]``.
     workers
-        Processes; by default one for each core, as many as memory has room for. Each runs one point at a time.
+        Processes; by default one for each core, as far as memory allows. Each runs one point at a time.
     scheduler
         Instead of processes: a ``dask.distributed.Client``, or the address of a Dask scheduler (``"tcp://host:8786"``). Workers
         need this package, and ``into`` on a file system that they share. A worker runs points side by side as far as its
@@ -162,7 +162,7 @@ def _points(
     *,
     keep: bool = False,
 ) -> list[dict[str, Any]]:
-    """All points, in order: what ``_native`` says of them."""
+    """All points, in order, as described by ``_native``."""
 
     def fetch(address: str) -> str:
         return _places.fetch(address, folder if keep else None)
@@ -185,7 +185,7 @@ def _values(value: Any) -> list[Any]:
 
 
 def _stored(name: str, value: Any, folder: Path) -> Any:
-    """A value as another process can take it: devices and requests become files, named by what is in them."""
+    """A value that can be passed to another process: devices and requests become files, named by their contents."""
     if isinstance(value, Config):
         return _store(folder / "_devices", ".toml", lambda path: path.write_text(value.to_toml(), encoding="utf-8"))
     if name == "trace" and is_trace(value):

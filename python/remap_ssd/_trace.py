@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 from . import _native
 
-# What a request is called, and its letter in the trace file.
+# Names of requests, and their letters in the trace file.
 _VERBS = {
     "read": "R",
     "write": "W",
@@ -35,13 +35,13 @@ class Trace:
         value for each page written, in order; where every write has one page, one value a row also does. Without it all
         contents differ.
     source
-        First source page of remaps; other rows' values mean nothing.
+        First source page of remaps; ignored in other rows.
     time_ns
         When the request arrives, for ``open_loop``; never decreasing. 0 if left out.
 
-    Columns are NumPy arrays, Arrow arrays, lists, or whatever ``numpy.asarray`` takes. Needs ``numpy``.
+    Columns are NumPy arrays, Arrow arrays, lists, or anything else that ``numpy.asarray`` takes. Needs ``numpy``.
 
-    Raises ``ValueError`` for columns of different lengths and for rows that are no requests.
+    Raises ``ValueError`` for columns of different lengths and for invalid rows.
     """
 
     __slots__ = ("_columns",)
@@ -94,7 +94,7 @@ class Trace:
             column = table.column(name).combine_chunks()
             if pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type):
                 column = column.flatten()
-            # A source that remaps alone have, and an identity that writes alone have, may be missing elsewhere.
+            # Only remaps have a source and only writes a fingerprint: nulls in other rows are allowed.
             if column.null_count and name in ("source", "fingerprint", "pages"):
                 column = column.fill_null(1 if name == "pages" else _zero(column.type))
             columns[name] = column
@@ -109,7 +109,7 @@ class Trace:
         _native.write_trace(os.fspath(path), *raw)
 
     def __len__(self) -> int:
-        """Requests."""
+        """Number of requests."""
         return len(self._columns[0])
 
     def __repr__(self) -> str:
@@ -117,17 +117,17 @@ class Trace:
 
 
 def is_trace(value: Any) -> bool:
-    """Is it requests, and not the path of a file with them?"""
+    """True if the value holds requests, rather than the path of a file."""
     return isinstance(value, Trace) or hasattr(value, "__arrow_c_stream__") or hasattr(value, "columns")
 
 
 def as_trace(value: Any) -> Trace:
-    """The requests of what ``is_trace`` takes."""
+    """Converts a value accepted by ``is_trace`` to a ``Trace``."""
     return value if isinstance(value, Trace) else Trace.from_table(value)
 
 
 def _verbs(op: Any) -> Any:
-    """A letter a row, and which rows write whole pages."""
+    """One letter per row, and the rows that write whole pages."""
     numpy = _numpy()
     names, which = numpy.unique(_array(op).astype(str), return_inverse=True)
     unknown = [str(name) for name in names if name not in _LETTERS]
@@ -149,7 +149,7 @@ def _numbers(name: str, column: Any) -> Any:
 
 
 def _fingerprints(column: Any) -> Any:
-    """Integers as they are; anything else numbered, equal for equal values."""
+    """Integers unchanged; other values numbered, with equal numbers for equal values."""
     numpy = _numpy()
     values = _array(column)
     if numpy.issubdtype(values.dtype, numpy.integer):

@@ -17,12 +17,12 @@ _DASHES: dict[str, Any] = {"none": (0, (6, 4)), "opt": (0, (2, 3))}
 
 
 def color(scheme: str) -> str:
-    """A scheme's colour, the same whatever it is compared with."""
+    """A scheme's colour, the same in every comparison."""
     return _COLORS.get(scheme) or _OTHERS[sum(scheme.encode()) % len(_OTHERS)]
 
 
 def bars(runs: Iterable[Run], field: str = "write_amplification", *, axes: Any = None, label: Optional[str] = None) -> Any:
-    """A bar for each run. ``field`` names a figure, an inner one with a dot: ``"latency_us.p99"``."""
+    """A bar for each run. ``field`` names a figure, a nested one with a dot: ``"latency_us.p99"``."""
     axes = _axes(axes)
     shown = list(runs)
     values = [_value(run, field) for run in shown]
@@ -70,7 +70,7 @@ def _value(run: Run, field: str) -> Any:
 
 
 def _name(run: Run, runs: list[Run]) -> str:
-    """The scheme; with the policy and the mapping, where its runs differ in them."""
+    """The scheme, with the policy and the mapping if its runs differ in them."""
     same = [other for other in runs if other.scheme == run.scheme]
     parts = [str(run.scheme)]
     if len({other.gc_policy for other in same}) > 1:

@@ -3,10 +3,10 @@
     def test_my_store(torture):
         torture(workload="./load.sh $DIR", check="./check.sh $DIR", fs="ext4", rounds=50)
 
-Installed with the package: pytest finds it by itself. It runs ``remap-ssd torture`` (docs/torture.md), which is looked for in
-``$REMAP_SSD`` and then in the path, and fails the test with the code that replays the first cut that failed.
+Installed with the package: pytest discovers it automatically. It runs ``remap-ssd torture`` (docs/torture.md), found by
+``$REMAP_SSD`` or in the path, and fails the test with the code that replays the first failed cut.
 
-Invariant: a test passes only if all its cuts were checked and passed. Absent: what a cut can leave; that is the command's.
+Invariant: a test passes only if all its cuts were checked and passed. Absent: the model of a cut, which belongs to the command.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _program() -> str:
 
 
 class Torture:
-    """What the fixture is: called once or several times in a test."""
+    """The fixture, which a test calls once or several times."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
@@ -82,7 +82,7 @@ class Torture:
         done = subprocess.run([*words, *options], capture_output=True, text=True)
         if done.returncode not in (0, 1):
             reason = done.stderr.strip() or f"remap-ssd ended with {done.returncode}"
-            # A mistake in the arguments is never a reason to skip.
+            # An error in the arguments is never a reason to skip.
             if missing == "skip" and done.returncode == 2 and "--help" not in reason:
                 pytest.skip(reason)
             pytest.fail(reason, pytrace=False)
@@ -112,5 +112,5 @@ def _explained(found: dict[str, Any], recording: pathlib.Path) -> str:
 
 @pytest.fixture
 def torture(tmp_path_factory: pytest.TempPathFactory) -> Torture:
-    """Cuts the power of what a program writes to; see :class:`Torture`."""
+    """Cuts the power of the disk to which a program writes; see :class:`Torture`."""
     return Torture(tmp_path_factory.mktemp("torture"))
