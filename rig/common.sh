@@ -1,4 +1,4 @@
-# What the rig's programs share. Sourced.
+# Functions shared by the rig's programs. Sourced.
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 project=$(dirname "$here")
@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# What the scratch folder was made by: it is made again if that changes.
+# Identifies the version that made the scratch folder, which is rebuilt if this changes.
 recipe() {
     cat "$here/setup" "$here/guest/init" | sha256sum
 }

@@ -1,6 +1,6 @@
-"""A file system on a loop device over the device's FUSE file: what a program has that knows nothing of remapping.
+"""A file system on a loop device over the device's FUSE file, for programs without support for remapping.
 
-Invariants: whatever happens, nothing stays mounted. Absent: what is written to it.
+Invariants: nothing stays mounted on any exit. Absent: the data written to it.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 
 from served import Failure, command
 
-# What is initialized lazily would be written while we count.
+# Lazy initialization would write during the count.
 EXT4 = ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
 MAKE = {
     "ext4": EXT4,
@@ -40,7 +40,7 @@ class FileSystem:
         os.mkdir(folder)
 
     def missing(self):
-        """The package without which this cannot be."""
+        """The package that must be installed."""
         tool = self.make[0]
         return None if shutil.which(tool) else PACKAGES[tool]
 
@@ -55,7 +55,7 @@ class FileSystem:
         command("mount", *self.options, self.loop, self.folder)
 
     def unmount(self):
-        """Everything is on the device, and stays as it is."""
+        """Unmounts: all data are on the device and no longer change."""
         command("umount", self.folder)
 
     def require_clean(self):
@@ -65,7 +65,7 @@ class FileSystem:
             raise Failure(f"{' '.join(self.check)} finds damage:\n{done.stdout}{done.stderr}")
 
     def mounted(self):
-        """By the kernel's list: a folder whose device is gone cannot be looked at."""
+        """Uses the kernel's list of mounts: a folder whose device is gone cannot be examined."""
         with open("/proc/self/mounts") as mounts:
             return any(line.split(" ")[1] == self.folder for line in mounts)
 
@@ -79,5 +79,5 @@ class FileSystem:
             subprocess.run(["umount", "-l", self.folder], check=False)
         if self.loop:
             subprocess.run(["losetup", "-d", self.loop], check=False)
-            # The next to ask for a loop device may get this one.
+            # Another process may now get this loop device.
             self.loop = None

@@ -9,7 +9,7 @@ if [ "$transport" = vfio-user ]; then
     network=()
 fi
 
-# boot TASK FILE-SYSTEMS: starts the machine; what it says comes by descriptor 6, answers go by 7.
+# boot TASK FILE-SYSTEMS: starts the machine; its output arrives on descriptor 6, answers go to 7.
 boot() {
     local extra=$work/extra/rig
     mkdir -p "$extra"
@@ -50,13 +50,13 @@ power_off() {
     exec 7>&- 6<&-
 }
 
-# Obeys and shows what the guest says until it ends or power is cut.
+# Executes the guest's orders and shows its output until it ends or power is cut.
 listen() {
     local left line part= status=
     cut_after= cut_at=
     while [ -z "$status" ]; do
         if [ -n "$cut_at" ] && [ "$(now_ms)" -ge "$cut_at" ]; then
-            # The server and the machine at the same moment; what had left the machine by then was acknowledged.
+            # Kills the server and the machine at the same moment; output that had left the machine by then was acknowledged.
             kill -9 "$server" "$machine"
             while IFS= read -r line <&6; do
                 hear "$part$line"
@@ -68,7 +68,7 @@ listen() {
         [ $left -gt 0 ] || break
         [ -z "$cut_at" ] || left=0.05
         IFS= read -r -t "$left" line <&6 || {
-            # More than 128: nothing was said in time, or only a part of a line.
+            # More than 128: no line arrived in time, or only a partial one.
             [ $? -gt 128 ] || break
             part+=$line
             continue

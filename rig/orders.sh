@@ -1,9 +1,9 @@
-# The server, and what the guest may have done on this side. Sourced by `run`.
+# The server, and the guest's orders to this side. Sourced by `run`.
 
 also=()
 [ "$transport" = tcp ] || also=(--vfio-user "$work/socket")
 address=127.0.0.1:0
-# By NVMe/TCP in any case: it is how this side looks at what is there.
+# Always over NVMe/TCP, through which this side reads the device.
 serve() {
     : > "$work/serve.log"
     rm -f "$work/socket"
@@ -29,7 +29,7 @@ io() {
 # Orders of the guest.
 piece=16384 # pages: 64 MiB
 pieces=16   # so that both halves of the device are 1 GiB
-# same FIRST-PAGE FILE: does the device hold the file's content from that page on?
+# same FIRST-PAGE FILE: true if the device holds the file's content from that page on.
 same() {
     local at
     for at in $(seq 0 $((pieces - 1))); do
@@ -47,7 +47,7 @@ order_prepare_copy() {
     io flush
 }
 order_killed_copy() {
-    # A machine does not outlive its PCI Express devices.
+    # A machine cannot outlive its PCI Express devices.
     [ "$transport" != tcp ] || { kill_server && serve; }
     same 0 "$work/source"
     same $((pieces * piece)) "$work/source"
@@ -78,7 +78,7 @@ obey() {
     doing=
     echo "done" >&7
 }
-# Power is to be cut at a random moment, so long after the first acknowledgement.
+# Schedules a power cut at a random time after the first acknowledgement.
 order_cut() { # MIN-MS MAX-MS
     cut_after=$(($1 + RANDOM % ($2 - $1)))
 }

@@ -1,12 +1,12 @@
-"""What a device was asked (`serve --record`), as experiments keep it: `experiments/recordings/NAME.xz`."""
+"""Recordings of a device's commands (`serve --record`), in the form of experiments: `experiments/recordings/NAME.xz`."""
 
 import lzma
 
 
 def compact(source, to, device_mib, reads):
-    """Leaves out times, contents, and reads of what was never written: `volume create` looks at the whole device. `reads`: keep the others.
+    """Leaves out times, contents, and reads of unwritten pages: `volume create` reads the whole device. `reads`: keep the other reads.
 
-    Returns how many lines there are.
+    Returns the number of lines.
     """
     lines = 0
     written = bytearray(device_mib << 8)
@@ -14,7 +14,7 @@ def compact(source, to, device_mib, reads):
         for line in recorded:
             _, verb, *fields = line.split()
             if verb == "W":
-                # A write of contents that nobody knows: their number is enough.
+                # A write of unknown contents: the number of pages is enough.
                 verb, fields = "N", [fields[0], str(len(fields) - 1)]
 
             page, count = (int(fields[0]), int(fields[1 if verb in "RND" else 2])) if verb in "RNDCM" else (0, 0)

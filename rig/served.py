@@ -1,6 +1,6 @@
-"""A served device, for rigs that run programs on it and ask it what it has counted.
+"""A served device, for rigs that run programs on it and read its counters.
 
-Invariants: counters are asked for after a flush; a server that is stopped leaves no mount. Absent: what is on the device.
+Invariants: counters are read after a flush; a stopped server leaves no mount. Absent: the data on the device.
 """
 
 import json
@@ -13,11 +13,11 @@ SERVER_START_SECONDS = 60
 
 
 class Failure(Exception):
-    """A sentence for who runs this."""
+    """A failure, with a message for the user."""
 
 
 def command(*arguments, **options):
-    """Runs a program; its output, or a failure that has it."""
+    """Runs a program; returns its output, or raises a failure that contains it."""
     done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     if done.returncode != 0:
         raise Failure(f"{' '.join(map(str, arguments))[:300]}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -55,16 +55,16 @@ class Device:
             raise Failure(f"the server does not serve:\n{log.read()}")
 
     def counters(self, flush=True):
-        """What the device has counted, with all that it was asked to keep.
+        """The device's counters, after all data are durable.
 
-        Only the host that has reserved the namespace may flush: where there is one, it has done so.
+        Only the host that has reserved the namespace may flush: if there is one, it has done so.
         """
         if flush:
             command(self.program, "io", "--connect", self.address, "flush")
         return json.loads(command(self.program, "io", "--connect", self.address, "stat", "--json"))
 
     def runs(self):
-        """Is the server's process there?"""
+        """True if the server's process is running."""
         return self.server.poll() is None
 
     def kill(self):
@@ -86,5 +86,5 @@ class Device:
 
 
 def total(counter):
-    """A counter that is told apart by causes, as one number."""
+    """A counter that is split by causes, as one number."""
     return sum(counter.values()) if isinstance(counter, dict) else counter

@@ -1,7 +1,7 @@
 """Loads that leave garbage for a cleaner. Runs in the guest; the same steps each time.
 
-    load.py fileserver|database make DIR      what is there beforehand
-    load.py fileserver|database run DIR SEED  one run; prints what it took as JSON
+    load.py fileserver|database make DIR      the initial files
+    load.py fileserver|database run DIR SEED  one run; prints its cost as JSON
 
 `fileserver` is Filebench's: a file is deleted, one is written, another appended to, one is read. `database` is YCSB A on SQLite, in WAL
 mode at NORMAL: half updates, half reads, of rows of 1 KB of which a fifth gets four fifths of the requests.

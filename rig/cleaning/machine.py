@@ -1,7 +1,7 @@
 """The virtual machine: Debian's kernel that f2fs.ko was built for, on rig/setup's QEMU and root file system.
 
-Invariants: the guest does one order at a time and answers it by one line; a machine that has ended, or says nothing for too long, is a
-failure. Absent: what is ordered.
+Invariants: the guest executes one order at a time and answers it with one line; a machine that has ended, or is silent for too long, is a
+failure. Absent: the orders.
 """
 
 import glob
@@ -19,18 +19,18 @@ from served import Failure, command
 
 rig = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 ANSWER_SECONDS = int(os.environ.get("LIMIT", "600"))
-# To find the root; and what the file system and the device need, which other kernels' module folders have under the same names.
+# Modules to find the root, and those for the file system and the device; other kernels' module folders have them under the same names.
 MODULES = ["virtio_pci", "virtio_blk", "virtio_net", "ext4", "crc32c_generic", "crc32c_intel", "crc32_generic", "nvme_tcp", "f2fs"]
-# The guest's script of rig/f2fs, and what it runs.
+# The guest's script of rig/f2fs, and the programs that it runs.
 OURS = [os.path.join(rig, "cleaning", name) for name in ("f2fs", "work.py", "load.py")]
 
 
 class Ended(Failure):
-    """The machine is not there any more."""
+    """The machine has ended."""
 
 
 def scratch():
-    """rig/setup's folder, by its own rule."""
+    """rig/setup's folder, found as rig/setup does."""
     return command("bash", "-c", '. "$1/common.sh"; echo "$scratch"', "bash", rig).strip()
 
 
@@ -64,7 +64,7 @@ class Kernel:
         names = {re.sub(r"\.ko(\.xz|\.zst)?$", "", os.path.basename(path)).replace("-", "_"): path for path in needs}
         found = []
         for name in MODULES:
-            # What is built in has no file.
+            # Built-in modules have no file.
             if name in names:
                 for path in [*reversed(needs[names[name]]), names[name]]:
                     if path not in found:
@@ -80,7 +80,7 @@ class Kernel:
             shutil.copy(source, to)
 
     def make_early(self):
-        """What is loaded before the root is there."""
+        """Modules that are loaded before the root is mounted."""
         shutil.rmtree(self.early, ignore_errors=True)
         for folder in ("bin", "dev", "proc", "sys", "newroot", "modules"):
             os.makedirs(os.path.join(self.early, folder))
@@ -90,7 +90,7 @@ class Kernel:
         with open(os.path.join(self.early, "modules", "order"), "w") as order:
             for path in self.ordered():
                 name = os.path.basename(path).removesuffix(".xz")
-                # The stock module is loaded as ours is, when its turn comes.
+                # The stock module is loaded later, in the same way as this project's.
                 if name == "f2fs.ko":
                     self.unpack(path, self.stock)
                 # The guest loads these, with options that a machine's user chooses.
@@ -102,7 +102,7 @@ class Kernel:
                     order.write(f"{name}\n")
 
     def initramfs(self, to, extra):
-        """The early part, and `extra`: a folder with what goes beside it."""
+        """The early part, plus the contents of the folder `extra`."""
         busybox = os.path.join(self.early, "bin", "busybox")
         pack = 'cd "$1" && find . | "$2" cpio -o -H newc 2> /dev/null'
         with open(to, "wb") as file:
@@ -111,7 +111,7 @@ class Kernel:
 
 
 class SetupKernel:
-    """rig/setup's own kernel, whose modules are on the root file system: the guest loads what it needs by modprobe."""
+    """rig/setup's own kernel, whose modules are on the root file system, where the guest loads them by modprobe."""
 
     drivers = ()
 
@@ -129,13 +129,13 @@ class SetupKernel:
 
 
 class Machine:
-    """Booted, and waiting for orders."""
+    """A booted machine that waits for orders."""
 
     def __init__(self, kernel, folder, modules, nqn, records=(), task=OURS, multipath=True):
-        """`modules`: f2fs.ko by arm. `records`: files that the guest finds in /run/rig. `task`: the guest's script, and what it runs.
+        """`modules`: f2fs.ko by arm. `records`: files that the guest finds in /run/rig. `task`: the guest's script, and the programs that it runs.
 
-        `multipath`: Linux's default. With it a flush that is under way when the drive goes is reported as done, so that a guest that is to live on
-        without its drive must not have it (docs/f2fs.md).
+        `multipath`: Linux's default. With it a flush under way when the drive disappears is reported as done, so a guest that must outlive
+        its drive must not have it (docs/f2fs.md).
         """
         self.folder = folder
         self.told = []
@@ -176,13 +176,13 @@ class Machine:
 
     def listen(self):
         for line in self.process.stdout:
-            # A power cut may leave a part of a line, which was not said.
+            # A power cut may leave a partial line, which does not count.
             if line.endswith(b"\n"):
                 self.lines.put(line.decode(errors="replace").strip())
         self.lines.put(None)
 
     def hear(self, seconds=ANSWER_SECONDS):
-        """The next line that the guest says."""
+        """The guest's next line."""
         try:
             line = self.lines.get(timeout=seconds)
         except queue.Empty:
@@ -200,7 +200,7 @@ class Machine:
             raise Ended(f"the virtual machine ended early; its console is in {self.console}") from None
 
     def answer(self, *expected, other=None):
-        """Waits for `@WORD {...}`; what else is said goes to `other`, or is in `told`. Returns the word and the object."""
+        """Waits for `@WORD {...}`; other lines go to `other`, or to `told`. Returns the word and the object."""
         told = self.told = []
         until = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < until:
@@ -216,7 +216,7 @@ class Machine:
         raise Ended(f"the virtual machine does not answer; its console is in {self.console}")
 
     def kill(self):
-        """As a power cut."""
+        """Ends the machine like a power cut."""
         self.process.kill()
         self.process.wait()
         self.log.close()

@@ -1,6 +1,6 @@
-"""The time that the same commands take on FAST'21's setup A, by the project's model.
+"""The time of the same commands on FAST'21's setup A, by the project's model.
 
-A recording is replayed from an empty device on: what made the file system, then what one arm did. The difference between a replay that
+A recording is replayed on an empty device: the creation of the file system, then the commands of one arm. The difference between a replay that
 ends before cleaning and one that ends after it is the time of cleaning. Requests are sent 32 at a time, as `compare` does: an arm's own
 waits count in the guest's time, not here.
 """
@@ -31,7 +31,7 @@ def replayed(program, device, trace, schemes):
 
 
 def marks_of(lines, last_page):
-    """Where the last page, which is in no file system, was deallocated."""
+    """The place at which the last page, which is in no file system, was deallocated."""
     return [number for number, line in enumerate(lines) if line.split()[1:] == ["D", str(last_page), "1"]]
 
 

@@ -1,4 +1,4 @@
-"""The faults of hosts/f2fs/mutants, by the files that they are in."""
+"""The faults of hosts/f2fs/mutants, by file."""
 
 import os
 

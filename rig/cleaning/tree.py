@@ -1,9 +1,9 @@
 """A tree of files of which a part is deleted, for a file system's own cleaner. Runs in the guest; the same each time.
 
-    tree.py make DIR SUMS MIB  files of so many MiB in all are written, then two fifths are deleted; prints what is left as JSON
-    tree.py verify DIR SUMS    the files that are left have the checksums of SUMS, and there are no others
+    tree.py make DIR SUMS MIB  writes MIB MiB of files, then deletes two fifths; prints the remaining ones as JSON
+    tree.py verify DIR SUMS    the remaining files have the checksums of SUMS, and there are no others
 
-What is deleted lies between what stays, so that a log's segments are neither full nor empty. No two pages are equal.
+Deleted files lie between remaining ones, so that a log's segments are neither full nor empty. No two pages are equal.
 """
 
 import hashlib

@@ -1,12 +1,12 @@
-"""What is in the file system that is cleaned, and cleaning by ioctl. Runs in the guest.
+"""Fills the file system to be cleaned, and cleans it by ioctl. Runs in the guest.
 
-    work.py make DIR                 files of 4 MiB; then four tenths of their blocks are overwritten, here and there
-    work.py clean DIR SYSFS N        cleans N segments and writes a checkpoint; prints what it took as JSON
-    work.py cut DIR SYSFS RECORD     cleans everything; now and then it writes a block, or appends one, and syncs
-    work.py verify DIR [RECORD]      each block is its last version that was acknowledged, or one that was tried later
+    work.py make DIR                 files of 4 MiB; then a random four tenths of their blocks are overwritten
+    work.py clean DIR SYSFS N        cleans N segments and writes a checkpoint; prints the cost as JSON
+    work.py cut DIR SYSFS RECORD     cleans everything; occasionally writes a block, or appends one, and syncs
+    work.py verify DIR [RECORD]      each block is its last acknowledged version, or one attempted later
 
 A block's content follows from its file, its place and its version. RECORD has a line `try over FILE BLOCK VERSION` before a write, and
-`sure` instead of `try` once fsync has returned. Progress is told as `remapped BLOCKS`, by the second serial port.
+`sure` instead of `try` once fsync has returned. Progress is reported as `remapped BLOCKS`, on the second serial port.
 """
 
 import fcntl
@@ -71,12 +71,12 @@ def clean(base, sysfs, segments):
             break
     fcntl.ioctl(directory, WRITE_CHECKPOINT)
     seconds = round(time.monotonic() - begin, 3)
-    # A counter of ours is called `segments` too: those that were remapped.
+    # The module also has a counter called `segments`: those that were remapped.
     print(json.dumps({**counters(sysfs), "seconds": seconds, "segments": cleaned}))
 
 
 def disturb(base, step, chosen, record):
-    """Overwrites a block, or appends one; every other one is synced, the rest are left dirty."""
+    """Overwrites a block, or appends one; every other one is synced, the rest stay dirty."""
     file = chosen.randrange(FILES)
     block = chosen.choice([chosen.randrange(BLOCKS), BLOCKS])
     print("try over", file, block, step, file=record, flush=True)
@@ -109,7 +109,7 @@ def cut(base, sysfs, record):
 
 
 def versions(record):
-    """By file and block: the last version that was acknowledged, and those tried after it."""
+    """By file and block: the last acknowledged version, and those attempted after it."""
     tried, sure = {}, {}
     for line in open(record) if record else []:
         kind, way, *rest = line.split()
@@ -131,7 +131,7 @@ def verify(base, record):
                 first = int(block in old)
                 last = max(sure.get((file, block), [first]))
                 allowed = [last] + [version for version in tried.get((file, block), []) if version > last]
-                # An append that was not synced may be absent, or have its length alone.
+                # An append that was not synced may be absent, or only its length present.
                 unsure = block == BLOCKS and (file, block) not in sure and not any(found)
                 if not unsure and found not in (content(file, block, version) for version in allowed):
                     zero = " (zeroes)" if not any(found) else ""

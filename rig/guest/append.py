@@ -1,10 +1,10 @@
-"""Writes and syncs until the device fails, or checks that what was acknowledged is there.
+"""Writes and syncs until the device fails, or checks that acknowledged data are present.
 
-    append.py write DIR RECORD     one of five ways after the other; a line in RECORD once fsync has returned
-    append.py check DIR RECORD     what RECORD says is in DIR
+    append.py write DIR RECORD     writes in five ways, in turn; a line in RECORD once fsync has returned
+    append.py check DIR RECORD     all data in RECORD are in DIR
 
 RECORD is not on the device. Ways: `log` grows by a record, `table` has a slot of 4 KiB replaced in place, `name` is
-replaced by a renamed file, `dir/N` is a new file, `db` is an SQLite database with a transaction a row.
+replaced by a renamed file, `dir/N` is a new file, `db` is an SQLite database with one transaction per row.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ SLOT = 4096
 
 
 def blob(way, number, size):
-    """Bytes that only this version of this thing has."""
+    """Bytes unique to this version of this object."""
     head = f"{way} {number} ".encode()
     body = hashlib.shake_128(head).digest(size - len(head))
     return head + body
@@ -81,7 +81,7 @@ def write(base, record):
 
 
 def version(way, data, size):
-    """The number of a thing that is whole."""
+    """The version of an object, if it is intact."""
     words = data.split(b" ", 2)
     number = int(words[1])
     assert data == blob(way, number, size), f"{way}: neither old nor new"
@@ -101,7 +101,7 @@ def check(base, record):
         assert data.startswith(wanted), f"log: record {number} is missing"
         data = data[len(wanted) :]
     last = tried.get("log", [0])[-1]
-    # Appended and not acknowledged: a part of it may be there, or room for it.
+    # Appended and not acknowledged: a part of it may be present, or only its space.
     assert len(data) <= len(log_record(last)), "log: more than was written"
 
     latest = {slot: slot for slot in range(SLOTS)} | {number % SLOTS: number for number in acked.get("table", [])}

@@ -1,6 +1,6 @@
 """Headless Chromium, driven by ChromeDriver's own protocol: JSON over HTTP.
 
-Invariants: the browser has a profile of its own, which is gone with it; it is asked for nothing outside this machine. Absent: libraries.
+Invariants: the browser has its own temporary profile; it loads nothing from other machines. Absent: libraries.
 """
 
 import base64
@@ -52,16 +52,16 @@ class Browser:
         self.ask("/url", {"url": url})
 
     def run(self, script, *arguments):
-        """What a script returns."""
+        """Runs a script; returns its result."""
         return self.ask("/execute/sync", {"script": script, "args": list(arguments)})
 
     def keys(self, text):
-        """Types into what has the focus."""
+        """Types into the focused element."""
         for key in text:
             self.ask("/actions", {"actions": [{"type": "key", "id": "k", "actions": [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]}]})
 
     def complaints(self):
-        """What the console has said since it was last asked."""
+        """The console's output since the last call."""
         return [one["message"] for one in self.ask("/se/log", {"type": "browser"})]
 
     def screenshot(self, path):

@@ -1,6 +1,6 @@
 """A small NVMe/TCP host: connects a queue and writes, reads and copies on it, one command after the other.
 
-Invariant: a command that fails is a failure with its status. Absent: everything that Linux's host does besides; there is one where a kernel is booted.
+Invariant: a failed command raises a failure with its status. Absent: all other functions of Linux's host, which the rigs that boot a kernel use.
 """
 
 import socket

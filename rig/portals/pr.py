@@ -11,11 +11,11 @@ WRITE = 1 << 30
 
 def order(device, number, form, *values):
     packed = bytearray(struct.pack(form, *values))
-    # Unlike writes, which the kernel keeps back, these fail while no path is connected.
+    # Unlike writes, which the kernel queues, these fail while no path is connected.
     deadline = time.monotonic() + 60
     while True:
         try:
-            # What the device refuses is a number above 0, and no errno.
+            # A refusal by the device is a number above 0, not an errno.
             refused = fcntl.ioctl(device, WRITE | len(packed) << 16 | ord("p") << 8 | number, packed, True)
             break
         except BlockingIOError:

@@ -1,10 +1,10 @@
-"""What each program of rig/torture does, and what must be there afterwards.
+"""Workloads of rig/torture's programs, and checks of their data.
 
-    programs.py load PROGRAM OPTION...      works in $DIR, and writes a number to $MARKS for each thing that was acknowledged
-    programs.py check PROGRAM OPTION...     looks at $DIR after a cut; the last line says what it found
+    programs.py load PROGRAM OPTION...      works in $DIR, and writes a number to $MARKS for each acknowledged item
+    programs.py check PROGRAM OPTION...     checks $DIR after a cut; the last line is the verdict
 
-The check's last line is `ok`, `last: ...` (the last acknowledged thing alone is missing), `tail: ...` (the last ones are), or `corrupt: ...`.
-Exit code 0 is for `ok` alone: what a program has promised is in rig/torture, not here.
+The check's last line is `ok`, `last: ...` (only the last acknowledged item is missing), `tail: ...` (the last ones are), or `corrupt: ...`.
+Exit code 0 is for `ok` alone: the promises of programs are in rig/torture, not here.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import tempfile
 import time
 
 DIR = os.environ["DIR"]
-# Seconds between two steps: without them a program that never syncs has ended before anything was written back.
+# Seconds between two steps: without them a program that never syncs would end before any writeback.
 PACE = 0.008
 
 
@@ -39,7 +39,7 @@ def corrupt(what):
 
 
 def compare(present):
-    """Numbers 1 to what was acknowledged; more may be there, since acknowledging comes after doing."""
+    """Compares the numbers found with those acknowledged, from 1 on; more may be present, since acknowledgement comes after the operation."""
     last = acknowledged()
     missing = sorted(set(range(1, last + 1)) - set(present))
     if not missing:
@@ -52,7 +52,7 @@ def compare(present):
 
 
 def content(number, size=1500):
-    """Bytes of a number, which are nothing else's."""
+    """Bytes of a number, unique to it."""
     return hashlib.shake_128(str(number).encode()).digest(size)
 
 
@@ -238,7 +238,7 @@ def check_redis(appendfsync):
     compare(range(1, last + 1))
 
 
-# Git: no options; everything is synced that git can sync.
+# Git: no options; git syncs everything that it can.
 
 
 def git(*words):
@@ -305,7 +305,7 @@ def check_rocksdb(_):
         db = rocksdb()
         rows = list(db.items())
         db.close()
-    except Exception as error:  # The module has exceptions of no common class.
+    except Exception as error:  # The module's exceptions have no common class.
         corrupt(str(error).splitlines()[0].replace(DIR, ""))
     if any(body != content(int(number)) for number, body in rows):
         corrupt("a value that was never written")
@@ -406,7 +406,7 @@ def check_postgres(fsync):
         server.end()
 
 
-# Stores that are no programs: small ones of ours, which rig/torture builds. OPTION is sync or nosync.
+# Stores that are libraries: small programs of this project, which rig/torture builds. OPTION is sync or nosync.
 
 
 def run_store(verb, *words):
@@ -453,7 +453,7 @@ def check_rename(_):
             if not data[:6].isdigit() or data != data[:7] * 3000:
                 corrupt("a part of a file, or parts of several")
             present.append(int(data[:6]))
-    # Under one name the newest stands for all; of many any may be missing.
+    # With one name only the newest version counts; with many, any may be missing.
     last = max(present, default=0)
     compare(range(1, last + 1))
 

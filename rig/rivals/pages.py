@@ -3,11 +3,11 @@
     pages.py write PATH RECORD PAGES WRITES DUPLICATES WINDOW SEED
     pages.py verify PATH RECORD
 
-`write`: every page once, in random order, then pages chosen at random, WRITES in all. A write repeats one of the last contents with the
-chance DUPLICATES, or has a content that nothing can compress. After WINDOW writes all is synced. Prints the seconds that this took.
-`verify`: each page has the content that was written to it last.
+`write`: every page once, in random order, then pages chosen at random, WRITES in total. A write repeats one of the last contents with
+probability DUPLICATES, or has incompressible content. Everything is synced after every WINDOW writes. Prints the seconds taken.
+`verify`: each page has the content written to it last.
 
-Invariants: what is read and written does not stay in the page cache. Absent: what the device counts.
+Invariants: data do not stay in the page cache. Absent: the device's counts.
 """
 
 import json
@@ -18,7 +18,7 @@ import sys
 import time
 
 PAGE = 4096
-# A duplicate is of one of the last so many contents.
+# The number of recent contents that a duplicate may repeat.
 KNOWN = 4096
 
 

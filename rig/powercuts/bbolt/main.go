@@ -21,7 +21,7 @@ const (
 
 var bucket = []byte("b")
 
-// content is a number's bytes, which are nothing else's.
+// content is the bytes of a number, unique to it.
 func content(number int) []byte {
 	sum := sha256.Sum256([]byte(fmt.Sprint(number)))
 	return bytes.Repeat(sum[:], 40)
@@ -34,7 +34,7 @@ func open(sync bool) (*bbolt.DB, error) {
 	return bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 5 * time.Second, NoSync: !sync, NoFreelistSync: false})
 }
 
-// load writes a number a transaction, and deletes the one that is `kept` older.
+// load writes one number per transaction, and deletes the one that is `kept` older.
 func load(sync bool) error {
 	db, err := open(sync)
 	if err != nil {
@@ -83,7 +83,7 @@ func compare(last int) string {
 }
 
 func check(sync bool) (verdict string) {
-	// Pages that make no sense may end in a panic.
+	// Damaged pages may cause a panic.
 	defer func() {
 		if reason := recover(); reason != nil {
 			verdict = fmt.Sprintf("corrupt: a panic: %.60v", reason)

@@ -15,7 +15,7 @@ const KEPT: u64 = 40;
 const PACE: Duration = Duration::from_millis(8);
 const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("t");
 
-/// A number's bytes, which are nothing else's.
+/// The bytes of a number, unique to it.
 fn content(number: u64) -> Vec<u8> {
     let mut state = number ^ 0x9e37_79b9_7f4a_7c15;
     let mut bytes = Vec::with_capacity(1200);
@@ -42,7 +42,7 @@ fn acknowledged() -> u64 {
     numbers.max().unwrap_or(0)
 }
 
-/// What is found if these numbers are there.
+/// The verdict for the numbers found.
 fn compare(present: &[u64]) -> String {
     let last = present.last().copied().unwrap_or(0);
     if present.len() as u64 != last.min(KEPT) {
