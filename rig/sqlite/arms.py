@@ -1,11 +1,11 @@
 """The two arms of the comparison: each a fresh device, and a place for a database on it.
 
-Stock is ext4 on a loop device over the device's FUSE file; ours is a volume on the same kind of device over NVMe/TCP. Both are
-counted by the device itself, from the moment the place is made until everything is unmounted or closed and flushed, so what
-ext4 and the volume write for themselves is in the figures. Locks of the extension are files of the machine: they cost the
+Stock is ext4 on a loop device over the device's FUSE file; ours is a volume on the same kind of device over NVMe/TCP. The device
+itself counts, from the creation of the place until everything is unmounted or closed and flushed, so the figures include
+the metadata of ext4 and the volume. The extension's locks are files of the machine, which cost the
 device nothing.
 
-Invariants: whatever happens, nothing stays mounted and no server is left. Absent: what is run.
+Invariants: nothing stays mounted and no server keeps running on any exit. Absent: the workloads.
 """
 
 import os
@@ -41,7 +41,7 @@ class Stock:
         return os.path.join(self.filesystem.folder, name)
 
     def settle(self):
-        """Everything is on the device, and stays as it is."""
+        """Unmounts: all data are on the device and no longer change."""
         self.filesystem.unmount()
 
     def reopen(self):
@@ -80,7 +80,7 @@ class Ours:
         return f"file:{name}?vfs=remap&device={self.device.address}"
 
     def settle(self):
-        """The last close has flushed what there was."""
+        """Nothing to do: the last close has flushed everything."""
 
     def reopen(self):
         """Nothing was unmounted."""

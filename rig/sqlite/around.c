@@ -1,13 +1,13 @@
-/* Linked into SQLite's own test programs: what can be around SQLite in a process that is not its own. Before main():
+/* Linked into SQLite's own test programs: simulates conditions of other processes that use SQLite. Before main():
 **
 **   REMAP_SSD_TIMER         signals a second, by an interval timer whose handler only counts. System calls that wait end with EINTR;
 **                           with ":restart" after the number (SA_RESTART) the kernel restarts those that it can
 **   REMAP_SSD_FORKED        a path: the process opens a database of its own there and forks in the middle of a transaction. The
 **                           worker, which inherits the connection and never uses it, is the program; the parent waits, commits, and
-**                           looks whether its database is whole
+**                           checks that its database is intact
 **
-** The processes that a program starts do the same. If REMAP_SSD_AROUND=say is set, the program (and none that it starts) says on
-** standard error when it ends how many signals there were, and whether it is a worker: a run must show that.
+** Child processes of a program do the same. If REMAP_SSD_AROUND=say is set, the program (but not its children) reports on
+** standard error, when it ends, the number of signals, and whether it is a worker: a run must prove that they occurred.
 */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -21,10 +21,10 @@
 #include <unistd.h>
 #include "sqlite3.h"
 
-/* The exit code of a parent whose own database has suffered; no test program has it. */
+/* The exit code of a parent whose own database is damaged; no test program uses it. */
 #define PARENT_FAILED 98
 
-/* testfixture counts the files that SQLite has open, and says at its end how many were left. */
+/* testfixture counts the files that SQLite has open, and reports those left at its end. */
 extern int sqlite3_open_file_count __attribute__((weak));
 
 static volatile sig_atomic_t signals;
@@ -104,10 +104,10 @@ static void fork_with_a_database(const char *path) {
     if (worker < 0) give_up("there is no fork");
     if (worker > 0) be_the_parent(db, worker);
 
-    /* Who kills the parent means the program. */
+    /* A signal to the parent is meant for the program. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(PARENT_FAILED);
-    /* The first opening is where what was inherited is closed. What is open then is the parent's, and not counted as the worker's. */
+    /* The first opening closes inherited files. Files open then are the parent's, and do not count as the worker's. */
     strncat(name, "-worker", sizeof name - strlen(name) - 1);
     if (sqlite3_open(name, &db) != SQLITE_OK || sqlite3_close(db) != SQLITE_OK) give_up("the worker opens nothing");
     /* Programs configure SQLite before they start it. */

@@ -1,4 +1,4 @@
-# What the programs of SQLite's tests share. Sourced.
+# Functions shared by the programs of SQLite's tests. Sourced.
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 project=$(dirname "$(dirname "$here")")
@@ -14,8 +14,8 @@ fail() {
     exit 1
 }
 
-# as ARM COMMAND...: with the VFS (ours) or without (stock), in a folder of its own. What around.c does is in folder.around. With
-# $address set, what is ours is in the volume of the device that is served there.
+# as ARM COMMAND...: with the VFS (ours) or without (stock), in a separate folder. Output of around.c is in folder.around. With
+# $address set, files of the arm "ours" are in the volume of the device served there.
 as() {
     local arm=$1 variables=("REMAP_SSD_RESERVE=$reserve" "REMAP_SSD_TIMER=$timer" "REMAP_SSD_FORKED=" REMAP_SSD_AROUND=)
     shift
@@ -52,12 +52,12 @@ unexpected() {
     done
 }
 
-# expected FILE: the patterns of what may differ there.
+# expected FILE: the patterns of permitted differences there.
 expected() {
     awk -F '|' -v file="$1" '!/^#/ && NF >= 3 { name = $1; gsub(/ /, "", name); if (name == file) printf "%s ", $2 }' "$here/expected.txt"
 }
 
-# sometimes FILE: whether what may differ there is there in some runs only.
+# sometimes FILE: true if the permitted differences occur only in some runs.
 sometimes() {
     awk -F '|' -v file="$1" '!/^#/ && $3 ~ /^ *sometimes:/ { name = $1; gsub(/ /, "", name); found = found || name == file }
         END { exit !found }' "$here/expected.txt"

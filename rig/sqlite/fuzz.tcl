@@ -1,16 +1,16 @@
 # SQLite's collection of damaged databases: each is put into a file, read, checked, changed with a rollback journal and with a
-# log, and what happened is printed. Run by testfixture; the arguments are N, which takes one database in N, and files of the
+# log, and the results are printed. Run by testfixture; the arguments are N, which takes one database in N, and files of the
 # collection (fuzzdata*.db).
 
 set nth [lindex $argv 0]
 
-# SQLite reads beyond a damaged page of it: what it finds there is memory that no file has written, and differs between two runs of
+# SQLite reads beyond a damaged page of it: it finds uninitialized memory there, which differs between two runs of
 # one program.
 set left_out {fuzzdata3.db 239}
 
 proc try {sql} {
     set code [catch {db eval $sql} answer]
-    # A long answer is told by its length and checksum.
+    # A long answer is represented by its length and checksum.
     if {[string length $answer] > 60} { set answer "[string length $answer] [md5 $answer]" }
     puts "  $code [string map {\n " "} $answer]"
 }

@@ -1,8 +1,8 @@
-// Has a program that loads no extensions use this one, under settings that it does not know, and tells its statistics at the end.
+// Makes a program that loads no extensions use this one, with additional settings, and reports its statistics at the end.
 //
 //   REMAP_SSD_SQLITE_SO    the extension; without it nothing is loaded
 //   REMAP_SSD_PRAGMAS      statements to execute after each `PRAGMA synchronous` of the program's own
-//   REMAP_SSD_WRITEBACK    with any value: what Linux holds of the program's files is written back after each statement, not flushed
+//   REMAP_SSD_WRITEBACK    with any value: dirty pages of the program's files are written back after each statement, not flushed
 //   REMAP_SSD_STATISTICS   a file to which each connection that is closed adds its statistics, a line of JSON
 //
 // Linked into the program with --wrap=sqlite3_close, --wrap=sqlite3_exec and --wrap=sqlite3_step.
@@ -60,7 +60,7 @@ int __wrap_sqlite3_close(sqlite3* connection) {
 int __wrap_sqlite3_step(sqlite3_stmt* statement) {
     int result = __real_sqlite3_step(statement);
     if (result == SQLITE_DONE && getenv("REMAP_SSD_WRITEBACK") != NULL) {
-        // The database and its journal are among the first files; of what is no file nothing is written back.
+        // The database and its journal are among the first files; descriptors that are not files are skipped.
         for (int file = 3; file < 32; file++) {
             sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
         }

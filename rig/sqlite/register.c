@@ -1,7 +1,7 @@
 /* Linked into SQLite's own test programs, which call it whenever SQLite is initialized (SQLITE_EXTRA_INIT).
 **
 **   REMAP_SSD_SQLITE_SO     the extension; without it the program is stock
-**   REMAP_SSD_RESERVE       reserved bytes of new databases: the extension asks for some, so stock is given as many to be
+**   REMAP_SSD_RESERVE       reserved bytes of new databases: the extension requests some, so stock gets the same number to be
 **                           comparable; "0": neither gets any
 **
 ** Tests shut SQLite down and initialize it again: then the VFS of the system has become the default one, and automatic
@@ -16,7 +16,7 @@
 struct sqlite3_api_routines;
 typedef int entry_point(sqlite3 *, char **, const struct sqlite3_api_routines *);
 
-/* The table of functions is private to SQLite: it is seen by whoever is called when a connection is opened. */
+/* The table of functions is private to SQLite: only functions called when a connection is opened receive it. */
 static const struct sqlite3_api_routines *api;
 
 static int see_api(sqlite3 *db, char **message, const struct sqlite3_api_routines *table) {
@@ -39,7 +39,7 @@ static int reserve(sqlite3 *db, char **message, const struct sqlite3_api_routine
     return SQLITE_OK;
 }
 
-/* A test program that goes on without the extension would prove nothing. */
+/* A test program that continued without the extension would prove nothing. */
 static void give_up(const char *extension, const char *why) {
     fprintf(stderr, "cannot load %s: %s\n", extension, why ? why : "no reason given");
     exit(99);
@@ -73,7 +73,7 @@ int remap_ssd_register(const char *unused) {
 
     if (!entry) entry = load(extension);
     result = entry(0, &message, api);
-    /* Tests plant faults in the memory of which SQLite keeps its list of automatic extensions: they expect to hear of it. */
+    /* Tests inject faults into the memory of SQLite's list of automatic extensions, and expect to see the error. */
     if (result == SQLITE_NOMEM) {
         sqlite3_free(message);
         return result;

@@ -1,7 +1,7 @@
-"""What is measured: one row of the table each, with the goals that it has.
+"""The workloads measured: one row of the table each, with its goals.
 
-A goal is how many per cent fewer flash pages ours programs than stock, as whole per cents. Shares of what is remapped, metadata
-pages a transaction and headers have goals of their own (`Row.checks`), which hold however few the transactions are.
+A goal is the reduction in flash pages relative to stock, in whole per cents. The shares of remapped pages, metadata
+pages per transaction and headers have separate goals (`Row.checks`), which hold for any number of transactions.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ LEAST_SHARED = 0.99
 MOST_METADATA = 1.01
 # Of the frames, those whose headers have a page of their own.
 MOST_HEADERS = 0.01
-# Above what SQLite itself writes once: the volume's metadata, the device's own (one page in 290), and what is paid once.
+# Allowance above SQLite's own pages, written once: the volume's metadata, the device's own (one page in 290), and one-time costs.
 MOST_ABOVE_FLOOR = 0.01
 PAID_ONCE_PAGES = 30
-# What is paid once weighs more with fewer transactions: so many per cent less will do there.
+# One-time costs weigh more with fewer transactions: goals are lower by this number of per cents there.
 SHORT_ALLOWANCE = 3
 
 # Of db_bench.
@@ -24,7 +24,7 @@ VALUE_BYTES = 16384
 
 @dataclass(frozen=True)
 class Row:
-    """A workload, and what it must reach."""
+    """A workload and its goals."""
 
     name: str
     journal: str
@@ -51,7 +51,7 @@ class Row:
         }
 
     def arguments(self):
-        """Of db_bench: its synchronous benchmarks write a hundredth of the number that is asked for."""
+        """A row of db_bench, whose synchronous benchmarks write a hundredth of the number requested."""
         return [
             f"--benchmarks={self.benchmark}",
             f"--num={self.transactions * 100}",
@@ -62,7 +62,7 @@ class Row:
 
 
 def rows(short):
-    """All rows; fewer transactions in the short form, which allows a little for what is paid once."""
+    """All rows; fewer transactions in the short form, which allows for one-time costs."""
 
     def row(name, journal, synchronous, transactions, goal, **more):
         if short:
@@ -95,7 +95,7 @@ def share(part, *others):
 
 @dataclass
 class Figures:
-    """What the extension says of a row."""
+    """The extension's statistics of a row."""
 
     remapped: float | None = None
     images: float | None = None
@@ -127,7 +127,7 @@ class Figures:
         )
 
     def missed(self, row, flash_pages):
-        """Sentences: which goals these figures do not reach."""
+        """Sentences for the goals that these figures miss."""
         sentences = []
         most = self.floor * (1 + MOST_ABOVE_FLOOR) + PAID_ONCE_PAGES
         if not row.spills and flash_pages > most:
@@ -135,7 +135,7 @@ class Figures:
         if row.journal == "wal":
             if (self.remapped or 0) < LEAST_SHARED:
                 sentences.append(f"{per_cent(self.remapped)} of the checkpointed pages were remapped")
-            # A page that is spilled gets its final checksum later, by a header alone.
+            # A spilled page gets its final checksum later, by a header alone.
             if not row.spills and (self.headers is None or self.headers > MOST_HEADERS):
                 sentences.append(f"{per_cent(self.headers)} of the frames need a header page")
         else:

@@ -1,11 +1,11 @@
-"""A program that uses SQLite, and knows nothing of where its database is but the name.
+"""A program that uses SQLite, and knows only the name of its database.
 
-    workload.py run SETTINGS       works, and prints what it did as JSON
+    workload.py run SETTINGS       works, and prints statistics as JSON
     workload.py check SETTINGS     checks the database, and prints a digest of every row as JSON
 
 SETTINGS is a JSON object: `database` (a path or a URI), `extension` (null for stock SQLite), and for `run` `journal`,
 `synchronous`, `transactions`, `rows` (replaced in each transaction), `keys` and `cache` (pages; null is SQLite's own).
-The same settings give the same rows, whatever is below.
+The same settings give the same rows on any storage.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ def run(settings):
             database.execute("REPLACE INTO t VALUES (?, ?)", row)
         database.execute("COMMIT")
 
-    # Closing does the last checkpoint anyway, but then nobody can be asked how it went.
+    # Closing does the last checkpoint anyway, but does not report its result.
     if mode == "wal":
         database.execute("PRAGMA wal_checkpoint").fetchone()
     statistics = None

@@ -1,4 +1,4 @@
-"""Writes a page to a block device, and syncs it when the host says so. Runs in the guest.
+"""Writes a page to a block device, and syncs it on the host's order. Runs in the guest.
 
     flush.py DEVICE     answers `@written`, waits for a line, and answers `@synced {"error": NAME}`, null if fsync returned 0
 """

@@ -4,10 +4,10 @@
     writers.py write DIR SYSFS SYNCS    each of the first four overwrites 4 KiB and syncs, SYNCS times; prints JSON
     writers.py cut DIR SYSFS RECORD KIND   files are changed, and mostly synced: `mixed` also truncates,
                                         punches, renames and cleans; `calm` seldom does
-    writers.py check DIR RECORD         each file is as it was when it was last synced, or has some of what was tried later
+    writers.py check DIR RECORD         each file has its last synced state, or some of the changes attempted later
 
-RECORD has a line `try op FILE NUMBER KIND A SYNC` before a change, and `sure op FILE NUMBER` once fsync has returned. What is written
-follows from file and number. Progress is told as `progress {...}` by the second serial port.
+RECORD has a line `try op FILE NUMBER KIND A SYNC` before a change, and `sure op FILE NUMBER` once fsync has returned. The data written
+follow from file and number. Progress is reported as `progress {...}` on the second serial port.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ def counters(sysfs):
 
 
 def node_bytes(sysfs):
-    """Node blocks that were not a checkpoint's, by F2FS's own count."""
+    """Node blocks written outside checkpoints, by F2FS's own count."""
     name = os.path.basename(sysfs)
     with open(f"/proc/fs/f2fs/{name}/iostat_info") as info:
         found = re.search(r"fs node:?\s+(\d+)", info.read())
@@ -197,11 +197,11 @@ def cut(base, sysfs, record, kind):
     print(json.dumps(found))
 
 
-# --- what is there afterwards ---
+# --- the state afterwards ---
 
 
 def states(record):
-    """By file: the state that was acknowledged last, and those that were tried after it."""
+    """By file: the last acknowledged state, and those attempted after it."""
     tried, sure = {}, {}
     for line in open(record):
         words = line.split()
@@ -225,7 +225,7 @@ def states(record):
 
 
 def wrong_in(base, file, allowed):
-    """What of a file is none of the allowed states, as sentences."""
+    """Sentences for the parts of a file that match no permitted state."""
     there = [at for at, name in enumerate(names(base, file)) if os.path.exists(name)]
     if len(there) != 1 or there[0] not in [state[1] for state in allowed]:
         return [f"w{file} has names {there}, not {[state[1] for state in allowed]}"]

@@ -1,8 +1,8 @@
 """Database servers whose files are on the device: MariaDB with sysbench, PostgreSQL with pgbench.
 
-When the device is going to be killed, clients commit rows besides, and each commit that was acknowledged must be there afterwards (`ledger`).
+If the device will be killed, additional clients commit rows, and each acknowledged commit must be present afterwards (`ledger`).
 
-Invariants: the server that was started is ended. Sockets and logs are beside the file system under test.
+Invariants: a started server is ended. Sockets and logs are outside the file system under test.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class MariaDb(Program):
             given = [f"--datadir={folder}/data", f"--socket={self.socket(aside)}", f"--pid-file={aside}/pid", "--user=root"]
             innodb = ["--innodb-buffer-pool-size=24M", "--innodb-log-file-size=48M", "--innodb-flush-method=O_DIRECT"]
             durable = ["--innodb-flush-log-at-trx-commit=1", f"--innodb-doublewrite={int(self.doublewrite)}"]
-            # How much is written must not depend on how fast the machine is: pages are flushed when room is needed, not by the clock.
+            # The amount written must not depend on the machine's speed: pages are flushed when room is needed, not periodically.
             steady = ["--innodb-adaptive-flushing=0", "--innodb-flush-neighbors=0", "--innodb-max-dirty-pages-pct=90"]
             given += [*innodb, *durable, *steady, *self.page_size(), "--skip-networking", "--skip-log-bin"]
             self.server = subprocess.Popen(["mariadbd", "--no-defaults", *given], stdout=log, stderr=log)
@@ -110,7 +110,7 @@ class MariaDb(Program):
         self.digest(folder, aside)
 
     def pages_written(self, aside):
-        """Pages that InnoDB wrote to its tables, all that it will write: how many depends on the machine's speed too."""
+        """Pages that InnoDB wrote to its tables, after all are written: their number also depends on the machine's speed."""
         self.query(aside, "SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; SET GLOBAL innodb_max_dirty_pages_pct = 0")
         until = time.monotonic() + FLUSH_SECONDS
         while self.status(aside, "Innodb_buffer_pool_pages_dirty") > 0:
@@ -159,7 +159,7 @@ class Postgres(Program):
 
     @staticmethod
     def programs():
-        """Where Debian keeps them, the newest version."""
+        """Debian's folder of the newest version."""
         found = glob.glob("/usr/lib/postgresql/*/bin")
         return max(found, key=lambda path: int(re.search(r"/(\d+)/bin$", path)[1]), default=None)
 
@@ -168,7 +168,7 @@ class Postgres(Program):
         return {} if self.programs() and shutil.which("setpriv") else {"postgres": "postgresql"}
 
     def pg(self, program, *arguments):
-        """The server refuses to be root's."""
+        """The server refuses to run as root."""
         return command(*self.user, os.path.join(self.programs(), program), *arguments, cwd="/")
 
     def start(self, folder, aside):
@@ -202,7 +202,7 @@ class Postgres(Program):
             settings.write(
                 f"unix_socket_directories = '{aside}'\nlisten_addresses = ''\nshared_buffers = 16MB\nautovacuum = off\n"
                 f"full_page_writes = {'on' if self.full_page_writes else 'off'}\n"
-                # A server that is killed would leave files in the machine's memory.
+                # A killed server would leave files in the machine's shared memory.
                 f"dynamic_shared_memory_type = {'mmap' if self.killed else 'posix'}\n"
                 "max_wal_size = 64MB\nmin_wal_size = 32MB\ncheckpoint_timeout = 30s\n"
             )
@@ -269,9 +269,9 @@ class Postgres(Program):
         self.sums(folder, aside)
 
     def close(self):
-        """Its disk may be gone, so it cannot be asked to stop."""
+        """Kills the server, which may be unable to stop because its disk is gone."""
         if self.server and self.server.poll() is None:
-            # A server that is stopped starts no more children while these are ended.
+            # A stopped server (SIGSTOP) starts no children while the existing ones are ended.
             self.server.send_signal(signal.SIGSTOP)
             for pid in children(self.server.pid):
                 with contextlib.suppress(ProcessLookupError):

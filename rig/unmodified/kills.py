@@ -1,10 +1,10 @@
-"""Programs whose device is killed under them, at a moment that is drawn: what was there before is there afterwards, whole.
+"""Kills the device under programs at random moments: earlier data must be intact afterwards.
 
-What a program needs is prepared once, and kept as an image; each kill is on a copy of it, whose server starts again on what its folder
-has. The file system's journal is replayed by mounting it; then its own check must find nothing, and the program's own: a database
-recovers, is consistent, and has each commit that it acknowledged; what was synced is the same.
+Each program is prepared once, in an image; each kill uses a copy of the image, on whose folder the server then
+restarts. Mounting replays the file system's journal; then its own check must find nothing, and so must the program's: a database
+recovers, is consistent, and has each acknowledged commit; synced data are unchanged.
 
-Invariants: a round in which the program ended before the kill, or had not yet acknowledged a commit, does not count as one. Absent:
+Invariants: a round in which the program ended before the kill, or had not yet acknowledged a commit, does not count. Absent:
 power cuts of the machine that holds the folder (`crash`, and the tests of folders).
 """
 
@@ -20,12 +20,12 @@ import time
 from filesystem import FileSystem
 from served import Device, Failure, command
 
-# How long a program may take to notice that its disk is gone.
+# Time limit for a program to detect that its disk is gone.
 PATIENCE_SECONDS = 120
 
 
 class Rounds:
-    """One program, with what it needs prepared; each round is on a copy."""
+    """One program with its prepared image; each round uses a copy."""
 
     def __init__(self, given, make, size, dedup):
         self.given = given
@@ -45,7 +45,7 @@ class Rounds:
         self.filesystem.attach(self.device)
 
     def stop(self):
-        """All is on the device, which has ended in good order."""
+        """Shuts down cleanly: all data are on the device."""
         self.filesystem.clean()
         self.device.stop()
         self.device = None
@@ -58,11 +58,11 @@ class Rounds:
         self.filesystem.unmount()
         self.stop()
         for path in (self.image, self.aside):
-            # With holes for what is reserved alone: that is not copied again.
+            # Reserved but unwritten space becomes holes, which are not copied again.
             command("cp", "-a", "--sparse=always", path, f"{path}.kept")
 
     def restore(self):
-        """What was prepared, in the same places: a database's settings name them."""
+        """Restores the prepared files in the same places, which a database's settings name."""
         for path in (self.image, self.aside):
             shutil.rmtree(path, ignore_errors=True)
             command("cp", "-a", f"{path}.kept", path)
@@ -70,7 +70,7 @@ class Rounds:
         self.filesystem.mount()
 
     def run(self, kill_after):
-        """Runs the program, and kills the device after so many seconds. Answers how long it ran, and whether it was killed."""
+        """Runs the program, and kills the device after the given seconds. Returns its run time, and whether it was killed."""
         failures = []
 
         def work():
@@ -96,7 +96,7 @@ class Rounds:
         return time.monotonic() - begin, killed
 
     def recover(self):
-        """Serves the image again; everything that must hold does."""
+        """Serves the image again, and makes all checks."""
         self.filesystem.clean()
         self.serve()
         self.filesystem.mount()
@@ -106,7 +106,7 @@ class Rounds:
         self.program.after_kill(self.filesystem.folder, self.aside)
 
     def round(self, kill_after):
-        """Answers how long the program ran, and whether it was killed."""
+        """Returns the program's run time, and whether it was killed."""
         self.restore()
         self.program.promised = None
         seconds, killed = self.run(kill_after)
@@ -125,7 +125,7 @@ class Rounds:
 
 
 def kills(given, make, size, dedup, seed):
-    """Kills the device under a program `given.kills` times. Answers what was found."""
+    """Kills the device under a program `given.kills` times. Returns the findings."""
     draw = random.Random(seed)
     rounds = Rounds(given, make, size, dedup)
     name = rounds.program.name

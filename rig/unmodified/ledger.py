@@ -1,12 +1,12 @@
-"""Commits that a database acknowledged, on record beside the device: a kill must not take one of them.
+"""A record, outside the device, of commits that a database acknowledged: a kill must not lose any of them.
 
-Some clients, each with a connection of its own, commit one transaction after the other: a new row in `ledger`, whose content follows from
-client and number, and its number in one of the client's `slots`. A number is put on record once the database has said that the commit is
-done and a query has found it.
+Several clients, each with its own connection, commit one transaction after the other: a new row in `ledger`, whose content follows from
+client and number, and its number in one of the client's `slots`. A number is recorded once the database has acknowledged the commit
+and a query has found it.
 
-Invariants, whenever the device is killed: each client's rows are numbers from 1 on without a gap, up to the last one on record, or
-the one after it, which was under way; their contents are whole; each slot names the last of the rows that went to it.
-Absent: how a database is started, and how its own programs reach it.
+Invariants after a kill at any moment: each client's rows are numbers from 1 on without a gap, up to the last recorded one, or
+the one after it, which was under way; their contents are intact; each slot names the last row written to it.
+Absent: starting a database, and connecting to it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import threading
 from served import Failure
 
 CLIENTS, SLOTS = 2, 97
-# Of a row's content, hexadecimal: with two clients, some rows to a database page, and some pages to a second.
+# Hexadecimal digits of a row's content: with two clients, several rows per database page, and several pages per second.
 CONTENT_BYTES = 900
 CLOSE_SECONDS = 20
 
@@ -46,7 +46,7 @@ def transaction(client, number):
 
 
 class Ledger:
-    """`connect` is a command that takes SQL line by line, prints what a query finds, and ends at the first error."""
+    """`connect` is a command that takes SQL line by line, prints the results of queries, and ends at the first error."""
 
     def __init__(self, aside, connect=None):
         self.aside, self.connect = aside, connect
@@ -56,7 +56,7 @@ class Ledger:
         return os.path.join(self.aside, f"acknowledged.{client}")
 
     def acknowledged(self, client):
-        """The last number on record."""
+        """The last recorded number."""
         with contextlib.suppress(FileNotFoundError):
             with open(self.path(client)) as record:
                 return max(map(int, record), default=0)
@@ -64,7 +64,7 @@ class Ledger:
 
     def write(self, client, process):
         number = 0
-        # The database may go at any moment: this client ends with it.
+        # The database may end at any moment, and this client with it.
         with open(self.path(client), "w") as record, contextlib.suppress(BrokenPipeError):
             while not self.ending.is_set():
                 number += 1
@@ -93,7 +93,7 @@ class Ledger:
                 thread.join(CLOSE_SECONDS)
 
     def check(self, query, separator):
-        """Everything on record is there. `query` answers a statement by lines of fields. Returns how many commits are on record."""
+        """Checks that all recorded commits are present. `query` returns the result of a statement as lines of fields. Returns the number of recorded commits."""
         rows, slots = {}, {}
         for line in query("SELECT client, number, MD5(content) FROM ledger"):
             client, number, digest = line.split(separator)

@@ -1,6 +1,6 @@
 """A package build: Debian's source package of lz4 becomes its binary packages, with Debian's own tools.
 
-Compilers write objects, libraries are linked from them, installed into a folder, stripped, and packed: files that are much alike, but
+Compilers write objects, libraries are linked from them, installed into a folder, stripped, and packed: files that are similar, but
 seldom equal page by page. Absent: the source package's own tests, which write nothing.
 """
 
@@ -29,7 +29,7 @@ def archive():
 
 
 def fetch(folder):
-    """Fetches the source package, by an apt with a list of its own: the machine's stays as it is."""
+    """Fetches the source package with a private apt source list; the machine's does not change."""
     address, release = archive()
     os.makedirs(os.path.join(folder, "lists", "partial"))
     sources = os.path.join(folder, "sources.list")

@@ -1,8 +1,8 @@
 """The table, on the terminal and as a page with a picture beside it.
 
-The section about kills is of another run, and stays when the rest is written again; so does the rest when that is.
+The section about kills comes from a separate run: rewriting it, or the rest, keeps the other part.
 
-Absent: numbers in sentences. The page says what the runs that wrote it have counted, nothing else.
+Absent: numbers in sentences. All figures of the page come from the runs that wrote it.
 """
 
 import importlib.util
