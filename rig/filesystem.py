@@ -70,7 +70,7 @@ class FileSystem:
             return any(line.split(" ")[1] == self.folder for line in mounts)
 
     def clean(self):
-        """Whatever state it is in. One that lives on unseen would keep the next of the same name from being mounted, so that is the last resort."""
+        """Unmounts in any state. A lazy unmount is the last resort, since a hidden mount would prevent the next one of the same name."""
         for _ in range(CLEAN_TRIES):
             if not self.mounted() or subprocess.run(["umount", self.folder], check=False, capture_output=True).returncode == 0:
                 break

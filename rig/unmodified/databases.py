@@ -97,7 +97,7 @@ class MariaDb(Program):
         self.stop(aside)
 
     def committing(self, aside):
-        """Clients whose commits must be there after a kill."""
+        """Clients whose commits must be present after a kill."""
         if not self.killed:
             return contextlib.nullcontext()
         client = ["mariadb", "--no-defaults", "-S", self.socket(aside), "-u", "root", "-N", "-B", "-n", "--skip-reconnect", "sbtest"]
@@ -219,7 +219,7 @@ class Postgres(Program):
         self.stop()
 
     def committing(self, aside):
-        """Clients whose commits must be there after a kill."""
+        """Clients whose commits must be present after a kill."""
         if not self.killed:
             return contextlib.nullcontext()
         client = [*self.user, os.path.join(self.programs(), "psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", aside, "postgres"]

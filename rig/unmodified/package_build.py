@@ -53,7 +53,7 @@ class PackageBuild(Program):
 
     tools = {"dpkg-buildpackage": "dpkg-dev", "dh": "debhelper", "g++": "build-essential"}
     environment = {"DEB_BUILD_OPTIONS": "nocheck noautodbgsym parallel=2", "LC_ALL": "C"}
-    # Both runs build what was fetched once.
+    # Both runs build the sources fetched once.
     fetched = None
 
     def about(self):
@@ -72,9 +72,9 @@ class PackageBuild(Program):
         (description,) = glob.glob(os.path.join(folder, "*.dsc"))
         source = os.path.join(folder, "source")
         command("dpkg-source", "--no-check", "-x", description, source, cwd=folder)
-        # What compilers leave behind that are killed goes with this run.
+        # Leftovers of killed compilers are removed with this run.
         environment = {**os.environ, **self.environment, "TMPDIR": aside}
-        # Root needs no fakeroot. What it needs to build is what `tools` names.
+        # Root needs no fakeroot. `tools` lists the build requirements.
         command("dpkg-buildpackage", "-b", "-us", "-uc", "-d", "-rtrue", cwd=source, env=environment)
 
     def digest(self, folder, aside):
@@ -88,5 +88,5 @@ class PackageBuild(Program):
         return digest.hexdigest()
 
     def after_kill(self, folder, aside):
-        """Nothing was synced but the source package."""
+        """Only the source package was synced."""
         command("dpkg-source", "--no-check", "-x", *glob.glob(os.path.join(folder, "*.dsc")), os.path.join(aside, "source"))

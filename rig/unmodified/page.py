@@ -16,7 +16,7 @@ HEAD = f"{'program':<24}{'dedup':>6}{'host pages':>12}{'flash pages':>13}{'hits'
 COLUMNS = ["host_pages", "flash_pages", "dedup_hits", "host_reads", "demotions"]
 
 PAGE = """\
-# What the device does for programs that nobody changed
+# Unmodified programs on the device
 
 ```sh
 rig/programs --replay --page docs/programs.md            # all of this page; needs root on Debian, and matplotlib for the picture
@@ -25,16 +25,16 @@ rig/programs mariadb mariadb-nodoublewrite               # two rows of it, on th
 
 Each program runs on a file system on a loop device over the device's FUSE file (`serve --memory 1GiB --fuse FOLDER`). It runs twice, with
 deduplication off and on (`--dedup on`), each time on a new device. The device counts pages of 4 KiB from before the program starts
-until the file system is unmounted. *Host pages* are the pages that it was asked to write. *Flash pages* are those that it programmed,
+until the file system is unmounted. *Host pages* are pages that the host wrote. *Flash pages* are pages that the device programmed,
 its own metadata included. *Hits* are writes of content that the device already held. After each run the file system's check found no
-errors, and both runs left the same data. How much RocksDB compacts and InnoDB flushes depends on the speed of the machine, so
+errors, and both runs left the same data. The amount that RocksDB compacts and InnoDB flushes depends on the speed of the machine, so
 compare flash pages per host page.
 
 ![flash pages for each page written, with deduplication, as a share of those without]({picture})
 
 {table}
 {worked}
-| program | what it does |
+| program | load |
 | --- | --- |
 {about}
 
@@ -47,7 +47,7 @@ Deduplication removes the cost of journals that hold whole pages. InnoDB's doubl
 any offset. Few of them fill a whole page of 4 KiB, so deduplication saves less there.
 
 A write of one 4 KiB page is atomic; a larger write is not. You can therefore switch off the doublewrite buffer only if InnoDB's pages have 4 KiB
-(`innodb_page_size=4k`, set when the data directory is created) and so have the file system's blocks. A power cut can tear InnoDB's default
+(`innodb_page_size=4k`, set when the data directory is created) and the file system's blocks have 4 KiB too. A power cut can tear InnoDB's default
 pages of 16 KiB and PostgreSQL's of 8 KiB: leave `full_page_writes` on.
 
 ```sh
@@ -62,7 +62,7 @@ mkfs.ext4 "$loop" && mount "$loop" mounted               # then: datadir = .../m
 Some systems write everything twice to survive a bad page: Btrfs with `-d dup` (the row `btrfs-dup`), or a mirror of two namespaces of one
 device. With deduplication both copies share one flash page, and if that page cannot be read, both are lost. Use two devices,
 `--dedup off`, or a namespace that shares nothing: `image create disk --size 8GiB --dedup on --namespaces 2 --unshared 2` deduplicates in
-namespace 1 and programs every page that is written or copied in namespace 2.
+namespace 1 and programs every page written or copied in namespace 2.
 {replayed}{missed}"""
 
 KILLS_HEADING = "## When the device is killed under them"
@@ -73,12 +73,12 @@ KILLS = """
 {command}
 ```
 
-`serve` is killed with SIGKILL at a random moment while the program runs, and started again on its folder: {count} times for each program and setting,
-each time on a new copy of an image that holds what the program needs. Mounting replays the file system's journal. Then the file system's
-check must find no errors, and all data from before the run and all synced data must be intact. Meanwhile two clients of each
+`serve` is killed with SIGKILL at a random moment while the program runs, and restarted on its folder: {count} times for each program and setting,
+each time on a new copy of a prepared image. Mounting replays the file system's journal. Then the file system's
+check must find no errors, and all data from before the run and all synced data must be intact. During the run, two clients of each
 database commit rows and record every acknowledged commit outside the device. All of these commits must be present, in order, with their contents
-and with the other table that they changed; at most the one commit under way may be there besides. The same holds for SQLite's
-commits where each is synced. For files that fio, `cp`, git, RocksDB or a compiler was writing at the kill, the test requires only
+and with the other table that they changed; only the one commit under way may be present in addition. The same holds for SQLite's
+commits if each is synced. For files that fio, `cp`, git, RocksDB or a compiler was writing at the kill, the test requires only
 a clean file system and, for RocksDB, valid checksums.
 
 | program | deduplication | kills, all well | commits acknowledged before them, all there |
@@ -91,7 +91,7 @@ PostgreSQL with `synchronous_commit=off`.
 """
 
 WORKED = """
-How many pages InnoDB writes depends on the speed of the machine. So MariaDB's runs are compared by flash pages per InnoDB page of
+The number of pages that InnoDB writes depends on the speed of the machine. So MariaDB's runs are compared by flash pages per InnoDB page of
 16 KiB, its log included:
 
 {table}
@@ -133,7 +133,7 @@ def table(results):
 
 
 def worked(results):
-    """For programs that say how much they did: flash pages for each page of theirs."""
+    """For programs that report their work: flash pages per page of theirs."""
     lines = [
         row([result["program"], result["dedup"], f"{result['work']:,}", f"{result['flash_pages'] / result['work']:.2f}"])
         for result in results
@@ -170,12 +170,12 @@ def can_draw():
 
 
 def draw(path, results):
-    """One bar a program: flash pages for each page that it wrote, with deduplication, as a share of those without. By pages written, since
-    how much a store compacts or flushes depends on how fast the machine is."""
+    """One bar per program: flash pages per page written, with deduplication, as a share of those without. Per page written, since
+    the amount that a store compacts or flushes depends on the machine's speed."""
     import matplotlib
 
     matplotlib.use("svg")
-    # The same results are the same file.
+    # Equal results give equal files.
     matplotlib.rcParams["svg.hashsalt"] = "programs"
     from matplotlib import pyplot
 
@@ -195,7 +195,7 @@ def draw(path, results):
 
 
 def kills_of(path):
-    """The section about kills of the page that is there; empty if there is none."""
+    """The section about kills in the existing page; empty if there is none."""
     if not os.path.exists(path):
         return ""
     with open(path) as file:
@@ -204,7 +204,7 @@ def kills_of(path):
 
 
 def write_kills(path, results, spared, command):
-    """Puts what was found into the page that is there. `spared`: why a program was not killed, by its name."""
+    """Writes the findings into the existing page. `spared`: the reasons for which programs were not killed, by name."""
     if not results:
         raise Failure("nothing was killed, so there is nothing to write")
     lines = []
@@ -221,7 +221,7 @@ def write_kills(path, results, spared, command):
     with open(path) as file:
         page = file.read()
     before = kills_of(path)
-    # A page without the section has its place: before what warns.
+    # A page without the section gets it before the warnings.
     page = page.replace(before, text) if before else page.replace("\n## Where sharing", f"{text}\n## Where sharing", 1)
     with open(path, "w") as file:
         file.write(page)

@@ -1,7 +1,7 @@
-"""The programs: what each needs, what it does before and while pages are counted, and what must be there afterwards.
+"""The programs: requirements, work before and during the count, and the data required afterwards.
 
-A program gets a folder on the file system under test and one beside it, for sockets and logs. Everything that is drawn follows from
-a seed, and so does the amount of work: two runs ask for the same. Absent: databases with a server (`databases`).
+A program gets a folder on the file system under test and one outside it, for sockets and logs. A seed determines all random choices
+and the amount of work, so two runs do the same. Absent: databases with a server (`databases`).
 """
 
 import hashlib
@@ -16,7 +16,7 @@ MEBIBYTE = 1 << 20
 
 
 class Program:
-    """One row. `filesystem` and `options` are what it runs on, `tools` what must be installed: program and package."""
+    """One row. `filesystem` and `options` describe its file system, `tools` the requirements: program and package."""
 
     filesystem = "ext4"
     options = None
@@ -26,39 +26,39 @@ class Program:
         self.name = name
         # The short form does a tenth of the work.
         self.scale = 0.1 if short else 1.0
-        # The device is going to be killed under it.
+        # The device will be killed under it.
         self.killed = False
-        # How many commits were acknowledged in the run that was killed, and must be there; `None` if the program promises none.
+        # Commits acknowledged in the killed run, which must be present; `None` if the program promises none.
         self.promised = None
-        # Pages that the program itself says it wrote once, if that is not the same in each run.
+        # Pages written once by the program's own report, if runs differ.
         self.work = None
 
     def about(self):
         raise NotImplementedError
 
     def obtain(self):
-        """Fetches what is no package of this machine's, once for all runs. A failure skips the program."""
+        """Fetches requirements that are not packages, once for all runs. A failure skips the program."""
 
     def prepare(self, folder, aside):
-        """Before pages are counted."""
+        """Runs before pages are counted."""
 
     def run(self, folder, aside):
-        """While they are."""
+        """Runs while pages are counted."""
         raise NotImplementedError
 
     def digest(self, folder, aside):
-        """What is there afterwards, as text: the same whatever the device does."""
+        """The data afterwards, as text: independent of the device."""
         raise NotImplementedError
 
     def after_kill(self, folder, aside):
-        """What must be there when the device was killed under `run`: what was prepared, and nothing in part."""
+        """Checks the data after the device was killed under `run`: prepared data are present, and nothing is partial."""
         self.digest(folder, aside)
 
     def spared(self):
-        """Why this is not killed, if nobody promises what a kill leaves of it."""
+        """The reason for not killing this program, if nothing guarantees its data after a kill."""
 
     def close(self):
-        """Ends what is running, whatever has happened."""
+        """Ends running processes, in any state."""
 
 
 def tree_digest(folder):
@@ -104,7 +104,7 @@ class Fio(Program):
 
     def fio(self, folder, *more):
         given = ["--name=w", f"--directory={folder}", "--ioengine=psync", "--refill_buffers"]
-        # A block's checksum comes with the time, so no two runs write the same: only where it is needed.
+        # A block's checksum includes the time, so runs differ: used only where needed.
         if self.killed and "--rw=read" not in more:
             given += ["--verify=crc32c", "--do_verify=0", "--verify_state_save=0"]
         command("fio", *given, f"--size={self.mebibytes}M", *more)
@@ -123,7 +123,7 @@ class Fio(Program):
         return tree_digest(folder)
 
     def after_kill(self, folder, aside):
-        # Each block has a checksum in it. What a file that was being made lacks was never synced.
+        # Each block contains a checksum. Parts missing in an unfinished file were never synced.
         if self.pattern == "random":
             self.fio(folder, "--rw=read", "--bs=4k", "--verify=crc32c", "--verify_fatal=1")
 
@@ -173,14 +173,14 @@ class WriteTree(Copy):
         return tree_digest(folder)
 
     def after_kill(self, folder, aside):
-        """Nothing was synced: the file system's own check is all that there is."""
+        """Nothing was synced: only the file system's own check applies."""
 
 
 class GitClone(Program):
     """A clone on the same disk, with objects of its own."""
 
     tools = {"git": "git"}
-    # As whoever runs this has set git up must not count.
+    # The user's git configuration must have no effect.
     environment = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
 
     def about(self):
@@ -233,7 +233,7 @@ class Sqlite(Program):
         database.close()
 
     def rows(self):
-        """What the transactions write, one after the other."""
+        """The rows that the transactions write, in order."""
         draw = random.Random(3)
         for _ in range(self.transactions):
             yield draw.randrange(6000), draw.randbytes(12000)
@@ -249,7 +249,7 @@ class Sqlite(Program):
         database.close()
 
     def table(self, folder):
-        """All rows, of a database that is whole."""
+        """All rows of an intact database."""
         database = sqlite3.connect(os.path.join(folder, "app.db"))
         (integrity,) = database.execute("PRAGMA integrity_check").fetchone()
         if integrity != "ok":
@@ -262,7 +262,7 @@ class Sqlite(Program):
         return hashlib.sha256(repr(sorted(self.table(folder).items())).encode()).hexdigest()
 
     def after_kill(self, folder, aside):
-        """The table is as after a number of transactions: all that were acknowledged where each was synced, and one more at most."""
+        """The table is as after a number of transactions: all acknowledged ones if each was synced, and at most one more."""
         found = self.table(folder)
         table, number = {}, 0
         matches = [0] if found == table else []
@@ -270,7 +270,7 @@ class Sqlite(Program):
             if number > self.acknowledged + 1:
                 break
             table[key] = value
-            # Comparing each time all would take minutes.
+            # Comparing everything each time would take minutes.
             if len(table) == len(found) and found.get(key) == value and found == table:
                 matches.append(number)
         self.promised = self.acknowledged if self.synchronous == "full" else None
@@ -308,6 +308,6 @@ class RocksDb(Program):
         return found[1]
 
     def after_kill(self, folder, aside):
-        # Its log is not synced, so what is lost is known to be lost; what is there must fit its checksums.
+        # Its log is not synced, so losses are expected; existing data must match their checksums.
         if os.path.exists(os.path.join(folder, "rocks", "CURRENT")):
             self.bench(folder, "readseq", "--use_existing_db=1", "--threads=1", "--verify_checksum=1")
