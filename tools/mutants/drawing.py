@@ -1,4 +1,4 @@
-"""Mutants from all files: which there are, which are drawn, and how they become switches in a copy of the tree."""
+"""Mutants from all files: listing, drawing, and rewriting them as switches in a copy of the tree."""
 
 import hashlib
 import json
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from planting import PARTS, ROOT, Wrong
 
-# The tool that lists what can be changed. Another version lists other mutants, and a seed then means others.
+# The tool that lists possible changes. Another version lists other mutants, so that a seed draws others.
 CARGO_MUTANTS = "27.1.0"
 
 # The package's tests are written in Python, and the other crates' tests do not reach it.
 LEFT_OUT = ("python",)
 
-# One a crate, at its root. `MUTANT` is read once. With `MUTANT_REACHED`, each mutant whose function is entered adds its
+# One per crate, at its root. `MUTANT` is read once. With `MUTANT_REACHED`, each mutant whose function is entered adds its
 # number to that file.
 SWITCH = """
 /// Switches between code and drawn mutants.
@@ -58,7 +58,7 @@ pub mod drawn {
 # In front of a crate's root.
 ALLOW = "#![allow(warnings)]\n"
 
-# Strings, characters and comments, in which braces mean nothing, and the braces.
+# Strings, characters and comments, in which braces are ignored, and the braces.
 TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|[bc]?r(#*)".*?"\1|[bc]?"(?:\\.|[^"\\])*"|b?'(?:\\.[^'\n]*|[^\\'\n])'|[{}]""", re.S
 )
@@ -81,7 +81,7 @@ class Mutant:
         return (self.function["span"] if self.function else self.lines)["end"]["line"]
 
     def place(self, text):
-        """The changed code, and the body around it, as places in the file's text; or why it cannot be switched."""
+        """The changed code, and the body around it, as places in the file's text; or the reason why it cannot be switched."""
         if self.function is None:
             return "a constant has no body that could be switched"
         starts = [0] + [found.end() for found in re.finditer("\n", text)]
@@ -156,10 +156,10 @@ def ask_cargo_mutants(arguments):
 
 
 class Drawing:
-    """A seed's mutants: a file by chance, in proportion to its lines, and one of its mutants, until enough can be built."""
+    """A seed's mutants: a file at random, in proportion to its lines, and one of its mutants, until enough can be built."""
 
     def __init__(self, mutants, wanted, seed, unbuildable):
-        # By name why each does not compile, as found out for this code before.
+        # By name, the reason why a mutant does not compile, from earlier builds of this code.
         self.by_file, self.unbuildable = {}, unbuildable
         for mutant in mutants:
             self.by_file.setdefault(mutant.file, []).append(mutant)
@@ -185,7 +185,7 @@ class Drawing:
             place = mutant.place(self.texts[mutant.file])
             if not isinstance(place, str) and self.is_nested(mutant.file, place[1]):
                 place = "its function is within another's, or around it, that was drawn before"
-            # A number for each that has a body, so that numbers do not depend on what was known before.
+            # A number for each that has a body, so that numbers do not depend on earlier results.
             self.last += not isinstance(place, str)
             place = self.unbuildable.get(mutant.name, place)
             if isinstance(place, str):
@@ -206,7 +206,7 @@ class Drawing:
             self.dropped.append((mutant, why))
 
     def rewritten(self):
-        """The files' new texts, and by file where each mutant's code is in it, in bytes."""
+        """The files' new texts, and by file the position of each mutant's code, in bytes."""
         texts, regions = {}, {}
         for file in sorted({mutant.file for mutant in self.chosen}):
             text, made, kept = self.texts[file], "", 0
@@ -224,7 +224,7 @@ class Drawing:
                     found.append((begin, len(made.encode()), [mutant]))
                     made += "\n} else"
                 made += f" {{{text[body[0] : body[1]]}\n}}"
-                # What is wrong elsewhere in the function is wrong with having several bodies.
+                # Errors elsewhere in the function come from its several bodies.
                 found.append((whole, len(made.encode()), inside))
                 kept = body[1]
             texts[file] = made + text[kept:]
@@ -232,7 +232,7 @@ class Drawing:
 
 
 def lay_out(tree, texts, count):
-    """Makes the tree what it should be. What is so already keeps its time, so that only what changed is built anew."""
+    """Updates the tree. Unchanged files keep their times, so that only changed ones are rebuilt."""
     switch = SWITCH.replace("COUNT", str(count + 1))
     wanted = set()
     for part in PARTS:
@@ -258,7 +258,7 @@ def lay_out(tree, texts, count):
 
 
 def blamed(messages, regions):
-    """The mutants that the compiler's errors are about, each with the first error's words; and errors about none."""
+    """The mutants that cause the compiler's errors, each with its first message; and other errors."""
     found, others = {}, []
     for message in messages:
         diagnostic = message.get("message")
@@ -288,7 +288,7 @@ def blame(spans, regions):
 
 
 class Equivalents:
-    """Mutants that no test could notice, with the reason."""
+    """Mutants that no test could detect, with the reason."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -298,7 +298,7 @@ class Equivalents:
                 raise Wrong(f"{path.name}: entry {number} needs file, change, code and why, and nothing else")
 
     def wrong(self):
-        """Entries whose code is no more."""
+        """Entries whose code no longer exists."""
         for entry in self.entries:
             path = ROOT / entry["file"]
             lines = [line.strip() for line in path.read_text().split("\n")] if path.is_file() else []

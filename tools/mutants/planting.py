@@ -1,4 +1,4 @@
-"""What both ways of planting faults share: the copy of the tree, its build, and running tests that may hang."""
+"""Code shared by both ways of planting faults: the copy of the tree, its build, and running tests that may hang."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# What the tests need of the tree.
+# The parts of the tree that the tests need.
 PARTS = [
     "Cargo.toml", "Cargo.lock", "FORMAT.md", "README.md", "docs", "crates", "hosts", "python", "experiments", ".cargo",
     "rust-toolchain.toml",
@@ -21,11 +21,11 @@ PARTS = [
 
 
 class Wrong(Exception):
-    """Something that does not work, in one sentence."""
+    """An error, in one sentence."""
 
 
 def crate_folder(root, crate):
-    """Where a crate is: it is named by its folder's name."""
+    """A crate's path: crates are named by their folders."""
     folders = [root / parent / crate for parent in ("crates", "hosts")]
     return next((folder for folder in folders if folder.is_dir()), folders[0])
 
@@ -58,7 +58,7 @@ def rename_version(tree, name):
 
 
 def cargo(arguments, tree, target_dir):
-    """Runs Cargo on the rewritten tree; its messages, what it said otherwise, and its exit code."""
+    """Runs Cargo on the rewritten tree; returns its messages, its other output, and its exit code."""
     # Incremental: each planted fault changes a few lines of one crate.
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(target_dir),
@@ -84,7 +84,7 @@ def executables(messages):
 
 
 class Runner:
-    """Runs tests, each in a group of processes of its own that ends with it."""
+    """Runs tests, each in its own process group, which ends with it."""
 
     def __init__(self, executables, tree, scratch):
         self.executables, self.tree, self.scratch = executables, tree, scratch
@@ -132,7 +132,7 @@ class Runner:
         return failed, time.monotonic() - start
 
     def said(self, target, arguments):
-        """What a target's tests print when they are asked for something else than to run."""
+        """The output of a target's tests for arguments other than to run."""
         folder = crate_folder(self.tree, target.split("/")[0])
         return subprocess.run([self.executables[target]] + arguments, cwd=folder, capture_output=True, text=True).stdout
 
