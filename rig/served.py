@@ -25,7 +25,7 @@ def command(*arguments, **options):
 
 
 class Device:
-    """`remap-ssd serve` with a new device in memory, or with an image. `record` is where it writes what it is asked; `more` are further options."""
+    """`remap-ssd serve` with a new device in memory, or with an image. `record` is the file for its commands; `more` are further options."""
 
     def __init__(self, program, scratch, size, latency, files, record=None, more=(), image=None):
         self.program = program

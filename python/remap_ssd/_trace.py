@@ -31,7 +31,7 @@ class Trace:
     pages
         Pages of the request; 1 if left out.
     fingerprint
-        What is written: equal for equal contents, and for no others. Integers below 2^64, or text or bytes of any length. One
+        Contents written: equal exactly for equal contents. Integers below 2^64, or text or bytes of any length. One
         value for each page written, in order; where every write has one page, one value a row also does. Without it all
         contents differ.
     source

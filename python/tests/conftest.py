@@ -33,7 +33,7 @@ def command_line(program):
 
 @pytest.fixture(scope="session")
 def refusal(program):
-    """Runs `remap-ssd compare WORDS`, which must be refused; exit code and what it says."""
+    """Runs `remap-ssd compare WORDS`, which must be refused; returns exit code and message."""
 
     def run(*words: str):
         done = subprocess.run([program, "compare", *words], capture_output=True, text=True)

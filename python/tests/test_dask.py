@@ -139,7 +139,7 @@ def test_killed_workers_and_killed_clients_lose_no_point_and_double_none(program
                     sweeping.wait()
                 else:
                     assert sweeping.returncode == 0, (tmp_path / "said").read_text()
-            # What was finished once is never touched again.
+            # A finished point is never changed.
             now = files(folder)
             assert all(now.get(path) == when for path, when in finished.items())
             finished = now

@@ -1,4 +1,4 @@
-"""One device: its time, its tables, and what a power cut leaves."""
+"""One device: its time, its tables, and its state after a power cut."""
 
 import random
 

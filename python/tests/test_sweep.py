@@ -1,4 +1,4 @@
-"""Each point of a grid is done once, whatever is killed meanwhile."""
+"""Each point of a grid is run once, also if processes are killed."""
 
 import json
 import os
@@ -170,7 +170,7 @@ def children(pid):
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
             words = (process / "cmdline").read_bytes()
         except OSError:
-            continue  # It has ended meanwhile.
+            continue  # It has already ended.
         if parent == pid and b"spawn_main" in words:
             found.append(int(process.name))
     return found

@@ -241,7 +241,7 @@ def wrong_in(base, file, allowed):
         part = data[at : at + BLOCK]
         if not any(part == state[0][at : at + BLOCK].ljust(BLOCK, b"\0")[: len(part)] for state in allowed):
             zero = " (zeroes)" if not any(part) else ""
-            wrong.append(f"w{file} block {at // BLOCK} is not what was synced{zero}")
+            wrong.append(f"w{file} block {at // BLOCK} is not the synced one{zero}")
     return wrong
 
 

@@ -116,7 +116,7 @@ def line(result):
 
 def kills_line(result):
     acknowledged = "" if result["acknowledged"] is None else f"; {result['acknowledged']:,} acknowledged commits are there"
-    return f"{result['program']:<24}{result['dedup']:>6}  {result['kills']} kills within {result['seconds']} s: the file system is clean, what was there is whole{acknowledged}"
+    return f"{result['program']:<24}{result['dedup']:>6}  {result['kills']} kills within {result['seconds']} s: the file system is clean, earlier data are intact{acknowledged}"
 
 
 def row(cells):

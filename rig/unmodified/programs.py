@@ -149,12 +149,12 @@ class Copy(Program):
     def digest(self, folder, aside):
         one, two = (tree_digest(os.path.join(folder, name)) for name in ("from", "to"))
         if one != two:
-            raise Failure("the copy differs from what was copied")
+            raise Failure("the copy differs from the source")
         return one
 
     def after_kill(self, folder, aside):
         if tree_digest(os.path.join(folder, "from")) != self.prepared:
-            raise Failure("what was being copied has changed")
+            raise Failure("the source of the copy has changed")
 
 
 class WriteTree(Copy):

@@ -172,7 +172,7 @@ class Drawing:
     def fill(self):
         """Draws until enough are chosen."""
         files = sorted(self.by_file)
-        # Up to the last function that can be changed: unit tests are after it, and must not change what a seed draws.
+        # Up to the last function that can be changed: unit tests are after it, and must not change a seed's draw.
         weights = [max(mutant.last_line() for mutant in self.by_file[file]) for file in files]
         total = sum(len(mutants) for mutants in self.by_file.values())
         while len(self.chosen) < self.wanted:
