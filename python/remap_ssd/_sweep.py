@@ -110,7 +110,7 @@ def sweep(
     options
         The same for all points.
 
-    A point is known by a hash of everything that decides its run: options, device, what is in the trace, and the simulator's
+    A point is identified by a hash of everything that determines its run: options, device, contents of the trace, and the simulator's
     sources. A sweep that was killed goes on where it was, a larger grid extends a smaller one, and no point is done twice. A
     worker that is killed loses the points under way, which are done again.
 
