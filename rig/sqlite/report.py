@@ -58,10 +58,10 @@ PAGE = """\
 FUSE file), and the same program on the extension's VFS `remap` on a volume (over NVMe/TCP), on two fresh devices of the same kind, with the
 same `synchronous`.
 
-*Flash pages* is everything that the device programmed, by its own count, from after `mkfs` and `mount`, or `volume create`, until all is
-unmounted, or closed, and flushed: with ext4's metadata, with the volume's, and with the device's own. The extension keeps its locks in small
+*Flash pages* are all pages that the device programmed, by its own count, from after `mkfs` and `mount`, or `volume create`, until everything is
+unmounted, or closed, and flushed, including the metadata of ext4, the volume and the device. The extension keeps its locks in small
 local files, which cost no flash. Garbage collection moved {moved} pages. Medians of {pairs} runs of each; the goals are whole per cents.
-Afterwards each database was opened again and read: `integrity_check` was ok where *intact* says yes, and both arms held the same rows.
+Afterwards each database was reopened and read: `integrity_check` was ok where *intact* is yes, and both arms held the same rows.
 
 {about}.
 
@@ -71,10 +71,10 @@ WAL and rollback rows replace one row of 12,000 bytes among 6,000 keys in a tran
 some are overwritten. db_bench is LevelDB's `db_bench_sqlite3`, its synchronous benchmarks, with values of 16 KiB; it sets
 `locking_mode = EXCLUSIVE`.
 
-Where the cache spills, a transaction replaces 30 rows with a cache of 20 pages. SQLite then writes frames before their checksums are
-known, and their headers again, alone: those need header pages. In a rollback journal each sync begins another part, which has metadata
-of its own, and before a page of the database is overwritten whose image is not counted yet, metadata is
-written again.
+In the rows *cache spills*, a transaction replaces 30 rows with a cache of 20 pages. SQLite then writes frames before their checksums are
+known, and later rewrites their headers alone, which need header pages. In a rollback journal each sync begins another segment with its own
+metadata, and metadata are written again before a page of the database is overwritten whose image is not counted
+yet.
 
 ## Goals that were missed
 
@@ -82,16 +82,16 @@ written again.
 
 ## Goals out of reach
 
-*Least possible* is what must be programmed if nothing is written twice: each frame of the log, or each page that SQLite writes to
-the database (less those that the volume had already and the device could share once more: a flash page has 15 owners at most) and one page
-of metadata a transaction. Where even that is not as many per cent fewer than stock, the goal is listed here.
+*Least possible* is the number of programs if nothing is written twice: each frame of the log, or each page that SQLite writes to
+the database (less those that the volume already had and the device could share once more: a flash page has at most 15 owners) and one page
+of metadata per transaction. If even this number misses a row's goal, the goal is listed here.
 
 {beyond}
 
 ## Times
 
-For orientation: stock's way through FUSE and the loop driver is not ours through NVMe/TCP, the device answers as fast as the machine computes
-(`--latency none`), and the machine was not idle. Counts are reliable, these are not.
+Times are for orientation only: stock goes through FUSE and the loop driver, the extension through NVMe/TCP; the device answers as fast as the machine computes
+(`--latency none`), and the machine was not idle. Counts are reliable, times are not.
 
 {times}
 """
