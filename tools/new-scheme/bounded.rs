@@ -1,8 +1,8 @@
 //! Bounded: the upper bound with as many entries as `log_bytes` has room for. Not durable; an
 //! example, see CONTRIBUTING.md.
 //!
-//! Invariant: no more remaps are in force than there is room for. Absent: anything that outlives
-//! power.
+//! Invariant: the remaps in force never exceed the room for them. Absent: state that survives
+//! power loss.
 
 use super::index::OwnerIndex;
 use crate::config::Config;
@@ -20,7 +20,7 @@ use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 const COUNTERS: &[&str] = &["bounded_entries"];
-/// Entries ever made.
+/// Total number of entries made.
 const ENTRIES: Counter = Counter::named("bounded_entries", COUNTERS);
 
 /// Bytes of an entry: a key of the scheme's own table, `[firmware.bounded]`.
@@ -33,7 +33,7 @@ const ENTRY_BYTES: SchemeKey = SchemeKey {
     about: "What an entry takes of `log_bytes`.",
 };
 
-/// The scheme as the catalogue lists it.
+/// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "bounded",
@@ -96,7 +96,7 @@ impl Persist for Bounded {
         self.push(core, remapping);
     }
 
-    // The reference that moves has an entry already: this one takes its place.
+    // The moved reference already has an entry, which this one replaces.
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         self.push(core, remapping);
         true
