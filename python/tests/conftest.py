@@ -1,4 +1,4 @@
-"""The command line that figures and sentences are held against: `REMAP_SSD`, or the release build of this workspace."""
+"""The command line with which figures and messages are compared: `REMAP_SSD`, or the release build of this workspace."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def program() -> str:
 
 @pytest.fixture(scope="session")
 def command_line(program):
-    """Runs `remap-ssd compare WORDS --json`; its value, without the command line, which Python's results have not."""
+    """Runs `remap-ssd compare WORDS --json`; returns its value, without the command line, which Python's results lack."""
 
     def run(*words: str):
         done = subprocess.run([program, "compare", *words, "--json"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""`compare` and `run` give the command line's figures, digit by digit, and its sentences."""
+"""`compare` and `run` give exactly the command line's figures, and its messages."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""Devices are described as on the command line, and checked with the same sentences."""
+"""Devices are described as on the command line, and validated with the same messages."""
 
 import json
 import pickle

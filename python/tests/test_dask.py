@@ -28,7 +28,7 @@ WORKERS = 4
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory):
-    """The address of a scheduler, and its workers' folder: programs of their own, as on a cluster, in folders of their own."""
+    """The address of a scheduler, and its workers' folder: separate programs, as on a cluster, in separate folders."""
     folder = tmp_path_factory.mktemp("cluster")
     beside = pathlib.Path(sys.executable).parent / "dask"
     log = open(folder / "log", "wb")
