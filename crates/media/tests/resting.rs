@@ -81,10 +81,7 @@ fn tables_are_used_if_and_only_if_nothing_has_happened_to_the_folder() {
             twin.to_image().digest()
         );
     }
-    assert!(
-        used > 100 && dropped > 40,
-        "{used} used, {dropped} dropped"
-    );
+    assert!(used > 100 && dropped > 40, "{used} used, {dropped} dropped");
 }
 
 fn open(dir: &Path) -> Media {
