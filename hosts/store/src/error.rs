@@ -1,51 +1,51 @@
-//! Why a store did not do something: each a sentence.
+//! Errors of stores: each a sentence.
 //!
-//! Invariant: a user who reads the sentence knows what to do, or which page to look at.
+//! Invariant: the sentence tells the user how to proceed, or which page is concerned.
 
 use std::error::Error;
 use std::io;
 
-/// Why a store did not do something.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk, or the way to it.
+    /// The disk, or the connection to it.
     #[error("{0}")]
     Disk(Box<dyn Error + Send + Sync>),
     /// The operating system refused an operation.
     #[error("{what}: {error}")]
     System {
-        /// A path, or what was done.
+        /// A path, or the operation.
         what: String,
-        /// What the system said was wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// There is no volume where one was looked for.
+    /// There is no volume on the disk.
     #[error("there is no volume here: {0}")]
     NoVolume(String),
-    /// Something is in the way of a new volume.
+    /// The disk of a new volume is not blank.
     #[error("the disk is not blank: {0}; --force overwrites it")]
     NotBlank(String),
-    /// A volume cannot be made like this.
+    /// Invalid parameters of a new volume.
     #[error("{0}")]
     BadShape(String),
     /// Another process has the volume open.
     #[error("the volume is in use by another process")]
     InUse,
-    /// The device keeps the volume for others.
+    /// The device holds the volume for another holder.
     #[error("the volume is in use: {0}")]
     Held(String),
-    /// The device cannot keep the volume for the processes that use it.
+    /// The device cannot hold the volume exclusively.
     #[error("{0}")]
     NotExclusive(String),
     /// Another process has a file of the volume open.
     #[error("{0} is open in another process: close it there first")]
     FileInUse(String),
-    /// Files by which processes find each other are gone.
+    /// Files by which processes coordinate were removed.
     #[error(
         "{0} was removed while the volume was open: those who have it open may go on, and nothing more can be opened until they have closed it"
     )]
     Removed(String),
-    /// A page of the volume is not what was written.
+    /// A page of the volume is damaged.
     #[error("{0}")]
     Damaged(String),
     /// The volume has no room.
@@ -56,7 +56,7 @@ pub enum StoreError {
         /// Pages that no file has.
         free: u64,
     },
-    /// The volume has as many files as it can have.
+    /// The volume has its maximum number of files.
     #[error(
         "the volume has its maximum of {0} files and no room for another one: delete a file, or move all to a volume of `volume create --files N` with a larger N"
     )]
@@ -70,12 +70,12 @@ pub enum StoreError {
     /// There is a file of this name already.
     #[error("there is a file {0} already")]
     Exists(String),
-    /// The name cannot be a file's.
+    /// The name is not valid for a file.
     #[error("{name:?} cannot be a file's name: {why}")]
     BadName {
-        /// The name that was given.
+        /// The rejected name.
         name: String,
-        /// Why it cannot be one.
+        /// Why it is invalid.
         why: &'static str,
     },
     /// The file of this handle has been deleted.
@@ -94,17 +94,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// An error of a disk, whatever its type.
+    /// Wraps any disk error.
     pub(crate) fn disk(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Disk(Box::new(error))
     }
 
-    /// A path of the local files by which processes use a volume together is not what it was.
+    /// A file or folder by which processes coordinate was removed or replaced.
     pub(crate) fn removed(path: &std::path::Path) -> Self {
         Self::Removed(path.display().to_string())
     }
 
-    /// What the system said, and of what.
+    /// A system error, with its context.
     pub(crate) fn system(what: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
         Self::System {
             what: what.to_string(),

@@ -1,16 +1,16 @@
-//! The flushes and trims that protect a volume, each with a switch: a test turns one off after the
-//! other and requires that power cuts are noticed.
+//! The flushes and trims that protect a volume, each with a switch: a test turns them off one at a
+//! time and requires that power cuts expose it.
 //!
 //! Absent: any other use.
 
-/// A step of a change of layout (`volume/change.rs` has their reasons).
+/// A step of a layout change (`volume/change.rs` has the reasons).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// Pages are trimmed before a file claims them.
     TrimClaimed,
-    /// They are so durably before the claim.
+    /// The trims are durable before the claim.
     FlushTrimmed,
-    /// A claim is durable before anything is written to its pages.
+    /// A claim is durable before its pages are written.
     FlushClaimed,
     /// A release of pages is durable before they are trimmed or claimed again.
     FlushReleased,

@@ -1,8 +1,8 @@
-//! A namespace of a device in a folder, for a process that has the device to itself.
+//! A namespace of a device in a folder, for a process that has exclusive use of the device.
 //!
-//! Invariants: the device is closed in good order when nobody uses it any more; a list of
-//! namespaces that is older than the device is refused. Absent: serving it, and the checksum of
-//! `service.json`, which the service writes and looks after.
+//! Invariants: the device is closed cleanly when the last user drops it; a list of namespaces older
+//! than the device is refused. Absent: serving the device, and checking the checksum of
+//! `service.json`, which the service writes and verifies.
 
 use crate::Window;
 use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError, RestingDevice};
@@ -14,13 +14,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the service says of its namespaces.
+/// The service's list of namespaces.
 const SERVICE: &str = "service.json";
 
 type Inner = Window<LocalDisk>;
 type InnerError = <Inner as Disk>::Error;
 
-/// Why an image cannot be opened, or was not closed.
+/// Why an image cannot be opened or closed.
 pub type ImageError = Box<dyn Error + Send + Sync>;
 
 #[derive(Deserialize)]
@@ -41,7 +41,7 @@ struct Share {
     place: Option<Place>,
 }
 
-/// Where a namespace lies, once a host has changed the namespaces.
+/// Location of a namespace, present once a host has changed the namespaces.
 #[derive(Deserialize)]
 struct Place {
     nsid: u32,
@@ -59,18 +59,18 @@ pub struct ImageNamespace {
     pub first: u64,
     /// Its size, in pages of 4 KiB.
     pub pages: u64,
-    /// Its pages are shared with nothing.
+    /// Its pages are never shared.
     pub unshared: bool,
 }
 
-/// A namespace of a device in a folder.
+/// A namespace of a device in a folder, as a disk.
 pub struct ImageDisk {
-    /// Until it is closed.
+    /// `None` once closed.
     inner: Option<Inner>,
     folder: PathBuf,
 }
 
-/// The same, closed, with the tables of the device in memory.
+/// A closed `ImageDisk`, with the tables of the device in memory.
 pub(crate) struct RestingImage {
     device: RestingDevice,
     folder: PathBuf,
@@ -79,7 +79,7 @@ pub(crate) struct RestingImage {
     service: ServiceFile,
 }
 
-/// The list of namespaces as it is in the folder.
+/// The list of namespaces as stored in the folder.
 #[derive(PartialEq, Eq)]
 struct ServiceFile {
     /// `None` if there is no such file.
@@ -88,7 +88,7 @@ struct ServiceFile {
 }
 
 impl ServiceFile {
-    /// Of a folder that this process has locked, with so many flash pages.
+    /// Reads it from a folder that this process has locked; the device has `pages` flash pages.
     fn read(folder: &Path, pages: u32) -> io::Result<Self> {
         let bytes = match fs::read(folder.join(SERVICE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -100,13 +100,14 @@ impl ServiceFile {
 }
 
 impl RestingImage {
-    /// Opens the folder again; `None` if it has changed, or is gone.
+    /// Reopens the folder; `None` if it has changed or is gone.
     pub(crate) fn resume(self) -> Result<Option<ImageDisk>, ImageError> {
         let pages = self.device.config().geometry.pages();
         let Some(device) = self.device.resume()? else {
             return Ok(None);
         };
-        // Others change the list only while they have the folder to themselves, as we have it now.
+        // Only a process that has locked the folder changes the list, and this one has it locked
+        // now.
         if !ServiceFile::read(&self.folder, pages).is_ok_and(|found| found == self.service) {
             return Ok(None);
         }
@@ -117,14 +118,14 @@ impl RestingImage {
         }))
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Approximate memory use in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.device.config().table_bytes()
     }
 }
 
 impl ImageDisk {
-    /// Opens the folder; no other process may have it open. A device that was never served is one
+    /// Opens the folder; no other process may have it open. A device that was never served has one
     /// namespace.
     ///
     /// # Errors
@@ -150,15 +151,15 @@ impl ImageDisk {
         })
     }
 
-    /// Closes the device, and says whether that could be done.
+    /// Closes the device, reporting errors.
     ///
     /// # Errors
-    /// Something could not be written out.
+    /// Data could not be written out.
     pub fn close(mut self) -> Result<(), ImageError> {
         self.shut()
     }
 
-    /// The device: its statistics, say.
+    /// The device, for example for its statistics.
     pub fn device(&self) -> &Device {
         self.inner
             .as_ref()
@@ -167,7 +168,7 @@ impl ImageDisk {
             .device()
     }
 
-    /// Closes the device, and keeps its tables; `None` if they cannot be kept.
+    /// Closes the device, keeping its tables; `None` if they cannot be kept.
     pub(crate) fn rest_here(mut self) -> Result<Option<RestingImage>, ImageError> {
         let Some(inner) = self.inner.take() else {
             return Ok(None);
@@ -201,12 +202,12 @@ impl ImageDisk {
     }
 }
 
-/// The namespaces in use of a device in a folder, which has `pages` logical pages, in the order of
-/// their numbers; one takes all of a device that was never served. Those that a host was formatting
-/// or deleting are not in use before the service has finished that.
+/// The namespaces in use of a device in a folder with `pages` logical pages, ordered by number. A
+/// device that was never served has a single one. Namespaces that a host was formatting or deleting
+/// are not in use until the service has finished.
 ///
 /// # Errors
-/// They cannot be read, are older than the device, or do not fit it.
+/// The list cannot be read, is older than the device, or does not fit it.
 pub fn image_namespaces(folder: &Path, pages: u64) -> Result<Vec<ImageNamespace>, ImageError> {
     let path = folder.join(SERVICE);
     let about = |what: String| -> ImageError { format!("{}: {what}", path.display()).into() };
@@ -238,17 +239,17 @@ pub fn image_namespaces(folder: &Path, pages: u64) -> Result<Vec<ImageNamespace>
     Ok(found)
 }
 
-/// Tells the device whose pages to keep apart. The device does not keep this setting, so each
+/// Tells the device which pages to keep apart. The device does not persist this setting, so each
 /// opening repeats it.
 pub fn keep_apart(device: &mut Device, namespaces: &[ImageNamespace]) {
-    // Checked against the device, whose pages have numbers of 32 bits.
+    // Checked against the device, whose page numbers have 32 bits.
     let lpn = |page: u64| Lpn(u32::try_from(page).unwrap_or(u32::MAX));
     for one in namespaces.iter().filter(|one| one.unshared) {
         device.keep_apart(lpn(one.first)..lpn(one.first + one.pages));
     }
 }
 
-/// Refuses a list of namespaces that is older than the image says: another namespace may have the
+/// Refuses a list of namespaces older than the image's record of it: another namespace may have the
 /// pages by now.
 fn check_version(folder: &Path, service: Option<&Service>) -> Result<(), ImageError> {
     let pages = Device::folder_config(folder)?.geometry.pages();
@@ -259,7 +260,7 @@ fn check_version(folder: &Path, service: Option<&Service>) -> Result<(), ImageEr
         serial: service.serial.unwrap_or(0),
         crc: service.crc32c.as_ref().and_then(crc).unwrap_or(0),
     });
-    // A newer one is there if the service was killed before the image knew of it.
+    // It is newer if the service was killed before it updated the image.
     if !found.is_older_than(newest) {
         return Ok(());
     }
@@ -277,8 +278,8 @@ fn check_version(folder: &Path, service: Option<&Service>) -> Result<(), ImageEr
     .into())
 }
 
-/// The namespaces with their places, and whether each is in use. Until a host changes something,
-/// they lie one after the other, numbered from 1.
+/// The namespaces with their places, each with a flag that it is in use. Until a host changes
+/// namespaces, they are contiguous and numbered from 1.
 fn placed(shares: Vec<Share>) -> Result<Vec<(ImageNamespace, bool)>, ImageError> {
     let mut end = 0u64;
     let mut all = Vec::new();
@@ -304,7 +305,7 @@ fn placed(shares: Vec<Share>) -> Result<Vec<(ImageNamespace, bool)>, ImageError>
     Ok(all)
 }
 
-/// A damaged file may say anything.
+/// Checks bounds, overlaps and duplicate numbers: a damaged file may contain anything.
 fn check_places(all: &[(ImageNamespace, bool)], pages: u64) -> Result<(), String> {
     let mut all: Vec<ImageNamespace> = all.iter().map(|(one, _)| *one).collect();
     if all.iter().any(|one| one.first + one.pages > pages) {
@@ -330,8 +331,7 @@ fn check_places(all: &[(ImageNamespace, bool)], pages: u64) -> Result<(), String
 
 impl Drop for ImageDisk {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`. What was not written out is recovered at the next
-        // opening.
+        // Call `close` to see the error. Data not written out is recovered at the next opening.
         let _ = self.shut();
     }
 }

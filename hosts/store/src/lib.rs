@@ -1,14 +1,14 @@
-//! Files for host software that wants to share pages instead of writing them twice: a database, its
+//! Files for host software that shares pages instead of writing them twice: a database, its
 //! write-ahead log, its journal.
 //!
 //! ```text
 //! Store ── Volume<D: Disk>   files on a disk that can remap: sharing is a remap
-//!     └─── OsStore           files of the operating system: sharing is what the file system has for it
+//!     └─── OsStore           files of the operating system: sharing is the file system's reflink
 //! ```
 //!
-//! Invariants: host software is written against [`Store`] and does not know which one it has; what
-//! was shared and what had to be copied is counted, with the reason. Absent: directories,
-//! permissions, times, and what is in the files.
+//! Invariants: host software is written against [`Store`], independent of the implementation;
+//! shared and copied pages are counted, copied ones with the reason. Absent: directories,
+//! permissions, times, and the contents of files.
 
 mod error;
 pub mod guard;

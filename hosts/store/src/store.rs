@@ -1,125 +1,123 @@
-//! What host software may do with files, wherever they are.
+//! The operations of host software on files, independent of where the files are.
 //!
-//! Invariants: every verb takes `&self`; a store orders the calls of its threads by locks of its
-//! own. Offsets and sizes are bytes. What was never written reads as zeroes. Several processes may
-//! use one store at the same time, and writers of *one* file take turns by means of their own
-//! (SQLite's locks): the store keeps files apart from each other, and does not arbitrate within
-//! one.
+//! Invariants: every operation takes `&self`; a store serializes its threads by its own locks.
+//! Offsets and sizes are bytes. Bytes never written read as zeroes. Several processes may use one
+//! store at the same time; writers of *one* file coordinate themselves (by SQLite's locks): the
+//! store isolates files from each other, and does not arbitrate within one.
 //!
-//! Durability: a process may end at any instant, and what it has done stays (on a disk that ends
-//! with the process, what it has synced). After a crash of the machine that holds the files, what
-//! was synced is there; of what came later, each 4 KiB page is the old or the new one.
+//! Durability: a process may end at any instant, and its changes stay (on a disk that ends with the
+//! process, those it has synced). After a crash of the machine that holds the files, synced data is
+//! there; of later writes, each 4 KiB page is the old or the new one.
 //!
 //! Absent: a position in a file, directories, permissions.
 
 use crate::{FileHold, StoreError};
 use std::path::PathBuf;
 
-/// A file that has been opened. It stays valid until it is closed or deleted.
+/// A handle of an open file, valid until the file is closed or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     pub(crate) slot: u32,
-    /// Which of all files that have ever been in that slot.
+    /// Tells the file apart from all others that have ever been in that slot.
     pub(crate) birth: u64,
 }
 
-/// What to do if there is no such file, or one.
+/// Policy for a file that is absent, or exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Create {
     /// The file must exist already.
     #[default]
     Never,
-    /// It is made unless it exists.
+    /// It is created unless it exists.
     IfAbsent,
     /// It must not exist yet.
     New,
 }
 
-/// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Whether it may be made.
+    /// Whether it may be created.
     pub create: Create,
-    /// If it is made: its size after a crash is not kept, its reader finds the end of the data
-    /// itself. A sync that follows appends then writes no metadata. After a crash of the machine
-    /// the file is as long as its allocated space; bytes behind the last ones that were written are
-    /// zeroes, or what the file itself held there before.
+    /// For a new file: its size is not kept across a crash, and its reader finds the end of the
+    /// data itself. A sync that follows appends then writes no metadata. After a crash of the
+    /// machine the size of the file is its allocated space; bytes after the last ones written are
+    /// zeroes, or earlier contents of the file itself.
     pub open_end: bool,
 }
 
-/// A file, as a list shows it.
+/// An entry of the list of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Name of the file, which no other has.
+    /// Name of the file, unique in the store.
     pub name: String,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// Pages that are allocated to it.
+    /// Pages allocated to it.
     pub pages: u64,
-    /// Pieces in which they are; 0 where only the operating system knows.
+    /// Number of extents; 0 where only the operating system knows.
     pub extents: usize,
-    /// Its end is found by its reader after a crash.
+    /// Its reader finds the end after a crash.
     pub open_end: bool,
 }
 
-/// Bytes for one place of a file.
+/// One write of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileWrite<'a> {
-    /// Where in the file it begins, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Bytes that are written there.
+    /// The bytes to write.
     pub data: &'a [u8],
 }
 
 impl FileWrite<'_> {
-    /// Where its last byte ends; the greatest number if there is no such place.
+    /// Offset after its last byte; `u64::MAX` if it would overflow.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.data.len() as u64)
     }
 }
 
-/// Bytes that a file gets from another one, or from another place of the same.
+/// A range of bytes to share from a file to another one, or within one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The file that has them.
+    /// The source file.
     pub from: FileId,
     /// Offset in the source, in bytes.
     pub from_offset: u64,
-    /// The file that gets them.
+    /// The target file.
     pub to: FileId,
     /// Offset in the target, in bytes.
     pub to_offset: u64,
-    /// How many. They must be there.
+    /// Length in bytes. The source must have them.
     pub bytes: u64,
 }
 
-/// What this process has done to the store so far.
+/// Counters of this process's operations on a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Pages that files share with others by calls of `share`.
+    /// Pages shared by calls of `share`.
     pub pages_shared: u64,
-    /// Pages that calls of `share` had to write.
+    /// Pages that calls of `share` had to copy.
     pub pages_copied: u64,
     /// Why the first of these could not be shared.
     pub copied_because: Option<String>,
-    /// Pages of files that were written, those of `pages_copied` left out.
+    /// Pages of files written, those of `pages_copied` excluded.
     pub pages_written: u64,
-    /// Pages that were read first, since only a part of them was written.
+    /// Pages read before a partial write.
     pub pages_read_to_write: u64,
-    /// Pages of files that were read from the disk.
+    /// Pages of files read from the disk.
     pub pages_read: u64,
-    /// Pages of files that were read from memory instead.
+    /// Pages of files found in the cache instead.
     pub pages_found: u64,
-    /// Pages of files that were deallocated by `discard`.
+    /// Pages of files deallocated by `discard`.
     pub pages_discarded: u64,
-    /// Pages of metadata that were written.
+    /// Pages of metadata written.
     pub pages_metadata: u64,
-    /// Flushes, those for metadata included.
+    /// Flushes, including those for metadata.
     pub syncs: u64,
 }
 
 impl Statistics {
-    /// Notes pages that were not shared.
+    /// Counts pages that were copied, not shared.
     pub(crate) fn copied(&mut self, pages: u64, why: impl FnOnce() -> String) {
         self.pages_copied += pages;
         if pages > 0 {
@@ -128,20 +126,20 @@ impl Statistics {
     }
 }
 
-/// Files of the system by which host software locks a file of a volume, by their inodes; 0: none is
-/// meant; `u64::MAX`: it is not there any more.
+/// Inodes of the operating system's files by which host software locks a file of a volume. 0: none;
+/// `u64::MAX`: the file no longer exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockFiles {
-    /// The file that carries the locks.
+    /// The file with the locks.
     pub locks: u64,
-    /// The file of the memory that is shared.
+    /// The file of the shared memory.
     pub memory: u64,
 }
 
 impl LockFiles {
-    /// These and others; `None` if one of them is another file.
+    /// Merges two records; `None` if they disagree.
     pub(crate) fn with(self, other: Self) -> Option<Self> {
-        // Nobody has it: it can only be noted by mistake.
+        // No file has this inode: the lock file was removed.
         if [self.locks, self.memory, other.locks, other.memory].contains(&u64::MAX) {
             return None;
         }
@@ -158,32 +156,32 @@ impl LockFiles {
 
 /// A set of files by name.
 pub trait Store: Send + Sync {
-    /// What tells this store from others: the UUID of a volume. `None` where files may be read by
-    /// those who know nothing of this store: files of the operating system.
+    /// Identifies this store: the UUID of a volume. `None` where files can be read without this
+    /// store: files of the operating system.
     fn identity(&self) -> Option<[u8; 16]>;
 
     /// Opens a file.
     ///
     /// # Errors
-    /// There is none, there is one already, or there is no room for one.
+    /// The file is missing, exists already, or there is no room for one.
     fn open(&self, name: &str, options: OpenOptions) -> Result<FileId, StoreError>;
 
-    /// Ends the use of a handle. Nothing is synced.
+    /// Closes a handle. Nothing is synced.
     fn close(&self, file: FileId);
 
-    /// Called in a child of `fork`, which must not use a store of its parent's: closes the
-    /// descriptors that the child has of it, so that what they hold ends with the parent. Changes
-    /// nothing that the parent sees, and waits for nothing.
+    /// Called in a child of `fork`, which must not use its parent's store: closes the inherited
+    /// descriptors, so that what they hold ends with the parent. Does not affect the parent, and
+    /// does not wait.
     fn close_inherited(&self) {}
 
-    /// Deletes a file. Nobody may use handles of it any more; a volume refuses them, in every
+    /// Deletes a file. Its handles must not be used any more; a volume refuses them, in every
     /// process.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such file.
     fn delete(&self, name: &str) -> Result<(), StoreError>;
 
-    /// Gives a file another name, which no file has.
+    /// Renames a file; the new name must be free.
     ///
     /// # Errors
     /// There is no such file, or one of the new name.
@@ -201,52 +199,51 @@ pub trait Store: Send + Sync {
     /// The file is gone.
     fn size(&self, file: FileId) -> Result<u64, StoreError>;
 
-    /// Cuts a file off, or makes it longer; what is added is zeroes. Durable with the next sync.
+    /// Truncates or extends a file; new bytes are zeroes. Durable with the next sync.
     ///
     /// # Errors
     /// No room.
     fn set_size(&self, file: FileId, size: u64) -> Result<(), StoreError>;
 
-    /// Reads, up to the end of the file. Answers how many bytes there were.
+    /// Reads up to the end of the file. Returns the number of bytes read.
     ///
     /// # Errors
     /// The disk or the system.
     fn read(&self, file: FileId, offset: u64, into: &mut [u8]) -> Result<usize, StoreError>;
 
-    /// Writes, and makes the file longer if need be.
+    /// Writes, extending the file if necessary.
     ///
     /// # Errors
     /// No room.
     fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError>;
 
-    /// Writes in many places of a file, which do not overlap, as if one after the other. A list
-    /// costs a few round trips to the device, however long it is.
+    /// Writes to many ranges of a file, which do not overlap, in order. A list costs a few round
+    /// trips to the device, however long it is.
     ///
     /// # Errors
-    /// As `write`. Some of the list may have been done.
+    /// As `write`. Part of the list may have been done.
     fn write_all(&self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
         writes
             .iter()
             .try_for_each(|write| self.write(file, write.offset, write.data))
     }
 
-    /// Turns bytes of a file into zeroes; whole pages give their space on the device back. The size
-    /// stays.
+    /// Zeroes a range of a file; whole pages are deallocated on the device. The size stays.
     ///
     /// # Errors
     /// The disk or the system.
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError>;
 
-    /// Gives files what others hold, as if by reading and writing one after the other. Whole pages
-    /// at multiples of 4 KiB in both files are shared without being written, where that is
-    /// possible; the rest is copied, and counted as such. A list costs a few round trips to the
-    /// device, however long it is. Durable with the next sync of the files that changed.
+    /// Shares ranges between files, with the effect of reading and writing them in order. Whole
+    /// pages at multiples of 4 KiB in both files are shared without being written, where possible;
+    /// the rest is copied, and counted as such. A list costs a few round trips to the device,
+    /// however long it is. Durable with the next sync of the changed files.
     ///
     /// # Errors
-    /// A range that is not there, or no room. Some of the list may have been done.
+    /// A source range beyond the end of its file, or no room. Part of the list may have been done.
     fn share_all(&self, shares: &[Share]) -> Result<(), StoreError>;
 
-    /// One share.
+    /// Shares one range.
     ///
     /// # Errors
     /// As `share_all`.
@@ -261,43 +258,43 @@ pub trait Store: Send + Sync {
     /// It could not be made durable.
     fn sync(&self, file: FileId) -> Result<(), StoreError>;
 
-    /// The same for all files, and for what was deleted.
+    /// Syncs all files, and deletions.
     ///
     /// # Errors
     /// It could not be made durable.
     fn sync_all(&self) -> Result<(), StoreError>;
 
-    /// Makes deleted, new and changed names survive a crash of the machine.
+    /// Makes created, deleted and renamed files' names survive a crash of the machine.
     ///
     /// # Errors
     /// It could not be made durable.
     fn sync_names(&self) -> Result<(), StoreError>;
 
-    /// Where the processes that use the store together have files of their own, locks for instance;
-    /// `None` if this process is the only one, or files are beside those of the store.
+    /// The folder for files shared by the processes that use the store, such as locks; `None` if
+    /// this process is the only one, or such files are beside those of the store.
     fn folder(&self) -> Option<PathBuf> {
         None
     }
 
-    /// Says that a file is open here, or, `alone`, that it must be open nowhere and nobody may open
-    /// it, until the answer is dropped. Only what is asked for by this counts.
+    /// Marks a file as open. With `alone`, fails if it is open anywhere, and prevents opening.
+    /// Holds until the result is dropped. Only files marked by this method count as open.
     ///
     /// # Errors
-    /// Another process has it open, or wants it alone.
+    /// Another process has it open, or holds it alone.
     fn hold_file(&self, _name: &str, _alone: bool) -> Result<FileHold, StoreError> {
         Ok(FileHold::NONE)
     }
 
-    /// Compares the files by which this process locks a file with those of the others.
+    /// Compares this process's lock files of a file with those of other processes.
     ///
     /// # Errors
-    /// They are not the same: somebody has removed files of others.
+    /// They differ: some have been removed and recreated.
     fn note_lock_files(&self, _file: FileId, _locks: LockFiles) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Asks whether the store may have been lost to others unnoticed. To be called before what was
-    /// read earlier is relied on; it costs a system call.
+    /// Checks that the store has not been lost to another holder unnoticed. To be called before
+    /// relying on data read earlier; costs a system call.
     ///
     /// # Errors
     /// It is lost, or cannot be reached.
@@ -305,6 +302,6 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// What this process has done so far.
+    /// Counters of this process so far.
     fn statistics(&self) -> Statistics;
 }

@@ -1,7 +1,7 @@
-//! A part of a disk as a disk: a namespace of a device in this process.
+//! A range of a disk as a disk: a namespace of a device in this process.
 //!
-//! Invariant: no command reaches a page outside. Absent: the file map, whose lists are the whole
-//! device's.
+//! Invariant: no command reaches a page outside. Absent: the file map, whose lists cover the whole
+//! device.
 
 use remap_ssd_device::{Disk, DiskRemap, DiskWrite, RemapAllError};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -14,7 +14,7 @@ pub struct Window<D> {
     pages: u64,
 }
 
-/// Why a part of a disk did not do something.
+/// An error of a window.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError<E: Error + 'static> {
     /// The range is outside of the window.
@@ -22,16 +22,16 @@ pub enum WindowError<E: Error + 'static> {
     OutOfRange {
         /// First page of the range.
         page: u64,
-        /// How many pages the range has.
+        /// Length of the range in pages.
         pages: u64,
     },
-    /// The disk below refused or failed.
+    /// The underlying disk refused or failed.
     #[error(transparent)]
     Disk(#[from] E),
 }
 
 impl<D: Disk> Window<D> {
-    /// The window, unless it reaches beyond the disk.
+    /// Creates a window; `None` if it exceeds the disk.
     pub fn new(disk: D, first: u64, pages: u64) -> Option<Self> {
         let fits = first
             .checked_add(pages)
@@ -39,17 +39,17 @@ impl<D: Disk> Window<D> {
         fits.then_some(Self { disk, first, pages })
     }
 
-    /// The first page of the disk that is in it.
+    /// The window's first page of the disk.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Gives the disk back, all of it.
+    /// Returns the whole disk.
     pub fn into_disk(self) -> D {
         self.disk
     }
 
-    /// The disk that it is a part of.
+    /// The underlying disk.
     pub fn disk(&self) -> &D {
         &self.disk
     }
@@ -83,7 +83,7 @@ impl<D: Disk> Disk for Window<D> {
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
-        // Rounded up: a buffer that is not whole pages is for the disk below to refuse.
+        // Rounded up: the underlying disk rejects a buffer that is not whole pages.
         let page = self.place(page, into.len().div_ceil(PAGE_BYTES) as u64)?;
         Ok(self.disk.read(page, into)?)
     }

@@ -1,9 +1,9 @@
-//! The same files on an operating system: a folder is the store.
+//! A store on the operating system: a folder and its files.
 //!
-//! Invariants: a name is the name of a file in the folder; what the file system can share is
-//! shared, the rest is copied and counted with the reason. Several processes use the folder
-//! together as they would without us. A file that may not be written is opened to be read. Absent:
-//! folders in the folder, and a size that is not kept (`open_end` asks for nothing here).
+//! Invariants: a name is the name of a file in the folder; ranges that the file system can share
+//! are shared, the rest is copied and counted with the reason. Several processes use the folder as
+//! they would without this store. A file without write permission is opened read-only. Absent:
+//! subfolders, and sizes that are not kept (`open_end` has no effect).
 
 mod share;
 
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// A folder whose files are the store's.
+/// A folder as a store.
 pub struct OsStore {
     folder: PathBuf,
     state: Mutex<State>,
@@ -29,7 +29,7 @@ pub struct OsStore {
 struct State {
     files: Vec<Option<Arc<Opened>>>,
     births: u64,
-    /// Names have changed since the folder was synced.
+    /// Names have changed since the folder was last synced.
     names_changed: bool,
     statistics: Statistics,
     sharing: Sharing,
@@ -37,7 +37,7 @@ struct State {
 
 struct Opened {
     birth: u64,
-    /// Device and inode: two handles may be of one file.
+    /// Device and inode: two handles may refer to one file.
     identity: (u64, u64),
     path: PathBuf,
     file: File,
@@ -78,10 +78,9 @@ impl Opened {
 }
 
 impl OsStore {
-    /// The files of a folder that exists.
+    /// Opens an existing folder.
     ///
-    /// # Errors
-    /// It does not.
+    /// # Errors It does not exist, or is no folder.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let failed = |error| StoreError::system(folder.display(), error);
         if !std::fs::metadata(folder).map_err(failed)?.is_dir() {
@@ -102,7 +101,7 @@ impl OsStore {
     }
 
     fn path(&self, name: &str) -> Result<PathBuf, StoreError> {
-        // A name must stay in the folder, whatever it is.
+        // A name must not lead out of the folder.
         let why = match name {
             "" => "it is empty",
             "." | ".." => "it is a folder's",
@@ -118,11 +117,11 @@ impl OsStore {
 
     fn make_names_durable(&self) -> Result<(), StoreError> {
         let mut state = self.state();
-        // A file's own sync does not cover its name, which is in the folder (fsync(2)).
+        // Syncing a file does not cover its name, which is in the folder (fsync(2)).
         if std::mem::take(&mut state.names_changed) {
             let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
             if let Err(error) = synced {
-                // So that the next sync tries again.
+                // The next sync tries again.
                 state.names_changed = true;
                 return Err(StoreError::system(self.folder.display(), error));
             }
@@ -145,11 +144,11 @@ impl State {
             .metadata()
             .map_err(|error| StoreError::system(path.display(), error))?;
 
-        // Two handles of one file are known by its inode, which decides how ranges are shared.
+        // The inode shows that two handles are of one file, which decides how ranges are shared.
         let identity = (metadata.dev(), metadata.ino());
 
         self.births += 1;
-        // Slots are used again; the birth tells an old handle from a new one.
+        // Slots are reused; the birth tells an old handle from a new one.
         let slot = self
             .files
             .iter()
@@ -182,7 +181,7 @@ impl Store for OsStore {
         let mut how = File::options();
         how.read(true).write(true);
 
-        // An empty file may have been made a moment ago, and its name may not be durable.
+        // An empty file may be new, with a name that is not yet durable.
         let existed = std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
         let opened = match options.create {
             Create::Never => how.open(&path),
@@ -190,7 +189,7 @@ impl Store for OsStore {
             Create::New => how.create_new(true).open(&path),
         };
 
-        // Whoever may not write it may still read it; what is written then is an error.
+        // Without write permission it is opened read-only; later writes fail.
         let opened = opened.or_else(|error| match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
                 if options.create != Create::New =>
@@ -233,7 +232,7 @@ impl Store for OsStore {
         if from == to && old.exists() {
             return Ok(());
         }
-        // Plain rename(2) would replace a file of the new name without a word.
+        // Plain rename(2) would silently replace a file of the new name.
         rustix::fs::renameat_with(CWD, &old, CWD, &new, RenameFlags::NOREPLACE).map_err(
             |error| match error {
                 rustix::io::Errno::NOENT => StoreError::NotFound(from.into()),
@@ -253,7 +252,7 @@ impl Store for OsStore {
             let entry = entry.map_err(failed)?;
             let metadata = entry.metadata().map_err(failed)?;
 
-            // Folders, and names that are not text, are not files of the store.
+            // Folders, and names that are not UTF-8, are not files of the store.
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 // Blocks of 512 bytes (stat(2)).
                 let pages = (metadata.blocks() * 512).div_ceil(PAGE);
@@ -302,7 +301,7 @@ impl Store for OsStore {
         };
 
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // A hole where the file system has them; zeroes elsewhere read the same.
+        // Punches a hole if the file system supports it; otherwise writes zeroes.
         match rustix::fs::fallocate(&opened.file, flags, offset, bytes) {
             Ok(()) => {
                 let whole = (end / PAGE).saturating_sub(offset.div_ceil(PAGE));
@@ -310,7 +309,7 @@ impl Store for OsStore {
                 Ok(())
             }
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                // A mebibyte at a time: the range may be as long as the file.
+                // 1 MiB at a time: the range may be as long as the file.
                 let zeroes = vec![0; bytes.min(1 << 20) as usize];
                 for at in (offset..end).step_by(1 << 20) {
                     self.write(file, at, &zeroes[..(end - at).min(1 << 20) as usize])?;
@@ -324,14 +323,14 @@ impl Store for OsStore {
     fn share_all(&self, shares: &[Share]) -> Result<(), StoreError> {
         let mut state = self.state();
         let identity = |file| state.opened(file).ok().map(|opened| opened.identity);
-        // Pages of a log often follow one another in the database too: each merged range saves a
+        // Pages of a log are often consecutive in the database too: each merged range saves a
         // system call.
         let merged = share::merged(shares, |from, to| identity(from) == identity(to));
         merged.iter().try_for_each(|share| state.share(share))
     }
 
     fn sync(&self, file: FileId) -> Result<(), StoreError> {
-        // fdatasync(2) covers the size as well; only times and the like are left out.
+        // fdatasync(2) covers the size; it omits only metadata such as times.
         let opened = self.opened(file)?;
         opened
             .file
@@ -342,7 +341,7 @@ impl Store for OsStore {
     }
 
     fn sync_all(&self) -> Result<(), StoreError> {
-        // Taken out of the lock: a sync may take long.
+        // Cloned out of the lock: a sync may take long.
         let opened: Vec<Arc<Opened>> = self.state().files.iter().flatten().cloned().collect();
         for opened in opened {
             opened
@@ -350,7 +349,7 @@ impl Store for OsStore {
                 .sync_data()
                 .map_err(|error| opened.failed(error))?;
         }
-        // Files that are closed again.
+        // Covers files that are closed.
         let synced = File::open(&self.folder).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
         synced.map_err(|error| StoreError::system(self.folder.display(), error))?;
         self.state().statistics.syncs += 1;

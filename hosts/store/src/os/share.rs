@@ -1,12 +1,12 @@
-//! Sharing by what the operating system has for it.
+//! Sharing by system calls.
 //!
-//! `FICLONERANGE` comes first: it shares or says that it cannot (XFS and Btrfs share). Then, on
-//! files of a mount of this project's FUSE server only, `copy_file_range`, which is a Copy command
-//! of the device. On other file systems it is not used: it may write every byte and not say so, and
-//! what is counted as shared must be. What is left is read and written, and counted as copied.
+//! `FICLONERANGE` comes first: it shares or reports that it cannot (XFS and Btrfs share). Then, for
+//! files on a mount of this project's FUSE server only, `copy_file_range`, which is a Copy command
+//! of the device. It is not used on other file systems: it may silently write every byte, and pages
+//! counted as shared must be. The rest is read and written, and counted as copied.
 //!
-//! Invariant: one range after the other, as if read first. Absent: remembering which ranges could
-//! not be shared; the kernel says so without touching any data.
+//! Invariant: ranges take effect in order, each as if read first. Absent: remembering which ranges
+//! could not be shared; the kernel reports it without touching data.
 
 use super::{Opened, PAGE, State};
 use crate::{FileId, Share, StoreError};
@@ -16,16 +16,16 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// Bytes that are copied at once.
+/// Bytes copied per step.
 const COPY_BYTES: u64 = 1 << 20;
-/// The source that the kernel lists for a mount of this project's server; its type is `fuse`, or
-/// `fuse.` and a name.
+/// Mount source of this project's server in the kernel's list; its type is `fuse`, or `fuse.` and a
+/// name.
 const OUR_SOURCE: &str = "remap-ssd";
 
-/// What is known of file systems.
+/// Cached facts about file systems.
 #[derive(Default)]
 pub struct Sharing {
-    /// Whether a device number is that of a mount of ours.
+    /// By device number, true for a mount of this project's server.
     ours: HashMap<u64, bool>,
 }
 
@@ -41,8 +41,8 @@ impl Sharing {
     }
 }
 
-/// Whether a device number is that of a mount of ours, by the text of `/proc/self/mountinfo`
-/// (proc_pid_mountinfo(5)).
+/// Returns true if a device number belongs to a mount of this project's server, by the text of
+/// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 fn is_our_mount(mounts: &str, major: u32, minor: u32) -> bool {
     let device = format!("{major}:{minor}");
     let line = mounts
@@ -56,8 +56,8 @@ fn is_our_mount(mounts: &str, major: u32, minor: u32) -> bool {
     (kind == "fuse" || kind.starts_with("fuse.")) && what.next() == Some(OUR_SOURCE)
 }
 
-/// Ranges of two files that follow each other in both, in one. Within one file (of which there may
-/// be two handles) a later range may read what an earlier one wrote, so they are left as they are.
+/// Merges ranges of two files that are consecutive in both. Within one file (which may have two
+/// handles) a later range may read the target of an earlier one, so those stay separate.
 pub fn merged(shares: &[Share], one_file: impl Fn(FileId, FileId) -> bool) -> Vec<Share> {
     let mut merged: Vec<Share> = Vec::new();
     for share in shares.iter().filter(|share| share.bytes > 0) {
@@ -88,7 +88,7 @@ impl State {
         let (from, to) = (self.opened(share.from)?, self.opened(share.to)?);
         let size = from.size()?;
 
-        // In bounds first: nothing is written for a range that is not there.
+        // Bounds are checked first: nothing is written for an invalid range.
         if from_offset.checked_add(bytes).is_none_or(|end| end > size) {
             return Err(StoreError::Range {
                 offset: from_offset,
@@ -109,7 +109,7 @@ impl State {
         }
         let overlap = overlaps(&from, &to, share);
 
-        // Only pages that lie at the same place within a page can be shared.
+        // Only ranges with the same offset within a page can be shared.
         if from_offset % PAGE != to_offset % PAGE || overlap {
             let why = || {
                 format!("the ranges overlap, or are not aligned to {PAGE} bytes in the same way")
@@ -117,7 +117,7 @@ impl State {
             return self.copy(&from, &to, share, why);
         }
 
-        // Parts of pages at both ends are copied, whole pages between them are shared.
+        // Partial pages at both ends are copied, whole pages between them are shared.
         let head = (from_offset.next_multiple_of(PAGE) - from_offset).min(bytes);
         let whole = (bytes - head) / PAGE * PAGE;
         let part = |at: u64, bytes: u64| Share {
@@ -142,8 +142,8 @@ impl State {
                 return Ok(());
             }
             Err(
-                // These say that the file system, or this pair of files, cannot share, before
-                // anything was changed (ioctl_ficlonerange(2)). Anything else is a failure.
+                // These mean that the file system, or this pair of files, cannot share, and that
+                // nothing was changed (ioctl_ficlonerange(2)). Other errors are failures.
                 error @ (Errno::OPNOTSUPP
                 | Errno::NOTTY
                 | Errno::XDEV
@@ -153,12 +153,12 @@ impl State {
             Err(error) => return Err(to.failed(error)),
         };
 
-        // Only on our own mounts: elsewhere this call may copy bytes without a word.
+        // Only on this project's mounts: elsewhere this call may silently copy.
         if self.sharing.is_ours(&from.file) && self.sharing.is_ours(&to.file) {
             let done =
                 copy_file_range(&from.file, &to.file, share).map_err(|error| to.failed(error))?;
-            // Fewer bytes: the rest cannot be done this way. Copying all of it below gives the
-            // same.
+            // Short: the rest cannot be done this way. Copying all of it below gives the same
+            // result.
             if done == share.bytes {
                 self.statistics.pages_shared += done / PAGE;
                 return Ok(());
@@ -180,7 +180,7 @@ impl State {
         share: &Share,
         why: impl FnOnce() -> String,
     ) -> Result<(), StoreError> {
-        // What overlaps is read as a whole first.
+        // An overlapping range is read as a whole first.
         let step = if overlaps(from, to, share) {
             share.bytes
         } else {
@@ -193,7 +193,7 @@ impl State {
             let bytes = &mut buffer[..step.min(share.bytes - done) as usize];
             let read = from.read(share.from_offset + done, bytes)?;
 
-            // The file has become shorter since it was looked at.
+            // The file was truncated concurrently.
             if read < bytes.len() {
                 return Err(StoreError::Range {
                     offset: share.from_offset,
@@ -212,7 +212,7 @@ impl State {
     }
 }
 
-/// Whether a range is in the way of its own source.
+/// Returns true if source and target overlap in one file.
 fn overlaps(from: &Opened, to: &Opened, share: &Share) -> bool {
     from.identity == to.identity && share.from_offset.abs_diff(share.to_offset) < share.bytes
 }
@@ -248,12 +248,12 @@ fn clone_range(from: &File, to: &File, share: &Share) -> Result<(), Errno> {
     }
 }
 
-/// Has the file system copy a range; answers how many bytes of it were done.
+/// Makes the file system copy a range; returns the number of bytes done.
 fn copy_file_range(from: &File, to: &File, share: &Share) -> Result<u64, Errno> {
     let mut done = 0;
     while done < share.bytes {
         let (mut source, mut target) = (share.from_offset + done, share.to_offset + done);
-        // The kernel takes less than 2 GiB a call.
+        // The kernel copies less than 2 GiB per call.
         let left = (share.bytes - done).min(1 << 30) as usize;
         match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), left) {
             Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::XDEV | Errno::INVAL) => break,

@@ -1,14 +1,14 @@
-//! Bytes of files to pages of the disk and back.
+//! Maps bytes of files to pages of the disk.
 //!
-//! Invariants: bytes behind the end of a file are never shown, whatever the page holds there: a
-//! page that is written in part takes only the bytes before the end from the disk, and a gap
-//! between the old end and what is written is zeroed, durably, before the file is longer. A read
-//! that another process's change of the layout overtook is done again.
+//! Invariants: bytes after the end of a file are never shown, even if the page has data there: a
+//! partial write of a page takes only the bytes before the end from the disk, and a gap between the
+//! old end and the written range is zeroed, durably, before the file grows. A read that raced with
+//! another process's layout change is repeated.
 //!
-//! Readers take no lock. Before a read the generation is looked at, and afterwards again: pages
-//! that a file releases are not claimed by another one before the generation has changed
-//! (`change.rs`), so if it has not, or if the file still has those pages, what was read was the
-//! file's. Writers of one file take turns with whoever cuts it off (see `Store`).
+//! Readers take no lock. The generation is read before and after: pages that a file releases are
+//! not claimed by another one before the generation has changed (`change.rs`). So if it is
+//! unchanged, or the file still has those pages, the bytes read were the file's. Writers of one
+//! file take turns with truncation (see `Store`).
 
 use super::cache::Epoch;
 use super::change::pages_of;
@@ -21,21 +21,20 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 
 pub const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Pages of which it is remembered that they are zeroes, when so many are trimmed together at most.
+/// Largest trim whose pages are cached as zeroes.
 const ZEROES_KEPT_MAX: u64 = 8;
 
-/// Bytes of a file, page by page: the pages that are wholly in a range, and the parts of pages
-/// before and behind.
+/// A byte range split into its whole pages and the partial pages before and after.
 struct Parts {
-    /// Bytes of a first page that is not whole.
+    /// Bytes in a partial first page.
     head: usize,
     pages: u64,
-    /// Bytes of a last page that is not whole.
+    /// Bytes in a partial last page.
     tail: usize,
 }
 
 impl Parts {
-    /// Whole pages can be written as they are; at the ends pages have to be read first.
+    /// Splits a range: whole pages can be written as they are, partial ones have to be read first.
     fn of(offset: u64, bytes: usize) -> Self {
         let before = (offset % PAGE) as usize;
         let head = if before == 0 {
@@ -53,7 +52,7 @@ impl Parts {
 }
 
 impl<D: Disk> VolumeState<D> {
-    /// Where pages of a file are; they must be allocated.
+    /// Locates pages of a file; they must be allocated.
     pub fn places(
         &mut self,
         file: FileId,
@@ -62,8 +61,7 @@ impl<D: Disk> VolumeState<D> {
     ) -> Result<Vec<Extent>, StoreError> {
         let inode = self.inode(file)?;
         let size = inode.capacity() * PAGE;
-        // Only a writer who did not wait for its turn can meet a file that has been cut off since
-        // it looked.
+        // Only a writer that did not wait for its turn can meet a file truncated since it looked.
         let cut_off = StoreError::Range {
             offset: first * PAGE,
             bytes: pages * PAGE,
@@ -81,18 +79,19 @@ impl<D: Disk> VolumeState<D> {
     ) -> Result<usize, StoreError> {
         loop {
             let size = self.size(file)?;
-            // Behind the end there is nothing to read, whatever the pages hold there.
+            // After the end there is nothing to read, even if the pages have data there.
             let bytes = (size.saturating_sub(offset)).min(into.len() as u64) as usize;
             if bytes == 0 {
                 return Ok(0);
             }
             let first = offset / PAGE;
             let pages = pages_of(offset + bytes as u64) - first;
-            // In this order: what is read under an epoch and then changed is of an older one.
+            // In this order: if the file changes after the epoch was taken, the pages read count as
+            // stale.
             let epoch = self.epoch(file);
             let generation = self.generation();
             let Some(places) = space::pieces(&self.inode(file)?.extents, first, pages) else {
-                continue; // Cut off in this moment.
+                continue; // Truncated concurrently.
             };
             self.read_places(&places, offset, &mut into[..bytes], epoch)?;
 
@@ -103,7 +102,7 @@ impl<D: Disk> VolumeState<D> {
         }
     }
 
-    /// Whether a file has these pages from its page `first` on.
+    /// Returns true if a file has these pages, from its page `first` on.
     fn has(&mut self, file: FileId, first: u64, places: &[Extent]) -> Result<bool, StoreError> {
         let pages = places.iter().map(|place| place.pages).sum();
         let now = space::pieces(&self.inode(file)?.extents, first, pages);
@@ -138,8 +137,7 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// Reads whole pages side by side: those that are kept from memory, each run of others by one
-    /// command.
+    /// Reads contiguous pages: cached ones from memory, each run of others by one command.
     fn read_pages(
         &mut self,
         first: u64,
@@ -148,7 +146,7 @@ impl<D: Disk> VolumeState<D> {
     ) -> Result<(), StoreError> {
         let pages = into.len() / PAGE_BYTES;
         let mut missing = 0..0;
-        // One step beyond the last page, which ends the last run of missing ones.
+        // One step past the last page, to end the last run of misses.
         for at in 0..=pages {
             let place = first + at as u64;
             let kept = epoch
@@ -158,8 +156,7 @@ impl<D: Disk> VolumeState<D> {
                 into[at * PAGE_BYTES..(at + 1) * PAGE_BYTES].copy_from_slice(page);
                 self.statistics.pages_found += 1;
             } else if at < pages {
-                // Whatever misses is collected, and read when a page is found or the end is
-                // reached.
+                // Misses are collected, and read at the next hit or the end.
                 missing.end = at + 1;
                 continue;
             }
@@ -178,7 +175,7 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// Keeps pages that the disk has.
+    /// Caches pages that the disk has.
     pub fn keep(&mut self, first: u64, bytes: &[u8], epoch: Option<Epoch>) {
         match epoch {
             Some(epoch) => self.cache.put(first, bytes, epoch),
@@ -188,18 +185,19 @@ impl<D: Disk> VolumeState<D> {
         }
     }
 
-    /// A read failed: perhaps the device is another one when it answers again.
+    /// Maps a read error; clears the cache, since the device may have changed when it answers
+    /// again.
     fn lost_sight(&mut self, error: D::Error) -> StoreError {
         self.cache.clear();
         StoreError::disk(error)
     }
 
-    /// Writes whole pages side by side.
+    /// Writes contiguous whole pages.
     fn write_pages(&mut self, file: FileId, page: u64, data: &[u8]) -> Result<(), StoreError> {
         self.write_places(file, &[DiskWrite { page, data }])
     }
 
-    /// Writes bytes; the file becomes longer if need be.
+    /// Writes bytes, growing the file if necessary.
     pub fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         if data.is_empty() {
             return Ok(());
@@ -208,7 +206,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     fn write_parts(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
-        // Pages first: nothing is written before there is room for all of it.
+        // Allocates first: nothing is written before there is room for all of it.
         let end = self.reach(file, offset, data.len() as u64)?;
         let size = self.size(file)?;
         let parts = Parts::of(offset, data.len());
@@ -224,15 +222,14 @@ impl<D: Disk> VolumeState<D> {
         }
         self.write_part(file, size, offset + (data.len() - parts.tail) as u64, tail)?;
 
-        // Longer only now: a reader must not see bytes that are not there yet.
+        // Grown only now: a reader must not see bytes that are not yet there.
         if end > size {
             self.coordination.set_size(file.slot, file.birth, end);
         }
         Ok(())
     }
 
-    /// Makes sure that a file has pages for a range, and that there is no gap in front of it.
-    /// Answers the range's end.
+    /// Ensures that a file has pages for a range, and no gap before it. Returns the range's end.
     pub fn reach(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<u64, StoreError> {
         let size = self.size(file)?;
         let too_far = StoreError::Range {
@@ -241,13 +238,13 @@ impl<D: Disk> VolumeState<D> {
             size,
         };
 
-        // A file is at most as long as an offset can say.
+        // Offsets are signed 64-bit, which limits the size of a file.
         let end = offset
             .checked_add(bytes)
             .filter(|end| *end <= i64::MAX as u64)
             .ok_or(too_far)?;
 
-        // More pages only if they are needed: that changes the layout, under the lock.
+        // Claims pages only if necessary: that changes the layout, under the lock.
         if pages_of(end) > self.inode(file)?.capacity() {
             self.claim(file, pages_of(end))?;
         }
@@ -257,8 +254,8 @@ impl<D: Disk> VolumeState<D> {
         Ok(end)
     }
 
-    /// Zeroes what is between the end and a new end: 1. zeroes  2. flush  3. the size. Cut before
-    /// 3: the file ends where it did.
+    /// Zeroes the range from the end to a new end: 1. zeroes  2. flush  3. the size. Cut before 3:
+    /// the file ends where it did.
     fn lengthen(&mut self, file: FileId, size: u64, to: u64) -> Result<(), StoreError> {
         self.zero(file, size, size, to - size)?;
         self.flush()?;
@@ -266,7 +263,7 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// Makes a file longer or shorter.
+    /// Extends or truncates a file.
     pub fn set_size(&mut self, file: FileId, to: u64) -> Result<(), StoreError> {
         self.change([file], |state| {
             let size = state.size(file)?;
@@ -274,8 +271,8 @@ impl<D: Disk> VolumeState<D> {
                 return state.reach(file, to, 0).map(drop);
             }
             state.cut_off(file, to)?;
-            // Nothing may show again when the file grows. That is seen to then, too; this is for a
-            // file whose end is open.
+            // Truncated bytes must not reappear when the file grows. Growing zeroes them too; this
+            // is for a file whose end is open.
             let in_page = to.next_multiple_of(PAGE) - to;
             state.zero(file, to, to, in_page)
         })
@@ -283,13 +280,13 @@ impl<D: Disk> VolumeState<D> {
 
     /// Turns bytes before the end into zeroes.
     pub fn discard(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {
-        // Behind the end there is nothing to discard.
+        // After the end there is nothing to discard.
         let size = self.size(file)?;
         let end = offset.saturating_add(bytes).min(size);
         if offset >= end {
             return Ok(());
         }
-        // The last page has nothing that is needed behind the end.
+        // After the end, the last page holds nothing that is needed.
         let end = if end == size {
             end.next_multiple_of(PAGE)
         } else {
@@ -307,8 +304,8 @@ impl<D: Disk> VolumeState<D> {
         for place in self.places(file, (offset + head as u64) / PAGE, rest / PAGE)? {
             self.trim(place.first, place.pages)?;
             self.statistics.pages_discarded += place.pages;
-            // Where they are few somebody is going to look at them: whether a journal has been
-            // ended, say.
+            // A small discarded range is likely to be read: to see if a journal has ended, for
+            // example.
             if place.pages <= ZEROES_KEPT_MAX {
                 let epoch = self.epoch(file);
                 self.keep(
@@ -343,11 +340,11 @@ impl<D: Disk> VolumeState<D> {
         assert!(at + data.len() <= PAGE_BYTES, "a part of one page");
         let place = self.places(file, number, 1)?[0].first;
 
-        // What is valid of the page ends with the file.
+        // The valid part of the page ends with the file.
         let valid = size.saturating_sub(number * PAGE).min(PAGE) as usize;
 
         let mut page: Page = [0; PAGE_BYTES];
-        // Nothing of the page is needed if what is valid of it is overwritten.
+        // If the valid part is overwritten, nothing of the page is needed.
         if at > 0 && valid > 0 || valid > at + data.len() {
             let epoch = self.epoch(file);
             self.read_pages(place, &mut page, epoch)?;

@@ -1,31 +1,33 @@
-//! Pages of files that this process has read or written, kept in memory: to find one here saves a
-//! round trip to the device.
+//! A cache of file pages that this process has read or written: a hit saves a round trip to the
+//! device.
 //!
-//! Other processes may change the files. A word for each file in the coordination file tells:
+//! Other processes may change the files. A word for each file in the coordination file detects
+//! that:
 //!
 //! ```text
-//! writer   word odd | changes of the file, all answered by the device | word even, and greater than before
-//! reader   word even and what it was when a page was kept: the page is what the device has
+//! writer   word odd | changes of the file, all completed by the device | word even, and greater than before
+//! reader   word even and the same as when a page was cached: the page is current
 //! ```
 //!
-//! # Why no page from here is older than one from the device
+//! # Why no cached page is older than the device's
 //!
 //! Writers of one file take turns (see `Store`), so its word only grows.
-//! 1. *A change that ended before the read began* has made the word greater, and pages kept under
-//!    another word do not count.
-//! 2. *A change that is under way*: the word is odd, and nothing is taken from here and nothing
-//!    kept. If it became odd after the reader had looked, change and read overlap, and the old page
-//!    is an answer that the device could have given. What such a reader keeps counts until the
-//!    change ends, which makes the word another one.
-//! 3. *A change that failed, or whose process died*, leaves the word odd: everybody reads from the
-//!    device, until another change of the file ends. The one who begins that waits until what the
-//!    dead process had sent is done.
-//! 4. *This process's own changes* are made here page by page, as on the device: written, given to
-//!    another page, or gone.
-//! 5. *A page that goes from one file to another* is kept under the file it was read for, and
-//!    counts for that one only; whose word has changed since, because the page was taken from it.
-//! 6. *The device loses its power* while processes run: what it has lost was not synced, and a
-//!    command that fails empties this.
+//! 1. *A change that ended before the read began* has increased the word, and pages cached under
+//!    another word are invalid.
+//! 2. *A change in progress*: the word is odd, and nothing is read from the cache or added to it.
+//!    If it became odd after the reader looked, change and read overlap, and the old page is a
+//!    result that the device could have given. Pages that such a reader caches are valid until the
+//!    change ends, which changes the word.
+//! 3. *A change that failed, or whose process died*, leaves the word odd: all processes read from
+//!    the device until another change of the file ends. That change begins by waiting until the
+//!    commands of the dead process have completed.
+//! 4. *This process's own changes* are applied here page by page, as on the device: written,
+//!    remapped, or trimmed.
+//! 5. *A page that moves from one file to another* is cached under the file it was read for, and
+//!    valid for that one only; that file's word has changed since, because the page was taken from
+//!    it.
+//! 6. *The device loses power* while processes run: the lost data was not synced, and a failing
+//!    command clears the cache.
 //!
 //! Absent: which pages a file has (`bytes`), where the words are (`coordination`).
 
@@ -37,18 +39,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of pages that are kept, unless said otherwise.
+/// Default capacity in bytes.
 pub const CACHE_BYTES_DEFAULT: u64 = 64 << 20;
 
-/// What pages of a file have to have been kept under.
+/// Version of a file's bytes; a cached page is valid in its own epoch only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     file: FileId,
-    /// How often another process had changed the file by then.
+    /// Number of changes by other processes seen until then.
     number: u64,
 }
 
-/// What is known of the changes of a file.
+/// The last known change word of a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     word: u64,
@@ -57,11 +59,11 @@ struct Known {
 
 struct Kept {
     epoch: Epoch,
-    /// Places that share a page on the disk share it here.
+    /// Places that share a physical page on the disk share it here.
     bytes: Arc<Page>,
 }
 
-/// Pages, by their places on the disk.
+/// Cached pages, by their places on the disk.
 pub struct Cache {
     pages: LruCache<u64, Kept>,
     pages_max: usize,
@@ -69,7 +71,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// None yet; so many bytes at most.
+    /// Creates an empty cache of at most `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         Self {
             pages: LruCache::unbounded(),
@@ -78,10 +80,10 @@ impl Cache {
         }
     }
 
-    /// The epoch of a file whose word is this; `None` while it is being changed.
+    /// The epoch of a file with this word; `None` during a change.
     pub fn epoch(&mut self, file: FileId, word: u64) -> Option<Epoch> {
         let known = self.files.entry(file).or_default();
-        // Another word: whatever was kept of the file counts no more.
+        // Another word invalidates all cached pages of the file.
         if known.word != word {
             *known = Known {
                 word,
@@ -95,22 +97,23 @@ impl Cache {
         (word.is_multiple_of(2)).then_some(epoch)
     }
 
-    /// This process has changed a file, page by page here too: what was kept before still counts.
+    /// Accepts a new word after this process's own change, which it has applied here: cached pages
+    /// stay valid.
     pub fn move_on(&mut self, file: FileId, word: u64) {
         self.files.entry(file).or_default().word = word;
     }
 
-    /// The page at a place, if it is kept and counts.
+    /// The page at a place, if it is cached and valid.
     pub fn get(&mut self, place: u64, epoch: Epoch) -> Option<&Page> {
         let kept = self.pages.get(&place)?;
         (kept.epoch == epoch).then_some(&*kept.bytes)
     }
 
-    /// Keeps pages side by side.
+    /// Caches contiguous pages.
     pub fn put(&mut self, first: u64, bytes: &[u8], epoch: Epoch) {
         let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
         for (place, page) in (first..).zip(pages) {
-            // A page that is written again and again stays in the memory that it has.
+            // Rewriting a cached page reuses its memory.
             let old = self.pages.get_mut(&place);
             let own = old.and_then(|kept| {
                 kept.epoch = epoch;
@@ -130,7 +133,8 @@ impl Cache {
         }
     }
 
-    /// Pages got what others hold: `from` and `to` are the epochs of their files.
+    /// Target pages share the contents of source pages: `from` and `to` are the epochs of their
+    /// files.
     pub fn share(
         &mut self,
         source: u64,
@@ -139,7 +143,7 @@ impl Cache {
         from: Option<Epoch>,
         to: Option<Epoch>,
     ) {
-        // What no cache can hold is forgotten below.
+        // Pages beyond the capacity are forgotten below.
         for at in 0..pages.min(self.pages_max as u64) {
             let kept = from.and_then(|from| self.shared(source + at, from));
             match (kept, to) {
@@ -150,9 +154,8 @@ impl Cache {
         self.forget(target + pages.min(self.pages_max as u64)..target + pages);
     }
 
-    /// The page at a place that gives it to another one. The source is the first to be dropped: a
-    /// frame of a log is not read again after its checkpoint, and a page whose image was taken is
-    /// about to be written.
+    /// The page at a source place, which becomes the first to be evicted: a log frame is not read
+    /// again after its checkpoint, and a page whose image was taken is about to be written.
     fn shared(&mut self, source: u64, from: Epoch) -> Option<Arc<Page>> {
         let kept = self.pages.peek(&source)?;
         let page = (kept.epoch == from).then(|| Arc::clone(&kept.bytes));
@@ -160,9 +163,9 @@ impl Cache {
         page
     }
 
-    /// What these places hold is unknown, or not worth keeping.
+    /// Drops these places: their contents are unknown, or not worth caching.
     pub fn forget(&mut self, places: Range<u64>) {
-        // Whichever is less work: a trim of a large file must not cost a look-up for each of its
+        // Chooses the cheaper way: a trim of a large file must not cost a look-up for each of its
         // pages.
         if places.end - places.start <= self.pages.len() as u64 {
             places.for_each(|place| drop(self.pages.pop(&place)));
@@ -177,10 +180,9 @@ impl Cache {
         inside.iter().for_each(|place| drop(self.pages.pop(place)));
     }
 
-    /// Nothing is known any more.
+    /// Clears the cache.
     pub fn clear(&mut self) {
-        // Both: numbers of epochs start again, and must not meet pages that were kept under earlier
-        // ones.
+        // Clears both: epoch numbers restart, and must not match pages cached under earlier ones.
         self.pages.clear();
         self.files.clear();
     }

@@ -1,34 +1,34 @@
-//! Changes of a volume's layout: which files there are, and which pages they claim.
+//! Changes of a volume's layout: which files exist, and which pages they claim.
 //!
 //! All happen under the lock of the volume, and each is one page written (or trimmed) in the table:
-//! that write is its commit. The medium keeps a page old or new, and loses any subset of what was
-//! not flushed. The arguments:
+//! that write is its commit. The medium keeps a page old or new, and may lose any subset of
+//! unflushed writes. The arguments:
 //!
-//! *Layout is durable when the lock is given back.* Each change ends with a flush. So nothing that
-//! any process remembers is undone by a power cut of the device, and a slot or page that looks free
-//! is free for good. A process that dies inside a change leaves the generation odd; the next one to
-//! get the lock flushes before it looks (`locked`).
+//! *Layout is durable when the lock is released.* Each change ends with a flush. So a power cut of
+//! the device undoes nothing that any process remembers, and a slot or page that looks free is
+//! durably free. A process that dies inside a change leaves the generation odd; the next one to get
+//! the lock flushes before it reads (`locked`).
 //!
 //! *Create*: 1. the record, with a name that no record has, in a free slot  2. flush. Cut before
-//! the end of 2: the file is there or not. The slot and the name were free durably, so that nothing
-//! is lost and no name is there twice.
+//! the end of 2: the file exists or not. The slot and the name were durably free, so nothing is
+//! lost and no name exists twice.
 //!
 //! *Claim*: 1. trim of the pages  2. flush  3. the record, with the pages  4. flush. Cut before 3:
-//! they are still free, and nobody needs what they held. Cut in 3 or 4: the file has them or not;
-//! if it has, they are zeroes because of 2, and no other file's old bytes. After 4 they may be
+//! they are still free, and their old contents are not needed. Cut in 3 or 4: the file has them or
+//! not; if it has, they are zeroes because of 2, not another file's old bytes. After 4 they may be
 //! written.
 //!
-//! *Release* (a file is cut off or deleted): 1. the record without the pages, or no record  2.
-//! flush  3. trim of the pages. Cut before the end of 2: the file has its pages or not, and they
-//! hold what they held, since nobody claims or trims them before 2. Cut in 3: they are free,
-//! whatever they hold; who claims them trims them again.
+//! *Release* (a file is truncated or deleted): 1. the record without the pages, or no record  2.
+//! flush  3. trim of the pages. Cut before the end of 2: the file has its pages or not, with their
+//! contents intact, since no claim or trim touches them before 2. Cut in 3: they are free, with any
+//! contents; the next claim trims them again.
 //!
 //! *Rename*: 1. the record with the new name, which no record has  2. flush. One name or the other.
 //!
 //! *Size* (at a sync, if the file has grown): the record with the new size, together with the data;
 //! then the flush. Cut before its end: the old size, or the new one with pages that are old
-//! (zeroes, because of claim's 2) or new. The generation stays: nobody else's knowledge becomes
-//! wrong.
+//! (zeroes, because of claim's 2) or new. The generation stays: no other process's cached state
+//! becomes wrong.
 
 use super::format::{EXTENTS_MAX, Inode};
 use super::space;
@@ -40,9 +40,9 @@ use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::time::Duration;
 
-/// How long commands of a process that died may still be executed by the server whose connection it
-/// had. Its sockets are closed when it dies, and what they had delivered is executed at once; this
-/// is thousands of times as long.
+/// How long a server may still execute commands of a process that died. The sockets close when the
+/// process dies, and commands already delivered are executed at once; this is thousands of times as
+/// long.
 pub const LAST_COMMANDS: Duration = Duration::from_millis(200);
 
 /// Pages that hold `bytes` bytes.
@@ -51,7 +51,7 @@ pub fn pages_of(bytes: u64) -> u64 {
 }
 
 impl<D: Disk> VolumeState<D> {
-    /// Runs with the lock of the volume, and with a table that is as the disk is.
+    /// Runs `work` with the lock of the volume held and the table up to date with the disk.
     pub fn locked<R>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
@@ -62,12 +62,12 @@ impl<D: Disk> VolumeState<D> {
         result
     }
 
-    /// Makes the present layout durable if somebody may have left it otherwise, and reads it.
+    /// Makes the present layout durable if a dead process may have left it otherwise, and reads it.
     fn settle(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         let died = generation % 2 == 1;
 
-        // Odd: a process died within a change. 0: nobody has looked since the machine started.
+        // Odd: a process died within a change. 0: first use since the machine booted.
         if died || generation == 0 {
             // Its last command may still be under way at the device.
             if died && self.coordination.others_may_have_died() {
@@ -81,7 +81,7 @@ impl<D: Disk> VolumeState<D> {
         self.load()
     }
 
-    /// From here on others must not believe what they remember.
+    /// Begins a change: other processes' cached tables become invalid.
     pub fn begin(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         assert!(
@@ -93,7 +93,7 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// The change is durable, and others can read it.
+    /// Ends a change, which is durable: other processes may read it.
     pub fn end(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         self.coordination.set_generation(generation + 1);
@@ -104,7 +104,7 @@ impl<D: Disk> VolumeState<D> {
     /// Writes the record of a file.
     pub fn put(&mut self, slot: u32, inode: Inode) -> Result<(), StoreError> {
         let page = inode.encode(&self.superblock, slot);
-        // What is on the disk is unknown until the write has been answered.
+        // The record on the disk is unknown until the write has completed.
         self.table.forget_slot(slot);
         self.disk
             .write(self.superblock.page_of(slot), &page)
@@ -126,13 +126,13 @@ impl<D: Disk> VolumeState<D> {
 
     /// Makes an empty file of a name that no file has. The lock must be held.
     pub fn create(&mut self, name: &str, open_end: bool) -> Result<FileId, StoreError> {
-        self.table.free_runs(&self.superblock)?; // With a damaged record nobody knows which names there are.
+        self.table.free_runs(&self.superblock)?; // A damaged record may have any name.
         let slot = self
             .table
             .free_slot()
             .ok_or(StoreError::NoSlot(self.superblock.slots))?;
 
-        // The birth tells the file from one that had its slot before.
+        // The birth tells the file apart from earlier ones in its slot.
         let inode = Inode {
             name: name.into(),
             birth: random(),
@@ -143,7 +143,7 @@ impl<D: Disk> VolumeState<D> {
         let birth = inode.birth;
 
         self.begin()?;
-        // The size is there before the record: others look it up as soon as they see the file.
+        // The size is set before the record: others look it up as soon as they see the file.
         self.coordination.set_size(slot, birth, 0);
         self.put(slot, inode)?;
         self.flush_for(Guard::FlushCreated)?;
@@ -151,7 +151,7 @@ impl<D: Disk> VolumeState<D> {
         Ok(FileId { slot, birth })
     }
 
-    /// Gives a file at least as many pages as `pages`.
+    /// Grows a file to at least `pages` pages.
     pub fn claim(&mut self, file: FileId, pages: u64) -> Result<(), StoreError> {
         self.locked(|state| {
             let mut inode = state.inode(file)?.clone();
@@ -160,11 +160,10 @@ impl<D: Disk> VolumeState<D> {
                 return Ok(()); // Another process was faster.
             };
 
-            // Free runs come from the records, which are read anew under the lock.
+            // Free runs come from the records, which are reread under the lock.
             let runs = state.table.free_runs(&state.superblock)?;
             let free = runs.iter().map(|run| run.pages).sum();
-            // Each claim costs two flushes, so a file that grows asks for more than it needs at
-            // once.
+            // Each claim costs two flushes, so a growing file asks for more than it needs at once.
             let wanted = space::wish(capacity, needed, free);
             let after = inode.extents.last().map(|extent| extent.end());
             let more = space::choose(runs, after, wanted, needed)
@@ -176,7 +175,7 @@ impl<D: Disk> VolumeState<D> {
             inode.size = state.size(file)?;
 
             state.begin()?;
-            // Trimmed before they are claimed: what another file had there must not show.
+            // Trimmed before they are claimed, to hide another file's old data.
             if state.without != Some(Guard::TrimClaimed) {
                 for extent in &more {
                     state.trim(extent.first, extent.pages)?;
@@ -189,13 +188,13 @@ impl<D: Disk> VolumeState<D> {
         })
     }
 
-    /// Cuts a file off at `size`, which is less than it has.
+    /// Truncates a file to `size`, which is less than it has.
     pub fn cut_off(&mut self, file: FileId, size: u64) -> Result<(), StoreError> {
         self.locked(|state| {
             let mut inode = state.inode(file)?.clone();
             let (kept, released) = space::split(&inode.extents, pages_of(size));
 
-            // Nothing is released, so the record stays as it is.
+            // No page is released, so the record stays as it is.
             if released.is_empty() {
                 state.coordination.set_size(file.slot, file.birth, size);
                 return Ok(());
@@ -203,8 +202,8 @@ impl<D: Disk> VolumeState<D> {
             (inode.extents, inode.size) = (kept, size);
 
             state.begin()?;
-            // If this process dies before the record is written, the file is cut off all the same,
-            // and keeps the pages.
+            // If this process dies before the record is written, the file is truncated and keeps
+            // the pages.
             state.coordination.set_size(file.slot, file.birth, size);
             state.put(file.slot, inode)?;
             state.flush_for(Guard::FlushReleased)?;
@@ -218,7 +217,7 @@ impl<D: Disk> VolumeState<D> {
     /// Deletes a file and gives its pages back.
     pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         self.locked(|state| {
-            // The name must be there before anything is changed.
+            // The name must exist before anything is changed.
             let found = state
                 .table
                 .find(name)
@@ -226,15 +225,15 @@ impl<D: Disk> VolumeState<D> {
             let (slot, inode) = found.ok_or_else(|| state.table.missing(name))?;
 
             state.begin()?;
-            // As in `put`: what the disk holds is unknown until it has answered. A trimmed page
-            // reads as zeroes, which is the record of no file.
+            // As in `put`: the record on the disk is unknown until the trim has completed. A
+            // trimmed page reads as zeroes, which is the record of no file.
             state.table.forget_slot(slot);
             state
                 .disk
                 .trim(state.superblock.page_of(slot), 1)
                 .map_err(StoreError::disk)?;
             state.flush_for(Guard::FlushReleased)?;
-            // What another file claims as well stays: deleting this one is what makes that one whole.
+            // Pages that another file claims too stay: deleting this file repairs the other one.
             for extent in state.table.claimed_alone(slot, &inode.extents) {
                 state.trim(extent.first, extent.pages)?;
             }
@@ -245,11 +244,11 @@ impl<D: Disk> VolumeState<D> {
     /// Gives a file a new name that no file has.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), StoreError> {
         self.locked(|state| {
-            // Checked under the lock, or two could take one name.
+            // Checked under the lock, or two renames could take one name.
             if from != to && state.table.find(to).is_some() {
                 return Err(StoreError::Exists(to.into()));
             }
-            // As in `create`: with a damaged record nobody knows which names there are.
+            // As in `create`: a damaged record may have any name.
             state.table.free_runs(&state.superblock)?;
             let found = state
                 .table
@@ -275,8 +274,8 @@ impl<D: Disk> VolumeState<D> {
         })
     }
 
-    /// Writes the size of a file into its record, if it is kept there and has changed. The flush is
-    /// the caller's.
+    /// Writes the size of a file into its record, if the record keeps it and it has changed. The
+    /// caller flushes.
     pub fn record_size(&mut self, file: FileId) -> Result<(), StoreError> {
         let changed = |state: &mut Self| -> Result<bool, StoreError> {
             let size = state.size(file)?;
@@ -288,7 +287,7 @@ impl<D: Disk> VolumeState<D> {
             return Ok(());
         }
 
-        // Under the lock it is looked at once more: another process may have been faster.
+        // Checked again under the lock: another process may have been faster.
         self.locked(|state| {
             if !changed(state)? {
                 return Ok(());
@@ -303,10 +302,10 @@ impl<D: Disk> VolumeState<D> {
     }
 }
 
-/// A number that no file has had.
+/// Returns a random number: no file has had it before.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
-    // The kernel has randomness from early in its start on; an interrupted call is repeated.
+    // The kernel has randomness from early in its boot on; an interrupted call is repeated.
     while rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {}
     u64::from_le_bytes(bytes)
 }

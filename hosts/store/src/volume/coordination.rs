@@ -1,17 +1,17 @@
-//! What the processes of a tenancy share about a volume: a generation, sizes and words, in a file
-//! that is mapped into memory (`words.rs`), and a lock for changes of the layout.
+//! State that the processes of a tenancy share about a volume: a generation, sizes and change
+//! words, in a file mapped into memory (`words.rs`), and a lock for changes of the layout.
 //!
-//! The file is only about what processes have in memory; nothing in it has to survive the machine,
-//! and a volume is whole without it. Sizes are here since a file may grow without a record being
-//! written (that is for the next sync), and other processes must see it at once.
+//! The file only coordinates running processes: nothing in it has to survive a reboot, and a volume
+//! is complete without it. It holds sizes because a file may grow before its record is written (at
+//! the next sync), and other processes must see the new size at once.
 //!
-//! Invariants: who changes the layout holds the lock and makes the generation odd first; so a
-//! process that dies in between leaves it odd, and the next one to get the lock knows. The files by
-//! which host software locks a file of the volume are noted by their inodes: if one was removed, and
-//! made anew, those who open it are refused, or two groups of locks would know nothing of each
+//! Invariants: to change the layout, a process takes the lock and makes the generation odd first.
+//! If it dies in between, the generation stays odd, which tells the next one to get the lock. The
+//! lock files of host software for a file of the volume are recorded by inode: if one was removed
+//! and recreated, opening it fails, or two groups of processes would hold locks unknown to each
 //! other.
 //!
-//! Absent: who may be here at all (`tenancy.rs`).
+//! Absent: admission of processes (`tenancy.rs`).
 
 use super::tenancy::{Membership, Tenancy, unsignalled};
 use super::words::{BOOT_AT, LockWords, Words};
@@ -21,7 +21,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// The file, or its place in memory if there is one process only.
+/// The file, or its equivalent in memory for a single process.
 pub enum Coordination {
     Alone {
         generation: u64,
@@ -41,10 +41,10 @@ pub struct CoordinationFile {
 }
 
 impl Coordination {
-    /// Of a volume of so many slots, for one of its processes.
+    /// Opens the coordination of a volume of `slots` slots.
     pub fn of(membership: &Membership, slots: u32) -> Result<Self, StoreError> {
         match membership {
-            // One process needs no file: it remembers by itself.
+            // A single process needs no file.
             Membership::Alone { .. } => Ok(Self::Alone {
                 generation: 0,
                 sizes: HashMap::new(),
@@ -71,7 +71,7 @@ impl Coordination {
         }
     }
 
-    /// The present size of a file, if somebody has changed it since the machine was started.
+    /// The present size of a file, if it was set since the machine booted.
     pub fn size(&self, slot: u32, birth: u64) -> Option<u64> {
         let (of, size) = match self {
             Self::Alone { sizes, .. } => sizes.get(&slot).copied()?,
@@ -80,7 +80,7 @@ impl Coordination {
         (of == birth).then_some(size)
     }
 
-    /// Notes the present size of a file.
+    /// Sets the present size of a file.
     pub fn set_size(&mut self, slot: u32, birth: u64, size: u64) {
         match self {
             Self::Alone { sizes, .. } => {
@@ -90,7 +90,7 @@ impl Coordination {
         }
     }
 
-    /// The word of a slot's file: odd while its bytes are being changed.
+    /// The change word of a slot's file: odd while its bytes are being changed.
     pub fn word(&self, slot: u32) -> u64 {
         match self {
             Self::Alone { words, .. } => words.get(&slot).copied().unwrap_or(0),
@@ -98,7 +98,7 @@ impl Coordination {
         }
     }
 
-    /// Changes it; who does so has its turn to write the file.
+    /// Sets the change word; the caller has its turn to write the file.
     pub fn set_word(&mut self, slot: u32, to: u64) {
         match self {
             Self::Alone { words, .. } => {
@@ -108,14 +108,14 @@ impl Coordination {
         }
     }
 
-    /// Compares the files by which a file of the volume is locked with those that others have
-    /// noted, and notes what nobody has. The lock must be held.
+    /// Returns false if the lock files found for a file of the volume differ from those recorded;
+    /// records those not yet recorded. The lock must be held.
     pub fn same_lock_files(&mut self, slot: u32, birth: u64, found: LockFiles) -> bool {
         let noted = match self {
             Self::Alone { locks, .. } => locks.get(&slot).copied().unwrap_or_default(),
             Self::Shared(shared) => shared.words.locks(slot),
         };
-        // The slot may have had another file before.
+        // The entry may belong to an earlier file of the slot.
         let noted = if noted.birth == birth {
             noted.files
         } else {
@@ -132,14 +132,14 @@ impl Coordination {
         true
     }
 
-    /// Forgets the lock files of the only process: the next use of the volume has new ones.
+    /// Forgets the lock files of a single process: the next use of the volume has new ones.
     pub fn forget_lock_files(&mut self) {
         if let Self::Alone { locks, .. } = self {
             locks.clear();
         }
     }
 
-    /// Waits for the lock.
+    /// Acquires the lock, waiting for it.
     pub fn lock(&mut self) -> Result<(), StoreError> {
         let Self::Shared(shared) = self else {
             return Ok(());
@@ -148,23 +148,22 @@ impl Coordination {
             .map_err(|error| StoreError::system(shared.path.display(), error))
     }
 
-    /// Gives the lock back, if the volume is shared.
+    /// Releases the lock, if the volume is shared.
     pub fn unlock(&mut self) {
         if let Self::Shared(shared) = self {
-            // It also ends with the file; there is nothing to do if it cannot be given back
-            // earlier.
+            // Closing the file releases it too, so an error here needs no handling.
             let _ = shared.file.unlock();
         }
     }
 
-    /// Whether commands of another process that died may still be under way to the disk.
+    /// Returns true if commands of another process that died may still be in flight to the disk.
     pub fn others_may_have_died(&self) -> bool {
         matches!(self, Self::Shared(_))
     }
 }
 
-/// Opens the file of a tenancy; its first process makes it. One that an earlier start of the machine
-/// has left is emptied: its sizes may be of data that the machine's crash took away.
+/// Opens the file of a tenancy; its first process creates it. One from an earlier boot of the
+/// machine is emptied: its sizes may cover data lost in the machine's crash.
 fn open_present(tenancy: &Tenancy, slots: u32) -> Result<CoordinationFile, StoreError> {
     let (file, path) = (tenancy.words()?, tenancy.words_path());
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -174,15 +173,15 @@ fn open_present(tenancy: &Tenancy, slots: u32) -> Result<CoordinationFile, Store
         unsignalled(|| file.lock())?;
         let mut known = vec![0; boot.len()];
 
-        // The machine's boot says whether what is in the file can be relied on. Nobody else has it
-        // mapped while the first process is here.
+        // The boot_id says if the contents are valid. No other process has the file mapped while
+        // the first one is here.
         let read = file.read_at(&mut known, BOOT_AT)?;
         if tenancy.is_first() && known[..read] != *boot {
             file.set_len(0)?;
             file.write_all_at(boot, BOOT_AT)?;
         }
         let words = Words::of(&file, slots)?;
-        // Of a tenancy that is continued: its lock files were in another folder.
+        // The lock files of a continued tenancy were in another folder.
         if tenancy.is_first() {
             (0..slots).for_each(|slot| words.set_locks(slot, LockWords::default()));
         }

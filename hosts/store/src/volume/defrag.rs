@@ -1,15 +1,13 @@
-//! Making the pages of a file contiguous by remaps: no data page is programmed.
+//! Defragmentation: makes the pages of a file contiguous by remaps, without programming data pages.
 //!
-//! *Defragment*: 1. pages that no file has share what the file's pages hold  2. flush  3. the
-//! record with the new pages
-//! 4. flush  5. trim of the old pages. Cut before 3: the file has its old pages, which have not
-//!    changed; the new ones are free,
-//! whatever they hold, and who claims them trims them first. Cut in 3 or 4: old pages or new ones,
-//! which hold the same because of 2; the old ones are not trimmed before 4 has ended. Cut in 5: the
-//! old ones are free.
+//! *Defragment*: 1. free pages share the contents of the file's pages  2. flush  3. the record with
+//! the new pages  4. flush  5. trim of the old pages. Cut before 3: the file has its old pages,
+//! unchanged; the new ones are free, with any contents, and a claim trims them first. Cut in 3 or
+//! 4: old pages or new ones, which are equal because of 2; the old ones are not trimmed before 4
+//! has ended. Cut in 5: the old ones are free.
 //!
-//! Invariant: a plan is looked for in the free pages of the moment in which it is carried out.
-//! Absent: processes that write the file meanwhile: the volume must have been opened alone.
+//! Invariant: a plan is made from the free pages at the moment it is carried out. Absent:
+//! concurrent writers of the file: the volume must have been opened alone.
 
 use super::share::remaps;
 use super::space::{self, Extent};
@@ -18,36 +16,36 @@ use crate::guard::Guard;
 use crate::{FileId, StoreError};
 use remap_ssd_device::Disk;
 
-/// Where a file is, and where it would be.
+/// A file's extents now, and after defragmentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefragPlan {
     /// Extents of the file now.
     pub from: Vec<Extent>,
-    /// Its extents afterwards; the same if nothing is to be done, or can be.
+    /// Its extents afterwards; the same if no improvement is needed or possible.
     pub to: Vec<Extent>,
-    /// Pages of the longest run of free ones.
+    /// Length of the longest run of free pages.
     pub free_in_a_row: u64,
 }
 
 impl DefragPlan {
-    /// Whether it makes the file less fragmented.
+    /// Returns true if it makes the file less fragmented.
     pub fn is_gain(&self) -> bool {
         self.to.len() < self.from.len()
     }
 
-    /// Pages that the file has.
+    /// Number of pages in the file.
     pub fn pages(&self) -> u64 {
         self.from.iter().map(|extent| extent.pages).sum()
     }
 }
 
-/// The best that free runs allow: the smallest run that takes all, or the largest ones if they are
-/// fewer than the pieces now.
+/// Chooses the best target in the free runs: the smallest run that takes the whole file, or the
+/// largest ones if they are fewer than the present extents.
 fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
     let pages: u64 = from.iter().map(|extent| extent.pages).sum();
     let free_in_a_row = free.iter().map(|run| run.pages).max().unwrap_or(0);
 
-    // The smallest that is large enough, so that large ones stay for large files.
+    // The smallest fitting run keeps large ones for large files.
     let whole = free
         .iter()
         .filter(|run| run.pages >= pages)
@@ -64,7 +62,7 @@ fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
             let (to, _) = space::split(&free, pages);
             let is_room = to.iter().map(|extent| extent.pages).sum::<u64>() == pages;
 
-            // Fewer pieces than now, or it is not worth the remaps.
+            // Only fewer extents than now are worth the remaps.
             if is_room && to.len() < from.len() {
                 to
             } else {
@@ -80,14 +78,14 @@ fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
 }
 
 impl<D: Disk> VolumeState<D> {
-    /// What would be done for a file.
+    /// Plans the defragmentation of a file.
     pub fn defrag_plan(&mut self, file: FileId) -> Result<DefragPlan, StoreError> {
         self.load()?;
         let free = self.table.free_runs(&self.superblock)?;
         Ok(choose(&self.inode(file)?.extents, free))
     }
 
-    /// Moves a file into one extent.
+    /// Defragments a file.
     pub fn defrag(
         &mut self,
         file: FileId,
@@ -95,17 +93,17 @@ impl<D: Disk> VolumeState<D> {
     ) -> Result<DefragPlan, StoreError> {
         self.locked(|state| {
             let plan = state.defrag_plan(file)?;
-            // Nothing is gained: no page is touched.
+            // No gain: no page is touched.
             if !plan.is_gain() {
                 return Ok(plan);
             }
-            // The lock is held until the record is written: no other process can claim the pages of
-            // the plan.
+            // The lock is held until the record is written: no other process can claim the plan's
+            // pages.
             let mut inode = state.inode(file)?.clone();
             (inode.extents, inode.size) = (plan.to.clone(), state.size(file)?);
 
             state.begin()?;
-            // From here on the steps of "defragment" above.
+            // The steps of *Defragment* in the file header.
             let pages = plan.pages();
             let mut done = 0;
             for remap in remaps(&plan.from, &plan.to) {
@@ -113,7 +111,7 @@ impl<D: Disk> VolumeState<D> {
                     .cache
                     .forget(remap.target..remap.target + u64::from(remap.pages));
                 if let Err(error) = state.disk.remap(&remap) {
-                    // The record has not changed; the pages that were to be the file's are free.
+                    // The record has not changed; the new pages are still free.
                     state.end()?;
                     return Err(StoreError::disk(error));
                 }

@@ -1,9 +1,9 @@
-//! The records of a volume: two superblocks, and a page for each file. FORMAT.md draws them, in
-//! section "Volumes".
+//! The records of a volume: two superblocks, and a page for each file. FORMAT.md, section
+//! "Volumes", shows their layout.
 //!
 //! Invariants: a record is one page, which the device keeps old or new; a page of zeroes is no
-//! record; the checksum of a file's record covers the volume and the slot it is for, so that a page
-//! that got to another place is not believed. Absent: when they are written (`change.rs`).
+//! record; the checksum of a file's record covers the volume and its slot, so that a misplaced page
+//! is rejected. Absent: when they are written (`change.rs`).
 
 use super::space::Extent;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -17,23 +17,23 @@ const MAGIC: [u8; 8] = *b"RMPVOLUM";
 const VERSION: u32 = 1;
 /// Superblocks: pages 0 and 1.
 pub const SUPERBLOCKS: u64 = 2;
-/// Files that a volume has room for at most, and unless it is told otherwise.
+/// Maximum number of files in a volume.
 pub const SLOTS_MAX: u32 = 65_536;
-/// Number of files that volumes are made for by default.
+/// Default for the maximum number of files of a new volume.
 pub const SLOTS_DEFAULT: u32 = 256;
-/// Bytes of the longest name.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
-/// Extents that a record has room for.
+/// Maximum number of extents in a record.
 pub const EXTENTS_MAX: usize = 238;
 
-/// What a volume is; does not change.
+/// A volume's constant parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// UUID that names the volume.
     pub uuid: [u8; 16],
     /// Pages, from page 0 of the disk on.
     pub pages: u64,
-    /// Files that it has room for.
+    /// Maximum number of files.
     pub slots: u32,
 }
 
@@ -41,7 +41,7 @@ pub struct Superblock {
 #[repr(C)]
 struct SuperblockRecord {
     magic: [u8; 8],
-    /// CRC-32C of everything behind it.
+    /// CRC-32C of everything after it.
     crc: U32,
     version: U32,
     uuid: [u8; 16],
@@ -51,7 +51,7 @@ struct SuperblockRecord {
 }
 
 const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
-// Behind the magic (8 bytes) and the checksum itself (4).
+// After the magic (8 bytes) and the checksum itself (4).
 const SUPERBLOCK_CRC_FROM: usize = 12;
 
 /// The record of a file, decoded.
@@ -59,9 +59,9 @@ const SUPERBLOCK_CRC_FROM: usize = 12;
 pub struct Inode {
     /// Name: 1 to 255 bytes of UTF-8, none of them 0.
     pub name: String,
-    /// A random number, so that a file is not taken for another one that was in its slot before.
+    /// A random number that tells the file apart from earlier ones in its slot.
     pub birth: u64,
-    /// Size in bytes when this was written.
+    /// Size in bytes when the record was written.
     pub size: u64,
     /// The reader finds the end; `size` is not kept.
     pub open_end: bool,
@@ -72,7 +72,7 @@ pub struct Inode {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct InodeRecord {
-    /// CRC-32C of the volume's UUID, the slot (4 bytes) and everything behind this.
+    /// CRC-32C of the volume's UUID, the slot (4 bytes) and everything after this.
     crc: U32,
     version: U16,
     flags: U16,
@@ -93,11 +93,11 @@ struct ExtentRecord {
 }
 
 const _: () = assert!(size_of::<InodeRecord>() == PAGE_BYTES);
-// Behind the checksum itself.
+// After the checksum itself.
 const INODE_CRC_FROM: usize = 4;
 const OPEN_END: u16 = 1;
 
-/// A volume's identity as people write it.
+/// A UUID in its usual text form.
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(
@@ -111,7 +111,7 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
 }
 
 impl Superblock {
-    /// The first page that files may have.
+    /// The first page available to files.
     pub fn first_data_page(&self) -> u64 {
         SUPERBLOCKS + u64::from(self.slots)
     }
@@ -121,7 +121,7 @@ impl Superblock {
         SUPERBLOCKS + u64::from(slot)
     }
 
-    /// The UUID as people write it.
+    /// The UUID in its usual text form.
     pub fn uuid_text(&self) -> String {
         uuid_text(&self.uuid)
     }
@@ -142,9 +142,10 @@ impl Superblock {
         zerocopy::transmute!(record)
     }
 
-    /// From a page of a disk of `disk_pages`; or why not.
+    /// Decodes a page of a disk of `disk_pages` pages, or says why it is invalid.
     pub fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
-        // Blank, foreign and damaged are three answers: only the first may be overwritten unasked.
+        // Blank, foreign and damaged are three errors: only a blank one may be overwritten without
+        // `force`.
         if page.iter().all(|byte| *byte == 0) {
             return Err("it is blank".into());
         }
@@ -176,7 +177,7 @@ impl Superblock {
             ));
         }
 
-        // Sizes are checked although the checksum is right: they decide what is read next.
+        // Checked although the checksum matches: sizes decide which pages are read next.
         if found.slots == 0 || found.slots > SLOTS_MAX || found.first_data_page() >= found.pages {
             return Err(format!(
                 "{} files in {} pages cannot be",
@@ -189,12 +190,12 @@ impl Superblock {
 }
 
 impl Inode {
-    /// Pages of all its extents.
+    /// Number of pages in its extents.
     pub fn capacity(&self) -> u64 {
         self.extents.iter().map(|extent| extent.pages).sum()
     }
 
-    /// As the page of a slot.
+    /// Encodes the record for the page of a slot.
     pub fn encode(&self, volume: &Superblock, slot: u32) -> Page {
         assert!(
             (1..=NAME_BYTES_MAX).contains(&self.name.len()) && self.extents.len() <= EXTENTS_MAX
@@ -226,7 +227,7 @@ impl Inode {
         zerocopy::transmute!(record)
     }
 
-    /// From the page of a slot: `None` if no file is there, or why it cannot be believed.
+    /// Decodes the page of a slot: `None` if it is empty, or why it is invalid.
     pub fn decode(
         page: &Page,
         volume: &Superblock,
@@ -241,7 +242,7 @@ impl Inode {
             return Err("its checksum is wrong");
         }
 
-        // An unknown flag may change what the rest means.
+        // An unknown flag may change the meaning of the rest.
         if record.version.get() != VERSION as u16 || record.flags.get() & !OPEN_END != 0 {
             return Err("it is of an unknown version");
         }
@@ -251,7 +252,7 @@ impl Inode {
             .get(..usize::from(record.name_bytes.get()))
             .unwrap_or_default();
 
-        // A name becomes part of other names, so it must be one that could have been given.
+        // Names are used to build other names, so an invalid one is rejected.
         let name = std::str::from_utf8(name).map_err(|_| "its name is not text")?;
         if check_name(name).is_err() {
             return Err("its name cannot be");
@@ -269,7 +270,7 @@ impl Inode {
             })
             .collect();
 
-        // Pages outside would be another's: a record with such pages is not believed at all.
+        // Pages outside would belong to another owner: such a record is rejected.
         let inside = |extent: &Extent| {
             let end = extent.first.checked_add(extent.pages);
             extent.pages > 0
@@ -295,7 +296,7 @@ impl Inode {
     }
 }
 
-/// Whether a file can have this name; or why not.
+/// Checks a name, or says why it is invalid.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     match name {
         "" => Err("it is empty"),

@@ -1,9 +1,9 @@
-//! Many writes to a file at once.
+//! Lists of writes to a file.
 //!
-//! Invariant: as in `bytes`, nothing behind the end of a file is ever shown. A list is cut where it
-//! leaves a gap behind the end so far: the gap is zeroed, durably, before what follows is written.
-//! The size grows when a part of the list is done, so that a process that dies in between leaves
-//! the old one. Absent: pages that are written in part, which go one after the other (`bytes`).
+//! Invariant: as in `bytes`, bytes after the end of a file are never shown. A list is cut where it
+//! leaves a gap after the end so far: the gap is zeroed, durably, before later writes. The size
+//! grows when a part of the list is done, so that a process that dies before leaves the old one.
+//! Absent: partial pages, which are written one at a time (`bytes`).
 
 use super::bytes::PAGE;
 use super::state::VolumeState;
@@ -12,7 +12,7 @@ use remap_ssd_device::{Disk, DiskWrite};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl<D: Disk> VolumeState<D> {
-    /// Writes bytes in many places, which do not overlap.
+    /// Writes to many ranges, which do not overlap.
     pub fn write_all(&mut self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
         let is_whole = |write: &FileWrite<'_>| {
             write.offset.is_multiple_of(PAGE)
@@ -20,7 +20,7 @@ impl<D: Disk> VolumeState<D> {
                 && !write.data.is_empty()
         };
 
-        // Parts of pages need the rest of their pages, so they go one after the other.
+        // Partial pages have to be read first, so they are written one at a time.
         if !writes.iter().all(is_whole) {
             return writes
                 .iter()
@@ -34,15 +34,15 @@ impl<D: Disk> VolumeState<D> {
         file: FileId,
         mut writes: &[FileWrite<'_>],
     ) -> Result<(), StoreError> {
-        // Room for all of it at once: a claim records the size, which no crash may find in the
-        // middle of the list.
+        // Allocates for all of it at once: a claim records the size, and after a crash it must not
+        // be one inside the list.
         let (size, end) = (
             self.size(file)?,
             writes.iter().map(FileWrite::end).max().unwrap_or(0),
         );
         self.reach(file, size, end.saturating_sub(size))?;
 
-        // Up to the next gap: what is in front of it is written, and then the gap is zeroed.
+        // Each round writes up to the next gap, which the next round zeroes first.
         while let Some((first, rest)) = writes.split_first() {
             let mut end = self.size(file)?.max(first.end());
             let joins = |write: &&FileWrite<'_>| {
@@ -58,7 +58,7 @@ impl<D: Disk> VolumeState<D> {
             let placed = self.placed(file, now)?;
             self.write_places(file, &placed)?;
 
-            // Longer only after it is written: a reader must not see bytes that are not there yet.
+            // Grown only after the write: a reader must not see bytes that are not yet there.
             if end > self.size(file)? {
                 self.coordination.set_size(file.slot, file.birth, end);
             }
@@ -67,7 +67,7 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// The writes by their places on the disk.
+    /// Maps writes to their places on the disk.
     fn placed<'a>(
         &mut self,
         file: FileId,
@@ -95,7 +95,7 @@ impl<D: Disk> VolumeState<D> {
         writes: &[DiskWrite<'_>],
     ) -> Result<(), StoreError> {
         let pages_of = |write: &DiskWrite<'_>| (write.data.len() / PAGE_BYTES) as u64;
-        // What the disk holds is unknown until it has answered.
+        // The pages on the disk are unknown until the write has completed.
         for write in writes {
             self.cache.forget(write.page..write.page + pages_of(write));
         }
@@ -104,7 +104,7 @@ impl<D: Disk> VolumeState<D> {
         self.statistics.pages_written += writes.iter().map(pages_of).sum::<u64>();
         let epoch = self.epoch(file);
         for write in writes {
-            // Kept under the word of this change, which ends after it.
+            // Cached under the word of this change, which ends later.
             self.keep(write.page, write.data, epoch);
         }
         Ok(())

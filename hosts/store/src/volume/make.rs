@@ -1,14 +1,14 @@
-//! How a volume begins, and how it is found again.
+//! Creating a volume, and finding it on a disk.
 //!
-//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was
-//! there before is gone in part, as was asked for, and there may be an old superblock over it
-//! (`--force`), or none. Cut in 3 or 4: no superblock, one or both; one is enough, and over it the
-//! table is blank because of 2.
+//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: the old
+//! contents are partly gone, as requested, and there may be an old superblock over them
+//! (`--force`), or none. Cut in 3 or 4: no superblock, one or both; one is enough, and the table is
+//! blank because of 2.
 //!
-//! *Find*: superblocks are written together and never again, so two that can be believed are the
-//! same. One is enough; the other one is written again from it.
+//! *Find*: superblocks are written together and never again, so two valid ones are equal. One is
+//! enough; the other one is rewritten from it.
 //!
-//! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: files.
+//! Invariant: nothing but blank pages is overwritten without `force`. Absent: files.
 
 use super::format::{Page, SLOTS_DEFAULT, SLOTS_MAX, SUPERBLOCKS, Superblock};
 use super::tenancy::{Membership, Processes};
@@ -17,15 +17,15 @@ use crate::StoreError;
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Pages that are looked at together.
+/// Pages read per command.
 const LOOK_PAGES: u64 = 256;
 
-/// What a new volume is to be like.
+/// Parameters of a new volume.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
-    /// Files that it has room for.
+    /// Maximum number of files.
     pub files_max: u32,
-    /// Pages; all of the disk unless given.
+    /// Size in pages; `None` for the whole disk.
     pub pages: Option<u64>,
     /// Whether existing data may be overwritten.
     pub force: bool,
@@ -42,10 +42,10 @@ impl Default for NewVolume {
 }
 
 impl<D: Disk> Volume<D> {
-    /// Makes a volume on a disk. `progress` is told how many of how many pages have been looked at.
+    /// Creates a volume on a disk. `progress` gets the number of pages checked and the total.
     ///
     /// # Errors
-    /// Something is on the disk already, somebody uses it, or it is too small.
+    /// The disk is not blank, in use, or too small.
     pub fn create(
         mut disk: D,
         processes: &Processes,
@@ -59,11 +59,11 @@ impl<D: Disk> Volume<D> {
             slots: new.files_max,
         };
 
-        // Refused before anything on the disk is touched.
+        // Checked before the disk is touched.
         check(&superblock, disk.pages())?;
 
-        // Who uses what is there is not disturbed, whatever was asked for; and nobody can open it
-        // while it is made.
+        // Exclusive, even with `force`: present users are not disturbed, and no process can open
+        // the volume while it is created.
         let mut membership = Membership::join(processes, &mut disk, true)?;
         membership.let_join()?;
         let made = make(&mut disk, &superblock, new.force, progress);
@@ -73,7 +73,7 @@ impl<D: Disk> Volume<D> {
     }
 }
 
-/// Makes a volume on a disk that nobody else uses.
+/// Creates a volume on a disk that this process holds exclusively.
 fn make<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,
@@ -97,7 +97,7 @@ fn make<D: Disk>(
         Err(error) => return Err(error),
     }
 
-    // From here on the steps of "make" above.
+    // The steps of *Make* in the file header.
     disk.trim(0, pages).map_err(StoreError::disk)?;
     disk.flush().map_err(StoreError::disk)?;
     disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat())
@@ -134,7 +134,7 @@ fn first_written<D: Disk>(
         let bytes = &mut bytes[..count as usize * PAGE_BYTES];
         disk.read(first, bytes).map_err(StoreError::disk)?;
 
-        // Anything at all may be somebody's.
+        // Any nonzero byte may be user data.
         let written = bytes
             .as_chunks::<PAGE_BYTES>()
             .0
@@ -148,14 +148,14 @@ fn first_written<D: Disk>(
     Ok(None)
 }
 
-/// The superblock, and which copy of it is not as it was written.
+/// Reads the superblock, with messages about an invalid copy.
 pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreError> {
     let pages = disk.pages();
     if pages <= SUPERBLOCKS {
         return Err(StoreError::NoVolume(format!("the disk has {pages} pages")));
     }
-    // Both are read even if the first is sound: a damaged copy is mended while there is a sound
-    // one. By one command, unless one of them cannot be read.
+    // Both are read even if the first is valid: a damaged copy is repaired while there is a valid
+    // one. One command reads both, unless one of them cannot be read.
     let mut copies = [[0; PAGE_BYTES]; SUPERBLOCKS as usize];
     let [first, second] = match disk.read(0, copies.as_flattened_mut()) {
         Ok(()) => copies.map(|page| Superblock::decode(&page, pages)),
@@ -172,7 +172,7 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
         format!("page {page} of the volume was written again from its copy: {why}")
     };
 
-    // One sound copy is enough. Two that differ are two volumes.
+    // One valid copy is enough. Two that differ belong to two volumes.
     match (first, second) {
         (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
         (Ok(_), Ok(_)) => Err(StoreError::Damaged(
@@ -189,7 +189,7 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
     }
 }
 
-/// Writes the superblock again if one of its copies is not as it was.
+/// Rewrites both superblocks if one is invalid.
 pub fn repair<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,
@@ -198,7 +198,7 @@ pub fn repair<D: Disk>(
     if notes.is_empty() {
         return Ok(());
     }
-    // One after the other: a cut must not take both.
+    // One at a time: a cut must not destroy both.
     for page in 0..SUPERBLOCKS {
         disk.write(page, &superblock.encode())
             .map_err(StoreError::disk)?;

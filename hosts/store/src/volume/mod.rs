@@ -6,20 +6,20 @@
 //! ..                  pages of files; free if no file claims them
 //! ```
 //!
-//! Invariants: a page of a file is claimed by that file only; every change of which files there are
-//! and what they claim is one page written, and durable before anybody relies on it (`change.rs`
-//! has the arguments, FORMAT.md the bytes). Calls of several threads take turns (one mutex around
-//! the disk); processes use a volume together by `coordination.rs`, and the device keeps all others
-//! out (`tenancy.rs`).
+//! Invariants: a page of a file is claimed by that file only; every layout change is one page
+//! written, and durable before other operations rely on it (`change.rs` has the arguments,
+//! FORMAT.md the bytes). Threads take turns (one mutex around the disk); processes coordinate by
+//! `coordination.rs`, and the device excludes all others (`tenancy.rs`).
 //!
-//! Considered and left: *a bitmap of free pages*, a second statement of what the records say, which
-//! a cut could make differ: free pages are found by reading the table, which is one command for 256
-//! files, and files ask for more as they grow so that this is rare. *A journal*: with one page a
-//! change there is nothing to replay. *Sizes in the records at every append*: a page of metadata a
-//! transaction; they are written at a sync, and not even then for files with an open end.
+//! Considered and rejected: *a bitmap of free pages*: redundant with the records, and a cut could
+//! make them differ. Free pages are found by reading the table, which is one command for 256 files,
+//! and growing files ask for more than they need so that this is rare. *A journal*: with one page
+//! per change there is nothing to replay. *Sizes in the records at every append*: a page of
+//! metadata per transaction; they are written at a sync, and not even then for files with an open
+//! end.
 //!
-//! Absent: directories; holes (a file has all its pages, which cost the device nothing until they
-//! are written); who may use the disk, where it has no way to keep others out.
+//! Absent: directories; holes (a file has all its pages, which cost the device nothing until
+//! written); access control where the disk cannot exclude other users.
 
 mod bytes;
 mod cache;
@@ -59,57 +59,57 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenancy::Membership;
 
-/// A volume that is open.
+/// An open volume.
 pub struct Volume<D: Disk> {
-    /// Until it is left.
+    /// `None` once the volume is left.
     state: Option<Mutex<VolumeState<D>>>,
     notes: Vec<String>,
-    /// Closes it instead of `leave` (`resting`).
+    /// Closes the volume instead of `leave` (`resting`).
     rest: Option<Rest<D>>,
 }
 
 type Rest<D> = Box<dyn FnOnce(VolumeState<D>) + Send + Sync>;
 
-/// What a volume is, and how full.
+/// A volume's identity and usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
     /// UUID in its usual text form.
     pub uuid: String,
-    /// Pages of the volume, its own records included.
+    /// Pages of the volume, including its own records.
     pub pages: u64,
     /// Pages of its own records.
     pub pages_metadata: u64,
-    /// Pages that no file has.
+    /// Pages that no file claims.
     pub pages_free: u64,
-    /// Pages of the longest run of them.
+    /// Length of the longest run of free pages.
     pub pages_free_in_a_row: u64,
-    /// Number of files that there can be.
+    /// Number of files.
     pub files: u32,
-    /// Files that it has room for.
+    /// Maximum number of files.
     pub files_max: u32,
 }
 
 impl<D: Disk> Volume<D> {
-    /// Opens the volume on a disk. A damaged superblock is written again from the other one, which
-    /// `notes` says.
+    /// Opens the volume on a disk. A damaged superblock is rewritten from the other one and
+    /// reported in `notes`.
     ///
     /// # Errors
-    /// There is none, or it is in use by a process that wants it alone.
+    /// There is no volume, or another process holds it alone.
     pub fn open(disk: D, processes: &Processes) -> Result<Self, StoreError> {
         Self::open_as(disk, processes, false)
     }
 
-    /// Opens the volume so that no other process of `processes` has it open meanwhile: what is done
-    /// to several files is done at one instant.
+    /// Opens the volume exclusively among `processes`: changes of several files then happen at one
+    /// instant.
     ///
     /// # Errors
-    /// There is none, or another process has it open.
+    /// There is no volume, or another process has it open.
     pub fn open_alone(disk: D, processes: &Processes) -> Result<Self, StoreError> {
         Self::open_as(disk, processes, true)
     }
 
     fn open_as(mut disk: D, processes: &Processes, alone: bool) -> Result<Self, StoreError> {
-        // The disk answers nobody who is not a member.
+        // The disk refuses processes that are not members.
         let mut membership = Membership::join(processes, &mut disk, alone)?;
         let found = make::find(&mut disk).and_then(|(superblock, notes)| {
             let coordination = Coordination::of(&membership, superblock.slots)?;
@@ -139,27 +139,26 @@ impl<D: Disk> Volume<D> {
             notes,
             rest: None,
         };
-        // Under the lock, so that whatever was left unfinished is durable before it is relied on.
+        // Under the lock, so that an unfinished change is durable before it is relied on.
         let repair =
             |state: &mut VolumeState<D>| make::repair(&mut state.disk, &superblock, &volume.notes);
         volume.state().locked(repair)?;
         Ok(volume)
     }
 
-    /// Keeps at most so many bytes of pages in memory, instead of 64 MiB; 0 for none.
+    /// Caches at most `bytes` bytes of pages, instead of 64 MiB; 0 for none.
     #[must_use]
     pub fn with_cache(self, bytes: u64) -> Self {
         self.state().cache = Cache::new(bytes);
         self
     }
 
-    /// What was found and mended when it was opened, in sentences.
+    /// Messages about repairs made at opening.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// What is damaged, in sentences that name page and reason. Files that are not named can be
-    /// used.
+    /// Messages about damage, each with page and reason. Files not mentioned can be used.
     ///
     /// # Errors
     /// The disk.
@@ -169,7 +168,7 @@ impl<D: Disk> Volume<D> {
         Ok(state.table.damage())
     }
 
-    /// How many files cannot be opened because of what `damage` says.
+    /// Number of files that cannot be opened because of `damage`.
     ///
     /// # Errors
     /// The disk.
@@ -179,10 +178,10 @@ impl<D: Disk> Volume<D> {
         Ok(state.table.damaged_files())
     }
 
-    /// What it is, and how full.
+    /// The volume's identity and usage.
     ///
     /// # Errors
-    /// The disk, or a damaged record: then nobody knows what is free.
+    /// The disk, or a damaged record: then the free pages are unknown.
     pub fn info(&self) -> Result<VolumeInfo, StoreError> {
         let mut state = self.state();
         state.load()?;
@@ -198,7 +197,7 @@ impl<D: Disk> Volume<D> {
         })
     }
 
-    /// How a file's pages could become contiguous. Nothing is changed.
+    /// Plans how to make a file's pages contiguous. Nothing is changed.
     ///
     /// # Errors
     /// The file is gone, or the disk.
@@ -206,9 +205,9 @@ impl<D: Disk> Volume<D> {
         self.state().defrag_plan(file)
     }
 
-    /// Makes a file's pages contiguous by remaps, or as contiguous as the free pages allow; what
-    /// was done. The volume must have been opened alone. `progress` is told how many of how many
-    /// pages have been remapped.
+    /// Makes a file's pages contiguous by remaps, or as contiguous as the free pages allow. Returns
+    /// the plan carried out. The volume must have been opened alone. `progress` gets the number of
+    /// pages remapped and the total.
     ///
     /// # Errors
     /// The file is gone, or the disk; the file is as it was then.
@@ -220,7 +219,7 @@ impl<D: Disk> Volume<D> {
         self.state().defrag(file, progress)
     }
 
-    /// Gives the disk back, also after a panic.
+    /// Leaves the volume and returns the disk, also after a panic.
     pub fn into_disk(mut self) -> D {
         let state = self.state.take().expect("it is left once");
         state
@@ -229,7 +228,7 @@ impl<D: Disk> Volume<D> {
             .leave()
     }
 
-    /// Switches a guard off, for tests that must notice.
+    /// Switches a guard off, for tests that must detect it.
     #[doc(hidden)]
     pub fn without(self, guard: Guard) -> Self {
         self.state().without = Some(guard);
@@ -237,8 +236,8 @@ impl<D: Disk> Volume<D> {
     }
 
     fn state(&self) -> MutexGuard<'_, VolumeState<D>> {
-        // A panic in another thread leaves nothing half done that is not on the disk, and that is
-        // kept in order.
+        // A panic in another thread leaves no partial change except on the disk, where the order of
+        // writes keeps it consistent.
         let state = self.state.as_ref().expect("until it is left");
         state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -276,7 +275,7 @@ impl<D: Disk + Send> Store for Volume<D> {
             })
         };
 
-        // Looked for without the lock first: most files are there.
+        // Looked up without the lock first: most files exist.
         match (found(&state), options.create) {
             (Some(_), Create::New) => Err(StoreError::Exists(name.into())),
             (Some(file), _) => state.table.check_alone(file.slot).map(|()| file),
@@ -290,11 +289,11 @@ impl<D: Disk + Send> Store for Volume<D> {
         }
     }
 
-    // Handles hold nothing here: slot and birth are looked up at each use.
+    // Handles hold no resources: slot and birth are looked up at each use.
     fn close(&self, _: FileId) {}
 
     fn close_inherited(&self) {
-        // A thread of the parent that had it locked does not exist here. What is locked stays open.
+        // A thread that had it locked does not exist in the child. A locked state stays open.
         if let Some(Ok(mut state)) = self.state.as_ref().map(Mutex::try_lock) {
             state.membership.close_inherited();
             state.disk.close_inherited();
@@ -359,7 +358,7 @@ impl<D: Disk + Send> Store for Volume<D> {
     }
 
     fn sync_names(&self) -> Result<(), StoreError> {
-        // Every change of names is durable when it returns.
+        // Every change of names is already durable when it returns.
         Ok(())
     }
 

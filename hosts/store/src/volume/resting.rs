@@ -1,12 +1,12 @@
-//! A volume on an image that this process has closed, with what it knows of both.
+//! A closed volume on an image, with the cached state of both.
 //!
-//! Opening an image reads its tables, and the volume's list of files: for a program that opens a
-//! database for each request that is most of the work. A resting volume keeps all that in memory,
-//! and neither locks nor files. It is resumed only if nothing has happened to the image since
-//! (`remap_ssd_media::folder::RestingFolder` has the argument), and then the list of files is as it
-//! was, since the volume is on that image.
+//! Opening an image reads its tables, and the volume's list of files: most of the work of a program
+//! that opens a database per request. A resting volume keeps all that in memory, and holds neither
+//! locks nor descriptors. It is resumed only if the image has not changed since
+//! (`remap_ssd_media::folder::RestingFolder` has the argument); then the volume's list of files has
+//! not changed either, since the volume is on that image.
 //!
-//! Absent: pages of files, which the next opening reads where they are mapped.
+//! Absent: pages of files, which the next opening reads through its mapping.
 
 use super::cache::Cache;
 use super::coordination::Coordination;
@@ -19,7 +19,7 @@ use crate::Statistics;
 use crate::image::{ImageDisk, ImageError, RestingImage};
 use std::sync::Mutex;
 
-/// A closed volume, for the process that has closed it.
+/// A closed volume, kept by the process that has closed it.
 pub struct RestingVolume {
     image: RestingImage,
     superblock: Superblock,
@@ -28,12 +28,12 @@ pub struct RestingVolume {
 }
 
 impl RestingVolume {
-    /// Bytes of memory that it takes, about.
+    /// Approximate memory use in bytes.
     pub fn bytes(&self) -> u64 {
         self.image.bytes()
     }
 
-    /// Opens the volume again; `None` if the image has changed, or is gone.
+    /// Reopens the volume; `None` if the image has changed or is gone.
     ///
     /// # Errors
     /// The image is in use.
@@ -61,13 +61,13 @@ impl RestingVolume {
 }
 
 impl Volume<ImageDisk> {
-    /// When the volume is closed, `keep` gets what the process knows of it, unless the image
-    /// deduplicates or cannot be written out.
+    /// Passes the cached state to `keep` when the volume is closed, unless the image deduplicates
+    /// or cannot be written out.
     #[must_use]
     pub fn resting(mut self, keep: impl FnOnce(RestingVolume) + Send + Sync + 'static) -> Self {
         self.rest = Some(Box::new(|state: VolumeState<ImageDisk>| {
             let is_changing = !state.changing.is_empty() || !state.generation().is_multiple_of(2);
-            // A change failed: what is known of the volume may not be what is there.
+            // A change failed: the cached state may differ from the disk.
             if is_changing {
                 drop(state.leave());
             } else if let Some(resting) = rest(state) {
@@ -89,7 +89,7 @@ fn rest(state: VolumeState<ImageDisk>) -> Option<RestingVolume> {
     } = state;
     membership.leave(&mut disk, |_| Ok(()), |disk| disk);
     coordination.forget_lock_files();
-    // Nobody can be told of an error here. What was not written out is recovered at the next opening.
+    // The error cannot be reported here. Data not written out is recovered at the next opening.
     let image = disk.rest_here().ok().flatten()?;
     Some(RestingVolume {
         image,

@@ -1,11 +1,11 @@
 //! Sharing between files: lists of byte ranges become lists of remaps.
 //!
-//! Invariants: a list is done as if one range after the other; whole pages become one list of
-//! remaps, which the disk has under way together; what is not whole pages is copied when its turn
-//! comes, after the remaps in front of it. In a list of remaps no page is both named and changed:
-//! so if the disk refuses one, which may leave any part of the list done, all of it can be done by
-//! reading and writing instead. A range that reads what an earlier one of the list wrote begins a
-//! new list; a range that overlaps itself is copied. Neither happens in a checkpoint.
+//! Invariants: the ranges of a list take effect in order. Whole pages become one list of remaps,
+//! which the disk has outstanding together; partial pages are copied in their turn, after the
+//! remaps before them. In a list of remaps no page is both a source and a target: so if the disk
+//! refuses one, which may leave any part of the list done, the whole list can be redone by reading
+//! and writing. A range that reads the target of an earlier one of the list begins a new list; a
+//! range that overlaps itself is copied. Neither happens in a checkpoint.
 //!
 //! Flag 0: the source keeps its pages. A log may still be read while it is being checkpointed, and
 //! recovery needs it. Absent: atomic remaps. SQLite's checkpoints and journals do not need them.
@@ -18,26 +18,27 @@ use remap_ssd_device::{Disk, DiskRemap, PageRanges};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::{HashMap, HashSet};
 
-/// Pages that one remap names at most; more are several.
+/// Maximum pages of one remap; longer ones are split.
 const REMAP_PAGES_MAX: u64 = 1 << 20;
-/// Bytes that are copied at once.
+/// Bytes copied per step.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A list that is being done.
+/// A list of remaps being gathered.
 #[derive(Default)]
 struct Batch {
     remaps: Vec<DiskRemap>,
-    /// The file that each of them names pages of, and the one whose pages it changes.
+    /// Per remap, its source file and its target file.
     files: Vec<[FileId; 2]>,
-    /// Pages that they name, and pages that they change.
+    /// Source pages, and target pages.
     named: PageRanges,
     changed: PageRanges,
-    /// Files that are longer when the remaps are done.
+    /// New ends of files that grow when the remaps are done.
     ends: HashMap<FileId, u64>,
 }
 
 impl Batch {
-    /// Whether a remap names what one of the list changes, or changes what one names or changes.
+    /// True if a remap's source is a target of the list, or its target is a source or target of the
+    /// list.
     fn is_in_the_way_of(&self, remap: &DiskRemap) -> bool {
         let pages = u64::from(remap.pages);
         let (source_end, target_end) = (remap.source + pages, remap.target + pages);
@@ -68,7 +69,7 @@ impl<D: Disk> VolumeState<D> {
         let mut batch = Batch::default();
         // Ranges of no bytes share nothing.
         for share in shares.iter().filter(|share| share.bytes > 0) {
-            // A range may read what an earlier one of this list put behind the end.
+            // A range may read what an earlier one of this list put after the end.
             let size = self
                 .size(share.from)?
                 .max(batch.ends.get(&share.from).copied().unwrap_or(0));
@@ -77,7 +78,7 @@ impl<D: Disk> VolumeState<D> {
                 .checked_add(share.bytes)
                 .is_some_and(|end| end <= size);
 
-            // What is in front of a mistake in the list is done.
+            // Ranges before an invalid one are done.
             if !there {
                 self.perform(&mut batch)?;
                 return Err(StoreError::Range {
@@ -90,7 +91,7 @@ impl<D: Disk> VolumeState<D> {
                 .size(share.to)?
                 .max(batch.ends.get(&share.to).copied().unwrap_or(0));
 
-            // Zeroes between the end and the range must be there before the range is.
+            // The gap between the end and the range must be zeroed before the range is.
             if share.to_offset > known {
                 self.perform(&mut batch)?;
                 self.reach(share.to, share.to_offset, 0)?;
@@ -100,7 +101,7 @@ impl<D: Disk> VolumeState<D> {
         self.perform(&mut batch)
     }
 
-    /// Allocates what the whole list needs: one claim a file, not one a range.
+    /// Allocates room for the whole list: one claim per file, not one per range.
     fn make_room(&mut self, shares: &[Share]) -> Result<(), StoreError> {
         let mut ends: HashMap<FileId, u64> = HashMap::new();
         for share in shares {
@@ -117,16 +118,16 @@ impl<D: Disk> VolumeState<D> {
             *known = end.max(*known);
         }
 
-        // One claim a file: each is a flush.
+        // One claim per file: each is a flush.
         for (file, end) in ends {
             let size = self.size(file)?;
-            // Nothing but room: a range that begins at the present end leaves no gap.
+            // Only room: a range that begins at the present end leaves no gap.
             self.reach(file, size, end.saturating_sub(size))?;
         }
         Ok(())
     }
 
-    /// Adds a range: its whole pages to the remaps, the rest at once.
+    /// Adds a range: its whole pages to the remaps; partial pages are copied at once.
     fn add(&mut self, batch: &mut Batch, share: &Share) -> Result<(), StoreError> {
         let Share {
             from,
@@ -142,8 +143,8 @@ impl<D: Disk> VolumeState<D> {
             });
         }
 
-        // All of it is read before any of it is written: whole pages that are shared first would
-        // change what the tail reads.
+        // All of it is read before any of it is written: sharing whole pages first would change the
+        // bytes that the tail reads.
         if from == to && from_offset.abs_diff(to_offset) < bytes {
             self.perform(batch)?;
             return self.copy(share, || {
@@ -161,15 +162,14 @@ impl<D: Disk> VolumeState<D> {
             ..*share
         };
 
-        // Everything that is not whole pages is done in its turn, after the remaps in front of it.
+        // Partial pages are copied in their turn, after the remaps before them.
         let why = || format!("a part of a page of {PAGE} bytes cannot be shared");
         if head > 0 {
             self.perform(batch)?;
             self.copy(&part(0, head), why)?;
         }
         if whole > 0 {
-            // Pages of a file may be in several extents, on either side: one range becomes several
-            // remaps.
+            // On either side the pages may be in several extents: one range becomes several remaps.
             let sources = self.places(from, (from_offset + head) / PAGE, whole / PAGE)?;
             let targets = self.places(to, (to_offset + head) / PAGE, whole / PAGE)?;
             for remap in remaps(&sources, &targets) {
@@ -188,7 +188,7 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// Does the remaps that have been gathered. Files are longer afterwards.
+    /// Does the gathered remaps, then sets the new sizes.
     fn perform(&mut self, batch: &mut Batch) -> Result<(), StoreError> {
         let Batch {
             remaps,
@@ -198,7 +198,8 @@ impl<D: Disk> VolumeState<D> {
         } = std::mem::take(batch);
         if !remaps.is_empty() {
             let pages = remaps.iter().map(|remap| u64::from(remap.pages)).sum();
-            // A disk that refuses may have done any part: doing all of it by hand gives the same.
+            // A disk that refuses may have done any part: redoing all of it by copying gives the
+            // same result.
             match self.disk.remap_all(&remaps) {
                 Ok(()) => {
                     self.statistics.pages_shared += pages;
@@ -211,7 +212,7 @@ impl<D: Disk> VolumeState<D> {
             }
         }
 
-        // Longer only now: what is behind the old end is there.
+        // Set only now: the data after the old end is complete.
         for (file, end) in ends {
             if end > self.size(file)? {
                 self.coordination.set_size(file.slot, file.birth, end);
@@ -220,11 +221,11 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// Does in memory what the disk has done.
+    /// Applies remaps done by the disk to the cache.
     fn follow(&mut self, remaps: &[DiskRemap], files: &[[FileId; 2]]) -> Result<(), StoreError> {
         let mut epochs = HashMap::new();
         for (remap, files) in remaps.iter().zip(files) {
-            // One look at each file's word, however many remaps it has.
+            // Each file's word is read once, however many remaps it has.
             for file in files {
                 if !epochs.contains_key(file) {
                     epochs.insert(*file, self.epoch(*file));
@@ -245,7 +246,7 @@ impl<D: Disk> VolumeState<D> {
                 let pages = at_once.min(u64::from(remap.pages) - first);
                 let bytes = &mut buffer[..pages as usize * PAGE_BYTES];
 
-                // What memory has of the target is older.
+                // The cached target is stale.
                 self.cache
                     .forget(remap.target + first..remap.target + first + pages);
                 self.disk
@@ -259,9 +260,9 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// Copies a range by reading all of it first, in steps if source and target are apart.
+    /// Copies a range: as a whole if source and target overlap, else in steps.
     fn copy(&mut self, share: &Share, why: impl FnOnce() -> String) -> Result<(), StoreError> {
-        // Read as a whole before it is written, if it reads what it writes.
+        // An overlapping range is read as a whole before it is written.
         let overlap =
             share.from == share.to && share.from_offset.abs_diff(share.to_offset) < share.bytes;
         let step = if overlap {
@@ -296,13 +297,13 @@ impl<D: Disk> VolumeState<D> {
     }
 }
 
-/// The remaps between two lists of places of the same length.
+/// The remaps between two lists of extents of the same length.
 pub fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
     let mut remaps = Vec::new();
     let (mut sources, mut targets) = (sources.iter().copied(), targets.iter().copied());
     let (mut source, mut target) = (sources.next(), targets.next());
 
-    // Runs of both sides are cut where either ends, and where a command would be too long.
+    // Runs are cut where either side ends, and at the maximum length of a command.
     while let (Some(from), Some(to)) = (source.as_mut(), target.as_mut()) {
         let pages = from.pages.min(to.pages).min(REMAP_PAGES_MAX);
         let remap = DiskRemap {

@@ -1,7 +1,8 @@
-//! Which pages are free, and which of them a file gets. Pure: lists in, lists out.
+//! Allocation: which pages are free, and which of them a file gets. Pure: lists in, lists out.
 //!
-//! Invariant: a page is free if no file claims it; nothing else is recorded, so nothing else can
-//! disagree. Absent: where the lists come from, and when a choice becomes true (`change.rs`).
+//! Invariant: a page is free if no file claims it; there is no other record of free space that
+//! could disagree. Absent: where the lists come from, and when an allocation takes effect
+//! (`change.rs`).
 
 /// Consecutive pages of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,19 +14,18 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The page behind the last one.
+    /// The page after the last one.
     pub fn end(&self) -> u64 {
         self.first + self.pages
     }
 }
 
-/// Pages of the smallest piece that a file asks for, unless space is short: 64 KiB.
+/// Pages of the smallest extent that a file asks for, unless space is short: 64 KiB.
 const PIECE_PAGES_MIN: u64 = 16;
-/// Pages of the largest one that it asks for in advance: 64 MiB.
+/// Maximum pages that a file asks for in advance: 64 MiB.
 const PIECE_PAGES_MAX: u64 = 16_384;
 
-/// The free runs of `first..end`, in order, given all that is claimed in there, by one file or by
-/// several.
+/// The free runs of `first..end`, in order, given all extents claimed there. Claims may overlap.
 pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Vec<Extent> {
     claimed.sort_unstable();
     let mut free = Vec::new();
@@ -49,7 +49,7 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Vec<Extent> 
     free
 }
 
-/// What of some extents is not among those that others claim.
+/// The parts of `extents` that `others` do not claim.
 pub fn unclaimed(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
     extents
         .iter()
@@ -64,11 +64,11 @@ pub fn unclaimed(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
         .collect()
 }
 
-/// Owners of extents that have a page in common, in pairs, and the first such page.
+/// Pairs of owners whose extents overlap, and the first common page of each.
 pub fn conflicts(mut claimed: Vec<(Extent, u32)>) -> Vec<(u32, u32, u64)> {
     claimed.sort_unstable();
     let mut found: Vec<(u32, u32, u64)> = Vec::new();
-    // Those before that reach as far as the present one begins.
+    // Earlier extents that reach beyond the start of this one.
     let mut reaching: Vec<(Extent, u32)> = Vec::new();
     for (extent, owner) in claimed {
         reaching.retain(|(before, _)| before.end() > extent.first);
@@ -83,9 +83,9 @@ pub fn conflicts(mut claimed: Vec<(Extent, u32)>) -> Vec<(u32, u32, u64)> {
     found
 }
 
-/// How many pages a file that has `capacity` asks for when it needs `needed` more: half as many
-/// again as it has, so that a file that grows page by page asks seldom, but no more than is needed
-/// when less than eight times that is free.
+/// Pages that a file of `capacity` pages asks for when it needs `needed` more: half its capacity,
+/// so that a file that grows page by page asks seldom, but only `needed` if more than an eighth of
+/// the free pages would be taken.
 pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
     let ahead = (capacity / 2)
         .clamp(PIECE_PAGES_MIN, PIECE_PAGES_MAX)
@@ -93,9 +93,9 @@ pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
     if ahead <= free / 8 { ahead } else { needed }
 }
 
-/// At least `needed` and at best `wanted` pages out of the free runs: behind the page `after` if
-/// that is free, then the smallest run that is large enough, then the largest ones. `None` if there
-/// are not as many.
+/// Chooses at least `needed` and at best `wanted` pages from the free runs: the run that starts at
+/// page `after`, then the smallest run that is large enough, then the largest ones. `None` if too
+/// few are free.
 pub fn choose(
     mut free: Vec<Extent>,
     after: Option<u64>,
@@ -105,7 +105,7 @@ pub fn choose(
     let mut chosen = Vec::new();
     let mut total = 0;
 
-    // Behind the file's last page first, so that it stays in one piece.
+    // The run after the file's last page first, so that the file stays contiguous.
     let mut next = free.iter().position(|run| Some(run.first) == after);
     while total < needed {
         let open = wanted - total;
@@ -129,7 +129,7 @@ pub fn choose(
     Some(chosen)
 }
 
-/// Extents with those behind them, neighbours in one.
+/// Appends extents, merging adjacent ones.
 pub fn joined(extents: &[Extent], more: &[Extent]) -> Vec<Extent> {
     let mut all: Vec<Extent> = Vec::with_capacity(extents.len() + more.len());
     for extent in extents.iter().chain(more) {
@@ -141,14 +141,13 @@ pub fn joined(extents: &[Extent], more: &[Extent]) -> Vec<Extent> {
     all
 }
 
-/// The first `pages` pages of extents, and those behind them.
+/// Splits extents after their first `pages` pages.
 pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
     let (mut kept, mut released) = (Vec::new(), Vec::new());
     let mut left = pages;
 
     for extent in extents {
         let here = extent.pages.min(left);
-        // The part that falls on either side of the cut.
         left -= here;
         if here > 0 {
             kept.push(Extent {
@@ -167,7 +166,7 @@ pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
     (kept, released)
 }
 
-/// Where pages `first..first + pages` of a file are; `None` if it has not as many.
+/// Locates pages `first..first + pages` of a file; `None` if it has fewer.
 pub fn pieces(extents: &[Extent], first: u64, pages: u64) -> Option<Vec<Extent>> {
     let mut pieces = Vec::with_capacity(1);
     let (mut skip, mut left) = (first, pages);
@@ -176,7 +175,7 @@ pub fn pieces(extents: &[Extent], first: u64, pages: u64) -> Option<Vec<Extent>>
             break;
         }
 
-        // Extents before the range are passed over whole.
+        // Skips whole extents before the range.
         if skip >= extent.pages {
             skip -= extent.pages;
             continue;

@@ -1,7 +1,7 @@
-//! A volume in use: the disk, what is remembered of it, and what others may have changed.
+//! An open volume: the disk, cached state, and state shared with other processes.
 //!
-//! Invariant: whatever is remembered is compared with the generation before it is used. Absent:
-//! changes of the layout (`change.rs`), bytes of files (`bytes.rs`).
+//! Invariant: cached state is compared with the generation before it is used. Absent: changes
+//! of the layout (`change.rs`), bytes of files (`bytes.rs`).
 
 use super::cache::{Cache, Epoch};
 use super::change::LAST_COMMANDS;
@@ -14,7 +14,7 @@ use crate::{FileId, FileInfo, Statistics, StoreError};
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Everything behind the volume's mutex.
+/// The state protected by the volume's mutex.
 pub struct VolumeState<D> {
     pub disk: D,
     pub superblock: Superblock,
@@ -35,7 +35,7 @@ impl<D: Disk> VolumeState<D> {
         self.coordination.generation()
     }
 
-    /// Reads what is not known of the table.
+    /// Reads the slots of the table that are not valid.
     pub fn load(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         self.table
@@ -55,8 +55,8 @@ impl<D: Disk> VolumeState<D> {
         }
     }
 
-    /// The present size of a file: what was noted since the machine was started, or what its record
-    /// says. A noted size may be more than a device that lost its power kept.
+    /// The present size of a file: set since the machine booted, or from its record. After a device
+    /// power loss, a shared size may exceed the pages that the device kept.
     pub fn size(&mut self, file: FileId) -> Result<u64, StoreError> {
         let noted = self.coordination.size(file.slot, file.birth);
         let inode = self.inode(file)?;
@@ -68,8 +68,8 @@ impl<D: Disk> VolumeState<D> {
         })
     }
 
-    /// What pages of a file must have been kept under to count now; `None` while another process
-    /// changes it.
+    /// The epoch under which cached pages of a file are valid; `None` while another process changes
+    /// it.
     pub fn epoch(&mut self, file: FileId) -> Option<Epoch> {
         let word = self.coordination.word(file.slot);
         let is_ours = self.changing.contains(&file);
@@ -77,8 +77,8 @@ impl<D: Disk> VolumeState<D> {
             .epoch(file, if is_ours { word & !1 } else { word })
     }
 
-    /// Runs a change of files' bytes, so that other processes neither keep nor believe what they
-    /// read meanwhile.
+    /// Runs a change of files' bytes, during which other processes neither cache nor trust data
+    /// they read.
     pub fn change<R>(
         &mut self,
         files: impl IntoIterator<Item = FileId>,
@@ -86,18 +86,18 @@ impl<D: Disk> VolumeState<D> {
     ) -> Result<R, StoreError> {
         let before = self.changing.len();
 
-        // Odd words first: nobody believes what is read from here on.
+        // Odd words first: data read from here on is not trusted.
         files.into_iter().for_each(|file| self.begin_change(file));
         let result = work(self);
 
         if result.is_err() {
-            // The words stay odd. What the device has done of it nobody knows, nor why.
+            // The words stay odd. It is unknown which part of the change the device has done.
             self.changing.truncate(before);
             self.cache.clear();
             return result;
         }
 
-        // Even again, and greater than before: what was kept meanwhile does not count.
+        // Even again, and greater than before: pages cached in between are invalid.
         for file in self.changing.split_off(before) {
             let word = self.coordination.word(file.slot) + 1;
             self.coordination.set_word(file.slot, word);
@@ -112,13 +112,13 @@ impl<D: Disk> VolumeState<D> {
         }
         let word = self.coordination.word(file.slot);
 
-        // The process that left it may have commands under way.
+        // The process that left it odd may have commands in flight.
         let was_left = !word.is_multiple_of(2);
         if was_left && self.coordination.others_may_have_died() {
             std::thread::sleep(LAST_COMMANDS);
         }
 
-        // What was kept under another word does not count; the rest does, and follows the change.
+        // Pages cached under another word become invalid; the others follow the change.
         self.cache.epoch(file, word);
         let word = word + if was_left { 2 } else { 1 };
         self.coordination.set_word(file.slot, word);
@@ -126,7 +126,7 @@ impl<D: Disk> VolumeState<D> {
         self.changing.push(file);
     }
 
-    /// Writes sizes that only the processes know into the records. The flush is the caller's.
+    /// Writes sizes known only to the processes into the records. The caller flushes.
     pub fn record_sizes(&mut self) -> Result<(), StoreError> {
         self.load()?;
         let files: Vec<FileId> = self
@@ -138,7 +138,7 @@ impl<D: Disk> VolumeState<D> {
             })
             .collect();
 
-        // A file that is deleted meanwhile needs no size.
+        // A file deleted concurrently needs no size.
         for file in files {
             match self.record_size(file) {
                 Ok(()) | Err(StoreError::Gone) => {}
@@ -148,9 +148,9 @@ impl<D: Disk> VolumeState<D> {
         Ok(())
     }
 
-    /// Leaves the volume to others.
+    /// Leaves the volume and returns the disk.
     pub fn leave(mut self) -> D {
-        // Taken out, so that the rest can be used meanwhile.
+        // Taken out, to borrow the rest separately.
         let process = std::process::id();
         let alone = Membership::Alone { process };
         let mut membership = std::mem::replace(&mut self.membership, alone);
@@ -202,7 +202,7 @@ impl<D: Disk> VolumeState<D> {
         for (file, info) in files {
             match self.size(file) {
                 Ok(bytes) => list.push(FileInfo { bytes, ..info }),
-                Err(StoreError::Gone) => {} // Deleted in this moment.
+                Err(StoreError::Gone) => {} // Deleted concurrently.
                 Err(error) => return Err(error),
             }
         }

@@ -1,15 +1,14 @@
-//! What this process knows of the files on a volume: one slot each, and the generation at which it
-//! was read.
+//! This process's cache of the table of files: one slot each, with the generation at which it was
+//! read.
 //!
-//! Invariants: what is remembered counts while the generation is the one at which it was read. A
-//! slot whose page cannot be read or believed is damaged, and says why: the files in other slots
-//! can be used, but nothing can be allocated, since nobody knows which pages it claims. Files that
-//! claim one page (two owners of the volume who did not know of each other leave that) are not
-//! opened, since which of them it belongs to is not known; the others can be used, and pages that
-//! anybody claims are not allocated. Deleting all of them but one leaves that one whole as far as
-//! the table tells. A disk that
-//! cannot be reached damages nothing: that is an error of the call, or a file would seem not to
-//! exist. Absent: changing anything (`change.rs`).
+//! Invariants: a cached slot is valid while the generation is the one at which it was read. A slot
+//! whose page cannot be read or is invalid is damaged, and records why: the files in other slots
+//! can be used, but nothing can be allocated, since the pages that it claims are unknown. Files
+//! that claim the same page (left by two holders of the volume unaware of each other) are not
+//! opened, since the page's owner is not known; other files can be used, and a page that any file
+//! claims is not allocated. Deleting all of them but one makes that one consistent as far as the
+//! table tells. A disk that cannot be reached damages nothing: that is an error of the call, or a
+//! file would seem not to exist. Absent: changing anything (`change.rs`).
 
 use super::format::{Inode, Page, Superblock};
 use super::space::{self, Extent};
@@ -18,22 +17,23 @@ use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeSet;
 
-/// Slots that one command reads: 1 MiB.
+/// Slots read by one command: 1 MiB.
 const SLOTS_AT_ONCE: u32 = 256;
 
-/// What is in a slot.
+/// The content of a slot.
 #[derive(Clone, Debug)]
 pub enum SlotContent {
     Free,
     File(Inode),
-    /// Nobody knows: a sentence that names the page and the reason.
+    /// Unknown: a message that names the page and the reason.
     Damaged(String),
 }
 
-/// What is remembered of the slots.
+/// The cached slots.
 pub struct Table {
     slots: Vec<Slot>,
-    /// Pairs of slots whose files claim one page, and the page; `None` if slots have changed since.
+    /// Pairs of slots whose files claim one page, and the page; `None` if slots have changed since
+    /// it was computed.
     conflicts: Option<Vec<(u32, u32, u64)>>,
 }
 
@@ -44,7 +44,7 @@ struct Slot {
 }
 
 impl Table {
-    /// A table in which nothing is remembered.
+    /// Creates an empty cache.
     pub fn new(superblock: &Superblock) -> Self {
         Self {
             slots: (0..superblock.slots)
@@ -57,12 +57,12 @@ impl Table {
         }
     }
 
-    /// Forgets what was read of all slots.
+    /// Invalidates all slots.
     pub fn forget(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.seen = None);
     }
 
-    /// What is in a slot, at a generation.
+    /// The content of a slot at a generation, read if necessary.
     pub fn slot<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -71,20 +71,19 @@ impl Table {
         slot: u32,
     ) -> Result<&SlotContent, StoreError> {
         let known = self.slots.get_mut(slot as usize).ok_or(StoreError::Gone)?;
-        // What was read at this generation still counts.
+        // A slot read at this generation is valid.
         if known.seen != Some(generation) {
             self.conflicts = None;
             let mut page = [0; PAGE_BYTES];
             let read = read_page(disk, superblock.page_of(slot), &mut page)?;
-            // A page that could not be read is asked for again: it may have been the way to the
-            // disk.
+            // A page that could not be read is tried again: the connection may have been down.
             known.seen = read.is_ok().then_some(generation);
             known.content = content(superblock, slot, read.map(|()| &page));
         }
         Ok(&known.content)
     }
 
-    /// Reads every slot that is not known at a generation.
+    /// Reads every slot that is not valid at a generation.
     pub fn load<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -101,10 +100,10 @@ impl Table {
                 continue;
             }
 
-            // Slots are read together: one command instead of one a file.
+            // One command reads many slots.
             let mut bytes = vec![0; range.len() * PAGE_BYTES];
             if disk.read(superblock.page_of(first), &mut bytes).is_err() {
-                // One of the pages; the others are read one by one.
+                // One of the pages failed: read them one by one.
                 for slot in slots {
                     self.slot(disk, superblock, generation, slot)?;
                 }
@@ -127,12 +126,12 @@ impl Table {
         Ok(())
     }
 
-    /// Forgets what is remembered of a slot.
+    /// Invalidates a slot.
     pub fn forget_slot(&mut self, slot: u32) {
         self.slots[slot as usize].seen = None;
     }
 
-    /// Notes what has been written to a slot.
+    /// Caches content written to a slot.
     pub fn set(&mut self, slot: u32, content: SlotContent, generation: u64) {
         self.conflicts = None;
         self.slots[slot as usize] = Slot {
@@ -141,7 +140,8 @@ impl Table {
         };
     }
 
-    /// What was known at one generation is known at another one too: nobody else has changed it.
+    /// Slots valid at one generation become valid at another one: only this process has changed the
+    /// volume.
     pub fn move_on(&mut self, from: u64, to: u64) {
         self.slots
             .iter_mut()
@@ -149,7 +149,7 @@ impl Table {
             .for_each(|slot| slot.seen = Some(to));
     }
 
-    /// All files as they are remembered.
+    /// All cached files.
     pub fn files(&self) -> impl Iterator<Item = (u32, &Inode)> {
         (0..)
             .zip(&self.slots)
@@ -159,13 +159,13 @@ impl Table {
             })
     }
 
-    /// The file of a name.
+    /// Finds a file by name.
     pub fn find(&self, name: &str) -> Option<(u32, &Inode)> {
         self.files().find(|(_, inode)| inode.name == name)
     }
 
-    /// Why there is no file of a name: none has it, or a damaged record may be its own. Whoever
-    /// takes a hot journal for absent leaves a database torn.
+    /// Why there is no file of a name: none has it, or a damaged record may be its own. Treating a
+    /// hot journal as absent would leave a database torn.
     pub fn missing(&self, name: &str) -> StoreError {
         match self.damaged_slots().next() {
             Some(why) => StoreError::Damaged(format!("{why}; nobody knows whether that is {name}")),
@@ -181,14 +181,14 @@ impl Table {
             .map(|(slot, _)| slot)
     }
 
-    /// What is wrong, in sentences.
+    /// Descriptions of all damage.
     pub fn damage(&self) -> Vec<String> {
         let slots = self.damaged_slots().map(str::to_owned);
         slots.chain(self.conflict_sentences(|_| true)).collect()
     }
 
-    /// Files that cannot be opened: those with a damaged record, and those that claim a page of
-    /// another one.
+    /// Number of files that cannot be opened: those with a damaged record, and those that claim a
+    /// page of another one.
     pub fn damaged_files(&self) -> u64 {
         let conflicts = self.conflicts.iter().flatten();
         let in_conflict: BTreeSet<u32> = conflicts.flat_map(|(a, b, _)| [*a, *b]).collect();
@@ -229,7 +229,7 @@ impl Table {
         })
     }
 
-    /// What of a file's pages no other one claims.
+    /// The parts of a file's extents that no other file claims.
     pub fn claimed_alone(&self, slot: u32, extents: &[Extent]) -> Vec<Extent> {
         let others: Vec<Extent> = self
             .files()
@@ -241,10 +241,9 @@ impl Table {
 
     /// The pages that no file claims.
     ///
-    /// # Errors
-    /// A record is damaged, so that nobody knows.
+    /// # Errors A record is damaged: the pages that it claims are unknown.
     pub fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
-        // Nobody knows which pages a damaged record claims, so none can be given away.
+        // A damaged record may claim any page, so none can be given away.
         if let Some(why) = self.damaged_slots().next() {
             return Err(StoreError::Damaged(format!(
                 "{why}; until then nothing can be allocated in this volume"
@@ -259,7 +258,7 @@ impl Table {
     }
 }
 
-/// Reads the page of a record; the inner answer says whether it is this page that cannot be read.
+/// Reads the page of a record; the inner result is an error of this page alone.
 ///
 /// # Errors
 /// The disk cannot be reached.
@@ -272,8 +271,8 @@ fn read_page<D: Disk>(
         return Ok(Ok(()));
     };
 
-    // A disk that can be reached has a superblock. The way to it may have been down for a moment
-    // only: once more.
+    // If a superblock can be read, the disk is reachable. The connection may have been down
+    // briefly: retry once.
     let reached = disk.read(0, page).is_ok() || disk.read(1, page).is_ok();
     if !reached {
         return Err(StoreError::disk(error));

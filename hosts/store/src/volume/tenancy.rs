@@ -1,5 +1,5 @@
-//! Who may use a volume at the same time: the processes of one *tenancy*, which the device holds
-//! against everybody else.
+//! Access control for a volume: the processes of one *tenancy* may use it at the same time. The
+//! device holds the volume for the tenancy and excludes all others.
 //!
 //! ```text
 //! DIR/NAME.join        locked while a process joins or leaves
@@ -8,13 +8,12 @@
 //! DIR/NAME.ID/..       locks of host software, and which files are open (`FILE%open`)
 //! ```
 //!
-//! DIR is the *lock domain*: `/tmp/remap-ssd-UID` for the processes of a user on a machine. NAME is
-//! the disk's identity: a copy of a volume has a name of its own. ID is random. It is also the
-//! identifier by which the device knows the holder (`Disk::hold`), so that processes that do not
-//! see the same files (another /tmp, user, container, machine, or /tmp was emptied) are kept out by
-//! the device, whatever they do.
+//! DIR is the *lock domain*: `/tmp/remap-ssd-UID` for the processes of one user on one machine.
+//! NAME is the disk's identity: a copy of a volume has a different one. ID is random. It is also
+//! the holder identifier given to the device (`Disk::hold`), so the device excludes processes that
+//! do not see the same files (another /tmp, user, container or machine, or an emptied /tmp).
 //!
-//! *Join*, with NAME.join locked until the words are there: nobody has NAME.use locked, so the
+//! *Join*, with NAME.join locked until the words exist. If no process has NAME.use locked, this
 //! process is the first:
 //! 1. ID is added to NAME.use
 //! 2. the device is held by ID
@@ -22,31 +21,33 @@
 //! 4. NAME.use has ID alone
 //! 5. folders of earlier tenancies are removed
 //!
-//! Killed in 1 to 3: all identifiers in NAME.use are of processes that are dead, since the lock was
-//! free; the next process may replace whichever of them the device names, without asking whether it
-//! is connected still. Killed in 4 or 5: an ended tenancy, and folders that the next one removes. If
-//! others have NAME.use locked, the process reads ID, and the device says whether that is the holder;
-//! nothing is acquired and no file made, so nothing that a process remembers is ever believed again
-//! after it was sent away.
+//! Killed in 1 to 3: all identifiers in NAME.use belong to dead processes, since the lock was free;
+//! the next process may replace any of them that the device names, even if its connection is still
+//! open. Killed in 4 or 5: an ended tenancy, and folders that the next one removes. If other
+//! processes have NAME.use locked, the process reads ID, and the device says whether ID is the
+//! holder; nothing is acquired and no file is created. So state cached by a process whose hold was
+//! revoked is never trusted again.
 //!
-//! *Leave*, with NAME.join locked: a process that can lock NAME.use alone is the last: 1. sizes that
-//! only the words have go to the records  2. the device is let go  3. NAME.use is empty  4. the
-//! folder is removed. Killed after 1: the next one continues the words, which say the same. Killed
-//! after 2: it begins with new words, since others may have been there meanwhile.
+//! *Leave*, with NAME.join locked: a process that can lock NAME.use exclusively is the last: 1.
+//! sizes that only the words have go to the records  2. the hold is released  3. NAME.use is
+//! emptied  4. the folder is removed. Killed after 1: the next process continues the words, which
+//! hold the same sizes. Killed after 2: it begins with new words, since another tenancy may have
+//! used the volume in between.
 //!
-//! *Words are continued* only if the device says that the tenancy that wrote them is the holder
-//! still: nobody else has changed the volume since.
+//! *Words are continued* only if the device says that the tenancy that wrote them is still the
+//! holder: then no other tenancy has changed the volume since.
 //!
-//! *Files that are removed* (`rm -rf /tmp/*`): those who have the volume open keep their descriptors
-//! and go on. Nothing is made anew for an old tenancy: its processes open nothing any more, and
-//! say why. A new process makes new files, and so another tenancy, which the device refuses until
-//! the last process of the old one has closed the volume. The folders are locked (shared), which
-//! keeps systemd-tmpfiles from aging what is in them (tmpfiles.d(5)).
+//! *Files are removed* (`rm -rf /tmp/*`): processes that have the volume open keep their
+//! descriptors and continue. Nothing is recreated for an old tenancy: its processes can open
+//! nothing more, and the error says why. A new process creates new files, and so another tenancy,
+//! which the device refuses until the last process of the old one has closed the volume. The
+//! folders are locked (shared), which keeps systemd-tmpfiles from aging their contents
+//! (tmpfiles.d(5)).
 //!
-//! *A forked child* shares the locks of its parent, and leaves nothing.
+//! *A forked child* shares its parent's locks, and releases nothing.
 //!
-//! Files that belong to others, and links, are refused. Absent: what the words mean
-//! (`coordination.rs`), how a disk keeps others out.
+//! Files owned by other users, and links, are refused. Absent: the meaning of the words
+//! (`coordination.rs`), how a disk excludes other holders.
 
 use super::change::random;
 use super::format::uuid_text;
@@ -60,24 +61,24 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 const ID_BYTES: usize = size_of::<HolderId>();
-/// Identifiers that are remembered of tenancies that ended without leaving.
+/// Maximum identifiers remembered of tenancies that ended without leaving.
 const IDS_MAX: usize = 16;
-/// End of the name of a file that says that another one is open. Names of files in volumes have no
-/// `%` but for `%25` and `%2F`.
+/// Suffix of the file that marks another one as open. Names of files in volumes contain `%` only in
+/// `%25` and `%2F`.
 const OPEN: &str = "%open";
 
-/// Who may use a volume at the same time.
+/// The processes that may use a volume at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Processes {
-    /// Only this one: the disk is its own, and ends with it. Sizes that no sync has recorded end
-    /// too.
+    /// Only this one: it owns the disk, which ends with it. Sizes that no sync has recorded are
+    /// lost.
     One,
-    /// Several on this machine, by means of files in this folder.
+    /// Several on this machine, coordinated by files in this folder.
     Several(PathBuf),
 }
 
 impl Processes {
-    /// Several, in the folder that all processes of this user on this machine find:
+    /// Several, in the folder shared by all processes of this user on this machine:
     /// `/tmp/remap-ssd-UID`.
     pub fn local() -> Self {
         Self::Several(PathBuf::from(format!(
@@ -87,7 +88,7 @@ impl Processes {
     }
 }
 
-/// A process among those who use a volume together.
+/// A process's membership among the users of a volume.
 pub enum Membership {
     /// The only one.
     Alone {
@@ -96,19 +97,19 @@ pub enum Membership {
     Tenant(Tenancy),
 }
 
-/// A tenancy, for one of its processes.
+/// A tenancy, as seen by one of its processes.
 pub struct Tenancy {
-    /// Locked, so that it is not cleaned up.
+    /// Locked against cleaning by systemd-tmpfiles.
     _domain: Folder,
     own: Folder,
     join: File,
     in_use: File,
-    /// Whether this process has made it.
+    /// True if this process created the tenancy.
     is_first: bool,
     process: u32,
 }
 
-/// A folder of ours, open and locked (shared).
+/// A folder owned by this user, open and locked (shared).
 struct Folder {
     path: PathBuf,
     file: File,
@@ -121,13 +122,13 @@ pub struct FileHold {
 }
 
 impl FileHold {
-    /// Of a file that no other process can have.
+    /// For a file that no other process can open.
     pub const NONE: Self = Self { _file: None };
 }
 
 impl Membership {
-    /// Joins those who use the volume on a disk, which then answers; if `alone`, there must be
-    /// nobody, and nobody can join meanwhile. Others wait until `let_join` or `leave`.
+    /// Joins the users of the volume on a disk. With `alone`, fails if there are other users. No
+    /// process can join until `let_join` or `leave`.
     pub fn join<D: Disk>(
         processes: &Processes,
         disk: &mut D,
@@ -146,7 +147,7 @@ impl Membership {
         Tenancy::join(dir, &name, alone, disk).map(Self::Tenant)
     }
 
-    /// Lets others join, now that they find what the tenancy shares.
+    /// Lets other processes join, now that the tenancy's shared state is complete.
     pub fn let_join(&self) -> Result<(), StoreError> {
         let Self::Tenant(tenancy) = self else {
             return Ok(());
@@ -155,8 +156,8 @@ impl Membership {
         unlocked.map_err(|error| StoreError::system(tenancy.own.path.display(), error))
     }
 
-    /// Leaves. The last process runs `before` while the volume is still its own; if that fails, the
-    /// device stays held, and the next process of this domain goes on from what is there.
+    /// Leaves. The last process runs `before` while the volume is still held; if that fails, the
+    /// device stays held, and the next process of this domain continues from the state left there.
     pub fn leave<T, D: Disk>(
         &mut self,
         volume: &mut T,
@@ -171,7 +172,7 @@ impl Membership {
         }
         match self {
             Self::Alone { .. } => {
-                // A disk that cannot be reached sees that its holder is gone.
+                // If the disk cannot be reached, it detects that its holder is gone.
                 let _ = disk(volume).let_go();
             }
             Self::Tenant(tenancy) => {
@@ -180,8 +181,8 @@ impl Membership {
         }
     }
 
-    /// In a child of `fork`: closes the descriptors that it has of its parent's. The parent's locks
-    /// stay as they are (flock(2)), and end with the parent.
+    /// In a child of `fork`: closes the descriptors inherited from the parent. The parent's locks
+    /// are unaffected (flock(2)) and end with the parent.
     pub fn close_inherited(&mut self) {
         let (Self::Alone { process } | Self::Tenant(Tenancy { process, .. })) = *self;
         if process != std::process::id() {
@@ -189,7 +190,7 @@ impl Membership {
         }
     }
 
-    /// The folder in which the processes of the tenancy have files of their own.
+    /// The folder for the tenancy's own files.
     pub fn folder(&self) -> Option<PathBuf> {
         match self {
             Self::Alone { .. } => None,
@@ -197,7 +198,7 @@ impl Membership {
         }
     }
 
-    /// Says that a file is open, or, `alone`, that it must not be open and nobody may open it.
+    /// Marks a file as open. With `alone`, fails if it is open, and keeps others from opening it.
     pub fn hold_file(&self, name: &str, alone: bool) -> Result<FileHold, StoreError> {
         let Self::Tenant(tenancy) = self else {
             return Ok(FileHold::NONE);
@@ -218,7 +219,7 @@ impl Membership {
     }
 }
 
-/// A name in a volume as a name in a folder: names in volumes may have slashes.
+/// Escapes a name in a volume as a file name: names in volumes may contain slashes.
 pub fn local_name(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }
@@ -248,7 +249,7 @@ impl Tenancy {
                 },
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             };
-            // Removed since they were opened: others find other files.
+            // If they were unlinked since they were opened, other processes open different files.
             if !is_linked(&join).map_err(failed)? || !is_linked(&in_use).map_err(failed)? {
                 continue;
             }
@@ -259,7 +260,7 @@ impl Tenancy {
                 enter(&domain, name, &in_use, disk)?
             };
             if is_first && !alone {
-                // Not one step, but nobody else asks for it without the other lock.
+                // Not atomic, but other processes take this lock only while holding the join lock.
                 unsignalled(|| in_use.lock_shared()).map_err(failed)?;
             }
             return Ok(Self {
@@ -274,7 +275,7 @@ impl Tenancy {
     }
 
     fn leave(&mut self, last: impl FnOnce() -> bool) {
-        // What cannot be locked is left as by a process that dies.
+        // A process that cannot lock leaves the tenancy as if it had died.
         if unsignalled(|| self.join.lock()).is_err() {
             return;
         }
@@ -286,7 +287,7 @@ impl Tenancy {
         let _ = self.join.unlock();
     }
 
-    /// The file of the words. Only the first process makes it.
+    /// The file of the words, which only the first process creates.
     pub fn words(&self) -> Result<File, StoreError> {
         self.own.open(WORDS, self.is_first)
     }
@@ -296,7 +297,7 @@ impl Tenancy {
         self.own.path.join(WORDS)
     }
 
-    /// Whether this process has made the tenancy.
+    /// Returns true if this process created the tenancy.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
@@ -304,8 +305,8 @@ impl Tenancy {
 
 const WORDS: &str = "words";
 
-/// The files' name, for the volume on a disk. One without an identity is in this process, and can
-/// be read by whoever has it.
+/// The base name of the files for the volume on a disk. A disk without identity lives in this
+/// process and can be read by anything that holds it.
 fn name<D: Disk>(disk: &mut D) -> Result<Option<String>, StoreError> {
     if let Some(identity) = disk.identity() {
         return Ok(Some(uuid_text(&identity)));
@@ -325,7 +326,7 @@ fn not_held<E: std::error::Error + Send + Sync + 'static>(error: HoldError<E>) -
     }
 }
 
-/// The first process of a tenancy makes it.
+/// Creates a tenancy, as its first process.
 fn begin<D: Disk>(
     domain: &Folder,
     name: &str,
@@ -336,16 +337,16 @@ fn begin<D: Disk>(
     let mut ids = read_ids(in_use).map_err(failed)?;
     ids.drain(..ids.len().saturating_sub(IDS_MAX - 1));
     let ended = ids.clone();
-    // The disk may have been reached by the identifier of a holder that never was.
+    // The disk may have been opened with the identifier of a holder that never came to be.
     let id = disk.take_holder().unwrap_or_else(new_holder);
 
-    // The steps of "join" above.
+    // The steps of *Join* in the file header.
     ids.push(id);
     write_ids(in_use, &ids).map_err(failed)?;
     let before = match disk.hold(id, &ended) {
         Ok(before) => before,
         Err(error) => {
-            // If the way to the disk broke, it may have it.
+            // If the connection broke, the device may have recorded the identifier.
             if !matches!(error, HoldError::Disk(_)) {
                 write_ids(in_use, &ended).map_err(failed)?;
             }
@@ -375,7 +376,7 @@ fn make_own(
     let Some(before) = before else {
         return Ok(own);
     };
-    // Nobody but the tenancy before has changed the volume since these were written.
+    // Only the tenancy before has changed the volume since these were written.
     let words = domain.path.join(own_name(name, before)).join(WORDS);
     match std::fs::rename(&words, own.path.join(WORDS)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -385,7 +386,7 @@ fn make_own(
     }
 }
 
-/// The device is ours: what other tenancies left in the domain means nothing any more.
+/// Removes the folders of other tenancies in the domain: the device is held by this one.
 fn remove_others(domain: &Folder, name: &str, id: HolderId) {
     let (own, prefix) = (own_name(name, id), format!("{name}."));
     let Ok(entries) = std::fs::read_dir(&domain.path) else {
@@ -403,7 +404,7 @@ fn remove_others(domain: &Folder, name: &str, id: HolderId) {
     }
 }
 
-/// A process joins those who are there.
+/// Joins an existing tenancy.
 fn enter<D: Disk>(
     domain: &Folder,
     name: &str,
@@ -424,7 +425,7 @@ fn own_name(name: &str, id: HolderId) -> String {
     format!("{name}.{hex}")
 }
 
-/// An identifier that no other holder of a disk has.
+/// Returns an identifier that no other holder of a disk has.
 pub fn new_holder() -> HolderId {
     (u128::from(random()) << 64 | u128::from(random())).to_be_bytes()
 }
@@ -440,7 +441,7 @@ fn write_ids(file: &File, ids: &[HolderId]) -> io::Result<()> {
     file.set_len(ids.as_flattened().len() as u64)
 }
 
-/// Waits for a lock, whatever signals come.
+/// Waits for a lock, retrying when a signal interrupts.
 pub fn unsignalled(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match lock() {
@@ -455,10 +456,10 @@ fn is_linked(file: &File) -> io::Result<bool> {
 }
 
 impl Folder {
-    /// The folder of a domain, which is made if need be.
+    /// Opens the folder of a domain, created if missing.
     fn domain(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| StoreError::system(path.display(), error);
-        // A folder that is there already is looked at below, whoever made it.
+        // An existing folder is checked below.
         match std::fs::DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
@@ -466,7 +467,7 @@ impl Folder {
             _ => {}
         }
 
-        // Opened and then looked at, so that it cannot be exchanged in between.
+        // Opened first and checked then, so that it cannot be exchanged in between.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(CWD, path, flags, Mode::empty());
         let file = File::from(folder.map_err(|error| failed(error.into()))?);
@@ -481,12 +482,12 @@ impl Folder {
     }
 
     fn locked(path: PathBuf, file: File) -> Self {
-        // Where folders cannot be locked, they are only not kept from being cleaned up.
+        // Where folders cannot be locked, they are merely not protected from cleaning.
         let _ = file.try_lock_shared();
         Self { path, file }
     }
 
-    /// A folder in this one: a new one, or one that is there.
+    /// Creates a folder in this one if `new`, else opens an existing one.
     fn folder(&self, name: &str, new: bool) -> Result<Self, StoreError> {
         let path = self.path.join(name);
         let failed = |error: rustix::io::Errno| StoreError::system(path.display(), error);
@@ -501,7 +502,7 @@ impl Folder {
         }
     }
 
-    /// Opens a file of ours, or makes it if `create`; links are refused.
+    /// Opens a file of this user, creating it if `create`; links are refused.
     fn open(&self, name: &str, create: bool) -> Result<File, StoreError> {
         let path = self.path.join(name);
         let failed = |error: io::Error| StoreError::system(path.display(), error);
@@ -513,7 +514,7 @@ impl Folder {
             Err(error) => return Err(failed(error.into())),
         };
 
-        // A pipe or a device would hang, or do something.
+        // Opening a pipe or a device could hang or have side effects.
         let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(failed(io::Error::other("it is no file")));
@@ -544,7 +545,7 @@ mod tests {
         assert!(refused.to_string().contains("ours alone"));
     }
 
-    /// The words of a tenancy that has died, in the folder of the next one.
+    /// A size written by a dead tenancy, as read by the next one.
     fn continued(boot: &[u8]) -> Option<u64> {
         let dir = tempfile::tempdir().expect("a folder");
         let domain = Folder::domain(dir.path()).expect("ours");

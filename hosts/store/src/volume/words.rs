@@ -1,21 +1,21 @@
 //! The words that processes share about a volume, in a file that is mapped into memory.
 //!
 //! ```text
-//! bytes 0-7            generation of the layout; odd while it is being changed; 0 if nobody has used the volume yet
-//! bytes 8-43           the kernel's boot_id: what is of an earlier start of the machine does not count
-//! 4096 + 16 x slot     birth and size of the slot's file, as they are now
-//! 1052672 + 8 x slot   the word of the slot's file, which changes whenever its bytes do (`cache.rs`)
-//! 1576960 + 24 x slot  birth of the slot's file; inodes of the files by which it is locked, 0 if nobody has noted any
+//! bytes 0-7            generation of the layout; odd during a change; 0 if the volume has not been used yet
+//! bytes 8-43           the kernel's boot_id: contents from an earlier boot of the machine are ignored
+//! 4096 + 16 x slot     birth and present size of the slot's file
+//! 1052672 + 8 x slot   change word of the slot's file, which changes whenever its bytes do (`cache.rs`)
+//! 1576960 + 24 x slot  birth of the slot's file; inodes of its lock files, 0 if not yet recorded
 //! ```
 //!
-//! They are looked at dozens of times in a transaction of SQLite's; a system call each took longer
-//! than the way to the device. SQLite maps its wal-index for the same reason.
+//! A SQLite transaction reads them dozens of times; a system call for each took longer than the
+//! round trip to the device. SQLite maps its wal-index for the same reason.
 //!
 //! Invariants: all processes read and write the words atomically. The blocks are allocated before
-//! the file is mapped, so that no access meets a full file system. The file is made shorter only by
-//! the first process after a start of the machine, before anybody maps it.
+//! the file is mapped, so that no access meets a full file system. The file is truncated only by
+//! the first process after a boot of the machine, before any process maps it.
 //!
-//! Absent: locks, and what the words mean (`coordination.rs`).
+//! Absent: locks, and the meaning of the words (`coordination.rs`).
 
 use super::format::SLOTS_MAX;
 use crate::LockFiles;
@@ -29,7 +29,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const GENERATION_AT: u64 = 0;
-/// Where the file has the kernel's boot_id.
+/// Offset of the kernel's boot_id.
 pub const BOOT_AT: u64 = 8;
 const SIZES_AT: u64 = 4096;
 const SIZE_BYTES: u64 = 16;
@@ -38,10 +38,10 @@ const WORD_BYTES: u64 = 8;
 const LOCKS_AT: u64 = WORDS_AT + WORD_BYTES * SLOTS_MAX as u64;
 const LOCK_BYTES: u64 = 24;
 
-/// What is noted of the files by which a file of the volume is locked.
+/// The recorded lock files of a file in the volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LockWords {
-    /// Birth of the file that they are about.
+    /// Birth of the file that they belong to.
     pub birth: u64,
     pub files: LockFiles,
 }
@@ -52,7 +52,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Maps the file of a volume of so many slots. Its lock must be held.
+    /// Maps the file of a volume of `slots` slots. Its lock must be held.
     pub fn of(file: &File, slots: u32) -> io::Result<Self> {
         allocate(file, slots)?;
         let [.., last] = ranges(slots);
@@ -70,13 +70,13 @@ impl Words {
 
     /// Birth and size of a slot's file.
     pub fn size(&self, slot: u32) -> (u64, u64) {
-        // In the other order than `set_size`: where a birth is, its size is already.
+        // In the opposite order of `set_size`: once the birth is there, so is the size.
         let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
         (self.load(at), self.load(at + SIZE_BYTES / 2))
     }
 
     pub fn set_size(&self, slot: u32, birth: u64, size: u64) {
-        // The size first: with the birth it counts.
+        // The size first: it becomes valid with the birth.
         let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
         self.store(at + SIZE_BYTES / 2, size);
         self.store(at, birth);
@@ -91,7 +91,7 @@ impl Words {
         self.store(WORDS_AT + WORD_BYTES * u64::from(slot), to);
     }
 
-    /// The files by which a slot's file is locked. The volume's lock must be held.
+    /// The lock files of a slot's file. The volume's lock must be held.
     pub fn locks(&self, slot: u32) -> LockWords {
         let at = LOCKS_AT + LOCK_BYTES * u64::from(slot);
         LockWords {
@@ -104,7 +104,7 @@ impl Words {
     }
 
     pub fn set_locks(&self, slot: u32, to: LockWords) {
-        // What is noted counts with its birth: that of another file is taken away first.
+        // The entry is valid only with its birth: that of another file is cleared first.
         let at = LOCKS_AT + LOCK_BYTES * u64::from(slot);
         if self.load(at) != to.birth {
             self.store(at, 0);
@@ -131,7 +131,7 @@ impl Words {
     }
 }
 
-/// The bytes of the file that are used: generation and sizes, words, and lock files.
+/// The used bytes of the file: generation and sizes, change words, and lock files.
 fn ranges(slots: u32) -> [Range<u64>; 3] {
     let slots = u64::from(slots);
     [
@@ -141,17 +141,18 @@ fn ranges(slots: u32) -> [Range<u64>; 3] {
     ]
 }
 
-/// Allocates the blocks that will be used. What is there stays.
+/// Allocates the blocks that will be used. Existing contents stay.
 fn allocate(file: &File, slots: u32) -> io::Result<()> {
     for range in ranges(slots) {
         let bytes = range.end - range.start;
-        // A signal ends it early, on some file systems.
+        // On some file systems a signal ends it early.
         let allocated = retry_on_intr(|| {
             rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, bytes)
         });
         match allocated {
             Ok(()) => {}
-            // A file system without it. Behind the end there is nothing yet; nobody else is there.
+            // The file system has no fallocate. There is no data after the end, and no other user
+            // yet.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let end = file.metadata()?.len().max(range.start);
                 let missing = range.end.saturating_sub(end);
@@ -167,8 +168,8 @@ fn allocate(file: &File, slots: u32) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    // A hole in the file would be a signal, where a write could have said that the file system is
-    // full.
+    // Access to a hole in the file would raise a signal on a full file system; a write returns an
+    // error.
     #[test]
     fn words_have_their_blocks_before_they_are_used() {
         use std::os::unix::fs::MetadataExt;
