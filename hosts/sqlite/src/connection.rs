@@ -1,5 +1,5 @@
-//! One connection's database with its log and its journal: what each write can share with the
-//! others.
+//! A connection: the database with its log and its journal, and the pages that a write can share
+//! between them.
 //!
 //! ```text
 //! checkpoint   read a frame of the log,      write it to the database   ─► the database shares the frame's page
@@ -7,14 +7,13 @@
 //! commit       journal: old images shared from the database, then metadata, then the database is overwritten
 //! ```
 //!
-//! SQLite does all of this itself, by reading and writing; nothing tells us which write belongs to
-//! which read. But it writes what it has just read, so that is what is looked for: the bytes of the
-//! last page read from log or journal are kept, and if the next write to the database has exactly
-//! these bytes, it is a share.
+//! SQLite does all of this itself, by reading and writing; it does not say which write belongs to
+//! which read. But it writes the page it has just read. So the last page read from log or journal
+//! is kept, and if the next write to the database has exactly these bytes, it is a share.
 //!
-//! Invariants: what was read last is forgotten at any other write to one of the three files, since
-//! its source may be overwritten then. Shares are gathered and done in one go, before anybody could
-//! see that they are missing: at the end of a checkpoint, at a sync, before an unlock, and before
+//! Invariants: the last page read is forgotten at any other write to one of the three files, since
+//! its source may be overwritten then. Shares are gathered and done together, before other
+//! connections could miss them: at the end of a checkpoint, at a sync, before an unlock, and before
 //! any read, size or other write of the database. The image of a page, and the metadata that counts
 //! it, are in the store before the page is overwritten.
 //!
@@ -29,27 +28,27 @@ use crate::wal::Wal;
 use remap_ssd_store::{Create, FileId, OpenOptions, Store, StoreError};
 use std::sync::Arc;
 
-/// Which of its files a call is about.
+/// The file that a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The database file, which the others belong to.
+    /// The database file.
     Database,
     /// The write-ahead log of a database.
     Wal,
     /// The rollback journal of a database.
     Journal,
-    /// A file that is stored as it is: a super-journal.
+    /// A file stored unchanged: a super-journal.
     Plain(FileId),
 }
 
-/// A page that was read from log or journal, and where it is in the store.
+/// A page read from log or journal, with its place in the store.
 pub(crate) struct Seen {
     pub file: FileId,
     pub offset: u64,
     pub bytes: Vec<u8>,
 }
 
-/// A database that is open, with what belongs to it.
+/// An open database, with its log and journal.
 pub struct Connection {
     store: Arc<dyn Store>,
     twins: Arc<Twins>,
@@ -57,24 +56,24 @@ pub struct Connection {
     stamps: bool,
     database: Option<Database>,
     wal: Option<(FileId, Wal)>,
-    /// The name of a log that has no file yet: the volume had no room for another one.
+    /// The name of a log that has no file yet, because the volume had no room for another one.
     wal_without_file: Option<String>,
     journal: Option<(FileId, Journal)>,
-    /// What was done to journals that are closed.
+    /// Counters of journals already closed.
     journals_before: JournalCounters,
     seen: Option<Seen>,
-    /// What went wrong where SQLite takes no answer.
+    /// A deferred error, from a call where SQLite takes no result.
     unsaid: Option<StoreError>,
-    /// Why the last checkpoint's shares were not done, which SQLite takes no answer for either.
+    /// Why the last checkpoint's shares failed; SQLite takes no result there either.
     undone: Option<StoreError>,
 }
 
-/// The mark of stores whose files others may read. It only counts in pages that SQLite has reserved
-/// for it.
+/// The mark of stores whose files can be read without this VFS. It counts only in bytes that SQLite
+/// has reserved for it.
 const MARK_OF_FILES: [u8; 16] = *b"remap-ssd\0files\0";
 
 impl Connection {
-    /// Nothing is open yet. All connections to a store have its `twins` in common.
+    /// Creates a connection without files. All connections to a store share its `twins`.
     pub fn new(store: Arc<dyn Store>, twins: Arc<Twins>) -> Self {
         let identity = store.identity();
         let mark = Mark::of(&identity.unwrap_or(MARK_OF_FILES));
@@ -96,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Takes the database's file.
+    /// Attaches the database's file.
     ///
     /// # Errors
     /// It cannot be read.
@@ -110,7 +109,7 @@ impl Connection {
         self.learn_stamps()
     }
 
-    /// Takes the log's file.
+    /// Attaches the log's file.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -122,16 +121,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a log that has no file, since the volume has no room for another one: an empty one. Its
-    /// first write makes the file; until then, each use looks whether another connection has made it.
-    /// Nobody deletes it meanwhile: for that, SQLite locks the database against all who have the log
-    /// open.
+    /// Attaches an empty log without a file, since the volume has no room for another one. Its
+    /// first write creates the file; until then, each use checks if another connection has created
+    /// it. The file is not deleted in between: for that, SQLite locks the database exclusively
+    /// against all connections that have the log open.
     pub fn open_wal_without_file(&mut self, name: &str) {
         self.wal_without_file = Some(name.into());
     }
 
-    /// Opens the log's file if it is missing here and is there by now, or can be made. The file is
-    /// durable before its first frame is written, as one is that was made when the log was opened.
+    /// Opens the missing log file if it exists by now, or creates it. The new file is durable
+    /// before its first frame is written, as if it had been created when the log was opened.
     fn find_wal(&mut self, create: Create) -> Result<(), StoreError> {
         let Some(name) = &self.wal_without_file else {
             return Ok(());
@@ -150,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Takes the journal's file.
+    /// Attaches the journal's file.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -163,8 +162,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Files that others may read get stamps only where SQLite has reserved the bytes: there nobody
-    /// looks.
+    /// In files that can be read without this VFS, stamps are used only where SQLite has reserved
+    /// the bytes: stock SQLite ignores those.
     fn learn_stamps(&mut self) -> Result<(), StoreError> {
         if self.store.identity().is_some() {
             return Ok(());
@@ -179,8 +178,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads up to the end of a file; what is behind it is zeroes. Answers how many bytes there
-    /// were.
+    /// Reads up to the end of a file, and zero-fills the rest. Returns the number of bytes read.
     ///
     /// # Errors
     /// The store.
@@ -193,15 +191,15 @@ impl Connection {
 
             Role::Plain(file) => {
                 let read = self.store.read(file, offset, into)?;
-                // SQLite's rule for `xRead`: what is behind the end is zeroes.
+                // SQLite's rule for `xRead`: bytes after the end are zeroes.
                 into[read..].fill(0);
                 return Ok(read);
             }
 
             Role::Wal => {
                 if offset == 0 {
-                    // A recovery begins, perhaps of a log whose database got its reserved bytes
-                    // from somebody else since.
+                    // A recovery begins. Stock SQLite may have changed the database's reserved
+                    // bytes since.
                     self.learn_stamps()?;
                     self.tell_stamps();
                 }
@@ -223,7 +221,7 @@ impl Connection {
 
         if let Some(offset) = origin {
             self.twins.note(into, PlaceOf { file, offset });
-            // The buffer is used again: a checkpoint reads thousands of pages in a row.
+            // The buffer is reused: a checkpoint reads thousands of pages in a row.
             let mut bytes = self.seen.take().map(|seen| seen.bytes).unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(into);
@@ -236,24 +234,23 @@ impl Connection {
         Ok(read)
     }
 
-    /// Writes.
+    /// Writes, as a share if possible.
     ///
     /// # Errors
     /// The store.
     pub fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
-        // What was read last counts for the very next write, and for no other.
+        // The last page read counts for the next write only.
         let seen = self.seen.take();
         self.refuse_mark(data)?;
 
         match role {
             Role::Database => {
                 if let Some((_, journal)) = &mut self.journal {
-                    // The old image, and the metadata that counts it, must be in the store before
-                    // its page is overwritten.
+                    // The old image, and the metadata that counts it, must be in the store first.
                     journal.flush_before(offset, data.len() as u64)?;
                 }
                 opened(self.database.as_mut())?.write(offset, data, seen.as_ref())?;
-                // Page 1 has the number of reserved bytes, which may just have changed.
+                // Page 1 has the number of reserved bytes, which may have changed.
                 if offset == 0 {
                     self.learn_stamps()?;
                     self.tell_stamps();
@@ -263,15 +260,15 @@ impl Connection {
 
             Role::Wal => {
                 said(&mut self.unsaid)?;
-                // A log that starts again overwrites the frames that shares still name.
+                // A log that restarts overwrites frames that pending shares name.
                 self.flush_database()?;
                 self.find_wal(Create::IfAbsent)?;
                 opened(self.wal.as_mut())?.1.write(offset, data)
             }
 
             Role::Journal => {
-                // The first header ends a transaction, or begins one. Others come while pages of
-                // the database wait.
+                // The first header ends a transaction or begins one. Later ones come while pages of
+                // the database are pending.
                 let is_first = offset == 0;
                 self.database.as_mut().map_or(Ok(()), |database| {
                     if is_first {
@@ -286,10 +283,10 @@ impl Connection {
         }
     }
 
-    /// Nobody writes a page that ends in the mark by accident, and it would not be read as it was
-    /// written.
+    /// Refuses a page that ends in the mark: it would be read back with its end stripped. It cannot
+    /// occur by accident.
     fn refuse_mark(&self, page: &[u8]) -> Result<(), StoreError> {
-        // Headers, and parts of frames and records, are shorter or of other sizes.
+        // Headers, and partial frames and records, are shorter or of other sizes.
         let is_page = page.len() >= 4096 && page.len().is_power_of_two();
         if self.stamps && is_page && self.mark.header(page).is_some() {
             let why = "a page that ends in the mark of its volume cannot be stored";
@@ -307,7 +304,7 @@ impl Connection {
         }
     }
 
-    /// Cuts a file off, or makes it longer.
+    /// Truncates or extends a file.
     ///
     /// # Errors
     /// The store.
@@ -317,7 +314,7 @@ impl Connection {
         match role {
             Role::Database => {
                 said(&mut self.undone)?;
-                // Images that wait are compared with pages that are about to go.
+                // Pending images are compared with database pages that are about to go.
                 self.flush_journal()?;
                 opened(self.database.as_mut())?.truncate(size)
             }
@@ -347,7 +344,7 @@ impl Connection {
                 said(&mut self.unsaid)?;
                 self.find_wal(Create::Never)?;
                 match self.wal_without_file {
-                    // Nothing has been written to it.
+                    // It has no data yet.
                     Some(_) => Ok(()),
                     None => opened(self.wal.as_mut())?.1.sync(),
                 }
@@ -357,7 +354,7 @@ impl Connection {
         }
     }
 
-    /// Size, as SQLite has it.
+    /// The size as SQLite sees it.
     ///
     /// # Errors
     /// The store.
@@ -376,9 +373,8 @@ impl Connection {
         }
     }
 
-    /// SQLite says that a checkpoint begins, or that all of it is written. It takes no answer to
-    /// the latter: an error is that of the truncate or sync that follows, or, if none does, of
-    /// `take_undone`.
+    /// SQLite signals the begin or end of a checkpoint. It takes no result at the end: the
+    /// following truncate or sync reports the error, or, if there is none, `take_undone`.
     ///
     /// # Errors
     /// The store, at the beginning.
@@ -399,12 +395,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a checkpoint has ended of which SQLite believes more than was done.
+    /// Returns true if a checkpoint has ended and its shares failed, contrary to SQLite's belief.
     pub fn take_undone(&mut self) -> bool {
         self.undone.take().is_some()
     }
 
-    /// Does what was gathered for the database: others may look at it now.
+    /// Does the gathered writes of the database, before other connections may read it.
     ///
     /// # Errors
     /// The store.
@@ -412,7 +408,7 @@ impl Connection {
         self.database.as_mut().map_or(Ok(()), Database::flush)
     }
 
-    /// Hands what was gathered for the log to the store: others may look at it now.
+    /// Writes the gathered frames of the log to the store, before other connections may read it.
     ///
     /// # Errors
     /// The store.
@@ -420,7 +416,8 @@ impl Connection {
         self.wal.as_mut().map_or(Ok(()), |(_, wal)| wal.flush())
     }
 
-    /// The same where SQLite takes no answer: an error is that of the log's next write or sync.
+    /// Like `flush_wal` where SQLite takes no result: the log's next write or sync reports the
+    /// error.
     pub fn flush_wal_unheard(&mut self) {
         if let Err(error) = self.flush_wal() {
             self.unsaid = Some(error);
@@ -433,7 +430,7 @@ impl Connection {
             .map_or(Ok(()), |(_, journal)| journal.flush())
     }
 
-    /// Ends the use of a file. The last close of a log or journal hands out what was gathered.
+    /// Closes a file. Closing a log or journal first writes out its gathered data.
     ///
     /// # Errors
     /// The store.
@@ -454,7 +451,7 @@ impl Connection {
             }
             Role::Journal => {
                 let flushed = self.flush_database().and_then(|()| self.flush_journal());
-                // In most modes a journal lasts for one transaction; its counters belong to the
+                // In most modes a journal lasts for one transaction; counters belong to the
                 // connection.
                 self.journals_before = self.journals();
                 (self.journal.take().map(|(file, _)| file), flushed)
@@ -477,7 +474,7 @@ impl Connection {
         statistics::sum(&self.journals_before, &now)
     }
 
-    /// What was done so far, as JSON.
+    /// Counters so far, as JSON.
     pub fn statistics(&self) -> serde_json::Value {
         let mut all = statistics::of_store(self.store.as_ref());
         if let Some(database) = &self.database {
@@ -493,8 +490,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // What SQLite has not closed was opened for it: the database, behind a log whose database
-        // it has from another VFS.
+        // Closes files that SQLite has not closed: the database that was opened here for a log,
+        // when SQLite has that database from another VFS.
         let files = [
             self.database.as_ref().map(Database::file),
             self.wal.as_ref().map(|(file, _)| *file),
@@ -507,12 +504,12 @@ impl Drop for Connection {
     }
 }
 
-/// Says what could not be said when it went wrong.
+/// Reports a deferred error.
 fn said(later: &mut Option<StoreError>) -> Result<(), StoreError> {
     later.take().map_or(Ok(()), Err)
 }
 
-/// SQLite closes a file once, and uses none that it has closed.
+/// SQLite closes a file once, and does not use it afterwards.
 fn opened<T>(file: Option<&mut T>) -> Result<&mut T, StoreError> {
     file.ok_or(StoreError::Gone)
 }

@@ -1,35 +1,33 @@
-//! The database file: pages as SQLite has them, shared with the log or the journal where they are
-//! the same.
+//! The database file: pages as SQLite wrote them, shared with the log or the journal where equal.
 //!
-//! Invariants: shares that were gathered are done before the file is looked at or changed in
-//! another way. Pages that were gathered are written before a byte of theirs is read, before the
-//! file's size is asked for or changed, before anything is shared with it, and before its sync. A
-//! page that carries a frame's stamp is read as SQLite wrote it. In a volume the file's end is
-//! open: after a crash of the machine it may be longer than the database, whose own header says how
-//! long that is; a file without a first page is an empty database. An ordinary file is as long as
-//! it is: zeroes there are a database that was damaged.
+//! Invariants: gathered shares are done before the file is read or changed in another way. Gathered
+//! pages are written before any of their bytes is read, before the file's size is read or changed,
+//! before pages are shared with it, and before its sync. A page that carries a frame's stamp is
+//! read as SQLite wrote it. In a volume the file's end is open: after a crash of the machine it may
+//! be longer than the database, whose own header has the size; a file without a first page is an
+//! empty database. An ordinary file has its exact size: zeroes there are a damaged database.
 //!
-//! # Pages that are written later than SQLite wrote them
+//! # Pages written to the store later than by SQLite
 //!
 //! SQLite changes a database by `write` under its EXCLUSIVE lock, when the journal has the old
-//! pages. What it wrote is gathered until SQLite asks for a sync of the database (it says so,
-//! `SQLITE_FCNTL_SYNC`, even if `synchronous` is OFF and it then makes none), closes or ends the
-//! journal, or gives a lock back.
-//! 1. *The process is killed before.* The journal is whole and in force: SQLite hands over the
-//!    pages before it ends it. The next one who opens the database takes the transaction back, from
-//!    pages of which some, or none, had changed.
+//! pages. Written pages are gathered until SQLite announces a sync of the database
+//! (`SQLITE_FCNTL_SYNC`, sent even if `synchronous` is OFF and no sync follows), closes or ends the
+//! journal, or releases a lock.
+//! 1. *The process is killed before.* The journal is complete and valid: pages are handed over
+//!    before it ends. The next opening rolls the transaction back, from pages of which some, or
+//!    none, had changed.
 //! 2. *Power fails.* As if the device had lost writes that were not synced, which it may.
-//! 3. *It fails.* What was gathered is dropped, and SQLite gets the error of that sync, read or
-//!    unlock; it takes the transaction back by the journal, which has an image of each page that
-//!    was written.
-//! 4. *Others look.* They cannot: the lock is given back afterwards.
-//! 5. *The journal takes images meanwhile* (SQLite's cache spilled). It compares each with the
-//!    store's page before it shares that, so an image is right whichever of the two pages the store
-//!    has.
+//! 3. *It fails.* The gathered pages are dropped, and SQLite gets the error of that sync, read or
+//!    unlock; it rolls the transaction back by the journal, which has an image of each written
+//!    page.
+//! 4. *Other readers.* There are none: the lock is released afterwards.
+//! 5. *The journal takes images in between* (SQLite's cache spilled). It compares each with the
+//!    store's page before it shares that, so an image is right whether the store has the old or the
+//!    new page.
 //!
-//! In a checkpoint nothing is gathered but shares.
+//! In a checkpoint only shares are gathered.
 //!
-//! Absent: which page was read last (`connection`).
+//! Absent: tracking of the page read last (`connection`).
 
 use crate::connection::Seen;
 use crate::mark::Mark;
@@ -40,28 +38,28 @@ use std::sync::Arc;
 
 /// Bytes of a page of the store.
 const PAGE: u64 = 4096;
-/// Shares that are gathered at most.
+/// Maximum number of gathered shares.
 const SHARES_MAX: usize = 4096;
-/// Where the header says how many bytes of each page are not SQLite's.
+/// Offset of the number of reserved bytes per page in the header.
 const RESERVED_AT: u64 = 20;
 
-/// Pages that are perhaps elsewhere and that are gathered at most; their bytes are kept.
+/// Maximum number of gathered guesses; their bytes are kept.
 const GUESSES_MAX: usize = 256;
 
-/// What was done to a database.
+/// Counters of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseCounters {
-    /// SQLite's pages that were shared with log or journal.
+    /// SQLite's pages shared with log or journal.
     pub pages_shared: u64,
-    /// Pages that were shared with another database: by a backup, say.
+    /// Pages shared with another database, for example by a backup.
     pub pages_shared_with_others: u64,
-    /// Pages that had to be written.
+    /// Pages written.
     pub pages_written: u64,
     /// Of these, pages written in a checkpoint.
     pub pages_written_in_checkpoints: u64,
 }
 
-/// A page that is perhaps in another file, and what it must be.
+/// A share with a page that may be in another file, and the bytes it must have.
 struct Guess {
     share: Share,
     bytes: Vec<u8>,
@@ -73,15 +71,15 @@ pub(crate) struct Database {
     file: FileId,
     mark: Mark,
     stamps: bool,
-    /// Between SQLite's notes that a checkpoint begins and that it is done.
+    /// Set from SQLite's signal that a checkpoint begins until the one that it is done.
     checkpointing: bool,
     shares: Vec<Share>,
-    /// Pages that are written later.
+    /// Pages to be written later.
     pending: Pending,
-    /// Pages that another file of the store had when it was last read.
+    /// Shares with pages that another file of the store had when it was last read.
     guesses: Vec<Guess>,
     twins: Arc<Twins>,
-    /// The first page is known not to be blank, or it does not matter.
+    /// The first page is known not to be blank, or that is irrelevant.
     begun: bool,
     counters: DatabaseCounters,
 }
@@ -120,7 +118,7 @@ impl Database {
         self.counters
     }
 
-    /// Bytes at the end of each page that SQLite leaves alone; `None` if there is no database yet.
+    /// Reserved bytes at the end of each page; `None` if there is no database yet.
     pub fn reserved_bytes(&mut self) -> Result<Option<usize>, StoreError> {
         self.flush()?;
         let mut byte = [0];
@@ -130,15 +128,14 @@ impl Database {
 
     pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         self.flush_shared()?;
-        // Pages that wait may go on waiting, unless this read is about them.
+        // Pending pages stay pending unless this read overlaps them.
         if self.pending.meets(offset, into.len() as u64) {
             self.flush_pending()?;
         }
         let read = self.store.read(self.file, offset, into)?;
         into[read..].fill(0);
 
-        // SQLite reads pages, and a few bytes of the header. What is read of a header has no page's
-        // end in it.
+        // SQLite reads whole pages, and a few bytes of the header, which include no page's end.
         let is_page = into.len() as u64 >= PAGE && offset.is_multiple_of(into.len() as u64);
         if is_page && read == into.len() {
             if self.stamps {
@@ -165,7 +162,7 @@ impl Database {
         let whole = bytes >= PAGE && bytes.is_multiple_of(PAGE) && offset.is_multiple_of(PAGE);
         let same = seen.filter(|seen| whole && seen.bytes == data);
         if let Some(seen) = same {
-            // One kind is gathered at a time, so that pages reach the store in the order of
+            // Only one kind is gathered at a time, so that pages reach the store in the order of
             // SQLite's writes.
             self.flush_guesses()?;
             self.flush_pending()?;
@@ -213,8 +210,8 @@ impl Database {
 
         self.counters.pages_written += 1;
         self.counters.pages_written_in_checkpoints += u64::from(self.checkpointing);
-        // During a checkpoint others may read the database, so nothing waits then; nor does a part
-        // of a page.
+        // During a checkpoint other connections may read the database, so nothing is deferred;
+        // neither is a partial page.
         if !whole || self.checkpointing || !self.pending.has_room_for(offset, data) {
             self.flush_pending()?;
             return self.store.write(self.file, offset, data);
@@ -227,8 +224,8 @@ impl Database {
         }
     }
 
-    /// Where another file has this page. None once the store had to copy instead of sharing: trying
-    /// costs a read, and would save nothing.
+    /// Finds this page in another file. `None` once the store had to copy instead of sharing:
+    /// trying costs a read, and would save nothing.
     fn twin(&self, page: &[u8], here: PlaceOf) -> Option<PlaceOf> {
         let twin = self.twins.find(page, here)?;
         self.store
@@ -247,11 +244,11 @@ impl Database {
         self.flush()?;
         let size = self.store.size(self.file)?;
         if size == 0 || self.begun {
-            // SQLite's own VFS takes one byte for none: it writes one into an empty file on some
-            // systems.
+            // SQLite's own VFS takes one byte for none: on some systems it writes one into an empty
+            // file.
             return Ok(if size == 1 { 0 } else { size });
         }
-        // Space that was claimed by a database whose first page never came, because of a crash.
+        // Checks for space claimed by a database whose first page was lost in a crash.
         let mut first = [0; PAGE as usize];
         let read = self.store.read(self.file, 0, &mut first)?;
         self.begun = first[..read].iter().any(|byte| *byte != 0);
@@ -263,14 +260,14 @@ impl Database {
         self.store.sync(self.file)
     }
 
-    /// Does all that was gathered.
+    /// Does all gathered writes.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.flush_shared()?;
         self.flush_pending()
     }
 
-    /// Does the shares that were gathered. Of these and of pages that are written later there is
-    /// one kind at a time.
+    /// Does the gathered shares. Either shares, guesses or deferred pages are gathered, not several
+    /// kinds at a time.
     pub fn flush_shared(&mut self) -> Result<(), StoreError> {
         self.flush_shares()?;
         self.flush_guesses()
@@ -284,16 +281,16 @@ impl Database {
         }
     }
 
-    /// Shares what was in another file when it was last read, and writes what is not there any
-    /// more. Nobody looks before the comparison is done: the database is locked for us, and what is
-    /// uncommitted is undone after a crash.
+    /// Shares pages with the files that had them when last read, and writes those that have changed
+    /// since. The result is not visible before the comparison is done: the database is locked, and
+    /// uncommitted pages are rolled back after a crash.
     fn flush_guesses(&mut self) -> Result<(), StoreError> {
         if self.guesses.is_empty() {
             return Ok(());
         }
         let guesses = std::mem::take(&mut self.guesses);
         let shares: Vec<Share> = guesses.iter().map(|guess| guess.share).collect();
-        // If it fails, any part of it may be done; the comparison below finds what is not.
+        // If it fails, any part may be done; the comparison below finds the rest.
         let shared = self.store.share_all(&shares).is_ok();
 
         let mut page = Vec::new();
@@ -319,7 +316,7 @@ impl Database {
             return Ok(());
         }
         let done = self.store.share_all(&self.shares);
-        // If it failed SQLite is told so, and starts again from what log or journal say.
+        // On failure SQLite gets the error, and starts again from log or journal.
         self.shares.clear();
         done
     }

@@ -1,14 +1,14 @@
 //! The entry point of the loadable extension.
 //!
-//! `.load libremap_ssd_sqlite`, `sqlite3_load_extension`, or `load_extension` in SQL: afterwards
-//! the process has a VFS named `remap`. With `REMAP_SSD_SQLITE_DEFAULT` in the environment it is
-//! the default one.
+//! After `.load libremap_ssd_sqlite`, `sqlite3_load_extension`, or `load_extension` in SQL, the
+//! process has a VFS named `remap`. With `REMAP_SSD_SQLITE_DEFAULT` in the environment it is the
+//! default one.
 
 use crate::vfs;
 use libsqlite3_sys as ffi;
 use std::ffi::{c_char, c_int};
 
-/// SQLite calls this when it loads the extension.
+/// Called by SQLite when it loads the extension.
 ///
 /// # Safety
 /// As SQLite does: a connection, a place for a message, and its own table of functions.
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     }
 }
 
-/// Leaves a message that SQLite frees, and answers the code.
+/// Stores a message that SQLite frees, and returns the code.
 ///
 /// # Safety
 /// `message` is SQLite's place for one, or null.

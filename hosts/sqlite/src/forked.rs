@@ -1,8 +1,8 @@
-//! What a child of `fork` does with the files, places and locks that it has from its parent:
-//! nothing, and it begins with none of its own.
+//! Handling of `fork`: a child does not use files, places and locks inherited from its parent, and
+//! starts with none of its own.
 //!
 //! ```text
-//! an inherited file         an I/O error; closing it ends nothing of the parent's
+//! an inherited file         an I/O error; closing it does not affect the parent
 //! statics of this crate     one value for each process (`PerProcess`): no mutex stays locked by a thread
 //!                           that the child does not have
 //! inherited lock files      closed in the child before it opens one: SQLite's VFS would take the parent's
@@ -13,8 +13,7 @@
 //! SQLite's own rule stays ("How To Corrupt An SQLite Database File" §2.6): a connection is used by
 //! the process that opened it. A child opens its own.
 //!
-//! Invariant: nothing that is inherited is dropped, since dropping may write to the parent's
-//! device.
+//! Invariant: no inherited value is dropped, since dropping may write to the parent's device.
 
 use crate::{place, vfs};
 use remap_ssd_nvme::process::Process;
@@ -22,7 +21,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, Once, TryLockError};
 
-/// A static that begins anew in a child of `fork`.
+/// A static that is reset in a child of `fork`.
 ///
 /// Values are never freed: there is one for each process and static.
 pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Entry<T>>);
@@ -30,7 +29,7 @@ pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Entry<T>>);
 struct Entry<T: 'static> {
     process: Process,
     value: T,
-    /// What the process that this one was copied from had.
+    /// The entry of the process that this one was forked from.
     inherited: Option<&'static Entry<T>>,
 }
 
@@ -44,7 +43,7 @@ impl<T: Default> PerProcess<T> {
         &self.entry().value
     }
 
-    /// The values of the processes that this one was copied from, as they were then.
+    /// The values of the ancestors, as of the fork.
     pub fn inherited(&self) -> impl Iterator<Item = &'static T> {
         let first = self.entry().inherited;
         std::iter::successors(first, |entry| entry.inherited).map(|entry| &entry.value)
@@ -71,15 +70,15 @@ impl<T: Default> PerProcess<T> {
                     .compare_exchange(known, new, Ordering::AcqRel, Ordering::Acquire);
             if exchanged.is_err() {
                 // Another thread was faster.
-                // SAFETY: it was made above, and nobody else has seen it.
+                // SAFETY: it was made above, and has not been shared.
                 drop(unsafe { Box::from_raw(new) });
             }
         }
     }
 }
 
-/// Takes what an inherited mutex holds, unless a thread had it locked when the process was copied:
-/// then it may be half changed, and stays as it is.
+/// Takes the value of an inherited mutex, unless a thread had it locked at the fork: then the value
+/// may be half changed, and stays.
 pub(crate) fn take_inherited<T: Default>(mutex: &Mutex<T>) -> T {
     match mutex.try_lock() {
         Ok(mut value) => std::mem::take(&mut value),
@@ -88,8 +87,8 @@ pub(crate) fn take_inherited<T: Default>(mutex: &Mutex<T>) -> T {
     }
 }
 
-/// To be called before anything is opened or closed: the first time in a child, the child takes
-/// leave of what it has inherited.
+/// Must be called before any opening or closing: the first call in a child closes inherited
+/// descriptors.
 pub(crate) fn settle() {
     static SETTLED: PerProcess<Settled> = PerProcess::new();
     SETTLED.get().0.call_once(|| {

@@ -1,11 +1,11 @@
-//! Images that this process opens: the tables of the one that was closed last stay in memory, for
-//! the next opening.
+//! Images opened by this process: the tables of the last one closed stay in memory for the next
+//! opening.
 //!
-//! Invariants: of an image that is closed nothing but memory is kept, so that other processes can
-//! open, move or delete it; what is kept is used only if the image has not changed since (the media
-//! compare). A child of `fork` begins without.
+//! Invariants: a closed image leaves only memory behind, so that other processes can open, move or
+//! delete it; the memory is used only if the image has not changed since (the media compare). A
+//! child of `fork` begins without.
 //!
-//! Absent: several images at a time, which would be memory for each.
+//! Absent: several images at a time, which would need memory for each.
 
 use crate::forked::PerProcess;
 use remap_ssd_device::OpenError;
@@ -14,7 +14,7 @@ use remap_ssd_store::{ImageDisk, ImageError, Processes, RestingVolume, StoreErro
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// An image that was closed, by its folder and the number of the namespace.
+/// A closed image, by its folder and the number of the namespace.
 struct Closed {
     folder: PathBuf,
     nsid: u32,
@@ -23,14 +23,14 @@ struct Closed {
 
 static CLOSED: PerProcess<Mutex<Option<Closed>>> = PerProcess::new();
 
-/// Exchanges the image that is kept.
+/// Replaces the image that is kept.
 fn exchange(closed: Option<Closed>) -> Option<Closed> {
     let mut kept = CLOSED.get().lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::replace(&mut kept, closed)
 }
 
-/// Opens the volume in a namespace of an image. At most `memory_max` bytes are taken for its pages,
-/// and after it is closed for its tables.
+/// Opens the volume in a namespace of an image. At most `memory_max` bytes are used for its pages
+/// while open, and for its tables after closing.
 ///
 /// # Errors
 /// There is none, it is damaged, or in use.
@@ -51,7 +51,7 @@ pub fn open(folder: &Path, nsid: u32, memory_max: u64) -> Result<Volume<ImageDis
 
 fn open_or_resume(folder: &Path, nsid: u32) -> Result<Volume<ImageDisk>, StoreError> {
     let failed = |error: ImageError| why(folder, error);
-    // Another image takes its memory.
+    // Opening another image frees the memory of the one kept.
     let closed = exchange(None).filter(|closed| closed.folder == folder && closed.nsid == nsid);
     if let Some(closed) = closed
         && let Some(volume) = closed.volume.resume().map_err(failed)?
@@ -62,7 +62,7 @@ fn open_or_resume(folder: &Path, nsid: u32) -> Result<Volume<ImageDisk>, StoreEr
     Volume::open(disk, &Processes::One)
 }
 
-/// Why an image cannot be opened.
+/// Converts the error of opening an image.
 fn why(folder: &Path, error: ImageError) -> StoreError {
     let is_in_use = matches!(
         error.downcast_ref::<OpenError>(),

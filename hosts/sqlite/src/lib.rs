@@ -1,23 +1,23 @@
-//! SQLite on a device that can remap: whatever SQLite writes twice is written once.
+//! SQLite on a device that can remap: pages that SQLite writes twice are written once.
 //!
 //! ```text
 //! SQLite ── vfs        names, files, locks of the system's VFS
-//!            └ connection   what is read is what is written next: a share
+//!             └ connection   a page written right after it was read: a share
 //!                ├ database     pages as they are
 //!                ├ wal          frames at pages of the device; a checkpoint shares them with the database
-//!                └ journal      old images shared from the database; one page of metadata a transaction
+//!                 └ journal      old images shared from the database; one page of metadata per transaction
 //!                     └ remap_ssd_store::Store   a volume on a device, or files
 //! ```
 //!
 //! Sources: Remap-SSD (FAST'21) §5.3 for the log, Copyless Copy §III-A for the journal. FORMAT.md
-//! draws what is stored.
+//! shows the stored layout.
 //!
 //! As a loadable extension (`libremap_ssd_sqlite.so`) it serves any program that can load one.
 //! Programs that link with SQLite depend on this crate without its default feature and call
 //! [`register`].
 //!
-//! Invariants: what a `synchronous` setting promises in SQLite it promises here. Absent: page sizes
-//! below 4 KiB are stored as SQLite writes them, and share nothing; no memory is mapped.
+//! Invariant: each `synchronous` setting has the guarantees that SQLite gives it. Absent: sharing
+//! of pages below 4 KiB, which are stored as SQLite writes them; memory mapping.
 
 mod connection;
 mod database;

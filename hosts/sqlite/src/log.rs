@@ -1,6 +1,6 @@
-//! One sentence for SQLite's own log (`sqlite3_config(SQLITE_CONFIG_LOG, ...)`): the result code
-//! says what, this says why. Few programs take that log, so the environment may name another place:
-//! `REMAP_SSD_LOG=stderr`, or a file that lines are added to.
+//! Error messages in SQLite's own log (`sqlite3_config(SQLITE_CONFIG_LOG, ...)`), which explain the
+//! result code. Few programs use that log, so the environment may name another destination:
+//! `REMAP_SSD_LOG=stderr`, or a file to append to.
 
 use libsqlite3_sys as ffi;
 use remap_ssd_store::StoreError;
@@ -11,22 +11,22 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 thread_local! {
-    /// What this thread has noted last.
+    /// The last message of this thread.
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// What this thread has noted since this was called last.
+/// Takes the last message of this thread since the previous call.
 pub(crate) fn take_last() -> Option<String> {
     Some(LAST.take()).filter(|last| !last.is_empty())
 }
 
-/// Writes a line where `REMAP_SSD_LOG` says. A place that cannot be written takes nothing: the
-/// program has its result code.
+/// Writes a line to the destination in `REMAP_SSD_LOG`. Errors are ignored: the program has its
+/// result code.
 fn write_line(code: c_int, sentence: &str) {
     let Some(place) = std::env::var_os("REMAP_SSD_LOG").filter(|place| !place.is_empty()) else {
         return;
     };
-    // In one write, so that lines of several processes stay whole. A sentence has no line breaks.
+    // In one write, so that lines of several processes stay whole. The message has no line breaks.
     let sentence = sentence.replace(['\n', '\r'], " ");
     let line = format!(
         "remap-ssd: process {}: {sentence} (SQLite result {code})\n",
@@ -40,7 +40,7 @@ fn write_line(code: c_int, sentence: &str) {
     };
 }
 
-/// Writes a sentence to the logs.
+/// Writes a message to the logs.
 pub(crate) fn note(code: c_int, sentence: &dyn Display) {
     let sentence = sentence.to_string();
     write_line(code, &sentence);
@@ -52,8 +52,8 @@ pub(crate) fn note(code: c_int, sentence: &dyn Display) {
     unsafe { ffi::sqlite3_log(code, c"%s".as_ptr(), text.as_ptr()) };
 }
 
-/// Logs why a store did not do something, and answers SQLite's result code for it; `otherwise` says
-/// what was tried.
+/// Logs a store's error, and returns SQLite's result code for it; `otherwise` is the code of the
+/// failed operation.
 pub(crate) fn failed(error: &StoreError, otherwise: c_int) -> c_int {
     let code = match error {
         StoreError::Full { .. } | StoreError::NoSlot(_) | StoreError::Fragmented(_) => {

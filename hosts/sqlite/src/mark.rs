@@ -1,25 +1,25 @@
-//! The mark by which a page that carries the header of its frame is told from all others.
+//! The mark that identifies a page carrying the header of its frame.
 //!
 //! ```text
 //! page ......................... | 24 bytes: header of the frame | 8 bytes: mark |
 //! ```
 //!
-//! A page whose last 32 bytes are zero has room for the 24 bytes that SQLite writes in front of
-//! each page of a write-ahead log. Page and header are then one page of the device, and a
-//! checkpoint shares it with the database as it is. Whoever reads such a page, in the log or in the
-//! database, sees the zeroes that SQLite wrote.
+//! A page whose last 32 bytes are zero has room for the 24 bytes that SQLite writes before each
+//! page of a write-ahead log. Page and header are then one page of the device, and a checkpoint
+//! shares it with the database unchanged. Reading such a page, from the log or the database, yields
+//! the zeroes that SQLite wrote.
 //!
-//! Invariant: a mark belongs to a store, so that a page keeps its meaning in whichever file of the
-//! store it gets to. Nobody can make SQLite write a page that ends in a volume's mark, since the
-//! mark is not known to the user of a database; by accident it is one page in 2^64.
+//! Invariant: a mark belongs to a store, so that a page keeps its meaning in any file of the store.
+//! A user of a database cannot make SQLite write a page that ends in a volume's mark, since the
+//! mark is unknown to users; by accident it is one page in 2^64.
 //!
-//! Absent: which pages get one (`wal`).
+//! Absent: the choice of pages that get one (`wal`).
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of a frame's header, as SQLite has it.
+/// Size of a frame's header in SQLite's format.
 pub const HEADER_BYTES: usize = 24;
-/// Bytes at the end of a page that a stamp takes.
+/// Size of a stamp at the end of a page.
 pub const STAMP_BYTES: usize = 32;
 
 /// The mark of a store.
@@ -32,7 +32,7 @@ impl Mark {
         Self(xxh3_64(identity).to_le_bytes())
     }
 
-    /// Whether a page ends in zeroes where a stamp would be.
+    /// Returns true if a page ends in zeroes where a stamp would be.
     pub fn has_room(page: &[u8]) -> bool {
         page.last_chunk::<STAMP_BYTES>()
             .is_some_and(|tail| *tail == [0; STAMP_BYTES])
@@ -57,8 +57,7 @@ impl Mark {
         (mark == self.0).then_some(*header)
     }
 
-    /// Turns the stamp of a page, if it has one, into the zeroes that were there. Answers the
-    /// header.
+    /// Replaces the stamp of a page, if any, by the original zeroes. Returns the header.
     pub fn strip(self, page: &mut [u8]) -> Option<[u8; HEADER_BYTES]> {
         let header = self.header(page)?;
         page.last_chunk_mut::<STAMP_BYTES>()?.fill(0);

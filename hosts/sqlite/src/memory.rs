@@ -1,27 +1,27 @@
-//! How much memory a volume's pages may take, if nobody says it.
+//! Default memory limit for a volume's cached pages.
 //!
-//! Stock SQLite has the system's page cache, which takes what is free. This is a part of the
-//! process, so that it takes a small share of the machine, or of what the process's control group
-//! may have. It is an upper limit: pages are kept as they are read or written.
+//! Stock SQLite uses the system's page cache, which takes free memory. This cache is part of the
+//! process, so it takes only a small share of the machine, or of the process's control group limit.
+//! It is an upper limit: pages are cached as they are read or written.
 //!
-//! Absent: giving memory back while it is scarce.
+//! Absent: releasing memory under pressure.
 
 use remap_ssd_store::volume::CACHE_BYTES_DEFAULT;
 
-/// One part in so many of the memory.
+/// Fraction of the memory: 1/32.
 const SHARE: u64 = 32;
-/// However large the machine is.
+/// Upper limit, however large the machine.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes of pages that are kept at most.
+/// Maximum bytes of cached pages.
 pub fn cache_bytes() -> u64 {
     let machine = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
     share_of(&machine, &group)
 }
 
-/// The share, given `/proc/meminfo` and the control group's `memory.max`, which is a number or
-/// `max`.
+/// Computes the limit from `/proc/meminfo` and the control group's `memory.max`, which is a number
+/// or `max`.
 fn share_of(machine: &str, group: &str) -> u64 {
     let total = machine
         .lines()
@@ -31,7 +31,7 @@ fn share_of(machine: &str, group: &str) -> u64 {
         .map(|kibibytes| kibibytes << 10);
     let limit = group.trim().parse::<u64>().ok();
 
-    // Where neither is known the default remains.
+    // If neither is known, the default remains.
     let memory = total.into_iter().chain(limit).min().unwrap_or(0);
     (memory / SHARE).clamp(CACHE_BYTES_DEFAULT, BYTES_MAX)
 }

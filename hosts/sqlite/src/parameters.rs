@@ -1,16 +1,16 @@
-//! The names of a URI's parameters. A misspelt one would be ignored, and the database be another
-//! one than the program asks for: `devise=` would make a local file.
+//! Validates the names of a URI's parameters. A misspelt one would be ignored, and the program get
+//! a different database: `devise=` would create a local file.
 //!
 //! Invariant: a URI that names this VFS has known parameters only. One that does not, where this
-//! VFS is the default, may have those of other software; what is one letter away from ours is
-//! refused all the same. Absent: values.
+//! VFS is the default, may have those of other software, except for names one edit away from this
+//! VFS's own. Absent: values.
 
-/// What says where a database is.
+/// Parameters for the location of a database.
 const OURS: [&str; 7] = [
     "device", "image", "store", "nsid", "nqn", "hostnqn", "secret",
 ];
-/// Those of SQLite's core and its VFSs ("Uniform Resource Identifiers" §3.3; `os_unix.c`, SEE's
-/// keys, `multiplex`).
+/// Parameters of SQLite's core and its VFSs ("Uniform Resource Identifiers" §3.3; `os_unix.c`,
+/// SEE's keys, `multiplex`).
 const SQLITE: [&str; 13] = [
     "vfs",
     "mode",
@@ -27,13 +27,13 @@ const SQLITE: [&str; 13] = [
     "truncate",
 ];
 
-/// Why one of these names cannot be; `names_us` says that the URI names this VFS.
+/// Returns an error if one of the names is not allowed; `names_us`: the URI names this VFS.
 pub(crate) fn unknown<'a>(
     names: impl IntoIterator<Item = &'a str>,
     names_us: bool,
 ) -> Option<String> {
     names.into_iter().find_map(|name| {
-        // Drivers put options of their own into URIs, by this mark (`_busy_timeout`).
+        // Drivers put their own options into URIs with this prefix (`_busy_timeout`).
         let is_known = name.starts_with('_') || OURS.contains(&name) || SQLITE.contains(&name);
         if is_known {
             return None;
@@ -49,8 +49,8 @@ pub(crate) fn unknown<'a>(
     })
 }
 
-/// Letters to change, to insert, to leave out or to exchange with the next one (the optimal string
-/// alignment distance).
+/// Minimum number of letters to change, insert, delete or swap with the next one (the optimal
+/// string alignment distance).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -1,16 +1,16 @@
-//! Pages of a database that SQLite has written and the store does not have yet.
+//! Pages of a database that SQLite has written and that are not yet in the store.
 //!
-//! Handed over together they are a few round trips to the device, one by one they are one each: a
+//! Handed over together they cost a few round trips to the device, one by one they cost one each: a
 //! transaction's pages come in the order of their numbers, which is not the order of places in a
 //! volume.
 //!
-//! Invariants: pages do not overlap; a page that is written again takes the place of the older one.
+//! Invariants: pages do not overlap; a rewritten page replaces the older version.
 //! Absent: when they are handed over (`database`).
 
 use remap_ssd_store::{FileId, FileWrite, Store, StoreError};
 use std::collections::BTreeMap;
 
-/// Bytes that are kept at most.
+/// Maximum bytes kept.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Pages by their places in the file.
@@ -25,18 +25,18 @@ impl Pending {
         self.pages.is_empty()
     }
 
-    /// Whether they are as many as should be kept.
+    /// Returns true if the limit is reached.
     pub fn is_full(&self) -> bool {
         self.bytes >= BYTES_MAX
     }
 
-    /// Whether a byte of a range is in one of the pages.
+    /// Returns true if a range overlaps one of the pages.
     pub fn meets(&self, offset: u64, bytes: u64) -> bool {
         let before = self.pages.range(..offset.saturating_add(bytes)).next_back();
         before.is_some_and(|(at, page)| at + page.len() as u64 > offset)
     }
 
-    /// Whether a page can be kept: it takes the place of exactly one, or of none.
+    /// Returns true if a page can be kept: it replaces exactly one, or overlaps none.
     pub fn has_room_for(&self, offset: u64, page: &[u8]) -> bool {
         let is_same = self
             .pages
@@ -53,8 +53,7 @@ impl Pending {
         }
     }
 
-    /// Hands all of them to a file, pages that are side by side as one piece. None is kept, even if
-    /// that fails.
+    /// Writes all of them to a file, adjacent pages as one range. None is kept, even if that fails.
     pub fn hand_over(&mut self, store: &dyn Store, file: FileId) -> Result<(), StoreError> {
         self.bytes = 0;
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();

@@ -1,24 +1,23 @@
-//! Where a database is: on a device that is served, on one in a folder, or among the files of the
+//! Location of a database: on a served device, on a device in a folder, or among the files of the
 //! operating system.
 //!
 //! ```text
-//! device=HOST:PORT   a volume on a served device; nqn=, nsid=, hostnqn= and secret= say which namespace, if there are
-//!                    several, and by what name and secret we are let in
+//! device=HOST:PORT   a volume on a served device; nqn= and nsid= select the namespace, if there are several;
+//!                    hostnqn= and secret= identify this host
 //! image=FOLDER       a volume on a device in a folder, for this process alone; nsid= as above
-//! store=NAME         a store that this process has given that name (`mount`)
-//! none of them       files: in the folder where they are, of the operating system
+//! store=NAME         a store that this process has registered under that name (`mount`)
+//! none of them       files of the operating system, in their folder
 //! ```
 //!
-//! What a URI does not say the environment may: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or
-//! `REMAP_SSD_FOLDER=1` for files; and `REMAP_SSD_CACHE_MIB`, how much memory a volume's pages may
-//! take. A relative name for which nobody says anything is in the volume that this process opened
-//! last, if it still has it open: `ATTACH 'other.db'` and `VACUUM INTO 'copy.db'` stay where the
-//! database is.
+//! Defaults for a URI come from the environment: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or
+//! `REMAP_SSD_FOLDER=1` for files; and `REMAP_SSD_CACHE_MIB`, the memory limit for a volume's
+//! pages. A relative name without any of these is in the volume that this process opened last, if
+//! that is still open: `ATTACH 'other.db'` and `VACUUM INTO 'copy.db'` stay where the database is.
 //!
-//! Invariants: a volume is opened once in a process and shared by its connections; when the last
-//! file is closed it is closed, and an image is free for others. A name in a volume is
+//! Invariants: a volume is opened once in a process and shared by its connections; it is closed
+//! with its last file, which frees an image for other processes. A name in a volume is
 //! `/UUID/name`, so that super-journals, which hold names without parameters, lead to the right
-//! volume whatever the folder and the port are today.
+//! volume even if folder and port have changed.
 //!
 //! Absent: SQLite.
 
@@ -41,7 +40,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-/// What a URI or the environment says.
+/// A location, as given by a URI or the environment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Spec {
     /// A volume on a served device.
@@ -52,19 +51,19 @@ pub enum Spec {
         nsid: u32,
         /// Subsystem, if there are several.
         nqn: Option<String>,
-        /// Our name, where only known hosts are served.
+        /// This host's name, where only known hosts are served.
         hostnqn: Option<String>,
         /// File with its secret, where hosts must authenticate.
         secret: Option<String>,
     },
-    /// A device in a folder.
+    /// A volume on a device in a folder.
     Image {
         /// Folder that the image is in.
         folder: PathBuf,
         /// Number of the namespace that the volume is in.
         nsid: u32,
     },
-    /// A store that the program has given a name.
+    /// A store that the program has registered.
     Mounted(String),
     /// Files of the operating system.
     Files,
@@ -81,26 +80,26 @@ impl fmt::Display for Spec {
     }
 }
 
-/// Why there is no such place.
+/// An error of a location.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// The store refused or failed.
     #[error("{place}: {error}")]
     Store {
-        /// Address or folder that was named.
+        /// Address or folder of the store.
         place: String,
-        /// Why it refused or failed.
+        /// The store's error.
         error: StoreError,
     },
     /// The system refused an operation.
     #[error("{place}: {error}")]
     System {
-        /// The path that the system was asked for.
+        /// The path of the operation.
         place: String,
-        /// Why it refused, with its number.
+        /// The system's error, with its number.
         error: std::io::Error,
     },
-    /// A volume that nobody has opened here.
+    /// A volume that this process has not opened.
     #[error("{0} names a volume that this process has not opened: open a database on it first")]
     NotOpen(String),
     /// A copy of a volume that this process has open: names in both are the same.
@@ -108,30 +107,30 @@ pub enum PlaceError {
         "{0} has a copy of a volume that this process has open already: use another process, or close that one"
     )]
     Copy(String),
-    /// A parameter that cannot be.
+    /// An invalid parameter.
     #[error("{0}")]
     Parameter(String),
 }
 
-/// A store, and the folder that has its locks.
+/// A store, and the folder with its locks.
 pub struct StorePlace {
     /// The store that holds the files.
     pub store: Arc<dyn Store>,
-    /// Where pages that were read are.
+    /// Places of pages read earlier.
     pub twins: Arc<Twins>,
-    /// What stands before a name of a file here: `/UUID/`, or the folder.
+    /// Prefix of a file's full name: `/UUID/`, or the folder.
     prefix: String,
-    /// Which of several copies of a volume it is: they have one UUID.
+    /// Tells copies of a volume apart: they have the same UUID.
     copy: Option<String>,
-    /// Where small files for locks are; `None` if they are beside the databases.
+    /// The folder of lock files; `None` if they are beside the databases.
     locks: Option<LockFolder>,
-    /// The process that has opened it.
+    /// The process that opened it.
     process: Process,
 }
 
 impl Drop for StorePlace {
     fn drop(&mut self) {
-        // To close a store is to work on its device, which is the parent's.
+        // Closing the store would access its device, which is the parent's.
         if !self.process.is_current() {
             std::mem::forget(Arc::clone(&self.store));
             std::mem::forget(self.locks.take());
@@ -141,7 +140,7 @@ impl Drop for StorePlace {
 
 /// The folder of a volume's locks.
 enum LockFolder {
-    /// That of all processes that use the volume together.
+    /// Shared by all processes that use the volume.
     Common(PathBuf),
     /// This process is the only one.
     Own(OwnFolder),
@@ -156,10 +155,10 @@ impl LockFolder {
     }
 }
 
-/// A folder that ends with its place.
+/// A folder removed together with its place.
 struct OwnFolder {
     path: PathBuf,
-    /// Locked, so that it is not cleaned up.
+    /// Locked against cleaning by other processes.
     _open: fs::File,
 }
 
@@ -175,8 +174,8 @@ impl StorePlace {
         format!("{}{name}", self.prefix)
     }
 
-    /// The name here of what a program calls so: a name, or a full name of a file here, as
-    /// `sqlite3_db_filename` answers it.
+    /// Converts a program's name of a file to the name in this store. The program may use the full
+    /// name, as `sqlite3_db_filename` returns it.
     ///
     /// # Errors
     /// The full name is of a file in another volume.
@@ -191,14 +190,14 @@ impl StorePlace {
         }
     }
 
-    /// Where a file is, if it is an ordinary one.
+    /// Path of a file, if it is an ordinary one.
     pub fn ordinary(&self, name: &str) -> Option<PathBuf> {
         self.locks
             .is_none()
             .then(|| PathBuf::from(self.full_name(name)))
     }
 
-    /// The file that carries the locks of a database.
+    /// Path of the lock file of a database.
     pub fn lock_path(&self, name: &str) -> PathBuf {
         match &self.locks {
             Some(folder) => folder.path().join(local_name(name)),
@@ -212,18 +211,18 @@ impl StorePlace {
 struct Places {
     by_prefix: HashMap<String, Weak<StorePlace>>,
     by_spec: HashMap<Spec, Weak<StorePlace>>,
-    /// The volume that was opened last.
+    /// The volume opened last.
     last: Option<Weak<StorePlace>>,
 }
 
 thread_local! {
-    /// Keeps a place between the call that asks for a file's full name and the one that opens it,
-    /// which come from one thread.
+    /// Keeps a place open between the call for a file's full name and the one that opens it, which
+    /// come from one thread.
     static HELD: RefCell<Option<Arc<StorePlace>>> = const { RefCell::new(None) };
 }
 
 fn keep(place: Option<Arc<StorePlace>>) {
-    // Closing an image takes its time: nothing is borrowed meanwhile.
+    // Closing an image takes time: the cell must not be borrowed then.
     let before = HELD.with_borrow_mut(|held| std::mem::replace(held, place));
     drop(before);
 }
@@ -241,14 +240,14 @@ impl Places {
     }
 }
 
-/// A child of `fork` has none of its parent's.
+/// Reset in a child of `fork`.
 static PLACES: PerProcess<Mutex<Places>> = PerProcess::new();
 
 fn places() -> MutexGuard<'static, Places> {
     PLACES.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes what this process has from its parent, and leaves the parent's as it is.
+/// Closes the descriptors inherited from the parent, which is not affected.
 pub fn close_inherited() {
     for mutex in PLACES.inherited() {
         let places = take_inherited(mutex);
@@ -258,7 +257,7 @@ pub fn close_inherited() {
     }
 }
 
-/// Opens the place of a specification, or finds it open, and keeps it open until `release`.
+/// Opens the place of a specification, unless it is open, and keeps it open until `release`.
 ///
 /// # Errors
 /// It cannot be reached, or has no volume.
@@ -269,13 +268,13 @@ pub fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
     let place = match known {
         Some(place) => place,
         None => {
-            // Whoever held another one opens nothing any more; an image may have to be free first.
+            // A place held earlier is not needed any more; an image may have to be closed first.
             keep(None);
             let place = open(spec)?;
             places.forget_closed();
 
-            // Two ways to one volume are one place: two would not know of each other's locks. A
-            // copy has other data.
+            // Two specifications of one volume are one place: two would not see each other's locks.
+            // A copy has other data.
             let place = match places.by_prefix.get(&place.prefix).and_then(Weak::upgrade) {
                 Some(open) if open.copy != place.copy => {
                     return Err(PlaceError::Copy(spec.to_string()));
@@ -292,19 +291,19 @@ pub fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
     Ok(place)
 }
 
-/// The volume that was opened last, if it still is.
+/// The volume opened last, if it is still open.
 pub fn last() -> Option<Arc<StorePlace>> {
     let place = places().last.as_ref().and_then(Weak::upgrade)?;
     keep(Some(Arc::clone(&place)));
     Some(place)
 }
 
-/// The file has been opened and keeps its place itself, or could not be opened.
+/// Ends the hold: the file keeps its place itself, or could not be opened.
 pub fn release() {
     keep(None);
 }
 
-/// Keeps a store known to the VFS. After it is dropped, databases that are open stay usable until
+/// Keeps a store registered with the VFS. After it is dropped, open databases stay usable until
 /// they are closed.
 pub struct Mounted(Arc<StorePlace>);
 
@@ -315,11 +314,11 @@ impl Mounted {
     }
 }
 
-/// Gives a store of the program's own a name: `file:app.db?vfs=remap&store=NAME` is then a database
-/// in it. So a program can have databases on a volume on any `Disk`.
+/// Registers a store of the program under a name: `file:app.db?vfs=remap&store=NAME` is then a
+/// database in it. So a program can have databases on a volume on any `Disk`.
 ///
 /// # Errors
-/// The name is taken, the volume is open in another way, or the store is one of the system's files,
+/// The name is taken, the volume is already open, or the store consists of the system's files,
 /// which need no name.
 pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
     let spec = Spec::Mounted(name.into());
@@ -331,7 +330,7 @@ pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
     if places.by_spec.contains_key(&spec) {
         return Err(refused("this process has a store of that name already"));
     }
-    // Two places of one volume would not know of each other's changes.
+    // Two places of one volume would not see each other's changes.
     if places.by_prefix.contains_key(&place.prefix) {
         return Err(refused("this process has the volume open already"));
     }
@@ -339,10 +338,10 @@ pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
     Ok(Mounted(place))
 }
 
-/// The place of a full name, and the name there.
+/// Finds the place of a full name, and the name in it.
 ///
 /// # Errors
-/// It is on a volume that is not open, or has no folder.
+/// It is on a volume that is not open, or in a folder that does not exist.
 pub fn of_full_name(full: &str) -> Result<(Arc<StorePlace>, String), PlaceError> {
     if let Some((prefix, name)) = volume_prefix(full) {
         let place = places().by_prefix.get(prefix).and_then(Weak::upgrade);
@@ -389,13 +388,12 @@ fn volume_prefix(full: &str) -> Option<(&str, &str)> {
     is_uuid.then_some((prefix, name))
 }
 
-/// Whether a full name is of a file in a volume.
+/// Returns true if a full name is of a file in a volume.
 pub fn is_in_volume(full: &str) -> bool {
     volume_prefix(full).is_some()
 }
 
-/// Whether a name says by itself where it is: in a volume that is open, or in a folder of the
-/// system.
+/// Returns true if a name is absolute: in an open volume, or in a folder of the system.
 pub fn is_full(name: &str) -> bool {
     match volume_prefix(name) {
         Some((prefix, _)) => places()
@@ -432,7 +430,7 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
             let disk = served::connect(address, options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
-            // A copy of a volume is in a namespace of its own, but has the volume's UUID.
+            // A copy of a volume is in another namespace, but has the same UUID.
             let copy = disk.identity().map(|identity| uuid_text(&identity));
             let processes = Processes::local();
             let volume = Volume::open(disk, &processes)
@@ -466,7 +464,7 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
     }
 }
 
-/// How many bytes of a volume's pages may be kept in memory.
+/// Memory limit for a volume's pages, in bytes.
 fn cache_bytes() -> Result<u64, PlaceError> {
     let Some(text) = std::env::var("REMAP_SSD_CACHE_MIB")
         .ok()
@@ -485,7 +483,7 @@ fn cache_bytes() -> Result<u64, PlaceError> {
         .map_err(|_| why())
 }
 
-/// The place of a volume. `copy` tells copies of a volume apart, which have one UUID.
+/// Creates the place of a volume. `copy` tells copies of a volume apart, which have the same UUID.
 fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlace>, PlaceError> {
     let no_volume =
         || PlaceError::Parameter("files of the operating system are opened by their paths".into());
@@ -505,7 +503,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlac
     }))
 }
 
-/// A new folder for the locks of a volume that no other process has open.
+/// Creates a folder for the locks of a volume that no other process has open.
 fn own_folder() -> Result<OwnFolder, PlaceError> {
     let Processes::Several(domain) = Processes::local() else {
         unreachable!("processes of this user are several")
@@ -526,7 +524,7 @@ fn own_folder() -> Result<OwnFolder, PlaceError> {
         let random = RandomState::new().build_hasher().finish();
         let path = domain.join(format!("{OWN}{random:016x}"));
         builder.create(&path).map_err(failed)?;
-        // Where folders cannot be locked, it is only not kept from being cleaned up.
+        // Where folders cannot be locked, they are merely not protected from cleaning.
         let open = fs::File::open(&path).map_err(failed)?;
         let _ = open.lock_shared();
         if path.is_dir() {
@@ -535,7 +533,7 @@ fn own_folder() -> Result<OwnFolder, PlaceError> {
     }
 }
 
-/// Removes the folders of processes that were killed: those that are not locked.
+/// Removes the folders of killed processes: those not locked.
 fn remove_left_folders(domain: &Path) {
     let Ok(entries) = fs::read_dir(domain) else {
         return;
@@ -556,5 +554,5 @@ fn remove_left_folders(domain: &Path) {
     }
 }
 
-/// How the name of such a folder begins.
+/// Prefix of such a folder's name.
 const OWN: &str = "alone-";

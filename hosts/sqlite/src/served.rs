@@ -1,11 +1,11 @@
-//! The way to a served device, for programs that open a database for each request.
+//! Connections to a served device, for programs that open a database per request.
 //!
-//! A device is asked its name by discovery, which is a connection of its own. What it answered is
-//! remembered by this process: a device of that name is asked for first, and discovery asked again
-//! if there is none. A connection is made as the holder that is going to have the volume, since
-//! another one could not become it. So an opening takes two connections, the first one three.
+//! The name of a device is found by discovery, which takes a connection of its own. The process
+//! caches the name: it tries that name first, and repeats discovery if no such device answers. A
+//! connection is made as the holder of the volume to be opened, since a connection cannot change
+//! its holder later. So an opening takes two connections, the first one three.
 //!
-//! Absent: which volume it is, and who may have it (the store).
+//! Absent: selection of the volume, and access control (the store).
 
 use crate::forked::PerProcess;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
@@ -13,15 +13,15 @@ use remap_ssd_store::new_holder;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Names that are remembered. Programs use few devices.
+/// Maximum number of cached names. Programs use few devices.
 const NAMES_MAX: usize = 64;
 
-/// Where a device was asked for, and by whom: rights decide what discovery says.
+/// Address and host name: discovery results depend on access rights.
 type Asked = (String, String);
 
 static NAMES: PerProcess<Mutex<HashMap<Asked, String>>> = PerProcess::new();
 
-/// Connects to a device at HOST:PORT; `subnqn` in the options is its name, if that is known.
+/// Connects to a device at HOST:PORT; `subnqn` in the options is its name, if known.
 pub fn connect(address: &str, options: Options) -> Result<Client, ClientError> {
     let as_holder = |subnqn: Option<String>| {
         let holder = Some(new_holder());
@@ -39,7 +39,7 @@ pub fn connect(address: &str, options: Options) -> Result<Client, ClientError> {
     let asked = (address.to_owned(), options.hostnqn.clone());
     if let Some(name) = remembered(&asked) {
         match as_holder(Some(name)) {
-            // The server does not answer to the name any more, or has no key for it.
+            // The server does not serve this name any more, or has no key for it.
             Err(error) if is_answered(&error) => forget(&asked),
             connected => return connected,
         }
@@ -50,7 +50,7 @@ pub fn connect(address: &str, options: Options) -> Result<Client, ClientError> {
     Ok(client)
 }
 
-/// Whether a server is there, whatever it does with us.
+/// Returns true if the server answered, even with an error.
 fn is_answered(error: &ClientError) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, TimedOut, WouldBlock};
     let ClientError::Io(error) = error else {

@@ -1,4 +1,4 @@
-//! What was shared and what was not, as JSON: the answer to `PRAGMA remap_ssd_statistics`.
+//! Counters as JSON: the result of `PRAGMA remap_ssd_statistics`.
 
 use crate::database::DatabaseCounters;
 use crate::journal::JournalCounters;
@@ -6,7 +6,7 @@ use crate::wal::WalCounters;
 use remap_ssd_store::Store;
 use serde_json::{Value, json};
 
-/// What this process has done to a store.
+/// Counters of a store in this process.
 pub(crate) fn of_store(store: &dyn Store) -> Value {
     let done = store.statistics();
     json!({"store": {
@@ -23,7 +23,7 @@ pub(crate) fn of_store(store: &dyn Store) -> Value {
     }})
 }
 
-/// What a connection has done to its log.
+/// Counters of a connection's log.
 pub(crate) fn of_wal(done: &WalCounters) -> Value {
     json!({
         "frames_stamped": done.frames_stamped,
@@ -36,7 +36,7 @@ pub(crate) fn of_wal(done: &WalCounters) -> Value {
     })
 }
 
-/// What a connection has done to its journals.
+/// Counters of a connection's journals.
 pub(crate) fn of_journal(done: &JournalCounters) -> Value {
     json!({
         "images_copied": done.images_copied,
@@ -48,7 +48,7 @@ pub(crate) fn of_journal(done: &JournalCounters) -> Value {
     })
 }
 
-/// In most modes there is a journal in each transaction.
+/// Adds counters: in most modes each transaction has its own journal.
 pub(crate) fn sum(a: &JournalCounters, b: &JournalCounters) -> JournalCounters {
     JournalCounters {
         images_copied: a.images_copied + b.images_copied,
@@ -60,7 +60,7 @@ pub(crate) fn sum(a: &JournalCounters, b: &JournalCounters) -> JournalCounters {
     }
 }
 
-/// Counters of a database as JSON.
+/// Counters of a database.
 pub(crate) fn of_database(counters: &DatabaseCounters) -> Value {
     json!({
         "pages_shared": counters.pages_shared,

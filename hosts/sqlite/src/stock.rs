@@ -1,10 +1,10 @@
-//! A database in a store, as it would be in an ordinary file: for programs that know nothing of us.
+//! Reads a database in a store as an ordinary file of stock SQLite.
 //!
-//! Invariants: no stamps; as long as SQLite says it is, whatever a crash of the machine has left
-//! behind it. A file that is no database is given out as it is.
+//! Invariants: no stamps; the size is SQLite's, even if a crash of the machine left data after it.
+//! A file that is no database is read unchanged.
 //!
-//! Absent: what is in the log and not in the database yet, and taking back what a journal has:
-//! SQLite does both when it opens the database. `unfinished` says whether there is any of it.
+//! Absent: applying the log, and rolling back a journal: SQLite does both when it opens the
+//! database. `unfinished` reports if either is necessary.
 
 use crate::journal::is_journal;
 use crate::mark::Mark;
@@ -13,11 +13,11 @@ use remap_ssd_store::{FileId, OpenOptions, Store, StoreError};
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
 
-/// The log or the journal of a database without which its file is not to be believed: the file has
-/// a part of a transaction, or not yet all that were committed.
+/// Returns the log or the journal without which the database's file is inconsistent: the file has a
+/// partial transaction, or lacks committed ones.
 ///
 /// # Errors
-/// The store, also if it does not know whether there is such a file.
+/// The store; also if it cannot tell that there is no such file.
 pub fn unfinished(store: &dyn Store, database: &str) -> Result<Option<String>, StoreError> {
     let journal = format!("{database}-journal");
     if let Some(file) = there(store, &journal)?
@@ -42,17 +42,17 @@ fn there(store: &dyn Store, name: &str) -> Result<Option<FileId>, StoreError> {
     }
 }
 
-/// A file of a store, as stock SQLite would have it.
+/// A file of a store in stock SQLite's format.
 pub struct StockFile<'a> {
     store: &'a dyn Store,
     file: FileId,
     size: u64,
-    /// The mark of its stamps, and the size of the pages that may have them.
+    /// The mark of its stamps, and the size of pages that may have them.
     stamps: Option<(Mark, u64)>,
 }
 
 impl<'a> StockFile<'a> {
-    /// Looks at the header.
+    /// Reads the header.
     ///
     /// # Errors
     /// The store.
@@ -77,7 +77,7 @@ impl<'a> StockFile<'a> {
             1 => 65_536,
             bytes => u64::from(bytes),
         };
-        // §1.3.7: the count means something if the two counters of changes agree.
+        // §1.3.7: the page count is valid if the two change counters are equal.
         let pages = (word(24) == word(92))
             .then(|| u64::from(word(28)))
             .filter(|pages| *pages > 0);
@@ -93,13 +93,13 @@ impl<'a> StockFile<'a> {
         })
     }
 
-    /// How many bytes the file has.
+    /// Size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Reads up to the end, and answers how many bytes there were. `offset` and the buffer's length
-    /// are multiples of 64 KiB, so that pages come whole.
+    /// Reads up to the end, and returns the number of bytes read. `offset` and the buffer's length
+    /// are multiples of 64 KiB, so that pages are whole.
     ///
     /// # Errors
     /// The store.

@@ -1,23 +1,23 @@
-//! Where pages that were read are: a backup writes what it has read from another database.
+//! Places of pages read earlier: a backup writes pages it has read from another database.
 //!
-//! A copy of a database (`sqlite3_backup`, `VACUUM INTO`, rows that go to an attached one) is made
-//! of pages that this process has just read, but SQLite does not say from where. So the place of
-//! each page that is read is kept by its hash, and a page that is to be written is looked up.
+//! A copy of a database (`sqlite3_backup`, `VACUUM INTO`, rows inserted into an attached one)
+//! consists of pages that this process has just read, but SQLite does not say from where. So the
+//! place of each page read is kept by its hash, and a page to be written is looked up.
 //!
-//! Invariants: a hit is a guess: the other file may have changed since, and nobody holds its locks
-//! for us. Whoever uses one shares first and compares afterwards. The table is as large as it is; a
-//! page that is forgotten is written.
+//! Invariants: a hit is a guess: the other file may have changed since, and its locks are not held.
+//! The caller shares first and compares afterwards. The table has a fixed size; a page that was
+//! evicted is written.
 //!
-//! Absent: pages of one file that repeat (SQLite has none), and pages below 4 KiB.
+//! Absent: repeated pages in one file (SQLite has none), and pages below 4 KiB.
 
 use remap_ssd_store::FileId;
 use std::sync::{Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Pages that are known at most: 256 MiB of pages of 4 KiB.
+/// Maximum number of pages: 256 MiB of 4 KiB pages.
 const PLACES: usize = 1 << 16;
-/// Places that are made together, when the first of them is needed: a program that opens a database
-/// for one request reads a few pages.
+/// Places allocated together, when the first of them is needed: a program that opens a database per
+/// request reads a few pages.
 const CHUNK: usize = 1 << 8;
 
 /// A page in a file of the store.
@@ -29,7 +29,7 @@ pub(crate) struct PlaceOf {
 
 /// The pages that a process has read from one store.
 pub(crate) struct Twins {
-    /// By the lower bits of the hash: all of it, and the place.
+    /// By the lower bits of the hash: the whole hash, and the place.
     chunks: Mutex<Vec<Option<Chunk>>>,
 }
 
@@ -44,18 +44,18 @@ impl Default for Twins {
 }
 
 impl Twins {
-    /// A page with these bytes has been read there.
+    /// Records the place of a page that was read.
     pub fn note(&self, page: &[u8], place: PlaceOf) {
         let hash = xxh3_64(page);
         let (chunk, at) = chunk_of(hash);
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         chunks.resize_with(PLACES / CHUNK, || None);
         let places = chunks[chunk].get_or_insert_with(|| Box::new([None; CHUNK]));
-        // The newest page of an entry stays: what was just read is what is copied next.
+        // A newer page replaces the old one: it is the one likely to be copied next.
         places[at] = Some((hash, place));
     }
 
-    /// Where such a page was read, if not in this very place.
+    /// Finds a place where such a page was read, other than `not_here`.
     pub fn find(&self, page: &[u8], not_here: PlaceOf) -> Option<PlaceOf> {
         let hash = xxh3_64(page);
         let (chunk, at) = chunk_of(hash);
@@ -65,7 +65,7 @@ impl Twins {
     }
 }
 
-/// Which chunk a hash is in, and where there.
+/// The chunk of a hash, and the index in it.
 fn chunk_of(hash: u64) -> (usize, usize) {
     let place = hash as usize % PLACES;
     (place / CHUNK, place % CHUNK)

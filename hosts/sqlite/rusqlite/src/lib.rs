@@ -1,7 +1,7 @@
 //! rusqlite on a device that can remap, in one process and without a server.
 //!
-//! Invariants: databases opened here survive what stock SQLite's survive. Absent: served devices;
-//! give `device=HOST:PORT` in the URI instead of `image=FOLDER`.
+//! Invariant: databases opened here have the same durability as with stock SQLite. Absent: served
+//! devices; for these, give `device=HOST:PORT` in the URI instead of `image=FOLDER`.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
@@ -10,10 +10,10 @@ use rusqlite::Connection;
 use std::error::Error;
 use std::path::Path;
 
-/// Makes a device of so many bytes in a folder, with an empty volume on it.
+/// Creates a device of `bytes` bytes in a folder, with an empty volume on it.
 ///
 /// # Errors
-/// The folder has something in it, or the device cannot be that small.
+/// The folder is not empty, or the device cannot be that small.
 pub fn create(folder: &Path, bytes: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
     let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false)?;
     Device::create_in_folder(folder, config, None)?.close()?;
@@ -24,7 +24,7 @@ pub fn create(folder: &Path, bytes: u64) -> Result<(), Box<dyn Error + Send + Sy
     Ok(())
 }
 
-/// Opens or makes a database on the volume in a folder.
+/// Opens or creates a database on the volume in a folder.
 ///
 /// # Errors
 /// SQLite's.
@@ -35,7 +35,7 @@ pub fn open(folder: &Path, name: &str) -> Result<Connection, rusqlite::Error> {
     Connection::open(format!("file:{name}?vfs=remap&image={}", folder.display()))
 }
 
-/// What the connection has shared so far, and what it has written.
+/// The connection's counters of pages shared and written.
 ///
 /// # Errors
 /// SQLite's, or it is not on this VFS.

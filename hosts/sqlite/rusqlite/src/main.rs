@@ -1,4 +1,4 @@
-//! Makes a device in a folder, fills a database on it, and prints what a checkpoint has cost.
+//! Creates a device in a folder, fills a database on it, and prints the cost of a checkpoint.
 //!
 //! `cargo run --manifest-path hosts/sqlite/rusqlite/Cargo.toml -- /tmp/disk`
 

@@ -1,4 +1,4 @@
-//! A program that links with SQLite has what an extension has.
+//! A program that links with SQLite has the same features as with the extension.
 
 use remap_ssd_rusqlite_example::{create, open, statistics};
 

@@ -1,7 +1,7 @@
-//! SQLite's bytes to records and back.
+//! Conversion between SQLite's bytes and records.
 //!
-//! Invariant: only the last segment is written, but for the headers of the others: those behind
-//! stand where it ends.
+//! Invariant: only the last segment changes, except for the headers of the others: the position of
+//! later segments depends on where it ends.
 
 use super::Journal;
 use super::images::BATCH;
@@ -10,13 +10,13 @@ use super::segment::Part;
 use remap_ssd_store::StoreError;
 
 impl Journal {
-    /// The header that begins here, if one does: SQLite writes it whole, at the next sector, with
-    /// the same sizes.
+    /// The header that begins at an offset, if any: SQLite writes it whole, at the next sector,
+    /// with the same sizes.
     pub(super) fn next_header(&self, offset: u64, data: &[u8]) -> Option<Header> {
         let header = data.first_chunk::<HEADER_BYTES>()?;
         let (first, last) = (self.segments.first()?, self.segments.last()?);
         let behind = offset >= last.records_end() && offset == last.next_offset_if_cut(offset);
-        // Bytes 20 to 27 are the sizes of sector and page, which are the same in all headers of a
+        // Bytes 20 to 27 are the sizes of sector and page, which are equal in all headers of a
         // journal.
         (behind && header[20..] == first.header[20..]).then_some(*header)
     }
@@ -30,7 +30,7 @@ impl Journal {
         self.segments.push(next);
     }
 
-    /// Writes the first of these bytes. Answers how many.
+    /// Writes the first of these bytes. Returns their number.
     pub(super) fn write_part(&mut self, offset: u64, data: &[u8]) -> Result<usize, StoreError> {
         let (index, limit) = self.segment_at(offset).ok_or_else(|| misplaced(offset))?;
         let is_last = index + 1 == self.segments.len();
@@ -48,12 +48,12 @@ impl Journal {
                 Ok(len)
             }
 
-            // Segments behind this one stand where it ends.
+            // Later segments begin where this one ends.
             _ if !is_last => Err(misplaced(offset)),
 
             Part::Record(record, at) => {
                 let len = len.min(segment.shape.record_bytes() as usize - at);
-                // A record's check covers all of it: a part is changed in the whole record.
+                // A record's check covers all of it: a partial write rewrites the whole record.
                 let mut bytes = {
                     let image = self.image(index, record)?;
                     self.segments[index].record(record, &image)
@@ -79,7 +79,7 @@ impl Journal {
         }
     }
 
-    /// Notes a record of the last segment.
+    /// Sets a record of the last segment.
     fn set_record(&mut self, record: usize, bytes: Vec<u8>) -> Result<(), StoreError> {
         let last = self.segments.len() - 1;
         let image = self.segments[last].set_record(record, bytes);
@@ -91,7 +91,7 @@ impl Journal {
         }
     }
 
-    /// Reads the first of these bytes, all of which are there. Answers how many.
+    /// Reads the first of these bytes, all of which exist. Returns their number.
     pub(super) fn read_part(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let Some((index, limit)) = self.segment_at(offset) else {
             return Ok(self.read_unopened(offset, into));
@@ -102,7 +102,7 @@ impl Journal {
         match segment.part(offset) {
             Part::Header(at) => {
                 let len = len.min(segment.shape.sector() as usize - at);
-                // Behind SQLite's 28 bytes the rest of the sector stays zero.
+                // After SQLite's 28 bytes the rest of the sector is zero.
                 let bytes = segment.header.get(at..).unwrap_or(&[]);
                 let known = bytes.len().min(len);
                 into[..known].copy_from_slice(&bytes[..known]);
@@ -120,7 +120,7 @@ impl Journal {
         }
     }
 
-    /// Reads of a record. Of what is not its image no image is read.
+    /// Reads part of a record. The image is read only if needed.
     fn read_record(
         &mut self,
         segment: usize,
@@ -146,7 +146,7 @@ impl Journal {
         }
     }
 
-    /// Where the store has exactly these bytes, if they are an image.
+    /// Offset in the store's file of exactly these bytes, if they are an image.
     pub(super) fn origin_of(&self, offset: u64, bytes: usize) -> Option<u64> {
         let (index, _) = self.segment_at(offset)?;
         let segment = &self.segments[index];
@@ -156,14 +156,14 @@ impl Journal {
                 if shape.has_images()
                     && (at, bytes) == (shape.frame_bytes(), shape.slot_bytes()) =>
             {
-                // An image that waits is not in the store: nothing can be shared with it yet.
+                // A pending image is not in the store: it cannot be shared yet.
                 (!self.pending.contains_key(&(index, record))).then(|| segment.slot_at(record))
             }
             _ => None,
         }
     }
 
-    /// The segment that has an offset, and how many bytes are left up to the next one.
+    /// The segment of an offset, and the number of bytes up to the next one.
     fn segment_at(&self, offset: u64) -> Option<(usize, usize)> {
         let next = self
             .segments
@@ -176,7 +176,7 @@ impl Journal {
     }
 }
 
-/// Bytes that no journal has there.
+/// Error for bytes at a place where a journal has none.
 fn misplaced(offset: u64) -> StoreError {
     StoreError::Disk(format!("byte {offset} of a rollback journal was written out of turn").into())
 }

@@ -1,23 +1,21 @@
-//! Images on their way to the store: shared where the database has the same bytes, written
-//! elsewhere.
+//! Writing images to the store: shared where the database has the same bytes, else written.
 //!
 //! Invariant: an image is compared with the database's page before it is shared, so that it is
-//! right whatever SQLite has done to the database meanwhile. They are gathered, so that a
-//! transaction asks the store a few times, not once a page.
+//! right even if SQLite has changed the database since. Images are gathered, so that a transaction
+//! makes a few calls to the store, not one per page.
 
 use super::Journal;
 use super::layout::{PAGE, RecordEntry, RecordPlace, entries_of, place_of_entry};
 use remap_ssd_store::{Share, StoreError};
 use std::collections::HashSet;
 
-/// Images that are gathered at most.
+/// Maximum number of gathered images.
 pub const BATCH: usize = 64;
-/// Bytes of the database that are read at once at most, and bytes that nobody asked for that are
-/// read with them at most.
+/// Maximum bytes of the database per read, and maximum size of an unneeded gap read with them.
 const READ_BYTES: u64 = 1 << 20;
 const GAP_BYTES: u64 = 1 << 16;
 
-/// An image that the store does not have yet: its key, and where the database has the page.
+/// A pending image: its key, and the page's offset in the database.
 #[derive(Clone, Copy)]
 struct Candidate {
     key: (usize, usize),
@@ -25,7 +23,7 @@ struct Candidate {
 }
 
 impl Journal {
-    /// The image of a record.
+    /// Reads the image of a record.
     pub(super) fn image(&self, segment: usize, index: usize) -> Result<Vec<u8>, StoreError> {
         if let Some(image) = self.pending.get(&(segment, index)) {
             return Ok(image.clone());
@@ -44,7 +42,7 @@ impl Journal {
         Ok(image)
     }
 
-    /// Whether this is the image of an entry. The stamp that the database's page had is taken off.
+    /// Returns true if this is the image of an entry. Strips the stamp of the database's page.
     pub(super) fn is_image(
         &self,
         entry: &RecordEntry,
@@ -55,7 +53,7 @@ impl Journal {
             || self.stamps && self.mark.strip(image).is_some() && entry.fits(image, place)
     }
 
-    /// Hands the images that were gathered to the store.
+    /// Writes the gathered images to the store.
     pub(super) fn write_pending(&mut self) -> Result<(), StoreError> {
         if self.pending.is_empty() {
             return Ok(());
@@ -74,8 +72,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Which images the database has, and how many pages it has that are not equal. Pages that are
-    /// close to each other are read together.
+    /// Finds the images that the database has, and counts pages that differ. Pages close to each
+    /// other are read together.
     fn equal_in_database(&self) -> Result<(Vec<Candidate>, u64), StoreError> {
         let Some(database) = self.database else {
             return Ok((Vec::new(), 0));
@@ -85,7 +83,7 @@ impl Journal {
             .keys()
             .filter_map(|&key| self.candidate(key))
             .collect();
-        // By place, so that neighbours are read by one call.
+        // By place, so that one call reads neighbours.
         candidates.sort_unstable_by_key(|candidate| candidate.from);
 
         let slot = self.segments[0].shape.slot_bytes() as u64;
@@ -112,14 +110,14 @@ impl Journal {
                         equal.push(*candidate)
                     }
                     Some(_) => others += 1,
-                    None => {} // Behind its end.
+                    None => {} // After its end.
                 }
             }
         }
         Ok((equal, others))
     }
 
-    /// Where the database has the page of an image.
+    /// Locates an image's page in the database.
     fn candidate(&self, key: (usize, usize)) -> Option<Candidate> {
         let segment = &self.segments[key.0];
         let number = u32::from_be_bytes(segment.entries[key.1].page).checked_sub(1)?;
@@ -130,7 +128,7 @@ impl Journal {
             .then_some(Candidate { key, from })
     }
 
-    /// Whether a page of the database is this image to SQLite.
+    /// Returns true if SQLite would read a page of the database as this image.
     fn is_equal(&self, page: &[u8], image: &[u8]) -> bool {
         if page == image {
             return true;
@@ -139,7 +137,7 @@ impl Journal {
         self.stamps && self.mark.strip(&mut page).is_some() && page == image
     }
 
-    /// What is to be shared, in the order of the slots; pages in a row are one.
+    /// Builds the shares, in the order of the slots; consecutive pages are merged.
     fn shares(&self, mut equal: Vec<Candidate>) -> Vec<Share> {
         equal.sort_unstable_by_key(|candidate| candidate.key);
         let mut shares: Vec<Share> = Vec::new();
@@ -173,7 +171,7 @@ impl Journal {
         shares
     }
 
-    /// Writes all images but these; those in a row at once.
+    /// Writes all images except `shared`; consecutive ones by one call.
     fn write_images(&self, shared: &HashSet<(usize, usize)>) -> Result<(), StoreError> {
         let mut rows: Vec<(u64, Vec<u8>)> = Vec::new();
         for (key, image) in self.pending.iter().filter(|(key, _)| !shared.contains(key)) {
@@ -189,7 +187,7 @@ impl Journal {
             .try_for_each(|(at, bytes)| self.store.write(self.file, *at, bytes))
     }
 
-    /// Writes what has changed of a segment's metadata: the tail, the further pages, page 0.
+    /// Writes the changed part of a segment's metadata: the tail, the further pages, page 0.
     pub(super) fn write_metadata(&mut self, index: usize) -> Result<(), StoreError> {
         let segment = &self.segments[index];
         if !segment.changed {
@@ -207,7 +205,7 @@ impl Journal {
 
         let records = segment.entries.len();
         let (last, _) = place_of_entry(records.saturating_sub(1));
-        // Pages whose entries are all in the store are not written again.
+        // Pages with no new entries are not rewritten.
         let (first, _) = place_of_entry(segment.entries_stored);
         // Page 0, which counts the entries of all others, comes last.
         for number in (first.max(1)..=last).rev() {

@@ -1,8 +1,8 @@
-//! Where things are in a stored journal, and the bytes of its metadata. Pure.
+//! Layout of a stored journal, and encoding of its metadata. Pure.
 //!
 //! ```text
 //! segment      metadata page 0 | 176 slots | metadata page 1 | 256 slots | metadata page 2 | 256 slots ..
-//! next one     directly behind the last slot of the one before, and behind its tail if that is not in metadata page 0
+//! next one     directly after the last slot of the one before, and after its tail if that is not in metadata page 0
 //! ```
 //!
 //! Metadata page 0 of a segment:
@@ -13,23 +13,23 @@
 //! | 28-31 | zeroes |
 //! | 32-39 | magic `RMPSQLJ1` |
 //! | 40-47 | XXH3 of the other bytes |
-//! | 48-55 | nonce: a random number of the transaction's own |
+//! | 48-55 | nonce: a random number of the transaction |
 //! | 56-59 | number of the segment |
 //! | 60-63 | size of a sector |
-//! | 64-67 | size of an image, or 0 if slots hold SQLite's bytes as they come |
+//! | 64-67 | size of an image, or 0 if slots hold SQLite's bytes unchanged |
 //! | 68-71 | records |
-//! | 72-79 | where SQLite has the segment |
-//! | 80-87 | where SQLite has the tail |
+//! | 72-79 | SQLite's offset of the segment |
+//! | 80-87 | SQLite's offset of the tail |
 //! | 88-91 | bytes of the tail |
 //! | 92-95 | zeroes |
 //! | 96-103 | XXH3 of a tail that is not in this page |
-//! | 104-119 | a slot that was a tail at the last sync: its number (4), bytes (4), XXH3 (8); or zeroes |
+//! | 104-119 | a slot that was a tail at the last sync: its number (4), size (4), XXH3 (8); or zeroes |
 //! | 120-1279 | the tail, if there is room for it |
 //! | 1280-4095 | 176 entries |
 //!
 //! An entry is the page number and SQLite's checksum, as SQLite writes them, and the check (8
-//! bytes) of the image. The further metadata pages are 256 entries. Numbers that are not SQLite's
-//! are little-endian.
+//! bytes) of the image. The further metadata pages are 256 entries. Numbers other than SQLite's are
+//! little-endian.
 //!
 //! Invariants: all places are multiples of 4 KiB. The check of an entry covers the whole image, the
 //! entry's other fields, its place and the nonce, so that neither an image nor a metadata page of
@@ -41,7 +41,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 pub const PAGE: usize = 4096;
 /// Bytes of the header that SQLite writes.
 pub const HEADER_BYTES: usize = 28;
-/// Bytes of a tail that metadata page 0 has room for.
+/// Room for a tail in metadata page 0.
 const TAIL_ROOM: usize = ENTRIES_AT - TAIL_AT;
 
 const MAGIC: [u8; 8] = *b"RMPSQLJ1";
@@ -56,7 +56,7 @@ const MORE: usize = PAGE / ENTRY_BYTES;
 const SECTOR_MIN: u32 = 32;
 const SECTOR_DEFAULT: u32 = 512;
 const SIZE_MAX: u32 = 65_536;
-/// No file of SQLite's is as long.
+/// SQLite's files are always shorter.
 const OFFSET_MAX: u64 = 1 << 56;
 
 /// The header that SQLite writes, as it is.
@@ -64,16 +64,16 @@ pub type Header = [u8; HEADER_BYTES];
 /// The bytes of a metadata page.
 pub type Page = [u8; PAGE];
 
-/// How a journal is divided.
+/// Sizes that determine a journal's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalGeometry {
     sector: u32,
-    /// 0: slots of 4 KiB hold SQLite's bytes as they come.
+    /// 0: slots of 4 KiB hold SQLite's bytes unchanged.
     image: u32,
 }
 
 impl JournalGeometry {
-    /// What a header asks for. Pages below 4 KiB, and sizes that cannot be, have no images.
+    /// The geometry given by a header. Pages below 4 KiB, and invalid sizes, have no images.
     pub fn of(header: &Header) -> Self {
         let size = |at| u32::from_be_bytes(header[at..at + 4].try_into().expect("4 bytes"));
         Self {
@@ -90,23 +90,23 @@ impl JournalGeometry {
         is_size(self.sector, SECTOR_MIN) && (self.image == 0 || is_size(self.image, PAGE as u32))
     }
 
-    /// Whether a slot is a page of the database.
+    /// Returns true if a slot is a page of the database.
     pub fn has_images(self) -> bool {
         self.image > 0
     }
 
-    /// Whether a tail of so many bytes has pages of its own. What becomes a slot later is at the
-    /// slot's place at once.
+    /// Returns true if a tail of `bytes` bytes has pages of its own. Bytes that later become a slot
+    /// are at the slot's place from the start.
     pub fn tail_has_pages(self, bytes: usize) -> bool {
         bytes > if self.has_images() { TAIL_ROOM } else { 0 }
     }
 
-    /// Bytes of a sector, which a header takes.
+    /// Size of a sector, which a header takes.
     pub fn sector(self) -> u64 {
         self.sector.into()
     }
 
-    /// Bytes of a slot: of a page's image, or 4 KiB.
+    /// Size of a slot: a page's image, or 4 KiB.
     pub fn slot_bytes(self) -> usize {
         if self.image > 0 {
             self.image as usize
@@ -115,17 +115,17 @@ impl JournalGeometry {
         }
     }
 
-    /// Bytes of a record before the image, and behind it.
+    /// Bytes of a record before the image, and after it.
     pub fn frame_bytes(self) -> usize {
         if self.image > 0 { 4 } else { 0 }
     }
 
-    /// Bytes of a record, as SQLite has it.
+    /// Size of a record in SQLite's format.
     pub fn record_bytes(self) -> u64 {
         (self.slot_bytes() + 2 * self.frame_bytes()) as u64
     }
 
-    /// Where a metadata page is in its segment.
+    /// Offset of a metadata page in its segment.
     pub fn metadata_at(self, number: usize) -> u64 {
         let slots = if number == 0 {
             0
@@ -135,7 +135,7 @@ impl JournalGeometry {
         (number * PAGE) as u64 + slots as u64 * self.slot_bytes() as u64
     }
 
-    /// Where a slot is in its segment.
+    /// Offset of a slot in its segment.
     pub fn slot_at(self, index: usize) -> u64 {
         let (number, _) = place_of_entry(index);
         ((number + 1) * PAGE) as u64 + index as u64 * self.slot_bytes() as u64
@@ -146,7 +146,7 @@ fn is_size(size: u32, least: u32) -> bool {
     size.is_power_of_two() && (least..=SIZE_MAX).contains(&size)
 }
 
-/// The metadata page that has an entry, and which of its entries it is.
+/// The metadata page of an entry, and its index in that page.
 pub fn place_of_entry(index: usize) -> (usize, usize) {
     match index.checked_sub(FIRST) {
         None => (0, index),
@@ -164,7 +164,7 @@ pub fn entries_of(number: usize) -> std::ops::Range<usize> {
     first..first + if number == 0 { FIRST } else { MORE }
 }
 
-/// What metadata says of a record.
+/// A record's entry in a metadata page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordEntry {
     /// Page number, as SQLite writes it.
@@ -187,14 +187,14 @@ impl RecordEntry {
         entry
     }
 
-    /// Whether this is the image.
+    /// Returns true if this is the image.
     pub fn fits(&self, image: &[u8], place: RecordPlace) -> bool {
         self.check == self.check_of(image, place)
     }
 
     fn check_of(&self, image: &[u8], place: RecordPlace) -> u64 {
-        // Where the image belongs is part of its check: that of another record, segment or
-        // transaction never fits.
+        // The check covers the image's place: that of another record, segment or transaction never
+        // matches.
         let mut seed = [0; 28];
         seed[..8].copy_from_slice(&place.nonce.to_le_bytes());
         seed[8..12].copy_from_slice(&place.segment.to_le_bytes());
@@ -232,7 +232,7 @@ fn entry_at(number: usize, which: usize) -> usize {
     }
 }
 
-/// Which record of which transaction.
+/// Identifies a record of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPlace {
     /// Nonce of the transaction, which tells it from earlier ones.
@@ -243,7 +243,7 @@ pub struct RecordPlace {
     pub index: usize,
 }
 
-/// The fields of a metadata page 0, its entries left out.
+/// The fields of a metadata page 0 except its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The header that SQLite writes, as it is.
@@ -254,35 +254,35 @@ pub struct Head {
     pub segment: u32,
     /// Page and sector size of the segment.
     pub shape: JournalGeometry,
-    /// How many records the segment has.
+    /// Number of records in the segment.
     pub records: u32,
-    /// Where SQLite has the segment.
+    /// SQLite's offset of the segment.
     pub offset: u64,
-    /// Where SQLite has the tail.
+    /// SQLite's offset of the tail.
     pub tail_at: u64,
-    /// How many bytes the tail has.
+    /// Size of the tail in bytes.
     pub tail_bytes: u32,
-    /// Check of a tail that has no room in the page.
+    /// Check of a tail that does not fit in the page.
     pub tail_check: u64,
-    /// The tail, if it has.
+    /// The tail, if it fits.
     pub tail: Vec<u8>,
-    /// What the last sync made durable of a slot that was not full.
+    /// The part of an incomplete slot that the last sync made durable.
     pub part: SlotPart,
 }
 
-/// Bytes at the beginning of a slot; none is none.
+/// The first bytes of a slot; empty if `bytes` is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotPart {
     /// Number of the slot in the segment.
     pub index: u32,
-    /// How many bytes there are.
+    /// Number of bytes.
     pub bytes: u32,
-    /// Their check, as a tail's.
+    /// Their check, as for a tail.
     pub check: u64,
 }
 
 impl Head {
-    /// What a page says, if it is a metadata page 0 at all.
+    /// Decodes a page; `None` if it is no metadata page 0.
     pub fn get(page: &Page) -> Option<Self> {
         let word = |at| u32::from_le_bytes(page[at..at + 4].try_into().expect("4 bytes"));
         let long = |at| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
@@ -296,7 +296,7 @@ impl Head {
             image: word(64),
         };
 
-        // The checksum is no proof against a page that somebody made up.
+        // The checksum is no proof against a crafted page.
         if !shape.is_possible() || long(72).max(long(80)) > OFFSET_MAX {
             return None;
         }
@@ -326,7 +326,7 @@ impl Head {
         })
     }
 
-    /// The page with these entries, which are the first of the segment.
+    /// Encodes the page with these entries, the first of the segment.
     pub fn put(&self, entries: &[RecordEntry]) -> Page {
         let mut page = [0; PAGE];
         page[..HEADER_BYTES].copy_from_slice(&self.header);
@@ -361,7 +361,7 @@ fn check_of(page: &Page) -> u64 {
     check.digest()
 }
 
-/// Check of a tail that metadata page 0 has no room for.
+/// Check of a tail that does not fit in metadata page 0.
 pub fn tail_check(nonce: u64, segment: u32, tail: &[u8]) -> u64 {
     xxh3_64_with_seed(tail, nonce ^ u64::from(segment))
 }

@@ -3,60 +3,59 @@
 //!
 //! SQLite reads and writes the bytes of [its
 //! format](https://sqlite.org/fileformat2.html#the_rollback_journal): headers, each with its
-//! records, and the name of a super-journal. What is stored is an image of each page in a slot of
-//! its own, which the device gives from the database without programming anything, and a metadata
-//! page with everything else (`layout.rs`). Of pages below 4 KiB the slots hold SQLite's bytes as
-//! they come: written, but checked as images are.
+//! records, and the name of a super-journal. The store has an image of each page in a slot of its
+//! own, which the device shares with the database without programming, and a metadata page with
+//! everything else (`layout.rs`). For pages below 4 KiB the slots hold SQLite's bytes unchanged:
+//! written, but checked like images.
 //!
-//! Invariants, and why no cut and no killed process gets an old or a wrong page into a database:
+//! Invariants, and why no cut and no killed process puts an old or a wrong page into a database:
 //!
-//! 1. *Nothing counts without its check.* Metadata page 0 has a checksum; each record has a check
+//! 1. *Nothing is valid without its check.* Metadata page 0 has a checksum; each record has a check
 //!    of its whole image, mixed with the transaction's random nonce, the record's place, its page
-//!    number and SQLite's checksum. So what an earlier transaction left in slots and metadata pages
-//!    never fits. At opening the journal ends before the first record that does not fit (SQLite's
-//!    own checksum looks at every 200th byte only).
+//!    number and SQLite's checksum. So leftovers of an earlier transaction in slots and metadata
+//!    pages are never valid. At opening the journal ends before the first invalid record (SQLite's
+//!    own checksum covers every 200th byte only).
 //! 2. *No flush between images and metadata* is needed because of 1. Any subset of them may be
 //!    there before `sync` returns: the journal then ends early or there is none, and the database
-//!    has not been changed, since SQLite changes it after `sync`. A process that is killed leaves
-//!    what it did in order: images, further metadata, metadata page 0.
-//! 3. *A second sync of a transaction* (SQLite's cache spilled) writes metadata pages again.
-//!    Entries that were durable are the same in both versions and nothing of their images is
-//!    touched, so whichever version of whichever page is there, all records of the first sync fit.
-//!    Page 0 says how many there are in all, or how many there were. (A slot of small pages that
-//!    was not full is written again with more behind: the new page 0 also names the part that was
-//!    durable.) *Metadata behind the database*: a page of the database may be overwritten while
-//!    metadata of other pages is not in the store. A process that is killed then leaves the images
-//!    of all pages that it has overwritten, and what it leaves out are images of pages as they
-//!    still are.
-//! 4. *Segments* stand behind each other. One counts if it has the nonce and the next number, and
-//!    if it starts where the one before ends, for SQLite and in the store. The older version of the
-//!    one before ends elsewhere: then the journal ends there. Its records were not synced, since a
-//!    sync covers all segments.
+//!    has not been changed, since SQLite changes it after `sync`. A killed process leaves its
+//!    writes in order: images, further metadata, metadata page 0.
+//! 3. *A second sync of a transaction* (SQLite's cache spilled) rewrites metadata pages. Entries
+//!    that were durable are the same in both versions and their images are not touched, so with any
+//!    mix of old and new pages, all records of the first sync are valid. Page 0 has the new total
+//!    of records, or the old one. (A slot of small pages that was not full is rewritten with more
+//!    bytes appended: the new page 0 also records the part that was durable.) *Metadata after the
+//!    database*: a page of the database may be overwritten while metadata of other pages is not in
+//!    the store. A killed process then leaves the images of all pages that it has overwritten; the
+//!    missing ones are images of pages that are unchanged.
+//! 4. *Segments* follow each other. One is valid if it has the nonce and the next number, and if it
+//!    starts where the previous one ends, for SQLite and in the store. An older version of the
+//!    previous one ends elsewhere: then the journal ends there. Its later records were not synced,
+//!    since a sync covers all segments.
 //! 5. *Invalidation* is one page: metadata page 0 is deallocated, then synced. Cut before the end:
-//!    the journal is there, all of it, or it is gone; SQLite takes the transaction back, or it is
-//!    done. It returns after the sync, so that what is done stays done, and no slot is used again
-//!    before, so that a journal that comes back is whole. `write` of a new header invalidates
-//!    whatever journal there is first. A transaction that was never synced (synchronous=OFF) is
-//!    invalidated without a sync: it promised nothing for the case of a cut.
+//!    the whole journal is there, or none of it; SQLite rolls the transaction back, or it is
+//!    committed. The call returns after the sync, so that a committed transaction stays so, and no
+//!    slot is reused before, so that a journal that reappears is complete. `write` of a new header
+//!    first invalidates any existing journal. A transaction that was never synced (synchronous=OFF)
+//!    is invalidated without a sync: it has no guarantee for a power cut.
 //!
-//! *What is remembered.* A connection that has written its header in this transaction owns the
-//! journal: SQLite's RESERVED lock keeps other writers out until the journal is invalidated, and
-//! its EXCLUSIVE lock readers, so what it knows is so. Others know nothing: `size`, `exists` and
-//! reads of the first header look at metadata page 0 anew. Reads behind the first header go by what
-//! was found then, for SQLite makes them after one of these under the same EXCLUSIVE lock
-//! (playback), or in a journal whose transaction nobody can end meanwhile (a child of a
+//! *Cached state.* A connection that has written its header in this transaction owns the journal:
+//! SQLite's RESERVED lock excludes other writers until the journal is invalidated, and its
+//! EXCLUSIVE lock readers, so its cached state is valid. Other connections cache little: `size`,
+//! `exists` and reads of the first header reread metadata page 0. Reads after the first header use
+//! the result of that, for SQLite makes them after one of these under the same EXCLUSIVE lock
+//! (playback), or in a journal whose transaction cannot end in between (a child of a
 //! super-journal).
 //!
-//! Considered and left: *an image in the journal whose database page changes later*: the device
-//! keeps the old page for the slot. *Sizes of files*: the store's file is as long as it ever was;
-//! it says nothing. *Plain bytes for small pages*: after a crash nobody would know where they end,
-//! so that a super-journal's name is not found, and a torn record can have SQLite's checksum.
+//! Considered and rejected: *an image in the journal whose database page changes later*: the device
+//! keeps the old page for the slot. *Sizes of files*: the store's file never shrinks, so its size
+//! has no meaning. *Plain bytes for small pages*: after a crash their end would be unknown, so that
+//! a super-journal's name is not found, and a torn record can have SQLite's checksum.
 //!
-//! Limit: a process that is killed between the two steps of 5 leaves an invalidation that is not
-//! durable. If the next transaction uses slots and the power fails before its first sync, the old
-//! journal can come back in part. SQLite's own PERSIST mode has the same one.
+//! Limit: a process killed between the two steps of 5 leaves an invalidation that is not durable.
+//! If the next transaction uses slots and the power fails before its first sync, the old journal
+//! can reappear in part. SQLite's own PERSIST mode has the same limit.
 //!
-//! Absent: locks, and when SQLite calls what (`vfs`).
+//! Absent: locks, and the order of SQLite's calls (`vfs`).
 
 mod bytes;
 mod images;
@@ -73,32 +72,31 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What a journal has done.
+/// Counters of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalCounters {
-    /// Images that were shared with the database.
+    /// Images shared with the database.
     pub images_copied: u64,
-    /// Images that were written, because the database's page has other bytes.
+    /// Images written because the database's page has other bytes.
     pub images_not_equal: u64,
-    /// Images that were written, because there is no such page to share: no database, none of this
-    /// number, or slots that hold parts of several small pages.
+    /// Images written because there is no page to share: no database, no page of this number, or
+    /// slots that hold parts of several small pages.
     pub images_not_shareable: u64,
-    /// Metadata pages that were written, those of tails included.
+    /// Metadata pages written, including those of tails.
     pub metadata_pages: u64,
-    /// Number of journals that were invalidated.
+    /// Journals invalidated.
     pub invalidations: u64,
-    /// Journals that ended early when they were opened, because an image was not the one that was
-    /// journalled.
+    /// Journals that ended early at opening because an image did not match its check.
     pub images_bad: u64,
 }
 
-/// What is known of the journal.
+/// Validity of the cached state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Unknown,
-    /// What metadata page 0, as it was then, led to.
+    /// As read through metadata page 0 at the time.
     Opened,
-    /// Everything: this connection writes it.
+    /// All of it is valid: this connection writes the journal.
     Owned,
 }
 
@@ -111,22 +109,22 @@ pub struct Journal {
     stamps: bool,
     standing: Standing,
     segments: Vec<Segment>,
-    /// Metadata page 0 when it was read, if that was one.
+    /// Metadata page 0 when it was read, if valid.
     first: Option<Box<Page>>,
-    /// Images that the store does not have yet, by segment and record.
+    /// Images not yet in the store, by segment and record.
     pending: BTreeMap<(usize, usize), Vec<u8>>,
-    /// The store was changed since the last sync.
+    /// The store has changed since the last sync.
     unsynced: bool,
-    /// This transaction was synced, or nobody knows whether it was.
+    /// This transaction was synced, or that is unknown.
     ever_synced: bool,
     origin: Option<u64>,
     counters: JournalCounters,
 }
 
-/// The first bytes of a journal as stock SQLite writes it (file format, §3).
+/// Magic of stock SQLite's journals (file format, §3).
 const STOCK_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// Whether a file has a journal, ours or one of stock SQLite's that was brought in.
+/// Returns true if a file has a journal, of this crate or imported from stock SQLite.
 pub(crate) fn is_journal(store: &dyn Store, file: FileId) -> Result<bool, StoreError> {
     let mut page: Box<Page> = Box::new([0; PAGE]);
     let read = store.read(file, 0, &mut page[..])?;
@@ -136,8 +134,8 @@ pub(crate) fn is_journal(store: &dyn Store, file: FileId) -> Result<bool, StoreE
 }
 
 impl Journal {
-    /// The journal in a file of a store. Nothing is read yet. Without the database nothing can be
-    /// shared, but a journal can be read.
+    /// Opens the journal in a file of a store. Nothing is read yet. Without the database nothing
+    /// can be shared, but a journal can be read.
     pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark, database: Option<FileId>) -> Self {
         Self {
             store,
@@ -156,12 +154,12 @@ impl Journal {
         }
     }
 
-    /// Whether pages of the database may carry the header of a frame; at first they may.
+    /// Sets if pages of the database may carry the header of a frame; true at first.
     pub fn set_stamps(&mut self, allowed: bool) {
         self.stamps = allowed;
     }
 
-    /// Where the store's file has the image, if the last `read` was exactly that.
+    /// Offset of the image in the store's file, if the last `read` was exactly one image.
     pub fn origin(&self) -> Option<u64> {
         self.origin
     }
@@ -171,16 +169,16 @@ impl Journal {
         self.counters
     }
 
-    /// Reads SQLite's bytes. Answers how many there were; the rest is zeroed.
+    /// Reads SQLite's bytes, and zero-fills the rest. Returns the number of bytes read.
     ///
     /// # Errors
-    /// The store, or an image that was good when the journal was opened.
+    /// The store, or an image that was valid when the journal was opened.
     pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         self.origin = None;
         into.fill(0);
         self.know(offset < HEADER_BYTES as u64)?;
-        // SQLite looks at the first byte to see whether there is anything to roll back: no image is
-        // read for that.
+        // SQLite reads the first byte to see if there is anything to roll back: no image is read
+        // for that.
         if self.standing == Standing::Unknown && offset + into.len() as u64 > HEADER_BYTES as u64 {
             self.load()?;
         }
@@ -210,7 +208,7 @@ impl Journal {
         if offset == 0
             && let Some((header, rest)) = data.split_first_chunk::<HEADER_BYTES>()
         {
-            // So SQLite ends a transaction in journal_mode=PERSIST.
+            // SQLite ends a transaction this way in journal_mode=PERSIST.
             if *header == [0; HEADER_BYTES] {
                 return self.invalidate();
             }
@@ -232,7 +230,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Cuts the journal off; 0 invalidates it. A journal does not become longer by this.
+    /// Truncates the journal; size 0 invalidates it. Never extends it.
     ///
     /// # Errors
     /// The store.
@@ -249,7 +247,7 @@ impl Journal {
             return Ok(());
         }
 
-        // What is left of a record that is cut in two is a tail.
+        // The remainder of a partially truncated record becomes a tail.
         let last = self.segments.len() - 1;
         let part = self.segments[last].part(size);
         let rest = match part {
@@ -266,13 +264,13 @@ impl Journal {
             Part::Record(index, _) => segment.cut_records(index, rest),
         }
         let records = segment.entries.len();
-        // Images of records that are gone must not be handed over later.
+        // Images of truncated records must not be written later.
         self.pending
             .retain(|&(segment, index), _| segment < last || index < records);
         Ok(())
     }
 
-    /// Its size in SQLite's bytes; 0 if there is none.
+    /// Its size in SQLite's format; 0 if there is none.
     ///
     /// # Errors
     /// The store.
@@ -284,7 +282,7 @@ impl Journal {
         Ok(self.end())
     }
 
-    /// Whether there is one. At most one page is read.
+    /// Returns true if there is one. Reads at most one page.
     ///
     /// # Errors
     /// The store.
@@ -293,9 +291,9 @@ impl Journal {
         Ok(self.standing == Standing::Owned || self.first.is_some())
     }
 
-    /// Hands everything to the store before these bytes of the database are overwritten, if that is
-    /// needed: if metadata page 0 is not there yet, or if it does not count their images yet. So a
-    /// transaction that spills the cache does not write its metadata once a page.
+    /// Writes everything to the store before these bytes of the database are overwritten, if
+    /// necessary: if metadata page 0 is not yet there, or does not yet count their images. So a
+    /// transaction that spills the cache does not write its metadata once per page.
     ///
     /// # Errors
     /// The store.
@@ -308,22 +306,22 @@ impl Journal {
         if is_needed { self.flush() } else { Ok(()) }
     }
 
-    /// Hands everything to the store: images, then metadata. It must be called before the database
-    /// is cut off.
+    /// Writes everything to the store: images, then metadata. Must be called before the database is
+    /// truncated.
     ///
     /// # Errors
     /// The store.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.write_pending()?;
-        // Page 0 of segment 0 comes last: all that it promises is there then, if the process is
-        // killed.
+        // Page 0 of segment 0 comes last: if the process is killed, everything that it refers to is
+        // there.
         for index in (0..self.segments.len()).rev() {
             self.write_metadata(index)?;
         }
         Ok(())
     }
 
-    /// Makes it durable.
+    /// Makes the journal durable.
     ///
     /// # Errors
     /// The store.
@@ -338,7 +336,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Ends it: 1. metadata page 0 is deallocated  2. a sync, unless the transaction never had one.
+    /// Ends the journal: 1. metadata page 0 is deallocated  2. a sync, unless the transaction never
+    /// had one.
     ///
     /// # Errors
     /// The store.
@@ -346,8 +345,7 @@ impl Journal {
         self.origin = None;
         let was_owned = self.standing == Standing::Owned;
         let is_stored = self.segments.first().is_some_and(|first| first.is_stored);
-        // Of another connection's journal nobody knows whether it was synced: it might come back
-        // after a cut.
+        // Another connection's journal may have been synced: it might reappear after a cut.
         let durably = !was_owned || self.ever_synced;
         self.forget();
         if was_owned && !is_stored {
@@ -365,7 +363,7 @@ impl Journal {
     }
 
     fn begin(&mut self, header: &Header) -> Result<(), StoreError> {
-        // Whatever is left of another one must be gone before its slots are used.
+        // An earlier journal must be gone before its slots are reused.
         if self.standing == Standing::Owned || self.exists()? {
             self.invalidate()?;
         }
@@ -376,12 +374,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Where SQLite has the end.
+    /// The end in SQLite's format.
     fn end(&self) -> u64 {
         self.segments.last().map_or(0, Segment::end)
     }
 
-    /// Takes the last segment away, from the store too: another one may come to the same place.
+    /// Removes the last segment, also from the store: another one may get the same place.
     fn drop_segment(&mut self) -> Result<(), StoreError> {
         let Some(last) = self.segments.pop() else {
             return Ok(());
@@ -403,8 +401,8 @@ impl Journal {
     }
 }
 
-/// A number that no other transaction has had: keys that the system chose at random, and the time,
-/// since a child of `fork` has the same keys.
+/// A number that no other transaction has had: from random keys of the system, and the time, since
+/// a child of `fork` has the same keys.
 fn nonce() -> u64 {
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     let time = SystemTime::now()

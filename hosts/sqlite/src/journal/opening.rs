@@ -1,7 +1,7 @@
-//! What a journal of somebody else's says, as far as it can be believed.
+//! Reading a journal of another connection, as far as it is valid.
 //!
-//! Invariant: a journal ends before the first thing that does not fit. Nothing of a journal that is
-//! not whole is an error: before its sync has returned any part of it may be missing.
+//! Invariant: a journal ends before the first invalid part. An incomplete journal is no error:
+//! before its sync has returned any part of it may be missing.
 
 use super::layout::{
     HEADER_BYTES, Head, PAGE, Page, RecordEntry, SlotPart, entries_of, tail_check,
@@ -10,12 +10,12 @@ use super::segment::Segment;
 use super::{Journal, Standing};
 use remap_ssd_store::StoreError;
 
-/// Bytes of images that are read at once.
+/// Bytes of images per read.
 const READ_BYTES: usize = 1 << 20;
 
 impl Journal {
-    /// Sees to it that what is known is so; `anew` if another process may have ended the journal,
-    /// or begun one.
+    /// Ensures that the cached state is valid; `anew` if another process may have ended the
+    /// journal, or begun one.
     pub(super) fn know(&mut self, anew: bool) -> Result<(), StoreError> {
         if self.standing == Standing::Owned || self.standing == Standing::Opened && !anew {
             return Ok(());
@@ -26,7 +26,7 @@ impl Journal {
             .is_some_and(|head| head.segment == 0)
             .then_some(page);
 
-        // The page has the nonce and the count: if it is the same, everything is.
+        // The page has the nonce and the count: if it is unchanged, everything is.
         if self.standing == Standing::Unknown || now != self.first {
             self.forget();
             self.first = now;
@@ -34,7 +34,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes the journal over as it is.
+    /// Takes the journal over in its present state.
     pub(super) fn own(&mut self) -> Result<(), StoreError> {
         if self.standing == Standing::Owned {
             return Ok(());
@@ -51,7 +51,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Bytes of the first header before anything else is known.
+    /// Reads bytes of the first header before the rest is loaded.
     pub(super) fn read_unopened(&self, offset: u64, into: &mut [u8]) -> usize {
         if let Some(first) = &self.first {
             let at = offset as usize;
@@ -60,13 +60,13 @@ impl Journal {
         into.len()
     }
 
-    /// Reads all segments that metadata page 0 leads to.
+    /// Loads all segments reachable from metadata page 0.
     pub(super) fn load(&mut self) -> Result<(), StoreError> {
         let mut segments: Vec<Segment> = Vec::new();
         let mut next = self.first.clone();
         while let Some(page) = next.take() {
             let Some(head) = Head::get(&page) else { break };
-            // A segment counts only if it is the very one that must follow (4 in `mod.rs`).
+            // A segment is valid only if it is exactly the expected one (4 in `mod.rs`).
             let expected = segments.last().map(|last| last.next(head.header));
             let (at, follows) = expected.map_or((0, head.offset == 0), |expected| {
                 let same = (
@@ -93,7 +93,7 @@ impl Journal {
             segment.entries_stored = segment.entries.len();
             let behind = segment.next(head.header).at;
             segments.push(segment);
-            // Behind a segment that is not whole nothing counts.
+            // After an incomplete segment nothing is valid.
             if is_whole {
                 let mut page: Box<Page> = Box::new([0; PAGE]);
                 self.store.read(self.file, behind, &mut page[..])?;
@@ -105,7 +105,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Reads a segment's records up to the first that does not fit. Answers whether all did.
+    /// Loads a segment's records up to the first invalid one. Returns true if all are valid.
     fn load_records(
         &mut self,
         segment: &mut Segment,
@@ -139,8 +139,8 @@ impl Journal {
         Ok(true)
     }
 
-    /// Takes the entries of one metadata page whose images fit, up to the first that does not.
-    /// Their slots are in a row.
+    /// Loads the entries of one metadata page up to the first invalid image. Their slots are
+    /// contiguous.
     fn load_images(
         &self,
         segment: &mut Segment,
@@ -171,7 +171,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reads a segment's tail. Answers whether it is what was written.
+    /// Loads a segment's tail. Returns true if it is valid.
     fn load_tail(&self, segment: &mut Segment, head: &Head) -> Result<bool, StoreError> {
         let bytes = head.tail_bytes as usize;
         let tail = if head.tail.len() < bytes {
@@ -184,7 +184,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Takes what the last sync made durable of the slot that does not fit.
+    /// Loads the part of the invalid slot that the last sync made durable.
     fn load_part(&self, segment: &mut Segment, part: &SlotPart) -> Result<(), StoreError> {
         if part.index as usize == segment.entries.len()
             && let Some(tail) = self.read_tail(segment, part.bytes as usize, part.check)?
@@ -194,14 +194,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Bytes behind the last slot, if they are these.
+    /// Reads a tail after the last slot; `None` if its check does not match.
     fn read_tail(
         &self,
         segment: &Segment,
         bytes: usize,
         check: u64,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        // The length is read from the disk: no more is allocated than the file can hold.
+        // The length comes from the disk: no more is allocated than the file can hold.
         if bytes as u64 > self.store.size(self.file)? {
             return Ok(None);
         }

@@ -1,12 +1,12 @@
-//! A header with its records, in memory: what SQLite has where.
+//! A header with its records, in memory: the layout that SQLite sees.
 //!
 //! ```text
 //! header's sector | record | record | ..  | gap | tail
 //! ```
 //!
-//! Invariants: records are whole; what SQLite wrote behind the last one is the tail: a record that
-//! is not complete yet, the super-journal's name. Bytes of a header's sector behind SQLite's 28,
-//! and a gap, read as zeroes.
+//! Invariants: records are whole; bytes written after the last one are the tail: an incomplete
+//! record, or the super-journal's name. Bytes of a header's sector after SQLite's 28, and a gap,
+//! read as zeroes.
 //!
 //! Absent: the images (`images.rs`).
 
@@ -25,23 +25,23 @@ pub struct Segment {
     pub shape: JournalGeometry,
     /// Nonce of the transaction, which tells it from earlier ones.
     pub nonce: u64,
-    /// Offset at which SQLite has it, in bytes.
+    /// SQLite's offset of the segment, in bytes.
     pub offset: u64,
-    /// Where it is in the store's file.
+    /// Its offset in the store's file.
     pub at: u64,
     /// Its records, in the order in which SQLite wrote them.
     pub entries: Vec<RecordEntry>,
-    /// Where SQLite has the tail. Means nothing if that is empty.
+    /// SQLite's offset of the tail. Undefined if the tail is empty.
     pub tail_at: u64,
-    /// Bytes behind the last record.
+    /// Bytes after the last record.
     pub tail: Vec<u8>,
-    /// What the last sync made durable of the tail.
+    /// The part of the tail that the last sync made durable.
     pub synced_part: SlotPart,
-    /// Entries that the store has.
+    /// Number of entries in the store.
     pub entries_stored: usize,
-    /// Something has changed since metadata page 0 was written.
+    /// True if it has changed since metadata page 0 was written.
     pub changed: bool,
-    /// Metadata page 0 is in the store, in one version or another.
+    /// True if some version of metadata page 0 is in the store.
     pub is_stored: bool,
 }
 
@@ -56,7 +56,7 @@ pub enum Part {
 }
 
 impl Segment {
-    /// A segment that has no records yet.
+    /// Creates a segment without records.
     pub fn new(header: Header, shape: JournalGeometry, nonce: u64) -> Self {
         Self {
             number: 0,
@@ -75,7 +75,7 @@ impl Segment {
         }
     }
 
-    /// The one behind this one.
+    /// Creates the segment after this one.
     pub fn next(&self, header: Header) -> Self {
         let (number, offset, at) = (
             self.number + 1,
@@ -90,7 +90,7 @@ impl Segment {
         }
     }
 
-    /// One of which the store has everything but the records.
+    /// Creates a segment from its stored head, without records yet.
     pub fn stored(head: &Head, at: u64) -> Self {
         Self {
             number: head.segment,
@@ -102,7 +102,7 @@ impl Segment {
         }
     }
 
-    /// Which record of which transaction.
+    /// Identifies a record of this segment.
     pub fn place(&self, index: usize) -> RecordPlace {
         RecordPlace {
             nonce: self.nonce,
@@ -111,17 +111,17 @@ impl Segment {
         }
     }
 
-    /// Where SQLite has the first record.
+    /// SQLite's offset of the first record.
     pub fn records_at(&self) -> u64 {
         self.offset + self.shape.sector()
     }
 
-    /// Where SQLite has the end of the last record.
+    /// SQLite's offset after the last record.
     pub fn records_end(&self) -> u64 {
         self.records_at() + self.entries.len() as u64 * self.shape.record_bytes()
     }
 
-    /// Where SQLite has the end.
+    /// SQLite's offset of the end.
     pub fn end(&self) -> u64 {
         if self.tail.is_empty() {
             self.records_end()
@@ -130,14 +130,14 @@ impl Segment {
         }
     }
 
-    /// Where SQLite has the next header.
+    /// SQLite's offset of the next header.
     pub fn next_offset(&self) -> u64 {
         self.end().next_multiple_of(self.shape.sector())
     }
 
-    /// The same if its tail were cut off at an offset first.
+    /// `next_offset` if the tail were truncated at an offset first.
     pub fn next_offset_if_cut(&self, offset: u64) -> u64 {
-        // A tail that begins behind the cut is gone whole.
+        // A tail that begins after the cut is gone whole.
         let end = if self.tail_at < offset {
             self.end().min(offset)
         } else {
@@ -146,11 +146,11 @@ impl Segment {
         end.next_multiple_of(self.shape.sector())
     }
 
-    /// Whether these bytes of the database belong to a page whose image the store's metadata does
-    /// not count yet.
+    /// Returns true if these bytes of the database belong to a page whose image is not yet counted
+    /// in the store's metadata.
     pub fn has_unstored_image_of(&self, offset: u64, bytes: u64) -> bool {
         let unstored = &self.entries[self.entries_stored.min(self.entries.len())..];
-        // Slots hold parts of several small pages: any of them may have this one.
+        // A slot holds parts of several small pages: any of them may be this one.
         if !self.shape.has_images() {
             return !unstored.is_empty();
         }
@@ -162,12 +162,12 @@ impl Segment {
         })
     }
 
-    /// Where a slot is in the store's file.
+    /// Offset of a slot in the store's file.
     pub fn slot_at(&self, index: usize) -> u64 {
         self.at + self.shape.slot_at(index)
     }
 
-    /// What SQLite has at an offset, which is in this segment or behind it.
+    /// The part at an offset, which is in this segment or after it.
     pub fn part(&self, offset: u64) -> Part {
         let Some(within) = offset.checked_sub(self.records_at()) else {
             return Part::Header((offset - self.offset) as usize);
@@ -179,24 +179,24 @@ impl Segment {
         Part::Behind
     }
 
-    /// Whether the tail has pages of its own.
+    /// Returns true if the tail has pages of its own.
     pub fn tail_has_pages(&self) -> bool {
         self.shape.tail_has_pages(self.tail.len())
     }
 
-    /// Where these are in the store's file: at the place of the next slot. SQLite's bytes as they
-    /// come are in the tail first and in the slot then, at the same place.
+    /// Offset of these in the store's file: the place of the next slot. Small-page bytes are in the
+    /// tail first and in the slot later, at the same place.
     pub fn tail_pages_at(&self) -> u64 {
         self.slot_at(self.entries.len())
     }
 
-    /// Bytes of the store's file that it takes.
+    /// Bytes of the store's file that it occupies.
     fn bytes_stored(&self) -> u64 {
         if self.tail_has_pages() {
             return self.tail_pages_at() + self.tail.len().next_multiple_of(PAGE) as u64 - self.at;
         }
         let slot = self.shape.slot_bytes() as u64;
-        // Without records only metadata page 0 is there.
+        // Without records there is only metadata page 0.
         self.entries
             .len()
             .checked_sub(1)
@@ -231,8 +231,8 @@ impl Segment {
         head.put(&self.entries)
     }
 
-    /// Notes that everything is durable. A tail that becomes a slot is written again at its place,
-    /// so that what is durable of it now must be found if that is lost.
+    /// Records that everything is durable. A tail that becomes a slot is rewritten at its place, so
+    /// its durable part must be found if the rewrite is lost.
     pub fn note_sync(&mut self) {
         if !self.shape.has_images() && self.tail_at == self.records_end() {
             let (index, bytes) = (self.entries.len() as u32, self.tail.len() as u32);
@@ -244,7 +244,7 @@ impl Segment {
         }
     }
 
-    /// Writes behind the last record.
+    /// Writes after the last record.
     pub fn put_tail(&mut self, offset: u64, data: &[u8]) {
         if self.tail.is_empty() {
             self.tail_at = offset;
@@ -262,11 +262,10 @@ impl Segment {
         self.changed = true;
     }
 
-    /// Takes the first record out of the tail, if one is complete there: its page number, image and
-    /// checksum.
+    /// Takes the first record from the tail, if it is complete: page number, image and checksum.
     pub fn take_record(&mut self) -> Option<Vec<u8>> {
         let bytes = self.shape.record_bytes() as usize;
-        // Records follow one another without gaps: what is behind one stays in the tail.
+        // Records are contiguous: bytes after a gap stay in the tail.
         if self.tail.len() < bytes || self.tail_at != self.records_end() {
             return None;
         }
@@ -275,7 +274,7 @@ impl Segment {
         Some(std::mem::replace(&mut self.tail, rest))
     }
 
-    /// Notes a record at this index, the next one or an earlier one. Answers its image.
+    /// Sets a record at this index, the next one or an earlier one. Returns its image.
     pub fn set_record(&mut self, index: usize, mut record: Vec<u8>) -> Vec<u8> {
         let frame = self.shape.frame_bytes();
         let sum = record.split_off(record.len() - frame);
@@ -287,26 +286,26 @@ impl Segment {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
         }
-        // The store may have an older one under this index.
+        // The store may have an older one at this index.
         self.entries_stored = self.entries_stored.min(index);
         self.changed = true;
         image
     }
 
-    /// The record around an image.
+    /// Builds the record of an image.
     pub fn record(&self, index: usize, image: &[u8]) -> Vec<u8> {
         let (frame, entry) = (self.shape.frame_bytes(), &self.entries[index]);
         [&entry.page[..frame], image, &entry.sum[..frame]].concat()
     }
 
-    /// Takes away what the tail has from an offset on.
+    /// Truncates the tail at an offset.
     pub fn cut_tail(&mut self, offset: u64) {
         self.tail
             .truncate(offset.saturating_sub(self.tail_at) as usize);
         self.changed = true;
     }
 
-    /// Takes away the records from this one on; this becomes the tail.
+    /// Removes the records from this one on, and sets the tail.
     pub fn cut_records(&mut self, index: usize, tail: Vec<u8>) {
         self.entries.truncate(index);
         self.entries_stored = self.entries_stored.min(index);

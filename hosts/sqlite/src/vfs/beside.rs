@@ -1,14 +1,15 @@
-//! Keeps SQLite's own VFS from an ordinary database that is open here: our log and journal have
-//! layouts of their own, and our locks are on another file.
+//! Excludes SQLite's own VFS from an open ordinary database: its log and journal have different
+//! layouts here, and the locks are on another file.
 //!
-//! SQLite's own VFS locks bytes of the database's file: whoever reads it has a read lock on all 510
-//! bytes of the shared range (SQLite: "File Locking And Concurrency In SQLite Version 3";
-//! `os_unix.c`). Each process here has a write lock on *one* of these bytes, from its first
-//! transaction until it closes the database. So processes of ours do not exclude each other, each of
-//! them excludes all of SQLite's own, and they exclude us: either side is `SQLITE_BUSY`.
+//! SQLite's own VFS locks bytes of the database's file: a reader has a read lock on all 510 bytes
+//! of the shared range (SQLite: "File Locking And Concurrency In SQLite Version 3"; `os_unix.c`).
+//! Each process with this VFS has a write lock on *one* of these bytes, from its first transaction
+//! until it closes the database. So processes with this VFS do not exclude each other, while each
+//! of them excludes all those with SQLite's own, and vice versa: the second one gets `SQLITE_BUSY`.
 //!
 //! Invariant: locks are those of an open file (F_OFD_SETLK). A process loses its ordinary ones when
-//! it closes any handle of the file, as stores do. Absent: locks among processes of ours (`lock`).
+//! it closes any handle of the file, as stores do. Absent: locks among processes with this VFS
+//! (`lock`).
 
 use crate::forked::PerProcess;
 use std::collections::HashMap;
@@ -19,11 +20,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The first of the bytes that readers lock, and how many there are: `SHARED_FIRST`, `SHARED_SIZE`.
+/// The first byte that readers lock, and the number of bytes: `SHARED_FIRST`, `SHARED_SIZE`.
 const SHARED_FIRST: i64 = 0x4000_0002;
 const SHARED_SIZE: i64 = 510;
 
-/// One of the bytes, until this is dropped.
+/// A lock of one of the bytes, held until dropped.
 #[derive(Debug)]
 pub(super) struct BesideLock {
     _file: File,
@@ -32,16 +33,16 @@ pub(super) struct BesideLock {
 /// Device and inode of a file.
 type FileNumber = (u64, u64);
 
-/// The locks that this process has.
+/// The locks of this process.
 static LOCKS: PerProcess<Mutex<HashMap<FileNumber, Weak<BesideLock>>>> = PerProcess::new();
 
 impl BesideLock {
-    /// Takes one of the bytes; `None` if SQLite's own VFS has the file open.
+    /// Locks one of the bytes; `None` if SQLite's own VFS has the file open.
     pub fn take(path: &Path) -> io::Result<Option<Arc<Self>>> {
         let mut all = LOCKS.get().lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, lock| lock.strong_count() > 0);
 
-        // Who may only read can only keep others from writing the file.
+        // Without write permission, only writers can be excluded.
         let (file, kind) = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => (file, libc::F_WRLCK),
             Err(_) => (File::open(path)?, libc::F_RDLCK),
@@ -52,7 +53,7 @@ impl BesideLock {
             return Ok(Some(lock));
         }
 
-        // Others of ours begin elsewhere, most likely.
+        // Other processes with this VFS most likely begin elsewhere.
         let first = i64::from(std::process::id()) % SHARED_SIZE;
         for step in 0..SHARED_SIZE {
             let at = SHARED_FIRST + (first + step) % SHARED_SIZE;

@@ -1,10 +1,10 @@
 //! The functions of an open file.
 //!
-//! Invariants: a read that ends behind the end of the file is filled up with zeroes and says so.
-//! Before a lock is given up, and before shared memory says that something is there, it is in the
-//! store. No memory of ours is mapped: pages may carry stamps that readers must not see. A database
-//! that was opened to be read is not changed: SQLite takes it for granted that the system refuses a
-//! lock for writing, and closes such a connection without a checkpoint.
+//! Invariants: a read beyond the end of the file is zero-filled and reported as short. Before a
+//! lock is released, and before shared memory refers to data, that data is in the store. No file is
+//! mapped: pages may carry stamps that readers must not see. A database opened read-only is not
+//! changed: SQLite relies on the system to refuse a write lock, and closes such a connection
+//! without a checkpoint.
 //!
 //! Absent: opening.
 
@@ -30,29 +30,29 @@ pub(super) struct File {
     handle: *mut Handle,
 }
 
-/// What is behind an open file.
+/// The state of an open file.
 pub(super) struct Handle {
     pub connection: Arc<Mutex<Connection>>,
     pub role: Role,
-    /// A database that was opened to be read; it or its log, if this process may not write it.
+    /// True for a database opened read-only, and for one, or its log, without write permission.
     pub read_only: bool,
-    /// Lock file, which databases have.
+    /// Lock file, for databases.
     pub lock: Option<LockFile>,
-    /// A database is known, so that its log and journal find it.
+    /// Registration of a database, by which its log and journal find it.
     pub known: Option<Known>,
-    /// A database in an ordinary file has a name that may lead elsewhere one day.
+    /// An ordinary database's file, whose name may be moved.
     pub ordinary: Option<Opened>,
-    /// An ordinary database that has been used is SQLite's own VFS's again when it is closed.
+    /// Excludes SQLite's own VFS from an ordinary database, from its first use until it is closed.
     pub beside: Option<Arc<BesideLock>>,
-    /// A database that is open is not deleted by other processes.
+    /// Keeps other processes from deleting an open database.
     pub _hold: FileHold,
-    /// Open for as long as the file is.
+    /// Keeps the place open.
     pub place: Arc<StorePlace>,
-    /// The process that has opened it.
+    /// The process that opened it.
     pub process: Process,
 }
 
-/// What a file that was opened before `fork`, by the parent, answers in the child.
+/// Error of a file opened by the parent before `fork`, when used in the child.
 fn inherited(code: c_int) -> c_int {
     log::note(
         code,
@@ -70,16 +70,16 @@ impl File {
     }
 
     /// # Safety
-    /// `file` is a file of ours that is open, and that no other thread uses (SQLite's threads take
-    /// turns on a file).
+    /// `file` is an open file of this VFS that no other thread uses (SQLite serializes threads per
+    /// file).
     pub unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {
         // SAFETY: as promised by the caller; the handle lives until `x_close`.
         unsafe { &mut *(*file.cast::<Self>()).handle }
     }
 }
 
-/// A connection, for one call. A call that panicked has left nothing half done but in memory, and
-/// was an error.
+/// Locks a connection for one call. A call that panicked leaves partial changes only in memory, and
+/// has returned an error.
 pub(super) fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -106,7 +106,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: Some(x_unfetch),
 };
 
-/// Runs a call of a file's connection, and turns what went wrong into a result code.
+/// Runs a call on a file's connection, and converts its error to a result code.
 ///
 /// # Safety
 /// As `File::handle`.
@@ -126,7 +126,7 @@ unsafe fn on_connection(
     })
 }
 
-/// Runs a call of a database's lock file; other files have no locks. A child of `fork` has none of
+/// Runs a call on a database's lock file; other files have no locks. A child of `fork` has none of
 /// its parent's: it gets `otherwise`.
 ///
 /// # Safety
@@ -150,14 +150,15 @@ unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
         // SAFETY: SQLite closes a file once, and uses it no more.
         let handle = unsafe { Box::from_raw((*file.cast::<File>()).handle) };
         if !handle.process.is_current() {
-            // Dropping it would work on the parent's store. Its descriptors are closed by now.
+            // Dropping it would access the parent's store. Its descriptors are closed by now.
             settle();
             std::mem::forget(handle);
             return ffi::SQLITE_OK;
         }
         let closed = locked(&handle.connection).close(handle.role);
 
-        // What is not in the store when the locks go was never committed, or is an error here.
+        // Data not in the store when the locks are released was never committed, or is an error
+        // here.
         drop(handle);
         closed.map_or_else(
             |error| log::failed(&error, ffi::SQLITE_IOERR_CLOSE),
@@ -172,8 +173,8 @@ unsafe extern "C" fn x_read(
     bytes: c_int,
     offset: i64,
 ) -> c_int {
-    // SAFETY: SQLite's buffer has `bytes` bytes, and nobody else uses it during the call. They may
-    // be uninitialised: they are written first.
+    // SAFETY: SQLite's buffer has `bytes` bytes, and is not used elsewhere during the call. They
+    // may be uninitialised: they are written first.
     let into = unsafe {
         into.cast::<u8>().write_bytes(0, bytes as usize);
         std::slice::from_raw_parts_mut(into.cast::<u8>(), bytes as usize)
@@ -250,7 +251,7 @@ unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) ->
 unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file.
     unsafe {
-        // The lock file can be written whoever opens it: it would give the lock.
+        // The lock file is always writable, so it would grant the lock.
         if File::handle(file).read_only && level > ffi::SQLITE_LOCK_SHARED {
             return ffi::SQLITE_IOERR_LOCK;
         }
@@ -271,7 +272,7 @@ unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
     }
 }
 
-/// Before an ordinary database is used: SQLite's own VFS must not have it, nor get it.
+/// Before the first use of an ordinary database: excludes SQLite's own VFS.
 fn keep_others_out(handle: &mut Handle) -> c_int {
     let Some(ordinary) = handle.ordinary.as_ref().filter(|_| handle.beside.is_none()) else {
         return ffi::SQLITE_OK;
@@ -299,8 +300,8 @@ unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_i
         let flushed = on_connection(file, ffi::SQLITE_IOERR_UNLOCK, |connection, _| {
             connection.flush_database().map(|()| ffi::SQLITE_OK)
         });
-        // Given back even if the flush failed, or others would be locked out; SQLite gets the
-        // flush's error.
+        // Released even if the flush failed, or other connections would be locked out; SQLite gets
+        // the flush's error.
         let unlocked = on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_IOERR_UNLOCK, |lock| {
             lock.unlock(level)
         });
@@ -335,17 +336,17 @@ unsafe extern "C" fn x_file_control(
         let is_database = File::handle(file).role == Role::Database;
 
         match operation {
-            // Where a checkpoint copies, pages are shared.
+            // A checkpoint's writes become shares.
             ffi::SQLITE_FCNTL_CKPT_START if is_database => checkpoint(file, true),
             ffi::SQLITE_FCNTL_CKPT_DONE if is_database => checkpoint(file, false),
-            // All of a transaction is written, whether or not a sync follows.
+            // All of a transaction is written, even if no sync follows.
             ffi::SQLITE_FCNTL_SYNC if is_database => {
                 on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
                     connection.flush_database().map(|()| ffi::SQLITE_OK)
                 })
             }
 
-            // Space is claimed in pieces that grow with the file.
+            // Space is claimed in extents that grow with the file.
             ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
             ffi::SQLITE_FCNTL_MMAP_SIZE => {
                 argument.cast::<i64>().write(0);
@@ -360,8 +361,8 @@ unsafe extern "C" fn x_file_control(
                 ffi::SQLITE_OK
             }
 
-            // A file in a volume has no other name to go to. Its lock file may have been removed,
-            // which those who have it open need not notice.
+            // A file in a volume cannot be renamed from outside. Its lock file may have been
+            // removed, which does not affect connections that have it open.
             ffi::SQLITE_FCNTL_HAS_MOVED if is_database => {
                 argument.cast::<c_int>().write(0);
                 ffi::SQLITE_OK
@@ -369,7 +370,7 @@ unsafe extern "C" fn x_file_control(
 
             ffi::SQLITE_FCNTL_VFSNAME => answer(argument.cast(), "remap"),
             ffi::SQLITE_FCNTL_PRAGMA => pragma(file, argument.cast()),
-            // The VFS below has the locks, and knows the operations that are about them.
+            // The system's VFS has the locks, and handles the operations on them.
             _ => on_lock(file, ffi::SQLITE_NOTFOUND, ffi::SQLITE_NOTFOUND, |lock| {
                 lock.control(operation, argument)
             }),
@@ -392,10 +393,10 @@ unsafe fn checkpoint(file: *mut ffi::sqlite3_file, begins: bool) -> c_int {
     }
 }
 
-/// `PRAGMA remap_ssd_statistics`: what was shared, as JSON.
+/// `PRAGMA remap_ssd_statistics`: the counters as JSON.
 ///
 /// # Safety
-/// As `File::handle`; `arguments` are those of `SQLITE_FCNTL_PRAGMA`: a place for the answer, a
+/// As `File::handle`; `arguments` are those of `SQLITE_FCNTL_PRAGMA`: a place for the result, a
 /// name, a value.
 unsafe fn pragma(file: *mut ffi::sqlite3_file, arguments: *mut *mut c_char) -> c_int {
     // SAFETY: as promised by the caller.
@@ -411,10 +412,10 @@ unsafe fn pragma(file: *mut ffi::sqlite3_file, arguments: *mut *mut c_char) -> c
     }
 }
 
-/// Gives SQLite a string that it frees.
+/// Returns a string that SQLite frees.
 ///
 /// # Safety
-/// `out` is a place for the answer.
+/// `out` is a place for the result.
 pub(crate) unsafe fn answer(out: *mut *mut c_char, text: &str) -> c_int {
     // SAFETY: memory of SQLite's with room for the text and a zero.
     unsafe {
@@ -429,13 +430,13 @@ pub(crate) unsafe fn answer(out: *mut *mut c_char, text: &str) -> c_int {
     }
 }
 
-/// A page of the device is old or new, whatever happens.
+/// A page of the device is old or new after any crash.
 unsafe extern "C" fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
     4096
 }
 
-/// What is around a range that is being written is safe, and an append that was cut leaves a
-/// shorter journal, never a wrong one: its images have checksums.
+/// A write does not damage bytes around it, and a torn append leaves a shorter journal, never a
+/// wrong one: its images have checksums.
 unsafe extern "C" fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE | ffi::SQLITE_IOCAP_SAFE_APPEND
 }
@@ -472,18 +473,17 @@ unsafe extern "C" fn x_shm_lock(
         if !File::handle(file).process.is_current() {
             return inherited(ffi::SQLITE_IOERR_SHMLOCK);
         }
-        // A transaction begins: what is in memory counts only while the volume is ours.
+        // A transaction begins: cached data is valid only while the volume is held.
         if flags == ffi::SQLITE_SHM_LOCK | ffi::SQLITE_SHM_SHARED
             && let Err(error) = File::handle(file).place.store.still_held()
         {
             return log::failed(&error, ffi::SQLITE_IOERR_SHMLOCK);
         }
         if gives_up(WRITE_LOCK) {
-            // Frames of a transaction that was rolled back: they must not come over those of the
-            // next one.
+            // Frames of a rolled-back transaction: they must not overwrite those of the next one.
             flush_wal_unheard(file);
         }
-        // A checkpoint ends with this. It may have noted frames as copied whose shares failed.
+        // This ends a checkpoint. It may have recorded frames as copied whose shares failed.
         if gives_up(READ_LOCK_0) && locked(&File::handle(file).connection).take_undone() {
             on_lock(
                 file,
@@ -510,7 +510,7 @@ unsafe extern "C" fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
     }
 }
 
-/// Hands out what was gathered for the log; if that cannot be, the next call of the log says so.
+/// Writes the gathered frames of the log; on failure, the next call on the log returns the error.
 ///
 /// # Safety
 /// As `File::handle`.
@@ -527,7 +527,8 @@ unsafe fn flush_wal_unheard(file: *mut ffi::sqlite3_file) {
 unsafe extern "C" fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
     // SAFETY: SQLite calls with an open database.
     unsafe {
-        // In a volume's folder the memory's file stays: others go by its inode.
+        // In a volume's folder the file of the shared memory stays: other processes identify it by
+        // its inode.
         let is_ordinary = File::handle(file).ordinary.is_some();
         let delete = if is_ordinary { delete } else { 0 };
         on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_OK, |lock| {
@@ -542,7 +543,7 @@ unsafe extern "C" fn x_fetch(
     _: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: SQLite gives a place for the answer; null says that it has to read.
+    // SAFETY: SQLite gives a place for the result; null tells it to read instead.
     unsafe { out.write(std::ptr::null_mut()) };
     ffi::SQLITE_OK
 }

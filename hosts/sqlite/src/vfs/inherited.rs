@@ -1,18 +1,17 @@
-//! Lock files that a child of `fork` has from its parent.
+//! Lock files that a child of `fork` inherits from its parent.
 //!
-//! SQLite's VFS for Unix notes in memory which locks this process has on a file, by device and
-//! inode. A child has that memory and not the locks (fcntl(2)). A connection of its own to the same
+//! SQLite's VFS for Unix records in memory, by device and inode, which locks this process has on a
+//! file. A child has that memory and not the locks (fcntl(2)). Its own connection to the same
 //! database would take the parent's lock for its own: the parent, closing, would find itself alone,
-//! copy the log into the database and delete it, and what the child commits from then on would be
-//! lost. So the child closes the inherited files by that VFS, which forgets the inode then.
+//! copy the log into the database and delete it, and later commits of the child would be lost. So
+//! the child closes the inherited files by that VFS, which then forgets the inode.
 //!
-//! Invariants: a child closes its copies of descriptors, unlocks only what it has itself (nothing),
-//! and deletes nothing. A connection of the parent's that the child uses all the same, which SQLite
-//! forbids, finds zeroes where the shared memory was, which no connection takes for an index, and
-//! never an unmapped page. No call of the VFS, and no change of the list, is half done at a `fork`
-//! (`gate`).
+//! Invariants: a child closes its copies of descriptors, releases only locks of its own (none), and
+//! deletes nothing. If the child uses a connection of its parent, which SQLite forbids, it finds
+//! zeroes in place of the shared memory, which no connection accepts as an index, and never an
+//! unmapped page. No call of the VFS, and no change of the list, is half done at a `fork` (`gate`).
 //!
-//! Absent: VFSs of other names than SQLite's for POSIX locks: what closing does there is unknown.
+//! Absent: VFSs other than SQLite's for POSIX locks: the effect of closing is unknown there.
 
 use super::{system, text};
 use crate::forked::{PerProcess, take_inherited};
@@ -23,7 +22,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The lock files that are open, by the addresses of their files.
+/// The open lock files, by the addresses of their files.
 type Open = BTreeMap<usize, Regions>;
 /// Addresses and sizes of their shared memory.
 type Regions = BTreeMap<usize, usize>;
@@ -32,7 +31,7 @@ static OPEN: PerProcess<Mutex<Open>> = PerProcess::new();
 static GATE: PerProcess<RwLock<()>> = PerProcess::new();
 
 thread_local! {
-    /// Closed while the thread forks.
+    /// Held while the thread forks.
     static CLOSED: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
@@ -40,13 +39,13 @@ fn open_locks() -> MutexGuard<'static, Open> {
     OPEN.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// To be held during a call of the system's VFS for a lock file: `fork` waits for it. Such calls do
-/// not wait for other processes.
+/// Must be held during a call of the system's VFS for a lock file: `fork` waits for it. Such calls
+/// do not wait for other processes.
 pub(super) fn gate() -> RwLockReadGuard<'static, ()> {
     GATE.get().read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `fork` wait for calls that are under way.
+/// Makes `fork` wait for calls in progress.
 pub(super) fn watch_forks() {
     static WATCHING: Once = Once::new();
 
@@ -61,36 +60,36 @@ pub(super) fn watch_forks() {
     }
     unsafe extern "C" fn close_gate() {
         let gate = GATE.get().write().unwrap_or_else(PoisonError::into_inner);
-        // A thread that ends has no such variable any more; then the gate opens again.
+        // A terminating thread has lost this variable; then the gate opens again.
         let _ = CLOSED.try_with(|closed| closed.replace(Some(gate)));
     }
     unsafe extern "C" fn open_gate() {
         let _ = CLOSED.try_with(RefCell::take);
     }
     unsafe extern "C" fn leave_gate() {
-        // The child makes a gate of its own. This one stays as threads of the parent left it.
+        // The child creates its own gate. This one stays as the parent's threads left it.
         let _ = CLOSED.try_with(|closed| std::mem::forget(closed.take()));
     }
 
-    // SAFETY: the functions stay loaded as long as the process (the extension is loaded for good),
-    // and do not unwind. Where there is no memory for them, a child has what SQLite promises: no
-    // database that another thread was using at the fork.
+    // SAFETY: the functions stay loaded as long as the process (the extension is loaded
+    // permanently), and do not unwind. If registering fails for lack of memory, a child has what
+    // SQLite promises: no database that another thread was using at the fork.
     WATCHING.call_once(|| unsafe {
         pthread_atfork(Some(close_gate), Some(open_gate), Some(leave_gate));
     });
 }
 
-/// A lock file that is known to be open, until this is dropped.
+/// Registration of an open lock file, until dropped.
 pub(super) struct KnownLock(usize);
 
 impl KnownLock {
-    /// The file was opened while the gate was held, which still is.
+    /// Registers a file that was opened while the gate was held, which still is.
     pub fn new(file: *mut ffi::sqlite3_file, _: &RwLockReadGuard<'_, ()>) -> Self {
         open_locks().insert(file.expose_provenance(), Regions::new());
         Self(file.addr())
     }
 
-    /// Notes a piece of the shared memory.
+    /// Records a region of the shared memory.
     pub fn note_region(&self, address: *mut c_void, bytes: usize) {
         let _gate = gate();
         if let Some(regions) = open_locks().get_mut(&self.0)
@@ -108,11 +107,11 @@ impl Drop for KnownLock {
     }
 }
 
-/// Closes the lock files that this process has from its parent.
+/// Closes the lock files inherited from the parent.
 pub(crate) fn close() {
     let locks: Vec<Open> = OPEN.inherited().map(take_inherited).collect();
     let locks: Open = locks.into_iter().flatten().collect();
-    // SAFETY: the VFS's name is a C string that stays as long as it.
+    // SAFETY: the VFS's name is a C string that lives as long as the VFS.
     if locks.is_empty() || !matches!(unsafe { text(system().zName) }, "unix" | "unix-excl") {
         return;
     }
@@ -122,7 +121,7 @@ pub(crate) fn close() {
         let file: *mut ffi::sqlite3_file = std::ptr::with_exposed_provenance_mut(file);
         // SAFETY: the memory of an inherited lock file is never freed (`x_close` forgets it); the
         // file is open, or has no functions any more. Its connection does not reach it: the file
-        // that is above it answers with errors in this process.
+        // above it returns errors in this process.
         unsafe {
             let Some(methods) = (*file).pMethods.as_ref() else {
                 continue;
@@ -138,8 +137,8 @@ pub(crate) fn close() {
     }
 
     for (address, bytes) in memory {
-        // SAFETY: the address was unmapped above. If something else is there by now the kernel
-        // leaves it, and a connection that must not be used reads that.
+        // SAFETY: the address was unmapped above. If it is in use again the kernel refuses, and a
+        // connection that must not be used reads that.
         let _ = unsafe {
             mmap_anonymous(
                 std::ptr::without_provenance_mut(address),

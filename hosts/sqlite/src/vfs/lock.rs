@@ -1,11 +1,10 @@
-//! A small file of the system's own VFS: a database's locks, and the memory that its connections
-//! share.
+//! A small file of the system's own VFS, with a database's locks and its connections' shared
+//! memory.
 //!
-//! Invariants: it is never the file that has the database: a process that closes any handle of a
-//! file loses all locks it has on it (POSIX), and stores open and close files as they like. In a
-//! child of `fork` the system's VFS still believes that it has the parent's locks; the lock files
-//! that were inherited are closed there before one is opened, so that it asks the kernel anew
-//! (`inherited.rs`).
+//! Invariants: it is never the file with the database: a process that closes any handle of a file
+//! loses all locks it has on it (POSIX), and stores open and close files at any time. In a child of
+//! `fork` the system's VFS still believes that it has the parent's locks; the inherited lock files
+//! are closed there before one is opened, so that it asks the kernel anew (`inherited.rs`).
 
 use super::inherited::{self, KnownLock};
 use crate::log;
@@ -21,27 +20,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The lock file, as opened by the system's VFS.
 pub(super) struct LockFile {
-    /// Where the system's VFS has its part of the file: its `szOsFile` bytes.
+    /// The system's VFS's part of the file: its `szOsFile` bytes.
     memory: Box<[u64]>,
-    /// Keeps it known, so that a child of `fork` closes it.
+    /// Registration, by which a child of `fork` closes it.
     known: Option<KnownLock>,
-    /// The name that it was opened by, as SQLite makes names.
+    /// The name that it was opened by, in SQLite's format for names.
     name: *mut c_char,
     /// The first region of the shared memory, once it is mapped.
     index: *mut c_void,
-    /// How many frames of the log were in the database when the last checkpoint began.
+    /// Number of log frames in the database when the last checkpoint began.
     backfill: u32,
-    /// The path, and the file in the volume that it locks.
+    /// The path, and below the file in the volume that it locks.
     path: PathBuf,
     noted: Option<(Arc<dyn Store>, FileId)>,
 }
 
-/// Where the first region says how many frames of the log are in the database: "WAL-mode File
-/// Format" §2.1.
+/// Offset in the first region of the number of log frames in the database: "WAL-mode File Format"
+/// §2.1.
 const BACKFILL_AT: usize = 96;
 
 impl LockFile {
-    /// Opens the file, and makes it if there is none.
+    /// Opens the file, created if missing.
     pub fn open(path: &Path) -> Result<Self, c_int> {
         let system = super::system();
         let kept = path.to_path_buf();
@@ -58,7 +57,7 @@ impl LockFile {
         #[allow(clippy::unnecessary_cast)]
         let name = name as *mut c_char;
 
-        // In words of 8 bytes, so that the system's structure is aligned.
+        // As 8-byte words, so that the system's structure is aligned.
         let memory =
             vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
         let mut file = Self {
@@ -95,11 +94,11 @@ impl LockFile {
         }
     }
 
-    /// Compares it with what other processes lock a file of a volume by, and notes it for them.
+    /// Compares it with other processes' lock file for a file of a volume, and records it.
     pub fn note_in(&mut self, store: &Arc<dyn Store>, name: &str) -> Result<(), StoreError> {
         let file = store.open(name, OpenOptions::default())?;
         let before = inode(&self.path)?;
-        // Asked in between: the inode is that of the file that is open, and not of a newer one.
+        // Checked in between: the inode is that of the open file, not of a newer one.
         let mut moved: c_int = 1;
         // SAFETY: the operation takes a place for a number.
         let asked = unsafe { self.control(ffi::SQLITE_FCNTL_HAS_MOVED, (&raw mut moved).cast()) };
@@ -116,7 +115,7 @@ impl LockFile {
         Ok(())
     }
 
-    /// The same for the memory's file.
+    /// `note_in` for the file of the shared memory.
     fn note_memory(&self) -> Result<(), StoreError> {
         let Some((store, file)) = &self.noted else {
             return Ok(());
@@ -131,7 +130,7 @@ impl LockFile {
         self.memory.as_mut_ptr().cast()
     }
 
-    /// Calls a function of the file, or answers `otherwise` if the system has none.
+    /// Calls a function of the file, or returns `otherwise` if the system has none.
     fn call<F: Copy>(
         &mut self,
         otherwise: c_int,
@@ -165,7 +164,7 @@ impl LockFile {
     }
 
     /// # Safety
-    /// `out` is a place for the answer.
+    /// `out` is a place for the result.
     pub unsafe fn check_reserved(&mut self, out: *mut c_int) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_CHECKRESERVEDLOCK;
         // SAFETY: the file is open; `out` as promised.
@@ -189,7 +188,7 @@ impl LockFile {
     }
 
     /// # Safety
-    /// `out` is a place for the answer.
+    /// `out` is a place for the result.
     pub unsafe fn shm_map(
         &mut self,
         region: c_int,
@@ -222,7 +221,7 @@ impl LockFile {
         }
     }
 
-    /// The word of the shared memory that says how many frames of the log are in the database.
+    /// The word of the shared memory with the number of log frames in the database.
     fn shared_backfill(&self) -> Option<&AtomicU32> {
         if self.index.is_null() {
             return None;
@@ -232,18 +231,18 @@ impl LockFile {
         Some(unsafe { AtomicU32::from_ptr(self.index.cast::<u8>().add(BACKFILL_AT).cast()) })
     }
 
-    /// Notes that a checkpoint begins.
+    /// Records the word when a checkpoint begins.
     pub fn note_backfill(&mut self) {
         self.backfill = self
             .shared_backfill()
             .map_or(0, |word| word.load(Ordering::SeqCst));
     }
 
-    /// The checkpoint's shares failed. Its lock is still held, so that nobody else changes the
-    /// word.
+    /// Restores the word, since the checkpoint's shares failed. Its lock is still held, so that no
+    /// other connection changes the word.
     ///
     /// Limit: a reader of another process that begins between SQLite's change of the word and this,
-    /// which are a few instructions apart, reads what the database had before.
+    /// which are a few instructions apart, reads the old contents of the database.
     pub fn restore_backfill(&mut self) -> c_int {
         if let Some(word) = self.shared_backfill() {
             word.store(self.backfill, Ordering::SeqCst);
@@ -304,7 +303,7 @@ impl Drop for LockFile {
             |table| table.xClose,
             |close, file| unsafe { close(file) },
         );
-        // A child of `fork` that comes into being before this finds a file without functions.
+        // A child forked before this finds a file without functions.
         self.known = None;
         // SAFETY: it was made by `sqlite3_create_filename`, and the file that used it is closed.
         unsafe { ffi::sqlite3_free_filename(self.name) };

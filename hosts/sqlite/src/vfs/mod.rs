@@ -1,18 +1,18 @@
-//! The VFS that SQLite sees: names, and files opened and deleted. (SQLite: "The OS Backend (VFS) To
-//! SQLite".)
+//! The VFS registered with SQLite: names, opening and deleting files. (SQLite: "The OS Backend
+//! (VFS) To SQLite".)
 //!
 //! ```text
-//! database, log, journal   ours: `Connection` on a store
+//! database, log, journal   this crate: `Connection` on a store
 //! locks, shared memory     the system's own VFS, on a small file for each database
 //! temporary files, time    the system's own VFS
 //! ```
 //!
 //! Invariants: no panic reaches SQLite: a call that panics fails with an I/O error. A log or
-//! journal belongs to the connection whose database SQLite names for it. Where files are in a
-//! volume, a journal that SQLite deletes is emptied and keeps its space: making a file costs two
-//! flushes, and there is a journal in each transaction.
+//! journal belongs to the connection whose database SQLite names for it. In a volume, a journal
+//! that SQLite deletes is emptied and keeps its space: creating a file costs two flushes, and each
+//! transaction has a journal.
 //!
-//! Absent: what is in the files.
+//! Absent: the contents of files.
 
 mod beside;
 mod file;
@@ -43,10 +43,10 @@ use std::sync::OnceLock;
 /// The name of the VFS.
 pub const NAME: &CStr = c"remap";
 
-/// The end of a journal's name.
+/// Suffix of a journal's name.
 const JOURNAL: &str = "-journal";
 
-/// The VFS that has been registered, and the one of the system behind it.
+/// The registered VFS, and the system's one that it uses.
 struct Registered {
     ours: *mut ffi::sqlite3_vfs,
     system: *mut ffi::sqlite3_vfs,
@@ -54,12 +54,12 @@ struct Registered {
 
 // SAFETY: both are made once, are never freed, and SQLite itself uses them from any thread.
 unsafe impl Send for Registered {}
-// SAFETY: as above; nothing of ours writes to them after registration.
+// SAFETY: as above; this crate does not write to them after registration.
 unsafe impl Sync for Registered {}
 
 static REGISTERED: OnceLock<Registered> = OnceLock::new();
 
-/// Makes the VFS known to SQLite under the name `remap`, and lets new databases on it reserve the
+/// Registers the VFS with SQLite under the name `remap`, and makes new databases on it reserve the
 /// bytes that a log's frame needs.
 ///
 /// # Errors
@@ -76,8 +76,7 @@ pub fn register(default: bool) -> Result<(), c_int> {
     });
     inherited::watch_forks();
 
-    // SAFETY: the table is never freed; the function has the type that SQLite calls such a function
-    // with.
+    // SAFETY: the table is never freed; the function has the type by which SQLite calls it.
     unsafe {
         let result = ffi::sqlite3_vfs_register(registered.ours, c_int::from(default));
         if result != ffi::SQLITE_OK {
@@ -85,10 +84,10 @@ pub fn register(default: bool) -> Result<(), c_int> {
         }
         type Entry =
             unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const c_void) -> c_int;
-        // Which type the interface gives the function depends on SQLite's version.
+        // The declared type of the function depends on SQLite's version.
         #[allow(clippy::missing_transmute_annotations)]
         let entry = std::mem::transmute::<Entry, _>(reserve);
-        // Called at each opening in this process, also of databases on another VFS.
+        // Called at each opening in this process, also for databases on another VFS.
         match ffi::sqlite3_auto_extension(Some(entry)) {
             ffi::SQLITE_OK => Ok(()),
             result => Err(result),
@@ -96,8 +95,8 @@ pub fn register(default: bool) -> Result<(), c_int> {
     }
 }
 
-/// Runs at each opening: a new database leaves room for a frame's header at the end of each page,
-/// and one that could not be opened fails with a sentence.
+/// Runs at each opening: a new database reserves room for a frame's header at the end of each page,
+/// and one that could not be opened fails with a message.
 unsafe extern "C" fn reserve(
     db: *mut ffi::sqlite3,
     message: *mut *mut c_char,
@@ -135,7 +134,7 @@ unsafe extern "C" fn reserve(
     ffi::SQLITE_OK
 }
 
-/// Our table of functions. Those that are about the system and not about files are passed on.
+/// This VFS's table of functions. Functions about the system rather than files are passed on.
 fn table(system: *mut ffi::sqlite3_vfs) -> ffi::sqlite3_vfs {
     // SAFETY: SQLite's default VFS is valid for as long as the process.
     let theirs = unsafe { *system };
@@ -170,11 +169,11 @@ fn system() -> &'static ffi::sqlite3_vfs {
     let registered = REGISTERED
         .get()
         .expect("SQLite calls us after we have been registered");
-    // SAFETY: it is valid for as long as the process, and nobody writes to it.
+    // SAFETY: it is valid for as long as the process, and is not written to.
     unsafe { &*registered.system }
 }
 
-/// The VFS behind ours, as an argument.
+/// The system's VFS, as an argument.
 fn system_pointer() -> *mut ffi::sqlite3_vfs {
     REGISTERED
         .get()
@@ -182,7 +181,7 @@ fn system_pointer() -> *mut ffi::sqlite3_vfs {
         .system
 }
 
-/// Runs a call of SQLite's; a panic is an error.
+/// Runs a call from SQLite; a panic becomes an error.
 fn guarded(otherwise: c_int, call: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         log::note(
@@ -193,10 +192,10 @@ fn guarded(otherwise: c_int, call: impl FnOnce() -> c_int) -> c_int {
     })
 }
 
-/// A C string of SQLite's; empty if there is none, or if it is not UTF-8.
+/// Converts a C string from SQLite; empty if it is null or not UTF-8.
 ///
 /// # Safety
-/// It is null or a C string that outlives the answer.
+/// It is null or a C string that outlives the result.
 unsafe fn text<'a>(name: *const c_char) -> &'a str {
     if name.is_null() {
         return "";
@@ -205,18 +204,18 @@ unsafe fn text<'a>(name: *const c_char) -> &'a str {
     unsafe { CStr::from_ptr(name) }.to_str().unwrap_or_default()
 }
 
-/// A parameter of the URI by which a database is opened.
+/// A parameter of the URI of a database.
 ///
 /// # Safety
 /// `name` is a file name that SQLite made.
 unsafe fn parameter(name: *const c_char, key: &CStr) -> Option<String> {
-    // SAFETY: as promised by the caller; the answer lives as long as the name.
+    // SAFETY: as promised by the caller; the result lives as long as the name.
     let value = unsafe { text(ffi::sqlite3_uri_parameter(name, key.as_ptr())) };
     (!value.is_empty()).then(|| value.to_string())
 }
 
-/// Whether SQLite locks nothing, since the name's parameters say that nobody writes or that the
-/// program sees to it.
+/// Returns true if SQLite takes no locks, since the name's parameters say that there are no writers
+/// or that the program handles locking.
 ///
 /// # Safety
 /// `name` is a file name that SQLite made.
@@ -227,13 +226,13 @@ unsafe fn is_without_locks(name: *const c_char) -> bool {
         .any(|key| unsafe { ffi::sqlite3_uri_boolean(name, key.as_ptr(), 0) != 0 })
 }
 
-/// Why one of a name's parameters cannot be.
+/// An error if one of a name's parameters is not allowed.
 ///
 /// # Safety
 /// `name` is a file name that SQLite made.
 unsafe fn unknown_parameter(name: *const c_char) -> Option<String> {
-    // SAFETY: as promised by the caller; keys live as long as the name. After the last one there is
-    // a null.
+    // SAFETY: as promised by the caller; keys live as long as the name. A null follows the last
+    // one.
     let keys = (0..)
         .map(|at| unsafe { ffi::sqlite3_uri_key(name, at) })
         .take_while(|key| !key.is_null())
@@ -243,7 +242,7 @@ unsafe fn unknown_parameter(name: *const c_char) -> Option<String> {
     parameters::unknown(keys, names_us)
 }
 
-/// What a name's parameters, or the environment, say of where it is.
+/// The location given by a name's parameters or the environment.
 ///
 /// # Safety
 /// `name` is a file name that SQLite made.
@@ -275,7 +274,7 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
     if let Some(name) = store {
         return Ok(Some(Spec::Mounted(name)));
     }
-    // A name that says where it is needs nothing from the environment.
+    // An absolute name needs nothing from the environment.
     // SAFETY: as above.
     let is_full = place::is_full(unsafe { text(name) });
     let (device, image) = match (device, image) {
@@ -331,7 +330,7 @@ unsafe extern "C" fn x_full_pathname(
                 if unsafe { is_without_locks(name) } {
                     return code;
                 }
-                // The opening that follows is the one that fails.
+                // Reported by the opening that follows.
                 let sentence = format!("remap: {error}");
                 let refusal = refused::Refusal { code, sentence };
                 refused::keep(Some((given.to_owned(), refusal)));
@@ -354,7 +353,7 @@ unsafe extern "C" fn x_full_pathname(
     })
 }
 
-/// The full name of a file in a volume; `None` if the system knows where it is.
+/// The full name of a file in a volume; `None` if the system is responsible for it.
 ///
 /// # Safety
 /// `name` is a file name that SQLite made.
@@ -371,7 +370,7 @@ unsafe fn full_name(name: *const c_char) -> Result<Option<String>, PlaceError> {
     Ok(Some(place.full_name(place.name_here(given)?)))
 }
 
-/// Logs why there is no such place.
+/// Logs an error of a location, and returns its result code.
 fn refused(error: &PlaceError) -> c_int {
     match error {
         PlaceError::Store {
@@ -385,7 +384,7 @@ fn refused(error: &PlaceError) -> c_int {
     }
 }
 
-/// The place of a full name, if it is a volume.
+/// The place of a full name, and the name in it, if it is in a volume.
 fn volume_of(full: &str) -> Result<Option<(std::sync::Arc<StorePlace>, String)>, PlaceError> {
     if !place::is_in_volume(full) {
         return Ok(None);
@@ -393,7 +392,7 @@ fn volume_of(full: &str) -> Result<Option<(std::sync::Arc<StorePlace>, String)>,
     place::of_full_name(full).map(Some)
 }
 
-/// A journal in a volume, whether or not there is one.
+/// Opens the file of a journal in a volume, which may have no journal in it.
 fn journal_in(place: &StorePlace, name: &str) -> Result<Option<Journal>, StoreError> {
     match place.store.open(name, OpenOptions::default()) {
         Ok(file) => {
@@ -432,7 +431,7 @@ unsafe extern "C" fn x_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, syn
     })
 }
 
-/// Deletes a file in a volume. Says whether there was one.
+/// Deletes a file in a volume. Returns false if there was none.
 fn delete(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     if !name.ends_with(JOURNAL) {
         return match place.store.delete(name) {
@@ -447,7 +446,7 @@ fn delete(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     if !journal.exists()? {
         return Ok(false);
     }
-    // Durable whatever SQLite asks: the next transaction uses the space again.
+    // Always durable, even if SQLite does not ask for it: the next transaction reuses the space.
     journal.invalidate()?;
     Ok(true)
 }
@@ -477,7 +476,7 @@ unsafe extern "C" fn x_access(
 
         match there {
             Ok(there) => {
-                // SAFETY: SQLite gives a place for the answer.
+                // SAFETY: SQLite gives a place for the result.
                 unsafe { out.write(there.into()) };
                 ffi::SQLITE_OK
             }
@@ -486,7 +485,7 @@ unsafe extern "C" fn x_access(
     })
 }
 
-/// Whether there is a file in a volume that has anything in it.
+/// Returns true if a file in a volume exists and is not empty.
 fn exists(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     let found = if name.ends_with(JOURNAL) {
         journal_in(place, name)?.map_or(Ok(false), |mut journal| journal.exists())
@@ -499,7 +498,7 @@ fn exists(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
             .map(|bytes| bytes > 0)
     };
 
-    // Another process may delete it between the two looks: the last one to close a database deletes
+    // Another process may delete it between the two calls: the last one to close a database deletes
     // its log.
     let is_gone = matches!(found, Err(StoreError::NotFound(_) | StoreError::Gone));
     if is_gone { Ok(false) } else { found }

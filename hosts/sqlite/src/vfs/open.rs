@@ -1,7 +1,6 @@
-//! Opening a file: whose connection it belongs to, and which of its three files it is.
+//! Opening a file: finds its connection, and its role there.
 //!
-//! Invariants: what is opened is closed by `file::x_close`, or was never open. A database that is
-//! open has its lock file.
+//! Invariants: an open file is closed by `file::x_close`. An open database has its lock file.
 
 use super::file::{File, Handle};
 use super::lock::LockFile;
@@ -21,21 +20,21 @@ use remap_ssd_store::{Create, FileHold, OpenOptions, StoreError};
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
-/// What SQLite opens files for.
+/// SQLite's purposes for files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Database,
     Wal,
     Journal,
     SuperJournal,
-    /// Gone when the connection is: nothing to share, nothing to keep.
+    /// Deleted with its connection: not shared, not kept.
     Temporary,
 }
 
 impl Kind {
     fn of(flags: c_int, name: &str) -> Self {
         let has = |flag| flags & flag != 0;
-        // SQLite looks for the super-journal's name in other databases' journals, and opens them as
+        // SQLite searches other databases' journals for the super-journal's name, and opens them as
         // super-journals.
         let is_child = has(ffi::SQLITE_OPEN_SUPER_JOURNAL) && name.ends_with(JOURNAL);
         if name.is_empty() || has(ffi::SQLITE_OPEN_DELETEONCLOSE) {
@@ -76,8 +75,8 @@ pub(super) unsafe extern "C" fn x_open(
             };
         }
 
-        // A file whose functions are null is not closed by SQLite.
-        // SAFETY: SQLite gives memory for a file of ours.
+        // SQLite does not close a file whose functions are null.
+        // SAFETY: SQLite gives memory for a file of this VFS.
         unsafe { (*file).pMethods = std::ptr::null() };
         let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
         let mut result = ffi::SQLITE_CANTOPEN;
@@ -93,7 +92,7 @@ pub(super) unsafe extern "C" fn x_open(
         let opened = match refusal {
             Some(refusal) => Err(Some(refusal)),
             None => open(full, kind, flags, owner, locks).map_err(|code| {
-                // Failures of ordinary files are as stock SQLite has them.
+                // Failures of ordinary files are the same as with stock SQLite.
                 let is_ours = locks && place::is_in_volume(full);
                 let sentence = log::take_last().filter(|_| is_ours);
                 result = code;
@@ -155,7 +154,7 @@ fn open(
         (true, false) => Create::IfAbsent,
         (false, _) => Create::Never,
     };
-    // Said before it is opened: who deletes it asks first.
+    // Before it is opened: a deleting process checks for this.
     let hold = if kind == Kind::Database {
         place.store.hold_file(&name, false)
     } else {
@@ -164,7 +163,7 @@ fn open(
     let hold = hold.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
     let opened = attach(&place, &name, kind, create, owner);
     let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
-    // SQLite is told if it may only read what it was going to write: a database, or its log.
+    // Tells SQLite if it may only read a database, or its log, that it wanted to write.
     let read_only = match kind {
         Kind::Database if flags & ffi::SQLITE_OPEN_READONLY != 0 => true,
         Kind::Database | Kind::Wal => place.ordinary(&name).is_some_and(|path| !may_write(&path)),
@@ -185,8 +184,8 @@ fn open(
     };
 
     if kind == Kind::Database {
-        // A database that is not there leaves no lock behind. Where SQLite locks nothing, the folder
-        // need not be one that can be written.
+        // A missing database leaves no lock file behind. Where SQLite takes no locks, the folder
+        // may be read-only.
         if locks {
             let path = place.lock_path(&name);
             let mut lock = LockFile::open(&path).inspect_err(|code| {
@@ -207,7 +206,7 @@ fn open(
     Ok(Box::new(handle))
 }
 
-/// Opens the file in its store, and gives it to its connection, or to one of its own.
+/// Opens the file in its store, and attaches it to its owner's connection, or to a new one.
 fn attach(
     place: &StorePlace,
     name: &str,
@@ -215,7 +214,7 @@ fn attach(
     create: Create,
     owner: Option<Arc<Mutex<Connection>>>,
 ) -> Result<(Arc<Mutex<Connection>>, Role), StoreError> {
-    // Readers find the end of these by themselves: appending costs no metadata.
+    // Readers of these find the end themselves: appending costs no metadata.
     let open_end = kind != Kind::SuperJournal;
     if create != Create::Never
         && let (Some(path), Some(database)) = (place.ordinary(name), database_of(name))
@@ -227,8 +226,8 @@ fn attach(
         })?;
     }
     let file = match place.store.open(name, OpenOptions { create, open_end }) {
-        // SQLite makes the log of a database when it is read first. Who only reads needs no file for
-        // it: there is none, so nothing is in it.
+        // SQLite creates the log of a database at its first read. A reader needs no file for it: a
+        // missing log is empty.
         Err(StoreError::NoSlot(_)) if kind == Kind::Wal => None,
         opened => Some(opened?),
     };
@@ -247,7 +246,7 @@ fn attach(
             && follows
             && let Some(database) = database_of(name)
         {
-            // Pages are shared with the database's file even if SQLite's object of it is not ours.
+            // Pages are shared with the database's file even if SQLite has it from another VFS.
             match place.store.open(database, OpenOptions::default()) {
                 Ok(file) => connection.open_database(file)?,
                 Err(StoreError::NotFound(_)) => {}
@@ -270,7 +269,7 @@ fn attach(
     Ok((connection, role))
 }
 
-/// The database that a log or journal is named after.
+/// The database that a log or journal belongs to, by its name.
 fn database_of(name: &str) -> Option<&str> {
     name.strip_suffix("-wal")
         .or_else(|| name.strip_suffix(JOURNAL))

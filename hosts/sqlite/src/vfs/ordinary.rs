@@ -1,15 +1,15 @@
-//! What ordinary files have and files in a volume have not: permissions, and an inode that a name
+//! Properties of ordinary files that files in a volume lack: permissions, and an inode that a name
 //! may lose.
 //!
-//! Absent: anything about volumes, and what is in the files.
+//! Absent: volumes, and the contents of files.
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// Makes a log or journal for those who may use its database, and for nobody else, unless there is
-/// one: SQLite's own VFS does the same. Without a database there is nothing to go by.
+/// Creates a log or journal with its database's permissions and owner, unless it exists: SQLite's
+/// own VFS does the same. Without a database it does nothing.
 pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
     let Ok(like) = fs::metadata(database) else {
         return Ok(());
@@ -23,9 +23,10 @@ pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
         .open(file)
     {
         Ok(made) => {
-            // The process's umask may have taken something away.
+            // The process's umask may have removed bits.
             made.set_permissions(Permissions::from_mode(mode))?;
-            // Only root may give a file away; others own the database, or share it by its group.
+            // Only root may give a file away; other users own the database, or share it by its
+            // group.
             let _ = chown(file, Some(like.uid()), Some(like.gid()));
             Ok(())
         }
@@ -34,7 +35,7 @@ pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether this process may write a file that is there.
+/// Returns true if this process may write an existing file.
 pub(super) fn may_write(path: &Path) -> bool {
     let refused = [
         io::ErrorKind::PermissionDenied,
@@ -44,7 +45,7 @@ pub(super) fn may_write(path: &Path) -> bool {
     opened.map_or_else(|error| !refused.contains(&error.kind()), |_| true)
 }
 
-/// A file by its name, as it was when it was opened.
+/// A file by its name, with its inode at opening.
 pub(super) struct Opened {
     path: PathBuf,
     identity: Option<(u64, u64)>,
@@ -61,7 +62,7 @@ impl Opened {
         &self.path
     }
 
-    /// Whether the name leads to another file now, or to none.
+    /// Returns true if the name leads to another file now, or to none.
     pub fn has_moved(&self) -> bool {
         identity(&self.path) != self.identity
     }

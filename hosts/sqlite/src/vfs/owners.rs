@@ -1,32 +1,33 @@
-//! Which connection a log or journal belongs to: told by where SQLite has its name.
+//! Finds the connection of a log or journal by the address of its name.
 //!
 //! ```text
 //! database \0 | key \0 value \0 | .. | \0 | journal \0 | log \0
 //! ```
 //!
 //! SQLite has the names of a database and of its files in one piece of memory like this, and opens
-//! each by a pointer into it. `sqlite3_database_file_object` tells as much, but takes it for
-//! granted that the name is SQLite's. A VFS above ours may have made it up, and then that function
-//! follows a stray pointer; and it names the file of the topmost VFS, which is not ours.
+//! each by a pointer into it. `sqlite3_database_file_object` gives similar information, but assumes
+//! that the name is SQLite's. A VFS above this one may have made up the name, and then that
+//! function follows a stray pointer; and it returns the file of the topmost VFS, which is not this
+//! one.
 //!
-//! Invariants: a database is known from its opening to its closing, as long as SQLite keeps the
-//! memory. Nothing is read but names of known databases.
+//! Invariants: a database is registered from its opening to its closing, as long as SQLite keeps
+//! the memory. Only names of registered databases are read.
 
 use crate::connection::Connection;
 use crate::forked::PerProcess;
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Longer than all names and parameters of a database are.
+/// Larger than all names and parameters of a database.
 const NAMES_BYTES: usize = 1 << 20;
 
-/// A database that is open. It is forgotten when this is dropped.
+/// Registration of an open database, until dropped.
 pub(super) struct Known {
     name: usize,
     connection: Weak<Mutex<Connection>>,
 }
 
-/// The names' addresses and the connections of all databases that are open in this process.
+/// The names' addresses and the connections of all open databases in this process.
 static DATABASES: PerProcess<Mutex<Vec<NamedConnection>>> = PerProcess::new();
 
 type NamedConnection = (usize, Weak<Mutex<Connection>>);
@@ -38,7 +39,7 @@ fn databases() -> MutexGuard<'static, Vec<NamedConnection>> {
 
 impl Known {
     /// # Safety
-    /// `name` is what a database was opened by; it stays valid until the answer is dropped.
+    /// A database was opened by `name`; it stays valid until the result is dropped.
     pub unsafe fn new(name: *const c_char, connection: &Arc<Mutex<Connection>>) -> Self {
         let known = Self {
             name: name.addr(),
@@ -58,26 +59,27 @@ impl Drop for Known {
     }
 }
 
-/// The connection of the database to which a log's or journal's name belongs, if it is one that
-/// SQLite has made.
+/// The connection of the database that a log's or journal's name belongs to, if SQLite made the
+/// name.
 pub(super) fn owner(name: *const c_char) -> Option<Arc<Mutex<Connection>>> {
     let known = databases();
     let mut near = known.iter().filter(|(database, _)| {
         let distance = name.addr().wrapping_sub(*database);
-        // SAFETY: the database is open, so the name is there, and what SQLite has behind it.
+        // SAFETY: the database is open, so the name is valid, with the names that SQLite keeps
+        // after it.
         distance < NAMES_BYTES
             && unsafe { has_file(std::ptr::with_exposed_provenance(*database), name) }
     });
     near.next().and_then(|(_, connection)| connection.upgrade())
 }
 
-/// Whether `name` is the journal's or the log's behind a database's name.
+/// Returns true if `name` is the journal's or the log's after a database's name.
 ///
 /// # Safety
-/// `database` is a name with parameters as SQLite makes it. What is behind them is read only if
+/// `database` is a name with parameters as SQLite makes it. The names after them are read only if
 /// `name` points there.
 unsafe fn has_file(database: *const c_char, name: *const c_char) -> bool {
-    // SAFETY: as promised by the caller; a pointer that is compared is not followed.
+    // SAFETY: as promised by the caller; a pointer that is only compared is not dereferenced.
     unsafe {
         let mut at = database.add(CStr::from_ptr(database).count_bytes() + 1);
         while *at != 0 {

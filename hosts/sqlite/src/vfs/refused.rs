@@ -1,16 +1,16 @@
-//! A database that could not be opened: it stays open as far as SQLite's core knows, until SQLite
-//! asks for its extensions, and then its opening fails with a sentence.
+//! A database that could not be opened: SQLite's core sees it as open until SQLite runs its
+//! extensions, and then its opening fails with a message.
 //!
-//! A VFS can answer a number only, and programs that see no more than `sqlite3_errmsg` (Python's
-//! module, most drivers) would say "unable to open database file" whatever the reason. An automatic
-//! extension, which SQLite runs at the end of each opening, can answer a message (`reserve` in the
+//! A VFS can only return a number, and programs that see no more than `sqlite3_errmsg` (Python's
+//! module, most drivers) would report "unable to open database file" for every reason. An automatic
+//! extension, which SQLite runs at the end of each opening, can return a message (`reserve` in the
 //! parent).
 //!
-//! Invariants: nothing is read from such a file, and nothing can be locked or written: where no
-//! extension runs (`ATTACH`) the first lock has the result code of the opening. A name whose
-//! parameters say that SQLite locks nothing fails at once.
+//! Invariants: such a file cannot be read, locked or written: where no extension runs (`ATTACH`)
+//! the first lock returns the result code of the opening. A name whose parameters say that SQLite
+//! takes no locks fails at once.
 //!
-//! Absent: files of the operating system, whose failures are as stock SQLite has them.
+//! Absent: files of the operating system, whose failures are the same as with stock SQLite.
 
 use super::file::answer;
 use libsqlite3_sys as ffi;
@@ -25,17 +25,16 @@ pub(super) struct Refusal {
 }
 
 thread_local! {
-    /// A name that has no place, between the call that asks for its full name and the one that opens
-    /// it.
+    /// The refusal of a name, kept between the call for its full name and the one that opens it.
     static PENDING: RefCell<Option<(String, Refusal)>> = const { RefCell::new(None) };
 }
 
-/// Keeps a refusal for the opening that follows; or takes back what an earlier one has left.
+/// Keeps a refusal for the opening that follows; `None` clears an earlier one.
 pub(super) fn keep(pending: Option<(String, Refusal)>) {
     PENDING.set(pending);
 }
 
-/// The refusal of a name.
+/// Takes the refusal of a name.
 pub(super) fn take(name: &str) -> Option<Refusal> {
     PENDING
         .take()
@@ -59,14 +58,14 @@ impl RefusedFile {
     }
 }
 
-/// Fails an opening whose database is such a file. Answers `SQLITE_OK` if it is another one.
+/// Fails an opening whose database is such a file. Returns `SQLITE_OK` for other files.
 ///
 /// # Safety
 /// `db` is an open connection, `message` a place for a message that SQLite frees.
 pub(super) unsafe fn fail_opening(db: *mut ffi::sqlite3, message: *mut *mut c_char) -> c_int {
     let mut file: *mut ffi::sqlite3_file = std::ptr::null_mut();
     // SAFETY: the operation takes a place for a pointer; the functions of a file are at its
-    // beginning, and only a file with ours is a `RefusedFile`.
+    // beginning, and only a file with these is a `RefusedFile`.
     unsafe {
         let asked = ffi::sqlite3_file_control(
             db,
@@ -86,7 +85,7 @@ pub(super) unsafe fn fail_opening(db: *mut ffi::sqlite3, message: *mut *mut c_ch
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    // No shared memory, and nothing is mapped.
+    // No shared memory, and no mapping.
     iVersion: 1,
     xClose: Some(x_close),
     xRead: Some(x_read),
@@ -109,7 +108,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 unsafe fn code(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: SQLite calls with an open file of ours.
+    // SAFETY: SQLite calls with an open file of this VFS.
     unsafe { (*(*file.cast::<RefusedFile>()).refusal).code }
 }
 
@@ -119,7 +118,7 @@ unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
     ffi::SQLITE_OK
 }
 
-/// SQLite reads the header without a lock while it opens: there is none.
+/// During opening SQLite reads the header without a lock: there is none.
 unsafe extern "C" fn x_read(
     _: *mut ffi::sqlite3_file,
     into: *mut c_void,
@@ -152,7 +151,7 @@ unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
 }
 
 unsafe extern "C" fn x_file_size(_: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
-    // SAFETY: SQLite gives a place for the answer.
+    // SAFETY: SQLite gives a place for the result.
     unsafe { out.write(0) };
     ffi::SQLITE_OK
 }
@@ -167,7 +166,7 @@ unsafe extern "C" fn x_unlock(_: *mut ffi::sqlite3_file, _: c_int) -> c_int {
 }
 
 unsafe extern "C" fn x_check_reserved_lock(_: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
-    // SAFETY: SQLite gives a place for the answer.
+    // SAFETY: SQLite gives a place for the result.
     unsafe { out.write(0) };
     ffi::SQLITE_OK
 }

@@ -1,37 +1,37 @@
-//! Frames read ahead while a checkpoint copies them: it takes them in the order of the database's
-//! pages, from all over the log, and one by one each would be a round trip to the device.
+//! Read-ahead of frames during a checkpoint: it copies them in the order of the database's pages,
+//! from all over the log, and one by one each would be a round trip to the device.
 //!
-//! # Why what is kept stays true
+//! # Why frames read ahead stay valid
 //!
-//! This lives between `SQLITE_FCNTL_CKPT_START` and `SQLITE_FCNTL_CKPT_DONE`. Whoever copies frames
-//! holds the checkpoint lock. What it copies was committed before it began, and a frame is
-//! overwritten only after the log has been started again, for which SQLite waits until the
-//! wal-index says that all frames are copied: it says so after the end. Frames behind the last one
-//! to be copied may be written by others meanwhile, and what is kept of them is old: nobody asks
-//! for them before the end.
+//! They live between `SQLITE_FCNTL_CKPT_START` and `SQLITE_FCNTL_CKPT_DONE`. The copying connection
+//! holds the checkpoint lock. The frames it copies were committed before it began, and a frame is
+//! overwritten only after a restart of the log, for which SQLite waits until the wal-index says
+//! that all frames are copied; that is set after the end. Frames after the last one to be copied
+//! may be written by other connections in between, which makes their read-ahead stale: they are not
+//! read before the end.
 //!
-//! Absent: stamps, and whether a checkpoint runs.
+//! Absent: stamps, and detecting a checkpoint.
 
 use super::stored::StoredLog;
 use remap_ssd_store::StoreError;
 use std::collections::BTreeMap;
 
-/// Bytes that are read at once: much more than a round trip costs, and not much if only a few of
-/// them are needed.
+/// Bytes per read: large compared with a round trip, and not too large if only a few are needed.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Chunks that are kept. Frames of a longer log are read one by one when these are full.
+/// Maximum number of chunks. When they are used up, further frames of a longer log are read one by
+/// one.
 const CHUNKS_MAX: usize = 64;
 
-/// What has been read ahead.
+/// The chunks read ahead.
 #[derive(Default)]
 pub struct Ahead {
-    /// By their place in the file; the last one may be short.
+    /// By offset in the file; the last one may be short.
     chunks: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Ahead {
-    /// Reads bytes of the log's file; what is not there is zeroes. Answers how many bytes there
-    /// were.
+    /// Reads bytes of the log's file, and zero-fills missing ones. Returns the number of bytes
+    /// read.
     pub fn read(
         &mut self,
         log: &StoredLog,
@@ -48,7 +48,7 @@ impl Ahead {
             self.chunks.insert(place, chunk);
         }
 
-        // Large pages may begin in one chunk and end in the next.
+        // Large pages may cross the end of a chunk.
         match self
             .chunks
             .get(&place)

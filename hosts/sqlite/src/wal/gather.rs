@@ -1,13 +1,13 @@
-//! What this connection has written and not yet handed to the store.
+//! Data that this connection has written and that is not yet in the store.
 //!
 //! ```text
 //! frames    header, page or both: as SQLite wrote them
-//! headers   of frames whose pages are in the store and do not carry them
+//! headers   of frames whose pages are in the store without them
 //! ```
 //!
-//! Invariants: a frame whose header is in `headers` is raw in the store. It is decided when a frame
-//! is handed over, and anew each time, whether its page carries its header. Handing over empties
-//! `frames`; with `Amount::All` also `headers`. Absent: when that is (`Wal`).
+//! Invariants: a frame whose header is in `headers` is raw in the store. Each time a frame is
+//! handed over, it is decided again if its page carries its header. Handing over empties `frames`;
+//! with `Amount::All` also `headers`. Absent: the time of handing over (`Wal`).
 
 use super::layout::{GROUP_FRAMES, Header, Layout, has_salts};
 use super::stored::{PageRun, StoredLog};
@@ -15,17 +15,17 @@ use crate::mark::Mark;
 use remap_ssd_store::StoreError;
 use std::collections::BTreeMap;
 
-/// Parts of a frame that have arrived.
+/// Parts of a frame that SQLite has written.
 #[derive(Default)]
 pub struct Frame {
     pub header: Option<Header>,
     pub page: Option<Vec<u8>>,
 }
 
-/// How much is handed over.
+/// Extent of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// Pages; of the header pages, those of groups that have been left behind.
+    /// Pages; header pages only of completed groups.
     Pages,
     All,
 }
@@ -42,12 +42,12 @@ impl Gathered {
         self.frames.is_empty() && self.headers.is_empty()
     }
 
-    /// How many frames the log has at least.
+    /// Minimum number of frames in the log.
     pub fn end(&self) -> u64 {
         self.frames.last_key_value().map_or(0, |(last, _)| last + 1)
     }
 
-    /// The header of a frame; `stamp` is what its page in the store carries.
+    /// The header of a frame; `stamp` is the one that its page in the store carries.
     pub fn header(
         &self,
         stored: &StoredLog,
@@ -65,7 +65,7 @@ impl Gathered {
         }
     }
 
-    /// Adds what a frame lacks from the store.
+    /// Completes a frame from the store.
     pub fn complete(
         &mut self,
         stored: &StoredLog,
@@ -80,16 +80,16 @@ impl Gathered {
         Ok(frame)
     }
 
-    /// Hands frames to the store: 1. runs of pages but the last  2. header pages  3. the last run,
-    /// which has the commit frame if there is one. The argument for any other order that a crash
-    /// makes of it is in `super`.
+    /// Writes frames to the store: 1. runs of pages but the last  2. header pages  3. the last run,
+    /// which has the commit frame if there is one. `super` has the argument for any other order
+    /// that a crash makes of it.
     pub fn hand_over(
         &mut self,
         stored: &mut StoredLog,
         layout: Layout,
         amount: Amount,
     ) -> Result<(), StoreError> {
-        // More frames of the last group will come: its header page is written once, at the end.
+        // The last group will get more frames: its header page is written once, at the end.
         let last_group = self.end().saturating_sub(1) / GROUP_FRAMES;
         let mut runs: Vec<PageRun> = Vec::new();
         for (number, frame) in std::mem::take(&mut self.frames) {
@@ -106,7 +106,7 @@ impl Gathered {
         last.iter().try_for_each(|run| stored.write_run(run))
     }
 
-    /// Writes the header pages of the groups in front of this one.
+    /// Writes the header pages of the groups before this one.
     fn hand_over_headers(
         &mut self,
         stored: &mut StoredLog,
@@ -120,7 +120,7 @@ impl Gathered {
             let later = headers.split_off(&((group + 1) * GROUP_FRAMES));
             let now = std::mem::replace(&mut headers, later);
 
-            // Read afresh: other frames of the group may be another connection's.
+            // Reread: other frames of the group may be another connection's.
             stored.change_header_page(layout, group, |page| {
                 for (number, header) in now {
                     page[(number % GROUP_FRAMES) as usize] = header;
@@ -130,7 +130,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Decides where a frame has its header, and adds its page to the runs.
+    /// Decides where a frame's header goes, and adds its page to the runs.
     fn place(
         &mut self,
         stored: &mut StoredLog,
@@ -143,7 +143,7 @@ impl Gathered {
             (Some(header), Some(page)) => (header, page),
             (Some(header), None) => {
                 // SQLite wrote the header alone. A page in the store that carries its header is
-                // written again with the new one; of a raw page only the header page changes.
+                // rewritten with the new one; for a raw page only the header page changes.
                 stored.counters.headers_alone += 1;
                 let raw = self.headers.contains_key(&number);
                 let there = if raw {
@@ -162,7 +162,7 @@ impl Gathered {
             }
 
             (None, page) => {
-                // SQLite wrote the page alone: its header stays the one that it has.
+                // SQLite wrote the page alone: it keeps its header.
                 stored.counters.pages_alone += 1;
                 let there = stored.page(layout, number)?;
                 (
@@ -195,8 +195,8 @@ impl Gathered {
         let start = run.pages.len();
         run.pages.extend_from_slice(page);
 
-        // The header of a provisional frame is going to be written again, alone. In the header page
-        // that is no second write of the page.
+        // The header of a provisional frame will be rewritten, alone. In the header page that costs
+        // no second write of the page.
         if stored.stamps && has_salts(header) && Mark::has_room(page) {
             stored.mark.stamp(&mut run.pages[start..], header);
             stored.counters.frames_stamped += 1;

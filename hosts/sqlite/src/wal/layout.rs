@@ -1,41 +1,42 @@
-//! Where the bytes of a write-ahead log are in the store's file.
+//! Layout of a write-ahead log in the store's file.
 //!
 //! ```text
 //! SQLite:  32 bytes | 24 + page | 24 + page | ..
 //! store:   page 0: the 32 bytes | header page, 170 x 24 bytes | 170 pages | header page | 170 pages | ..
 //! ```
 //!
-//! Invariants: every page of a frame starts at a multiple of 4096 and is on no page of the disk
-//! with anything else. The 32 bytes are at the same place in both forms, so that the form is known
-//! from them. Absent: which frames use their place in the header page (`gather`).
+//! Invariants: every page of a frame starts at a multiple of 4096 and shares no page of the disk
+//! with other data. The 32 bytes are at the same place in both forms, and identify the form.
+//! Absent: the choice of frames that use the header page (`gather`).
 
 use crate::mark::HEADER_BYTES;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// The 24 bytes in front of a page.
+/// The 24 bytes before a page.
 pub type Header = [u8; HEADER_BYTES];
 
-/// Bytes in front of the first frame.
+/// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: usize = 32;
-/// Frames of a group: as many as one page has headers for.
+/// Frames per group: the number of headers that fit in a page.
 pub const GROUP_FRAMES: u64 = (PAGE_BYTES / HEADER_BYTES) as u64;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const HEADER: u64 = HEADER_BYTES as u64;
 const FILE_HEADER: u64 = FILE_HEADER_BYTES as u64;
 
-/// Whether a frame ends a transaction: it names the size of the database, and is not provisional.
+/// Returns true if a frame ends a transaction: it has the size of the database, and is not
+/// provisional.
 pub fn is_commit(header: &Header) -> bool {
     header[4..8] != [0; 4] && has_salts(header)
 }
 
-/// Whether a header is more than provisional. SQLite writes zeroes for salts and checksum if it is
-/// going to compute checksums anew at the end of the transaction.
+/// Returns true if a header is not provisional. SQLite writes zeroes for salts and checksum if it
+/// is going to recompute checksums at the end of the transaction.
 pub fn has_salts(header: &Header) -> bool {
     header[8..16] != [0; 8]
 }
 
-/// How a log is kept.
+/// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As SQLite writes it: its pages are smaller than the disk's.
@@ -45,7 +46,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that the header of a log says; `None` if it is no header.
+    /// The form given by the header of a log; `None` if it is invalid.
     pub fn of(header: &[u8; FILE_HEADER_BYTES]) -> Option<Self> {
         let word = |at: usize| {
             header[at..]
@@ -67,7 +68,7 @@ impl Form {
     }
 }
 
-/// The places of frames, which are numbered from 0.
+/// The places of frames, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of a page of the database.
@@ -75,12 +76,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Bytes of a frame as SQLite has it.
+    /// Size of a frame in SQLite's format.
     pub fn frame_bytes(self) -> usize {
         HEADER_BYTES + self.page_bytes
     }
 
-    /// The frame in which a byte behind the file's header is, and where in it.
+    /// The frame of an offset after the file's header, and the offset in the frame.
     pub fn locate(self, offset: u64) -> (u64, usize) {
         let behind = offset - FILE_HEADER;
         let frame_bytes = self.frame_bytes() as u64;
@@ -91,17 +92,17 @@ impl Layout {
         PAGE + GROUP_FRAMES * self.page_bytes as u64
     }
 
-    /// Where the header page of a group is.
+    /// Offset of a group's header page.
     pub fn header_page(self, group: u64) -> u64 {
         PAGE + group * self.group_bytes()
     }
 
-    /// Where a frame has its header, unless its page carries it.
+    /// Offset of a frame's header, unless its page carries it.
     pub fn header(self, frame: u64) -> u64 {
         self.header_page(frame / GROUP_FRAMES) + frame % GROUP_FRAMES * HEADER
     }
 
-    /// Where a frame has its page.
+    /// Offset of a frame's page.
     pub fn page(self, frame: u64) -> u64 {
         self.header_page(frame / GROUP_FRAMES)
             + PAGE
@@ -120,7 +121,7 @@ impl Layout {
             .map_or(PAGE, |last| self.page(last) + self.page_bytes as u64)
     }
 
-    /// How many whole frames a file of this size has room for.
+    /// Number of whole frames in a file of this size.
     pub fn frames(self, file_bytes: u64) -> u64 {
         let behind = file_bytes.saturating_sub(PAGE);
         let pages = (behind % self.group_bytes()).saturating_sub(PAGE) / self.page_bytes as u64;

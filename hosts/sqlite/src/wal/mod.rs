@@ -1,4 +1,4 @@
-//! SQLite's write-ahead log on a store, with every page at a multiple of 4096, so that a checkpoint
+//! SQLite's write-ahead log in a store, with every page at a multiple of 4096, so that a checkpoint
 //! can share it.
 //!
 //! ```text
@@ -8,62 +8,61 @@
 //!
 //! A page that ends in 32 zero bytes carries the 24 bytes of its frame there ([`Mark`]). Any other
 //! page is as SQLite wrote it, and the 24 bytes are in the header page of its group. That is
-//! decided frame by frame, each time a frame is written. Pages smaller than 4096 bytes are kept as
+//! decided for each frame each time it is written. Pages smaller than 4096 bytes are stored as
 //! SQLite writes them.
 //!
-//! # What is kept between calls, and why it stays true
+//! # State kept between calls, and why it stays valid
 //!
-//! 1. *Frames that were written and not handed to the store.* SQLite holds its write lock from the
-//!    first frame of a transaction to its commit or rollback. A commit frame hands over all there
-//!    is. After a rollback **the caller must call [`Wal::flush`] before SQLite's write lock is
-//!    released**, or the next writer's frames would be overwritten later. So nothing is gathered
-//!    while another connection writes. A failure drops what is gathered: SQLite hears of it and
+//! 1. *Frames not yet in the store.* SQLite holds its write lock from the first frame of a
+//!    transaction to its commit or rollback. A commit frame hands over all gathered frames. After a
+//!    rollback **the caller must call [`Wal::flush`] before SQLite's write lock is released**, or
+//!    these frames would later overwrite those of the next writer. So nothing is gathered while
+//!    another connection writes. A failure drops the gathered frames: SQLite gets the error and
 //!    rolls back.
-//! 2. *Headers that belong into header pages*: as 1. The rest of a header page is read when it is
-//!    written.
+//! 2. *Headers for header pages*: as 1. The rest of a header page is read when it is written.
 //! 3. *The size of a page.* It cannot change under an open log: SQLite changes it only outside of
-//!    WAL mode, and to leave that mode it locks the database against all who have the log open. It
-//!    is nevertheless learned again from each header that passes, and by `size` and `truncate`, so
-//!    that a recovery sees a log as it is. As long as the file has no valid header, nothing is
-//!    kept.
+//!    WAL mode, and to leave that mode it locks the database exclusively against all connections
+//!    that have the log open. It is nevertheless reread from each header that passes, and by `size`
+//!    and `truncate`, so that a recovery sees the log's present form. As long as the file has no
+//!    valid header, the size is not kept.
 //! 4. *That the last call read a whole frame*: until the next call of this connection.
-//! 5. *Frames read ahead in a checkpoint*: see `ahead`. A write or truncate by this connection ends
-//!    it.
+//! 5. *Frames read ahead in a checkpoint*: see `ahead`. A write or truncate by this connection
+//!    discards them.
 //!
 //! # Sizes
 //!
-//! SQLite counts whole frames, and so does this: a frame of which a part was written is there as a
-//! whole, the rest being zeroes. A log whose end is open is as long as its file after a crash,
-//! without a frame that is there in part.
+//! SQLite counts whole frames, and so does this: a partially written frame counts as whole, the
+//! rest being zeroes. After a crash, the size of a log with an open end is that of its file,
+//! without a partial last frame.
 //!
 //! # Crashes
 //!
-//! Each page of 4096 bytes is the old or the new one; any subset of what was written since the last
-//! sync is lost. SQLite's recovery takes frames from the first one on, up to the last commit frame
-//! before the first frame that does not fit: its salts are not those of the log's header, or its
-//! checksum is not that of its page and of all frames before it. It must find whole transactions,
-//! at least those before the last sync.
+//! Each page of 4096 bytes is the old or the new one; any subset of the writes since the last sync
+//! is lost. SQLite's recovery takes frames from the first one on, up to the last commit frame
+//! before the first invalid frame: its salts differ from those of the log's header, or its checksum
+//! does not match its page and all frames before it. It must find whole transactions, at least
+//! those before the last sync.
 //!
 //! 1. Header and page of a stamped frame are one page, or, of larger pages, the header is in the
-//!    last part. They are lost together, or the checksum tells.
+//!    last part. They are lost together, or the checksum detects it.
 //! 2. Of a raw frame, page or header page may be lost alone. The header is then an older one, and
-//!    does not fit: of an earlier round of the log it has other salts; of this round, it is of a
-//!    transaction that was rolled back, or of this one before it wrote the frame again (no other
-//!    frame is written twice), and has that one's checksum. If the page and all before it are the
-//!    same in both, the frame fits, rightly: it is one that was not committed.
-//! 3. A page that was lost may carry the stamp of an earlier frame, which then counts instead of
-//!    the header page. It is a whole older frame and is judged as in 2.
-//! 4. A header page is written again with headers of frames that were synced. Their bytes are the
-//!    same in the old and in the new page. Only the holder of the write lock writes it, on top of
-//!    what is there.
-//! 5. Page 0 is written by a restart, when all frames are in the database, durably. Old frames have
+//!    invalid: one from an earlier round of the log has other salts; one of this round is from a
+//!    transaction that was rolled back, or from this one before it rewrote the frame (no other
+//!    frame is written twice), and has the checksum of that version. If the page and all before it
+//!    are the same in both, the frame is valid, rightly: it is one that was not committed.
+//! 3. A lost page may carry the stamp of an earlier frame, which then takes precedence over the
+//!    header page. It is a whole older frame, and 2 applies.
+//! 4. A header page is rewritten with headers of frames that were synced. Their bytes are the same
+//!    in the old and the new page. Only the holder of the write lock writes it, as an update of the
+//!    present one.
+//! 5. Page 0 is written by a restart, when all frames are durably in the database. Old frames have
 //!    other salts.
 //!
-//! A process may also end between two writes to the store. Pages go first, header pages next, and
-//! the run with the commit frame last; readers look only at frames that the wal-index names, which
-//! SQLite writes after the commit frame. What a recovery finds is a subset as above.
+//! A process may also die between two writes to the store. Pages go first, header pages next, and
+//! the run with the commit frame last; readers read only frames in the wal-index, which SQLite
+//! writes after the commit frame. A recovery finds a subset as above.
 //!
-//! Absent: SQLite's own structures beyond salts and the commit mark; who may write when; the
+//! Absent: SQLite's own structures beyond salts and the commit mark; write permission; the
 //! wal-index.
 
 mod ahead;
@@ -81,15 +80,15 @@ use std::sync::Arc;
 use stored::StoredLog;
 
 const FILE_HEADER: u64 = FILE_HEADER_BYTES as u64;
-/// How many bytes of pages are gathered before they are handed over.
+/// Bytes of pages gathered before they are handed over.
 const GATHERED_BYTES: usize = 256 << 10;
 
-/// What has been written to the store.
+/// Counters of writes to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalCounters {
     /// Pages that carry the header of their frame.
     pub frames_stamped: u64,
-    /// Pages whose headers go to a header page.
+    /// Pages whose headers are in a header page.
     pub frames_raw: u64,
     /// Number of header pages written.
     pub header_pages: u64,
@@ -99,26 +98,26 @@ pub struct WalCounters {
     pub pages_alone: u64,
     /// Pages of 4096 bytes with frames.
     pub pages: u64,
-    /// Writes of such pages, each of pages that are side by side.
+    /// Writes of such pages, each of contiguous pages.
     pub runs: u64,
 }
 
 /// The write-ahead log of a database.
 pub struct Wal {
     stored: StoredLog,
-    /// As the last valid header said.
+    /// As given by the last valid header.
     form: Option<Form>,
     gathered: Gathered,
-    /// Where the page that the last call read is in the file.
+    /// Offset in the file of the page read by the last call.
     origin: Option<u64>,
-    /// The frame that the last call read, header and page.
+    /// The frame that the last call read as a whole.
     frame_read: Option<u64>,
-    /// While a checkpoint copies frames.
+    /// Present while a checkpoint copies frames.
     ahead: Option<Ahead>,
 }
 
 impl Wal {
-    /// The log in this file. Nothing is read yet.
+    /// Opens the log in a file. Nothing is read yet.
     pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark) -> Self {
         let stored = StoredLog {
             store,
@@ -137,18 +136,17 @@ impl Wal {
         }
     }
 
-    /// Whether pages may carry headers. If not, a page that looks like it is data.
+    /// Sets if pages may carry headers. If not, a page that seems to carry one is plain data.
     pub fn set_stamps(&mut self, allowed: bool) {
         self.stored.stamps = allowed;
     }
 
-    /// SQLite begins to copy frames into the database, or has copied all it wants to. In between
-    /// they are read ahead.
+    /// SQLite begins to copy frames into the database, or ends. In between they are read ahead.
     pub fn set_checkpointing(&mut self, checkpointing: bool) {
         self.ahead = checkpointing.then(Ahead::default);
     }
 
-    /// Reads bytes of the log. Answers how many there were; the rest is zeroes.
+    /// Reads bytes of the log, and zero-fills the rest. Returns the number of bytes read.
     ///
     /// # Errors
     /// The store.
@@ -163,11 +161,11 @@ impl Wal {
         }
     }
 
-    /// Writes bytes of the log. They are gathered until a commit frame is whole, or until they are
-    /// many.
+    /// Writes bytes of the log. They are gathered until a commit frame is complete or the limit is
+    /// reached.
     ///
     /// # Errors
-    /// The store. What was gathered is dropped.
+    /// The store. The gathered frames are dropped.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         self.origin = None;
         let frame_read = self.frame_read.take();
@@ -175,7 +173,7 @@ impl Wal {
         self.dropping(done)
     }
 
-    /// Cuts the log off, or makes it longer.
+    /// Truncates or extends the log.
     ///
     /// # Errors
     /// The store.
@@ -194,7 +192,7 @@ impl Wal {
         }
     }
 
-    /// Size in SQLite's bytes.
+    /// Size in SQLite's format.
     ///
     /// # Errors
     /// The store.
@@ -206,18 +204,18 @@ impl Wal {
         }
     }
 
-    /// Hands all that is gathered to the store. It is not durable by that. The caller must see to
-    /// it that an error reaches SQLite.
+    /// Writes all gathered frames to the store, without making them durable. The caller must pass
+    /// an error on to SQLite.
     ///
     /// # Errors
-    /// The store. What was gathered is dropped.
+    /// The store. The gathered frames are dropped.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         (self.origin, self.frame_read) = (None, None);
         let done = self.hand_over(Amount::All);
         self.dropping(done)
     }
 
-    /// Hands all that is gathered to the store and makes it durable.
+    /// Writes all gathered frames to the store and makes them durable.
     ///
     /// # Errors
     /// The store.
@@ -226,19 +224,18 @@ impl Wal {
         self.stored.store.sync(self.stored.file)
     }
 
-    /// Where in the store's file the page starts that the last call has read. `None` if that was no
-    /// read, or none of one whole page of a frame, or if the store does not have that page as it
-    /// was read.
+    /// Offset in the store's file of the page that the last call has read. `None` if that was no
+    /// read of one whole page of a frame, or if the store does not have the page as it was read.
     pub fn origin(&self) -> Option<u64> {
         self.origin
     }
 
-    /// What has been written so far.
+    /// Counters so far.
     pub fn counters(&self) -> WalCounters {
         self.stored.counters
     }
 
-    /// How the log is kept. A file without a valid header is plain for now.
+    /// The form of the log. A file without a valid header counts as plain.
     fn form(&mut self) -> Result<Form, StoreError> {
         if self.form.is_none() {
             let (header, _) = self.stored.file_header()?;
@@ -247,14 +244,14 @@ impl Wal {
         Ok(self.form.unwrap_or(Form::Plain))
     }
 
-    /// Learns the form again, unless this connection is the one that writes.
+    /// Forgets the form, to be reread, unless this connection is writing.
     fn forget_form(&mut self) {
         if self.gathered.is_empty() {
             self.form = None;
         }
     }
 
-    /// Drops what is gathered if something failed: SQLite will roll back, and others may write
+    /// Drops the gathered frames on failure: SQLite will roll back, and other connections may write
     /// then.
     fn dropping(&mut self, done: Result<(), StoreError>) -> Result<(), StoreError> {
         if done.is_err() {
@@ -264,13 +261,13 @@ impl Wal {
     }
 
     fn hand_over(&mut self, amount: Amount) -> Result<(), StoreError> {
-        // What was read ahead may be about to change.
+        // Frames read ahead may be about to change.
         self.ahead = None;
         match self.form {
             Some(Form::Aligned(layout)) if !self.gathered.is_empty() => {
                 self.gathered.hand_over(&mut self.stored, layout, amount)
             }
-            // Only frames at aligned places are gathered.
+            // Only frames of the aligned form are gathered.
             _ => Ok(()),
         }
     }
@@ -287,7 +284,7 @@ impl Wal {
         into: &mut [u8],
     ) -> Result<usize, StoreError> {
         let place = (offset >= FILE_HEADER).then(|| layout.locate(offset));
-        // One whole page, as readers and checkpoints ask for it: straight from the store into the
+        // One whole page, as readers and checkpoints read it: straight from the store into the
         // buffer.
         if let Some((frame, HEADER_BYTES)) = place
             && into.len() == layout.page_bytes
@@ -306,7 +303,7 @@ impl Wal {
         let bytes = left.min(into.len() as u64) as usize;
         let (mut rest, behind) = into.split_at_mut(bytes);
         behind.fill(0);
-        // A whole frame, read at once, is how SQLite begins to compute its checksum anew
+        // SQLite begins to recompute a frame's checksum by reading the whole frame at once
         // (`write_frames`).
         self.frame_read = place
             .filter(|(_, within)| *within == 0 && bytes == layout.frame_bytes())
@@ -382,15 +379,15 @@ impl Wal {
         }
     }
 
-    /// Writes bytes of the log's header, at once: SQLite syncs it before the first frame.
+    /// Writes bytes of the log's header immediately: SQLite syncs it before the first frame.
     fn write_file_header(&mut self, offset: usize, data: &[u8]) -> Result<(), StoreError> {
-        // By the form that is known now: the header may bring another one.
+        // In the form known now: the header may change it.
         self.hand_over(Amount::All)?;
         let (mut header, there) = self.stored.file_header()?;
         header[offset..offset + data.len()].copy_from_slice(data);
         self.form = Form::of(&header);
         match self.form {
-            // A whole page of the disk need not be read first.
+            // Writing a whole page of the disk needs no read.
             Some(Form::Aligned(_)) => {
                 let mut page = [0; PAGE_BYTES];
                 page[..FILE_HEADER_BYTES].copy_from_slice(&header);
@@ -414,8 +411,8 @@ impl Wal {
             let (now, later) = data.split_at((layout.frame_bytes() - within).min(data.len()));
             self.gather(layout, number, within, now)?;
 
-            // A header comes before its page. It comes alone where SQLite computes checksums anew:
-            // for that it has just read the frame.
+            // A header comes before its page. It comes alone where SQLite recomputes checksums,
+            // after it has read the frame.
             let end = within + now.len();
             let is_last_part =
                 end == layout.frame_bytes() || end == HEADER_BYTES && frame_read == Some(number);
@@ -436,7 +433,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Takes bytes of one frame.
+    /// Gathers bytes of one frame.
     fn gather(
         &mut self,
         layout: Layout,
@@ -447,7 +444,7 @@ impl Wal {
         let (header, page) = data.split_at(HEADER_BYTES.saturating_sub(within).min(data.len()));
         let header_in_part = !header.is_empty() && header.len() < HEADER_BYTES;
         let page_in_part = !page.is_empty() && page.len() < layout.page_bytes;
-        // A part needs the rest of its frame, from the store if it is not gathered.
+        // A partial write needs the rest of the frame, from the store if it is not gathered.
         let frame = if header_in_part || page_in_part {
             self.gathered.complete(&self.stored, layout, number)?
         } else {
@@ -475,7 +472,7 @@ impl Wal {
     fn truncate_aligned(&mut self, layout: Layout, size: u64) -> Result<(), StoreError> {
         let (whole, within) = layout.locate(size);
         let frames = whole + u64::from(within > 0);
-        // A frame that is cut in two stays, the rest of it zeroes ("Sizes" above).
+        // A partially truncated frame stays, its rest zeroed ("Sizes" above).
         if within > 0 && size < self.size_aligned(layout)? {
             self.gather(
                 layout,
@@ -489,7 +486,7 @@ impl Wal {
             .store
             .set_size(self.stored.file, layout.file_bytes(frames))?;
 
-        // Headers of frames behind the end must not show when the log grows.
+        // Headers of frames after the end must not reappear when the log grows.
         if frames % GROUP_FRAMES > 0 {
             let first = (frames % GROUP_FRAMES) as usize;
             let zero = |page: &mut [layout::Header]| page[first..].fill([0; HEADER_BYTES]);

@@ -1,7 +1,7 @@
-//! Frames as they are in the store.
+//! Frames in the store.
 //!
-//! Invariant: nothing is remembered; each answer is the store's at this moment. Absent: when what
-//! is written (`gather`).
+//! Invariant: stateless; each result is the store's present state. Absent: the time and content of
+//! writes (`gather`).
 
 use super::WalCounters;
 use super::ahead::Ahead;
@@ -16,7 +16,7 @@ pub struct StoredLog {
     pub store: Arc<dyn Store>,
     pub file: FileId,
     pub mark: Mark,
-    /// Whether pages may carry headers.
+    /// True if pages may carry headers.
     pub stamps: bool,
     pub counters: WalCounters,
 }
@@ -26,7 +26,7 @@ pub struct StoredPage {
     pub page: Vec<u8>,
     /// The header that it carried.
     pub stamp: Option<Header>,
-    /// The file has it. If not, the page is zeroes.
+    /// True if the file has it. If not, the page is zeroes.
     pub present: bool,
 }
 
@@ -35,7 +35,7 @@ impl StoredLog {
         self.store.size(self.file)
     }
 
-    /// Reads; what is not there is zeroes. Answers how many bytes there were.
+    /// Reads, and zero-fills the rest. Returns the number of bytes read.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let bytes = self.store.read(self.file, offset, into)?;
         into[bytes..].fill(0);
@@ -46,15 +46,15 @@ impl StoredLog {
         self.store.write(self.file, offset, data)
     }
 
-    /// The header of the log, and how much of it is there.
+    /// The header of the log, and the number of its bytes present.
     pub fn file_header(&self) -> Result<([u8; FILE_HEADER_BYTES], usize), StoreError> {
         let mut header = [0; FILE_HEADER_BYTES];
         let bytes = self.read(0, &mut header)?;
         Ok((header, bytes))
     }
 
-    /// Reads the page of a frame, from what was read ahead if there is such. Answers the header
-    /// that it carried, and whether it was there.
+    /// Reads the page of a frame, from the read-ahead if given. Returns the header that it carried,
+    /// and true if it was present.
     pub fn read_page(
         &self,
         layout: Layout,
@@ -91,14 +91,14 @@ impl StoredLog {
         })
     }
 
-    /// What the header page says of a frame.
+    /// The header of a frame in its header page.
     pub fn header(&self, layout: Layout, frame: u64) -> Result<Header, StoreError> {
         let mut header = [0; HEADER_BYTES];
         self.read(layout.header(frame), &mut header)?;
         Ok(header)
     }
 
-    /// Changes a header page, if that changes anything.
+    /// Changes a header page; writes it only if its bytes differ.
     pub fn change_header_page(
         &mut self,
         layout: Layout,
@@ -118,7 +118,7 @@ impl StoredLog {
         Ok(())
     }
 
-    /// Writes pages that are side by side.
+    /// Writes contiguous pages.
     pub fn write_run(&mut self, run: &PageRun) -> Result<(), StoreError> {
         self.write(run.place, &run.pages)?;
         self.counters.runs += 1;
@@ -127,7 +127,7 @@ impl StoredLog {
     }
 }
 
-/// Pages that are side by side in the file.
+/// Contiguous pages of the file.
 pub struct PageRun {
     pub place: u64,
     pub pages: Vec<u8>,
