@@ -1,9 +1,9 @@
-//! A device in a folder: survives the process at any instant, and the machine up to the last
-//! `sync`.
+//! A device in a folder: survives the death of the process at any instant, and a crash of the
+//! machine up to the last `sync`.
 //!
 //! ```text
 //! device.toml   the configuration and its checksum; written last, so that a folder without it was never finished
-//! fingerprints  what deduplication knew at the last shutdown
+//! fingerprints  the fingerprints of deduplication at the last shutdown
 //! ...           the media's files
 //! ```
 //! Absent: the files' format and the order in which they become durable (the media's).
@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 impl Device {
-    /// Makes a new device in a folder that does not exist or is empty, with all the space it will
+    /// Creates a device in a folder that does not exist or is empty, with all the space it will
     /// ever need.
     ///
     /// ```
@@ -53,14 +53,14 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// The configuration cannot work, the folder holds something, or the system's reason, a full
-    /// disk among them; nothing is left behind then.
+    /// The configuration cannot work, the folder is not empty, or the system's reason, such as a
+    /// full disk; nothing is left behind then.
     pub fn create_in_folder(
         dir: &Path,
         config: DeviceConfig,
         journal_bytes: Option<u64>,
     ) -> Result<Self, OpenError> {
-        // All that can be refused is refused before anything is on the disk.
+        // Errors are detected before anything is on the disk, where possible.
         config.check()?;
         let firmware = &config.firmware;
         if !firmware.scheme.is_durable() {
@@ -84,8 +84,7 @@ impl Device {
         }
 
         let made = Self::fill_folder(dir, config, journal_bytes);
-        // All or nothing: a half-made folder would be refused by the next attempt as one that holds
-        // something.
+        // All or nothing: the next attempt would refuse a partial folder as not empty.
         if made.is_err() {
             Self::folder_files(dir)
                 .into_iter()
@@ -116,7 +115,7 @@ impl Device {
             .map_err(|error| DeviceConfigError(error.to_string()))?;
         let mut device = Self::assemble(ftl, config);
         device.dir = Some(dir.to_owned());
-        // 1. the device, durable  2. its configuration. A folder without one was never finished.
+        // 1. the device, durable  2. its configuration. A folder without one is incomplete.
         device.sync().map_err(ImageError::from)?;
         write_config(dir, device.config()).map_err(|error| ImageError::from(about(error)))?;
         Ok(device)
@@ -131,14 +130,14 @@ impl Device {
         Self::begin_in_folder(dir, config, FoundFolder::begin)
     }
 
-    /// As `open_in_folder`, at little cost for programs that open and close often: nothing is
+    /// Like `open_in_folder`, at low cost for programs that open and close often: nothing is
     /// written before the first command, if the folder was left by `close` or `rest`.
     ///
     /// # Errors
     /// As `open_in_folder`.
     pub fn resume_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
         let config = ConfigFile::read(dir)?.intact()?;
-        // Fingerprints are of a state; the next state must be there before anything changes.
+        // Fingerprints belong to a state; the next state must exist before anything changes.
         let begin = if config.firmware.dedup {
             FoundFolder::begin
         } else {
@@ -153,9 +152,9 @@ impl Device {
         begin: impl FnOnce(FoundFolder) -> Result<(Media, ReplayReport), ImageError>,
     ) -> Result<(Self, RecoveryReport), OpenError> {
         let mut found = Media::find_folder(dir, false)?;
-        // Only the firmware can tell whether these pages matter, and only by recovering a copy.
+        // Only the firmware can tell if these pages matter, and only by recovering a copy.
         if !found.suspects().is_empty() {
-            // The folder is locked by what was found, and the check opens it once more.
+            // `found` holds the lock of the folder, which the check opens once more.
             drop(found);
             if let Some(damage) = check::suspects(dir, &config)?.first() {
                 return Err(ImageError::from(damage).into());
@@ -180,8 +179,7 @@ impl Device {
         ConfigFile::read(dir)?.parse()
     }
 
-    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done
-    /// with it.
+    /// Powers on a copy of the device in a folder: the files are not changed by any use of it.
     ///
     /// # Errors
     /// As `open_in_folder`.
@@ -200,8 +198,8 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().sync())
     }
 
-    /// Begins to make everything acknowledged durable while the device goes on
-    /// (`remap_ssd_media::folder::FolderCommit` says how); `None` for a device in memory.
+    /// Begins a commit: everything acknowledged becomes durable while the device stays in use (see
+    /// `remap_ssd_media::folder::FolderCommit`); `None` for a device in memory.
     ///
     /// # Errors
     /// As `sync`.
@@ -222,13 +220,13 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().finish_commit(until));
     }
 
-    /// A commit could not write: nothing may be acknowledged any more.
+    /// Reports that a commit could not write: nothing may be acknowledged any more.
     pub fn commit_failed(&mut self, error: &io::Error) {
         self.untimed(|ftl| ftl.media_mut().commit_failed(error));
     }
 
-    /// The file of pages' contents in a folder: who writes it out early (`File::sync_data`) spares
-    /// the device a wait before it erases. Nothing else may be done to it.
+    /// Opens the file of pages' contents in a folder: writing it out early (`File::sync_data`)
+    /// saves the device a wait before an erase. No other use is allowed.
     ///
     /// # Errors
     /// The system's reason.
@@ -236,8 +234,8 @@ impl Device {
         Media::contents_file(dir)
     }
 
-    /// Shuts down cleanly. Failing to save the fingerprints is reported, but is no error: the pages
-    /// can be read instead.
+    /// Shuts down cleanly. A failure to save the fingerprints is reported, but is no error: the
+    /// pages can be read instead.
     ///
     /// # Errors
     /// As `sync`.
@@ -248,8 +246,8 @@ impl Device {
         Ok(self.save_fingerprints())
     }
 
-    /// Shuts down so that the folder can be opened again at little cost (`resume_in_folder`).
-    /// Everything is durable; nothing is written if nothing has happened since the last sync.
+    /// Shuts down so that the folder can be reopened at low cost (`resume_in_folder`). Everything
+    /// is durable; nothing is written if nothing has happened since the last sync.
     ///
     /// # Errors
     /// As `sync`.
@@ -261,9 +259,9 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().rest())
     }
 
-    /// Like `rest`, and keeps the device's tables in memory, for a process that opens the folder
-    /// again. Nothing else is kept: any process can open the folder meanwhile. `None` for a device
-    /// that deduplicates, or is in no folder.
+    /// Like `rest`, and keeps the device's tables in memory, for a process that reopens the folder.
+    /// Nothing else is kept: other processes can open the folder in the meantime. `None` for a
+    /// device that deduplicates, or is in no folder.
     ///
     /// ```
     /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, SchemeKind};
@@ -317,7 +315,7 @@ pub struct RestingDevice {
 }
 
 impl RestingDevice {
-    /// Opens the folder again, without reading it; `None` if it has changed, or is gone.
+    /// Reopens the folder without reading it; `None` if it has changed or is gone.
     ///
     /// # Errors
     /// The folder is in use.

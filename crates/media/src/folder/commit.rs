@@ -1,4 +1,4 @@
-//! Commits: everything done so far becomes durable while the device goes on working.
+//! Commits: everything done so far becomes durable while the device stays in use.
 //!
 //! `Folder::sync` holds the device until the disk has answered. A commit holds it three times,
 //! briefly, and waits for the disk in between:
@@ -17,7 +17,7 @@
 //! contents were durable at 2. Cut after 4: the records up to the end noted in 1 are there. The
 //! contents of their programs are there too, with the CRCs that replay checks where nothing vouches
 //! for them; they are overwritten only after an erase, which does a full sync first (`unsynced`
-//! stays set here). If a new journal was begun meanwhile, the state written then contains all of
+//! stays set here). If a new journal was begun in between, the state written then contains all of
 //! this.
 //!
 //! Other commands append records between 3 and 4. So, unlike `Synced`, a `Vouched` followed by a
@@ -28,7 +28,7 @@
 //! erase. So when too many programs lack a `Vouched`, step 3 is a full sync: once in `UNPROVED_MAX`
 //! programs, with little left to write.
 //!
-//! Absent: who waits, and when to commit (the service decides).
+//! Absent: waiting, and when to commit (the service decides).
 
 use super::files::{CONTENTS, JOURNALS, about};
 use super::{Durability, Folder, RecordedEffect, slot};
@@ -39,8 +39,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Programs not followed by a `Synced` or `Vouched`, at most: replay must check their contents, 64
-/// MiB.
+/// Maximum number of programs not followed by a `Synced` or `Vouched`: replay must check their
+/// contents, 64 MiB.
 const UNPROVED_MAX: u64 = 16 << 10;
 
 /// A position in the history of a folder. Later ones are greater.
@@ -99,7 +99,7 @@ pub struct FolderCommit {
 }
 
 impl FolderCommit {
-    /// Step 2: waits until the contents are durable. The device may be used meanwhile.
+    /// Step 2: waits until the contents are durable. Does not hold the device.
     ///
     /// # Errors
     /// The system could not write.
@@ -108,8 +108,8 @@ impl FolderCommit {
         synced.map_err(|error| about(CONTENTS, error))
     }
 
-    /// Step 4: waits until the journal is durable; everything before the position is then. The
-    /// device may be used meanwhile.
+    /// Step 4: waits until the journal is durable; everything before the returned position is then.
+    /// Does not hold the device.
     ///
     /// # Errors
     /// The system could not write.
@@ -135,14 +135,14 @@ impl Folder {
             return Err(io::Error::other(why.clone()));
         }
 
-        // A new state has been written meanwhile. It contains everything, synced, and there is
-        // nothing left to vouch for.
+        // A new state has been written since. It contains everything, synced, and there is nothing
+        // left to vouch for.
         if self.header.generation != commit.begun.generation {
             return Ok(());
         }
 
-        // Whatever was programmed since step 1 was not covered by the sync of the contents, and a
-        // record cannot leave some programs out.
+        // Pages programmed since step 1 are not covered by the sync of the contents, and a record
+        // cannot leave some programs out.
         if self.unproved.ever == commit.programs {
             self.note(Durability::Vouched);
             self.unproved.none();
@@ -155,7 +155,7 @@ impl Folder {
     }
 
     fn finish(&mut self, until: HistoryPosition) {
-        // In another journal an offset would mean something else.
+        // An offset is meaningless in another journal.
         if self.header.generation == until.generation && self.broken.is_none() {
             self.witness(until.end);
             self.note(Durability::Durable { until: until.end });
@@ -165,8 +165,8 @@ impl Folder {
 
 /// Commits of a device in a folder.
 impl Media {
-    /// Where the history of a device in a folder ends now; `None` for one in memory, which nothing
-    /// makes durable.
+    /// The present end of the history of a device in a folder; `None` for one in memory, which is
+    /// never durable.
     pub fn position(&self) -> Option<HistoryPosition> {
         self.folder.as_ref().map(|folder| folder.position())
     }
@@ -179,8 +179,7 @@ impl Media {
         let Some(folder) = &mut self.folder else {
             return Ok(None);
         };
-        // A write of contents may have failed since the last record; step 2 would not find that
-        // out.
+        // A write of contents may have failed since the last record; step 2 would not detect that.
         folder.heed(&self.nand);
         if let Some(why) = &folder.broken {
             return Err(io::Error::other(why.clone()));
@@ -209,7 +208,7 @@ impl Media {
         }
     }
 
-    /// Step 5 of a commit, with what `FolderCommit::write_journal` has returned.
+    /// Step 5 of a commit, with the result of `FolderCommit::write_journal`.
     pub fn finish_commit(&mut self, until: HistoryPosition) {
         self.folder_room();
         if let Some(folder) = &mut self.folder {

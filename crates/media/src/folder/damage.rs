@@ -1,20 +1,20 @@
-//! Damage to the files of a folder: where it is, and what is lost if the device goes on without it.
+//! Damage to the files of a folder: its place, and the loss if the device goes on without the data.
 //!
 //! Absent: finding it (`open`).
 
 use crate::image_file::ImageError;
 use std::fmt;
 
-/// Bytes that differ from what was written.
+/// A damaged range of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDamage {
     /// Name of the file in the folder.
     pub file: String,
     /// Offset of the first damaged byte in the file.
     pub offset: u64,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub what: String,
-    /// What is lost if the device goes on without it.
+    /// The loss if the device goes on without the data.
     pub lost: String,
 }
 
@@ -30,7 +30,7 @@ impl From<&FileDamage> for ImageError {
     }
 }
 
-/// Damage that has been found so far.
+/// Damage found so far.
 pub(super) struct DamageFindings {
     /// Accept the loss and go on.
     pub(super) accept: bool,

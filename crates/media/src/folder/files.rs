@@ -1,8 +1,8 @@
 //! The files of a folder: their names, their locks, and their space.
 //!
 //! Invariants: two files are locked, one of them `contents`, which cannot be removed without losing
-//! the data; every error names its file; a file opened for writing has all its blocks allocated, as
-//! far as the file system can do that. Absent: what is in them.
+//! the data; every error names its file; a file opened for writing has all its blocks allocated, if
+//! the file system can do that. Absent: the contents of files.
 
 use crate::image_file::ImageError;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -15,7 +15,7 @@ pub(super) const JOURNALS: [&str; 2] = ["journal.0", "journal.1"];
 pub(super) const CONTENTS: &str = "contents";
 const LOCK: &str = "lock";
 
-/// Names of all of them.
+/// Names of all files.
 pub(super) fn all(dir: &Path) -> Vec<PathBuf> {
     STATES
         .iter()
@@ -25,15 +25,15 @@ pub(super) fn all(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Says which file an error is about.
+/// Adds the file's name to an error.
 pub(super) fn about(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// How a folder is opened.
+/// Access mode of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FolderAccess {
-    /// For use by this process alone.
+    /// Exclusive use by this process.
     Own,
     /// Read only: nothing is written, not even a missing file.
     Look,
@@ -46,8 +46,8 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Locks a folder. Earlier versions lock the file `lock` only. If somebody removes it, a new
-    /// one keeps nobody out, but the lock on `contents` does.
+    /// Locks a folder. Earlier versions lock the file `lock` only. If it is removed, a new one
+    /// excludes no earlier holder, but the lock on `contents` does.
     pub(super) fn take(dir: &Path, access: FolderAccess) -> Result<Self, ImageError> {
         // Looking must not change the folder, so a missing lock file stays missing.
         let lock = match access {
@@ -149,7 +149,7 @@ pub(super) fn reserve(file: &File, name: &str, bytes: u64) -> Result<(), ImageEr
     }
 }
 
-/// Puts a file in the place of another one of the same name, durably and as a whole.
+/// Replaces a file by another one of the same name, durably and as a whole.
 ///
 /// # Errors
 /// The system's reason; then the old file is there, or the new one.

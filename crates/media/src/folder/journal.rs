@@ -1,14 +1,14 @@
-//! What happened since the last state was written: one record an effect, in order.
+//! Effects since the last state was written: one record each, in order.
 //!
 //! ```text
 //! header   16 bytes: magic, generation (32 bits), CRC of both
 //! records  a head of 8 bytes, then `words` words of 8 bytes
 //! ```
-//! Invariants: a record counts only if its CRC, seeded with generation and position, fits: what an
-//! earlier use of the file left behind does not, nor does anything after the first gap. The
-//! header's word and each record's head are one store of 8 bytes, so that a process that dies
-//! leaves the old one or the new one. `Ended` is appended only after a sync has returned: behind a
-//! gap it proves that the gap was durable once. Absent: what records do (the folder's).
+//! Invariants: a record is valid only if its CRC, seeded with generation and position, matches:
+//! leftovers of an earlier use of the file are invalid, and so is everything after the first gap.
+//! The header's word and each record's head are one store of 8 bytes, so that a process that dies
+//! leaves the old one or the new one. `Ended` is appended only after a sync has returned: after a
+//! gap it proves that the gap was durable once. Absent: the effects of records (the folder's).
 
 use crate::array::StoredPage;
 use crate::effect::{MediaEffect, PageSource};
@@ -22,9 +22,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 /// Bytes before the first record.
 pub(super) const HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"RMPJRNL2";
-/// Of version 1, whose headers hold a generation of 64 bits and no CRC.
+/// Magic of version 1, whose headers hold a generation of 64 bits and no CRC.
 const MAGIC_1: [u8; 8] = *b"RMPJRNL1";
-/// Words of one store record, at most.
+/// Maximum words of one store record.
 pub(super) const STORE_WORDS_MAX: usize = 254;
 /// Bytes of the longest record.
 pub(super) const RECORD_BYTES_MAX: usize = 8 + (STORE_WORDS_MAX + 1) * 8;
@@ -49,7 +49,7 @@ struct RecordHead {
     page_kind: u16,
 }
 
-/// Ppn and CRC of what a program stored.
+/// Ppn of a program, and CRC of the stored content.
 #[bitfield(u64)]
 struct ProgramWhere {
     ppn: u32,
@@ -68,7 +68,7 @@ const VOUCHED: u8 = 9;
 const DURABLE: u8 = 10;
 const CONTINUED: u8 = 11;
 
-/// What a page holds, in 16 bits: data, or so many bytes of metadata less one, or nothing.
+/// The content of a page, in 16 bits: data, a number of metadata bytes plus one, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageContentKind(pub(super) u16);
 
@@ -85,18 +85,18 @@ impl PageContentKind {
         Self(bytes as u16 + 1)
     }
 
-    /// Bytes of metadata, if it is such a page and the number is possible.
+    /// Bytes of metadata, if it is such a page and the number is valid.
     pub(super) fn meta_bytes(self) -> Option<usize> {
         (self.0 != 0 && usize::from(self.0) <= crate::geometry::PAGE_BYTES + 1)
             .then(|| usize::from(self.0) - 1)
     }
 }
 
-/// What a program's record says of the page's contents, which are in a file of their own.
+/// A program record's description of the page's contents, which are in a file of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageSum {
     pub(super) kind: PageContentKind,
-    /// Of the bytes stored in the page.
+    /// CRC of the bytes stored in the page.
     pub(super) crc: u32,
 }
 
@@ -119,10 +119,10 @@ impl PageSum {
     }
 }
 
-/// An effect as it is written down.
+/// An effect in its recorded form.
 pub(super) type RecordedEffect<'a> = MediaEffect<PageSum, &'a [u64]>;
 
-/// What is known to be durable; changes nothing.
+/// A statement about durability; no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     /// Appended by a sync: when this record is durable, everything before it is, contents too.
@@ -137,18 +137,19 @@ pub(super) enum Durability {
     Continued { generation: u64 },
 }
 
-/// A record that was read.
+/// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum JournalRecord<'a> {
     Effect(RecordedEffect<'a>),
     Durability(Durability),
 }
 
-/// What is recorded behind an invalid record.
+/// Counts of the records after an invalid one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordsBehind {
     pub(super) operations: u64,
-    /// How often everything before was durable: for a flush, a write with FUA, or an erase.
+    /// Number of times that all records before were made durable: for a flush, a write with FUA, or
+    /// an erase.
     pub(super) durable: u64,
 }
 
@@ -166,14 +167,14 @@ impl std::fmt::Display for RecordsBehind {
     }
 }
 
-/// What the header of a journal says.
+/// The decoded header of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderFound {
-    /// It was begun with this generation.
+    /// Begun with this generation.
     Begun(u64),
-    /// It was begun by version 1, with this generation.
+    /// Begun by version 1, with this generation.
     BegunBy1(u64),
-    /// Only zeroes: it was never begun.
+    /// Only zeroes: never begun.
     Blank,
     Garbage,
 }
@@ -194,17 +195,17 @@ impl Journal {
         }
     }
 
-    /// Begins anew; durable only after `sync`.
+    /// Begins a new generation; durable only after `sync`.
     pub(super) fn begin(&mut self, generation: u64) {
-        // 1. the word  2. the magic, which differs only where version 1 had the file. Killed in
-        // between, the header is of version 1 still, so of an older generation.
+        // 1. the word  2. the magic, which changes only if version 1 wrote the file. Killed in
+        // between, the header is still of version 1, so of an older generation.
         self.map[8..16].copy_from_slice(&begun(generation).into_bits().to_le_bytes());
         compiler_fence(Ordering::SeqCst);
         self.map[..8].copy_from_slice(&MAGIC);
         (self.generation, self.at) = (generation, HEADER_BYTES);
     }
 
-    /// What the journal's header says.
+    /// Decodes the header.
     pub(super) fn header(&self) -> HeaderFound {
         let word = self.map[8..]
             .first_chunk::<8>()
@@ -215,7 +216,7 @@ impl Journal {
             .first_chunk::<8>()
             .expect("a journal is longer than its header")
         {
-            // The word is one store, so that its CRC fits or somebody else has changed it.
+            // The word is one store, so a mismatch of its CRC is damage.
             MAGIC if begun(generation).into_bits() == word => HeaderFound::Begun(generation),
             MAGIC_1 => HeaderFound::BegunBy1(word),
             [0, 0, 0, 0, 0, 0, 0, 0] if word == 0 => HeaderFound::Blank,
@@ -224,12 +225,12 @@ impl Journal {
     }
 
     pub(super) fn sync(&self) -> std::io::Result<()> {
-        // Only what has been appended; behind that nothing of this generation is.
+        // Only the appended part; no record of this generation follows.
         self.map.flush_range(0, self.at)
     }
 
-    /// Whether there is room for the longest record, and for what a sync or a commit appends after
-    /// it.
+    /// Returns true if there is room for the longest record, and for the records that a sync or a
+    /// commit appends after it.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.at + RECORD_BYTES_MAX + COMMIT_BYTES <= self.map.len()
@@ -244,7 +245,7 @@ impl Journal {
                     .with_crc(contents.crc)
                     .into();
 
-                // Ten bytes of OOB take two words, of which the second is not full.
+                // Ten bytes of OOB take two words, the second of which is partly used.
                 let bytes = oob.to_bytes();
                 let (low, high) = bytes
                     .split_first_chunk::<8>()
@@ -266,7 +267,7 @@ impl Journal {
         }
     }
 
-    /// Appends a record of what is durable.
+    /// Appends a record about durability.
     pub(super) fn note(&mut self, durability: Durability) {
         match durability {
             Durability::Synced => self.put_short(SYNCED, []),
@@ -306,18 +307,18 @@ impl Journal {
         self.at = end;
     }
 
-    /// Reads the records of a generation, whatever the header says. Returns the offsets of its
+    /// Reads the records of a generation, regardless of the header. Returns the offsets of its
     /// records up to the first invalid one.
     pub(super) fn read(&mut self, generation: u64) -> Vec<usize> {
         let mut found = Vec::new();
         self.generation = generation;
         self.at = HEADER_BYTES;
-        // The first record that does not fit is the end, or damage: `proof_in` tells which.
+        // The first invalid record is the end, or damage: `proof_in` tells which.
         while let Some(end) = self.end_of(self.at) {
             let is_last = self.continued_at(self.at).is_some();
             found.push(self.at);
             self.at = end;
-            // What lies behind it may be of before the folder was opened.
+            // Records after it may date from before the folder was opened.
             if is_last {
                 break;
             }
@@ -325,24 +326,25 @@ impl Journal {
         found
     }
 
-    /// The generation that a record says the history goes on in.
+    /// The generation in which the history continues, if the record at this offset is `Continued`.
     fn continued_at(&self, at: usize) -> Option<u64> {
         let is_one = self.head_at(at)?.kind() == CONTINUED;
         self.word_at(at + 8).filter(|_| is_one)
     }
 
-    /// The generation of the state that has everything of this journal, if its last record says so.
+    /// The generation of the state that contains all of this journal, if its last record is
+    /// `Continued`.
     pub(super) fn continued_in(&mut self, generation: u64) -> Option<u64> {
         let last = *self.read(generation).last()?;
         self.continued_at(last)
     }
 
-    /// Whether the record that says in which generation the history goes on fits behind the others.
+    /// Returns true if `Continued` fits after the other records.
     pub(super) fn has_room_to_end(&self) -> bool {
         self.at + 16 <= self.map.len()
     }
 
-    /// Where the records end that `read` found.
+    /// The end of the records found by `read`.
     pub(super) fn end(&self) -> usize {
         self.at
     }
@@ -373,13 +375,14 @@ impl Journal {
         after_end.iter().copied().find(proves)
     }
 
-    /// Whether everything was durable when the last of these records was stored, or there is none.
+    /// Returns true if everything was durable when the last of these records was stored, or there is
+    /// none.
     pub(super) fn has_ended(&self, records: &[usize]) -> bool {
         let ended = |at: &usize| self.head_at(*at).is_some_and(|head| head.kind() == ENDED);
         records.last().is_none_or(ended)
     }
 
-    /// Goes on at the end of a generation's records, which are known.
+    /// Continues at the known end of a generation's records.
     pub(super) fn go_to(&mut self, generation: u64, end: usize) {
         (self.generation, self.at) = (generation, end);
     }
@@ -389,12 +392,12 @@ impl Journal {
         crc32c::crc32c(&self.map[..self.at])
     }
 
-    /// Whether a record of this generation begins where the records end.
+    /// Returns true if a record of this generation begins at the end of the records.
     pub(super) fn has_record_at_end(&self) -> bool {
         self.end_of(self.at).is_some()
     }
 
-    /// The header as it is in the file.
+    /// The header's bytes in the file.
     pub(super) fn header_bytes(&self) -> [u8; HEADER_BYTES] {
         *self
             .map
@@ -402,25 +405,25 @@ impl Journal {
             .expect("a journal is longer than its header")
     }
 
-    /// What is recorded of a generation.
+    /// Counts the records of a generation.
     pub(super) fn count(&mut self, generation: u64) -> RecordsBehind {
         self.generation = generation;
         self.at = HEADER_BYTES - 8;
         self.count_behind()
     }
 
-    /// After `read`: what is recorded after the end.
+    /// After `read`: counts the records after the end.
     pub(super) fn count_behind(&self) -> RecordsBehind {
         let mut found = RecordsBehind::default();
         let mut behind = self.behind();
         while let Some(word) = behind.next() {
-            // Records begin at any word, since how long the unreadable one was is not known.
+            // Records may begin at any word, since the length of the invalid one is unknown.
             let Some(end) = self.end_of(word * 8) else {
                 continue;
             };
             let kind = self.head_at(word * 8).map_or(0, |head| head.kind());
-            // A sync leaves `Synced`, and a commit `Durable`: what was before it was acknowledged.
-            // A commit that ended before these records says nothing of them.
+            // A sync leaves `Synced`, and a commit `Durable`: data before it was acknowledged. A
+            // commit that ended before these records does not cover them.
             let reaches_behind = || {
                 let until = self.word_at(word * 8 + 8);
                 until.is_some_and(|until| until > self.at as u64)
@@ -437,7 +440,7 @@ impl Journal {
         self.at / 8 + 1..self.map.len() / 8
     }
 
-    /// Those of them where a word has the kind of a record. They are few, and a journal is long.
+    /// Those of them where a word has the kind of a record: few, in a long journal.
     fn heads_behind(&self) -> impl Iterator<Item = usize> {
         const KIND_AT: usize = 4;
         let first = self.at + 8;
@@ -470,8 +473,8 @@ impl Journal {
         fits.then_some(end)
     }
 
-    /// The record at an offset that `read` found; `None` if it makes no sense. A store's values go
-    /// into `values`.
+    /// Decodes the record at an offset found by `read`; `None` if it is invalid. A store's values
+    /// go into `values`.
     pub(super) fn record<'a>(
         &self,
         at: usize,
@@ -547,7 +550,7 @@ const _: () = assert!(OOB_BYTES == 10);
 
 /// The header's word of a generation.
 fn begun(generation: u64) -> JournalGeneration {
-    // It would take 49 days at one state every millisecond; a device writes a few a minute.
+    // At one state per millisecond it would take 49 days; a device writes a few per minute.
     let generation = u32::try_from(generation).expect("fewer than 2^32 states are ever written");
     let crc = crc32c::crc32c_append(crc32c::crc32c(&MAGIC), &generation.to_le_bytes());
     JournalGeneration::new()
@@ -555,8 +558,8 @@ fn begun(generation: u64) -> JournalGeneration {
         .with_crc(crc)
 }
 
-/// CRC of generation, position, head without its CRC, payload. Most records are short, and then it
-/// is one computation.
+/// CRC of generation, position, head without its CRC, payload. Most records are short, and take one
+/// computation.
 fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {
     let words = [generation, at as u64, head.with_crc(0).into_bits()];
     let mut short = [0; 64];

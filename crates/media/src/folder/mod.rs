@@ -1,41 +1,41 @@
 //! A device in a folder: contents in a mapped file, everything else in memory and in a journal.
 //!
 //! ```text
-//! contents              4096 bytes a flash page, mapped; and how new the other files are (`witness`)
-//! journal.0, journal.1  what happened since the state of the same number was written, mapped
+//! contents              4096 bytes a flash page, mapped; and the versions of the other files (`witness`)
+//! journal.0, journal.1  effects since the state of the same number was written, mapped
 //! state.0, state.1      everything but the contents, written in turn
 //! lock                  held while the device is in use
 //! ```
 //! A process that dies leaves all its operations, in order, and perhaps a part of the last one. A
-//! machine that dies leaves, in every file, any mixture of what was written since that file was
-//! last synced. Both come out as a prefix of the operations, which is what a power cut of the
-//! device may leave:
+//! machine that dies leaves, in every file, any mixture of the writes since that file was last
+//! synced. Recovery yields a prefix of the operations in both cases, as after a power cut of the
+//! device:
 //!
 //! - *Sync*: 1. contents are durable  2. the record `Synced`  3. the journal is durable  4. the
-//!   record `Ended`, which waits for nobody. What was before 1 survives.
+//!   record `Ended`, without waiting for it. Operations before 1 survive.
 //! - *Commit* (`commit`): a sync that does not hold the device, with its own crash argument.
-//! - *Erase*, the only thing that gives pages' contents up to be overwritten: 1. sync, unless
+//! - *Erase*, the only operation after which pages' contents may be overwritten: 1. sync, unless
 //!   nothing has happened since the last one  2. the record  3. later programs overwrite. If 3
-//!   survives without 2, what it overwrote had been replaced before 1, or the firmware would not
-//!   have erased it.
-//! - *Replay* stops at the first record whose CRC does not fit, and at the first program after the
-//!   last `Synced` whose contents do not have the CRC in its record: its contents were not durable,
-//!   and no later record counts.
+//!   survives without 2, the overwritten contents had been replaced before 1, or the firmware would
+//!   not have erased them.
+//! - *Replay* stops at the first record with a wrong CRC, and at the first program after the last
+//!   `Synced` whose contents do not match the CRC in its record: its contents were not durable, and
+//!   all later records are ignored.
 //! - *State*: 1. the contents, durable  2. the record `Continued` in the journal, durable  3. the
 //!   other state file, with a higher generation and a hash, durable  4. the other journal, empty,
 //!   with that generation, durable  5. the witness of 4  6. records go there. Cut before 3: the old
 //!   state and journal are whole. Between 3 and 4: the new state is whole and its journal is of
 //!   another generation, so it is empty. After 4: the old state and journal are whole until the
 //!   next state is written. Because of 2 they give the new state again, if that is damaged.
-//! - *Failure*: after the first write that the system refuses, nothing is written any more. The
-//!   files stay as they are.
+//! - *Failure*: after the first write that the system refuses, nothing more is written. The files
+//!   stay as they are.
 //!
 //! Anything that no crash can leave is damage (`open`): opening refuses it unless the loss is
 //! accepted explicitly, and never takes it for the end of the journal. Pages have checksums, which
 //! reads verify.
 //!
 //! Invariant: files have their full size from the beginning, so that no later write needs space.
-//! Absent: what the bytes mean, and when to sync (the device's).
+//! Absent: the meaning of the bytes, and when to sync (the device's).
 
 mod commit;
 mod damage;
@@ -78,8 +78,8 @@ use witness::{JournalWitness, WitnessPage};
 
 /// Size in bytes of the smallest journal.
 pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
-/// Journals of ordinary devices are twice as large as their state, within these bounds: a full one
-/// has the whole state written while commands wait.
+/// Default size: twice the state's, within these bounds. A full journal makes commands wait while
+/// the whole state is written.
 const JOURNAL_BYTES_DEFAULT: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
 
 /// Files of a device that is in use.
@@ -88,21 +88,21 @@ pub(crate) struct Folder {
     states: [File; 2],
     journals: [Journal; 2],
     header: StateHeader,
-    /// Whether anything but erases happened that is not yet durable.
+    /// True if operations other than erases are not yet durable.
     unsynced: bool,
-    /// Whether nothing was recorded since the last sync had returned (`rest`).
+    /// True if nothing was recorded since the last sync returned (`rest`).
     is_at_rest: bool,
-    /// Why nothing is written any more.
+    /// Why writing has stopped.
     broken: Option<String>,
     syncs: u64,
-    /// Where the last operation's record ends. Syncs and commits append records after it that
+    /// The end of the last operation's record. Syncs and commits append records after it that
     /// change nothing.
     operations_end: u64,
-    /// What a commit makes durable while others use the device.
+    /// Files synced by a commit while the device is in use.
     files: SyncedFiles,
     /// Programs not followed by a `Synced`.
     unproved: UnprovedPrograms,
-    /// How far the journal was durable, for the next opening; none before the folder is in use.
+    /// The durable end of the journal, for the next opening; `None` before the folder is in use.
     witness: Option<WitnessPage>,
 }
 
@@ -130,8 +130,7 @@ impl Folder {
             ])
         };
 
-        // The configuration is written last, by the caller: a folder without one was never
-        // finished.
+        // The caller writes the configuration last: a folder without one is incomplete.
         let states = make(STATES, state_bytes)?;
 
         let journal_files = make(JOURNALS, header.journal_bytes)?;
@@ -150,7 +149,7 @@ impl Folder {
         let mut folder = Self::new(locks, states, journals, header, files);
         folder.begin_witness(JournalWitness::default(), true)?;
 
-        // Write both, so that from the start a file without a valid state is damaged.
+        // Write both, so that a file without a valid state is always damage.
         folder.write_state(&nand, &nvram)?;
         folder.end_journal(1)?;
         folder.header.generation = 1;
@@ -183,7 +182,7 @@ impl Folder {
         }
     }
 
-    /// Maps the page of witnesses, which says what was found. `blank`: it is begun anew.
+    /// Maps the page of witnesses, continuing from `found`. `blank`: the page is reset.
     fn begin_witness(&mut self, found: JournalWitness, blank: bool) -> Result<(), ImageError> {
         let pages = self.header.geometry()?.pages();
         let page = WitnessPage::map(self._locks.contents(), pages, found, blank)?;
@@ -191,7 +190,8 @@ impl Folder {
         Ok(())
     }
 
-    /// The journal is durable up to `end`, and so are the contents of the programs before.
+    /// Records that the journal is durable up to `end`, and so are the contents of the programs
+    /// before.
     fn witness(&mut self, end: u64) {
         if let Some(page) = &mut self.witness {
             page.journal(self.header.generation, end);
@@ -202,7 +202,7 @@ impl Folder {
         &mut self.journals[slot(self.header.generation)]
     }
 
-    /// Ends the journal of the present generation: all it says will be in the state of `next`.
+    /// Ends the journal of the present generation: the state of `next` will contain all of it.
     fn end_journal(&mut self, next: u64) -> io::Result<()> {
         let of = slot(self.header.generation);
         self.journals[of].note(Durability::Continued { generation: next });
@@ -211,8 +211,8 @@ impl Folder {
             .map_err(|error| about(JOURNALS[of], error))
     }
 
-    /// Writes the state of the present generation and begins its journal. What it says must be
-    /// durable but for itself.
+    /// Writes the state of the present generation and begins its journal. Except for the state
+    /// itself, everything must be durable already.
     fn write_state(&mut self, nand: &NandArray, nvram: &[u64]) -> io::Result<()> {
         let PageContents::Mapped(pages) = &nand.contents else {
             unreachable!("a folder's contents are mapped")
@@ -221,8 +221,8 @@ impl Folder {
         let of = slot(generation);
         // 1. contents  2. the state, synced  3. its journal, begun and synced  4. the witness of 3.
         // Cut before 3: the journal's header is of an older generation, so the journal is empty.
-        // Cut before 4: the witness is of an older generation, which asks for less. Contents
-        // first: the state has checksums of pages, and the number of a witness that 1 made durable.
+        // Cut before 4: the witness is of an older generation, which requires less. Contents first:
+        // the state has checksums of pages, and the number of a witness that 1 made durable.
         pages.sync()?;
         self.header.witness = self.witness.as_ref().map_or(0, WitnessPage::number);
         state::write(&self.states[of], &self.header, nand, nvram)
@@ -240,9 +240,9 @@ impl Folder {
         Ok(())
     }
 
-    /// Makes all durable: contents, the record `Synced`, the journal, and at last the witness and
-    /// the record `Ended`, which are true whenever they come to be durable. Cut before the journal
-    /// is: nobody was told. After: they may be missing.
+    /// Makes all durable: contents, the record `Synced`, the journal, and finally the witness and
+    /// the record `Ended`, which are true whenever they become durable. Cut before the journal is
+    /// durable: nothing was acknowledged. After: they may be missing.
     fn sync(&mut self, nand: &mut NandArray) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
@@ -277,8 +277,8 @@ impl Folder {
     }
 
     /// After the first failed write, neither contents nor records are written. So the files stay as
-    /// they were at that moment, and everything they miss was never acknowledged. Contents stop
-    /// first: if the record of an erase is not written, its pages must not be overwritten.
+    /// they were at that moment, and everything missing in them was never acknowledged. Contents
+    /// stop first: if the record of an erase is not written, its pages must not be overwritten.
     #[cold]
     fn fail(&mut self, why: &str, pages: &mut MappedPages) {
         pages.fail(why);
@@ -300,8 +300,8 @@ impl Folder {
         if self.broken.is_some() {
             return;
         }
-        // The other file and the other journal. Those in force stay whole until the new ones are,
-        // and after that until the next state is written.
+        // The other file and the other journal. The current ones stay whole until the new ones are,
+        // and then until the next state is written.
         let next = self.header.generation + 1;
         let written = self.end_journal(next).and_then(|()| {
             self.header.generation = next;
@@ -315,7 +315,7 @@ impl Folder {
         }
     }
 
-    /// Whether a write of contents has failed.
+    /// Records a failed write of contents.
     #[inline]
     fn heed(&mut self, nand: &NandArray) {
         if let PageContents::Mapped(pages) = &nand.contents
@@ -326,7 +326,7 @@ impl Folder {
         }
     }
 
-    /// Does an effect, and writes it down.
+    /// Does an effect, and records it.
     #[inline(always)]
     pub(crate) fn apply(&mut self, effect: NewEffect<'_>, nand: &mut NandArray, nvram: &mut [u64]) {
         match effect {
@@ -342,7 +342,7 @@ impl Folder {
         }
     }
 
-    /// Does an effect that is one record, and writes it down. The process, or the machine, may die
+    /// Does an effect that is one record, and records it. The process, or the machine, may die
     /// between any two of these steps.
     ///
     /// 1. Room in the journal. That may write a new state, and the record of 4 is replayed on top
@@ -384,7 +384,7 @@ impl Folder {
     #[inline]
     fn append(&mut self, effect: &RecordedEffect<'_>) {
         if self.broken.is_none() {
-            // Erases are left out: one that follows another gives up nothing that is not durable
+            // Except for erases: one that follows another gives up nothing that is not durable
             // already.
             self.unsynced |= !effect.is_erase();
             self.is_at_rest = false;
@@ -404,25 +404,25 @@ impl Folder {
     }
 }
 
-/// Which of two files a generation is in.
+/// The file, of two, for a generation.
 fn slot(generation: u64) -> usize {
     (generation % 2) as usize
 }
 
-/// A folder that no other process can open.
+/// A folder locked against other processes.
 pub struct FolderLock {
     _locks: Locks,
 }
 
-/// The checksum that small files in a folder have: CRC-32C.
+/// The checksum of small files in a folder: CRC-32C.
 pub fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Where a device in a folder comes from, and how it is made durable.
+/// Creating and syncing a device in a folder.
 impl Media {
-    /// A new device with real bytes in a folder that exists and holds none. `journal_bytes` is
-    /// about the size of the state unless given. If it fails, files may be left behind.
+    /// Creates a device with real bytes in an existing folder without one. By default
+    /// `journal_bytes` is about the size of the state. On failure, files may be left behind.
     ///
     /// # Errors
     /// The system's reason, a full disk among them.
@@ -436,7 +436,7 @@ impl Media {
         Ok(Self::in_folder(folder, nand, nvram))
     }
 
-    /// Opens the page contents of a device in a folder, only to have dirty pages written out early.
+    /// Opens the page contents of a device in a folder, for early write-back only.
     ///
     /// # Errors
     /// The system's reason.
@@ -477,7 +477,7 @@ impl Media {
         }
     }
 
-    /// Writes everything down in its shortest form: the last thing to do before the process ends.
+    /// Writes a new state with an empty journal: the last step before the process ends.
     ///
     /// # Errors
     /// As `sync`.
@@ -492,7 +492,7 @@ impl Media {
             .map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
-    /// Why nothing may be acknowledged any more, if that is so.
+    /// Why nothing may be acknowledged any more, if writing has stopped.
     #[inline]
     pub fn broken(&self) -> Option<&str> {
         self.folder.as_ref()?.broken.as_deref()
@@ -503,12 +503,12 @@ impl Media {
         self.folder.as_ref().map(|folder| folder.header.generation)
     }
 
-    /// How often this machine was asked to make everything durable.
+    /// Number of requests to make everything durable.
     pub fn syncs(&self) -> u64 {
         self.folder.as_ref().map_or(0, |folder| folder.syncs)
     }
 
-    /// Room in the journal for what comes next.
+    /// Makes room in the journal for the next record.
     #[inline]
     pub(crate) fn folder_room(&mut self) {
         if let Some(folder) = &mut self.folder {

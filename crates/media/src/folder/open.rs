@@ -11,8 +11,8 @@
 //! - valid records in a journal with an older header: the header was durable before they were
 //!   stored;
 //! - a valid record that makes no sense;
-//! - a file that is older than the page of witnesses says (`witness`): what is there says less than
-//!   was durable when the witness was stored.
+//! - a file that is older than the page of witnesses requires (`witness`): it has less than was
+//!   durable when the witness was stored.
 //!
 //! The following is not damage: an incomplete state without a journal, which was being written; and
 //! valid records after an invalid one without proof of a sync: their sectors reached the disk and
@@ -41,20 +41,20 @@ use crate::slab::Slab;
 use std::fs::File;
 use std::path::Path;
 
-/// What opening a folder replayed.
+/// Result of replaying a folder's journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Records of the journal that were applied.
     pub records: u64,
-    /// Records dropped: those from the first one on whose contents were not durable.
+    /// Records dropped: those from the first one with contents that were not durable.
     pub dropped: u64,
-    /// Generation of the state that they go on from.
+    /// Generation of the state that the replay began with.
     pub generation: u64,
-    /// Whether the last journal ended when everything was durable, with nothing left after its end.
+    /// True if the last journal ended when everything was durable, with no records after its end.
     pub(super) is_at_rest: bool,
 }
 
-/// A folder that has been read, and in which nothing has been changed.
+/// A folder that has been read, without any change to it.
 pub struct FoundFolder {
     pub(super) folder: Folder,
     pub(super) nand: NandArray,
@@ -66,19 +66,19 @@ pub struct FoundFolder {
     /// read.
     next: u64,
     pub(super) witness: FoundWitness,
-    /// Whether the journal can be ended: it has no damage, and all of it was replayed.
+    /// True if the journal can be ended: it has no damage, and all of it was replayed.
     ends: bool,
-    /// Whether the journal can be continued (`rest`).
+    /// True if the journal can be continued (`rest`).
     pub(super) rests: bool,
 }
 
 impl FoundFolder {
-    /// What opening the folder replayed from its journal.
+    /// Result of replaying the folder's journal.
     pub fn report(&self) -> ReplayReport {
         self.report
     }
 
-    /// What is damaged, apart from contents.
+    /// Damage found, apart from contents.
     pub fn damage(&self) -> &[FileDamage] {
         &self.damage
     }
@@ -146,7 +146,7 @@ impl FoundFolder {
     }
 }
 
-/// Opening, making and looking into folders.
+/// Opening, creating and inspecting folders.
 impl Media {
     /// Powers on the device in a folder.
     ///
@@ -156,8 +156,7 @@ impl Media {
         Self::find_folder(dir, false)?.begin()
     }
 
-    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done
-    /// with it.
+    /// Powers on a copy of the device in a folder: the files are not changed by any use of it.
     ///
     /// # Errors
     /// As `open_folder`.
@@ -167,7 +166,7 @@ impl Media {
         Ok((found.into_copy(), report))
     }
 
-    /// Reads the device in a folder for use. `accept_loss`: drop what is damaged, where possible.
+    /// Reads the device in a folder for use. `accept_loss`: drop damaged data, where possible.
     ///
     /// # Errors
     /// As `open_folder`; damaged files are unchanged.
@@ -175,7 +174,7 @@ impl Media {
         load(dir, FolderAccess::Own, accept_loss)
     }
 
-    /// Reads the device in a folder to see what is damaged. Nothing is written.
+    /// Reads the device in a folder to find damage. Nothing is written.
     ///
     /// # Errors
     /// The damage leaves nothing to recover from.
@@ -225,7 +224,8 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         }
     }
 
-    // Looking maps the file privately, so that replay may change pages without the file.
+    // Inspection maps the file privately, so that replay may change pages without changing the
+    // file.
     let pages = match access {
         FolderAccess::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
         FolderAccess::Own => MappedPages::map(locks.contents(), geometry.pages()),
@@ -248,7 +248,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     };
     let report = replay.all(&mut journals, &headers, &witness, &mut findings)?;
 
-    // A block erased later holds nothing any more.
+    // A block erased later has no contents any more.
     suspects.retain(|ppn| nand.torn.contains(&ppn.0));
 
     // The state that was read stays until the new one is whole.
@@ -295,7 +295,7 @@ pub(super) fn map_journal(
 ) -> std::io::Result<Journal> {
     let mut options = memmap2::MmapOptions::new();
     options.len(bytes as usize);
-    // SAFETY: as for the contents: our own file, locked, of at least this length.
+    // SAFETY: as for the contents: the folder's own file, locked, of at least this length.
     let map = unsafe {
         match access {
             FolderAccess::Own => options.map_mut(file)?,
@@ -305,7 +305,7 @@ pub(super) fn map_journal(
     Ok(Journal::new(map))
 }
 
-/// The newest state that is whole.
+/// Finds the newest complete state.
 fn newest_state(states: &[File; 2]) -> Result<(StateHeader, StateParts), ImageError> {
     let mut headers = Vec::new();
     let mut reason = ImageError::NotAnImage;

@@ -1,15 +1,14 @@
 //! Contents of flash pages in a mapped file, or in memory: page `p` is bytes `4096 p` to `4096 p +
 //! 4095`.
 //!
-//! Pages are read where they are mapped, and written by `pwrite`: it meets no page that must first
-//! be made writable, which stores to the mapping would after every time the system has written the
-//! page out. Both are one page cache. In memory, and on a file system that is in memory, pages are
-//! stored where they are mapped. Invariants: between an erase and the next one of its block a page
-//! is written once; what was there before may be overwritten at any time after the erase, so the
-//! journal is durable up to the erase before it happens. After a failed write nothing is written
-//! any more, and nothing is acknowledged. The checksum of each page is that of the content meant
-//! for it, whether it was stored or not; reads compare. Absent: which pages hold anything (the
-//! array's rows say that).
+//! Pages are read where they are mapped, and written by `pwrite`: unlike a store to the mapping, it
+//! needs no page fault to make a page writable after each write-back. Both use the same page cache.
+//! In memory, and on a file system in memory, pages are stored where they are mapped. Invariants:
+//! between an erase and the next one of its block a page is written once; its old contents may be
+//! overwritten at any time after the erase, so the journal is durable up to the erase before it
+//! happens. After a failed write nothing is written or acknowledged any more. The checksum of each
+//! page is that of the content meant for it, even if that could not be stored; reads compare.
+//! Absent: which pages hold data (the array's rows say that).
 
 use super::files::{CONTENTS, about};
 use crate::content::PageBytes;
@@ -21,10 +20,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Whether a file is on a file system without write-back (such as tmpfs), where stores to a mapping
-/// never wait.
+/// Returns true if a file is on a file system without write-back (such as tmpfs), where stores to a
+/// mapping never wait.
 fn is_memory(file: &File) -> bool {
-    /// Of tmpfs, in Linux' `statfs`.
+    /// Type of tmpfs in Linux' `statfs`.
     const TMPFS: i128 = 0x0102_1994;
     #[cfg(target_os = "linux")]
     return rustix::fs::fstatfs(file).is_ok_and(|about| i128::from(about.f_type) == TMPFS);
@@ -35,9 +34,9 @@ fn is_memory(file: &File) -> bool {
 /// A file of pages mapped into memory, with their checksums.
 pub(crate) struct MappedPages {
     map: MmapMut,
-    /// What is written goes there; without it, into the mapping.
+    /// Writes go to this file; without it, into the mapping.
     file: Option<File>,
-    /// CRC-32C of each page's content, or `UNKNOWN`; empty where no file backs the pages.
+    /// CRC-32C of each page's content, or `UNKNOWN`; empty for pages without a file.
     sums: Slab<u32>,
     failure: Option<String>,
 }
@@ -45,7 +44,7 @@ pub(crate) struct MappedPages {
 /// The page has no checksum: it stores nothing, or was written by version 1.
 pub(super) const UNKNOWN: u32 = 0;
 
-/// A CRC as it is stored: 0 becomes 1.
+/// The stored form of a CRC: 0 becomes 1.
 #[inline]
 fn kept(crc: u32) -> u32 {
     // 0 stands for "unknown". Two CRCs of 2^32 become one.
@@ -55,16 +54,16 @@ fn kept(crc: u32) -> u32 {
 impl MappedPages {
     pub(super) fn map(file: &File, pages: u32) -> io::Result<Self> {
         // SAFETY: the file is the folder's own, locked against other processes of this program, and
-        // has been given its full length; bytes that another program changes under us are data,
-        // never addresses or lengths. We change them by `pwrite`, through `&mut self` only, so that
-        // no page that is being looked at changes.
+        // has been given its full length; bytes that another program changes are data, never
+        // addresses or lengths. This process changes them by `pwrite`, through `&mut self` only, so
+        // that no borrowed page changes.
         let map = unsafe {
             memmap2::MmapOptions::new()
                 .len(pages as usize * PAGE_BYTES)
                 .map_mut(file)?
         };
 
-        // Flash pages are read one by one; reading ahead would fetch neighbours nobody asked for.
+        // Flash pages are read one by one; read-ahead would fetch unneeded neighbours.
         let _ = map.advise(memmap2::Advice::Random);
         let file = if is_memory(file) {
             None
@@ -80,7 +79,7 @@ impl MappedPages {
         })
     }
 
-    /// What is written stays in memory.
+    /// Maps pages privately: writes stay in memory.
     pub(super) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
         // SAFETY: as in `map`.
         let map = unsafe {
@@ -96,7 +95,7 @@ impl MappedPages {
         })
     }
 
-    /// Memory that no file is behind.
+    /// Anonymous memory, without a file.
     pub(crate) fn in_memory(pages: u32) -> io::Result<Self> {
         let map = memmap2::MmapOptions::new()
             .len(pages as usize * PAGE_BYTES)
@@ -129,14 +128,14 @@ impl MappedPages {
         Arc::new(*self.page(at))
     }
 
-    /// Writes the beginning of a page, or all of it. Its checksum is unknown then.
+    /// Writes the beginning of a page, or all of it. Its checksum is then unknown.
     #[inline]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
         let start = at * PAGE_BYTES;
         assert!(bytes.len() <= PAGE_BYTES && start < self.map.len());
         self.blank(at);
-        // Nothing after the first failure, as on a disk that has gone: later writes without earlier
-        // ones would be a state that no power cut leaves.
+        // Nothing after the first failure, as on a lost disk: later writes without earlier ones
+        // would be a state that no power cut leaves.
         if self.failure.is_some() {
             return;
         }
@@ -150,7 +149,7 @@ impl MappedPages {
         }
     }
 
-    /// Copies a page to another one, whose checksum is unknown then.
+    /// Copies a page to another one, whose checksum is then unknown.
     pub(crate) fn copy(&mut self, from: usize, to: usize) {
         if self.file.is_some() {
             // Through the stack, so that the system never faults in one page of the file while it
@@ -167,7 +166,7 @@ impl MappedPages {
             .copy_within(from..from + PAGE_BYTES, to * PAGE_BYTES);
     }
 
-    /// The page stores nothing from now on.
+    /// Marks a page as storing nothing.
     #[inline]
     pub(crate) fn blank(&mut self, at: usize) {
         if let Some(sum) = self.sums.get_mut(at) {
@@ -189,24 +188,24 @@ impl MappedPages {
         self.sums = sums;
     }
 
-    /// The checksums of pages that are unmapped next.
+    /// Takes the checksums of pages about to be unmapped.
     pub(super) fn into_sums(self) -> Slab<u32> {
         self.sums
     }
 
-    /// Does a page, or the beginning of one, match its checksum? True if it has none.
+    /// Returns true if a page, or the beginning of one, matches its checksum or has none.
     pub(super) fn is_intact(&self, at: usize, bytes: usize) -> bool {
         let sum = self.sums.get(at).copied().unwrap_or(UNKNOWN);
         sum == UNKNOWN || kept(crc32c::crc32c(&self.page(at)[..bytes])) == sum
     }
 
-    /// The same of a page of data.
+    /// `is_intact` for a page of data.
     #[inline]
     pub(crate) fn is_whole(&self, at: usize) -> bool {
         self.sums.is_empty() || self.is_intact(at, PAGE_BYTES)
     }
 
-    /// Whether the checksum of a page is unknown.
+    /// Returns true if the checksum of a page is unknown.
     pub(super) fn has_no_sum(&self, at: usize) -> bool {
         self.sums.get(at).is_none_or(|sum| *sum == UNKNOWN)
     }
@@ -217,18 +216,18 @@ impl MappedPages {
         let Some(sum) = self.sums.get(at) else {
             return Some(0);
         };
-        // Computed, not taken from the table: a copy of decayed bytes must not get a fitting
+        // Computed, not taken from the table: a copy of decayed bytes must not get a matching
         // checksum.
         let crc = crc32c::crc32c(self.page(at));
         (*sum == UNKNOWN || kept(crc) == *sum).then_some(crc)
     }
 
-    /// Nothing is written from now on.
+    /// Stops all writes.
     pub(super) fn fail(&mut self, why: &str) {
         self.failure.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Why a write could not be done, if one could not.
+    /// The error of the first failed write.
     #[inline]
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()

@@ -1,8 +1,8 @@
-//! Replays a journal on top of the state that it goes on from, and tells a torn end from damage.
+//! Replays a journal on top of its state, and tells a torn end from damage.
 //!
-//! Records up to the last proof of durability are applied whatever the contents are: a page that
-//! does not have its checksum reads as a media error. The first program after it whose contents do
-//! not have their CRC ends the history. Absent: headers, and what else is damaged (`weigh`).
+//! Records up to the last proof of durability are applied regardless of the contents: a page with a
+//! wrong checksum reads as a media error. The first later program whose contents do not match their
+//! CRC ends the history. Absent: headers, and other damage (`weigh`).
 
 use super::damage::DamageFindings;
 use super::files::JOURNALS;
@@ -17,7 +17,7 @@ use crate::effect::{MediaEffect, PageSource};
 use crate::geometry::{PAGE_BYTES, Ppn};
 use crate::image_file::ImageError;
 
-/// Journals, applied to the state that they go on from.
+/// Applies journals to their state.
 pub(super) struct JournalReplay<'a> {
     pub(super) nand: &'a mut NandArray,
     pub(super) nvram: &'a mut [u64],
@@ -26,7 +26,7 @@ pub(super) struct JournalReplay<'a> {
 }
 
 impl JournalReplay<'_> {
-    /// Applies the journals that the state lacks, and compares their end with what was durable.
+    /// Applies the journals that the state lacks, and compares their end with the durable one.
     pub(super) fn all(
         &mut self,
         journals: &mut [Journal; 2],
@@ -41,7 +41,7 @@ impl JournalReplay<'_> {
         let mut end = 0;
         for generation in headers.replayed() {
             let journal = &mut journals[slot(generation)];
-            // A journal that another one follows was durable to its end.
+            // A journal followed by another one was durable to its end.
             let until = if generation == headers.last {
                 witness.durable_until(generation)
             } else {
@@ -58,7 +58,7 @@ impl JournalReplay<'_> {
         Ok(all)
     }
 
-    /// Applies the journal of a generation; `until` this offset it was durable.
+    /// Applies the journal of a generation, which was durable up to offset `until`.
     fn run(
         &mut self,
         journal: &mut Journal,
@@ -87,7 +87,7 @@ impl JournalReplay<'_> {
             )
         };
 
-        // Up to the last sync all contents were durable: those pages need not be compared.
+        // Up to the last sync all contents were durable: those pages need no comparison.
         let mut durable_until = until;
         for (index, at) in offsets.iter().enumerate() {
             match journal.record(*at, &mut values) {
@@ -136,8 +136,8 @@ impl JournalReplay<'_> {
         Ok(report)
     }
 
-    /// Do the contents match a program's record? Also true if the page number is impossible, which
-    /// replaying the record finds out.
+    /// Returns true if the contents match a program's record; also if the page number is
+    /// impossible, which replaying the record detects.
     fn has_contents(&self, effect: &RecordedEffect<'_>) -> bool {
         let MediaEffect::Program { ppn, contents, .. } = *effect else {
             return true;
@@ -154,13 +154,13 @@ impl JournalReplay<'_> {
             || crc32c::crc32c(&pages.page(ppn.0 as usize)[..bytes]) == contents.crc
     }
 
-    /// Does an effect again, if it is possible.
+    /// Redoes an effect, if it is possible.
     fn replay(&mut self, effect: &RecordedEffect<'_>) -> bool {
         if !self.is_possible(effect) {
             return false;
         }
 
-        // The contents are in the file already, where the process left them.
+        // The contents are already in the file.
         let change = effect.map_page(|_| PageSource::Stored(StoredPage::Nothing));
         change.change(self.nand, self.nvram);
 
@@ -170,8 +170,8 @@ impl JournalReplay<'_> {
         true
     }
 
-    /// Could the effect have been done? What no firmware has done makes no sense, whatever the CRC
-    /// of its record says.
+    /// Returns false if the effect is impossible: a record that no firmware can have written is
+    /// invalid, even with a correct CRC.
     fn is_possible(&self, effect: &RecordedEffect<'_>) -> bool {
         let geometry = self.nand.geometry;
         // A program must be the next one of its block.
@@ -203,7 +203,7 @@ impl JournalReplay<'_> {
         }
     }
 
-    /// What the file holds belongs to a page that has been programmed.
+    /// Assigns the contents in the file to a programmed page.
     fn adopt_contents(&mut self, ppn: Ppn, PageSum { kind, crc }: PageSum) {
         let PageContents::Mapped(pages) = &mut self.nand.contents else {
             unreachable!("a folder's contents are mapped")

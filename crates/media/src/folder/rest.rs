@@ -1,7 +1,7 @@
-//! Closing and opening a folder at little cost, for programs that do both again and again.
+//! Closing and opening a folder at low cost, for programs that do both often.
 //!
 //! A journal is *at rest* if everything was durable when its last record was stored: it ends with
-//! `Ended`, or has no record yet. `rest` leaves the folder with such a journal. `resume` goes on in
+//! `Ended`, or has no record yet. `rest` leaves the folder with such a journal. `resume` continues
 //! it and writes nothing, where `begin` would write a new state.
 //!
 //! *Rest*: 1. a sync, unless nothing was recorded since the last one. Cut before 1 is done: as in a
@@ -13,14 +13,14 @@
 //! 2, the files are those of a process that never closed the folder and whose last sync had
 //! returned:
 //!
-//! - A record that a crash left after a gap would count again once the gap is filled. 1 excludes
-//!   it: such a journal gets a new state.
+//! - A record that a crash left after a gap would become valid again once the gap is filled. 1
+//!   excludes it: such a journal gets a new state.
 //! - `Synced` with a record after it proves that the sync returned. Without `Ended` the process may
-//!   have died within the sync, and our record after it would prove what is not true: such a
-//!   journal gets a new state.
-//! - Killed between the header of a journal and its sync, the process before has left a header that
-//!   may not be durable. The first record begins in the header's sector: without the header it is
-//!   not there either, and no later one counts. The next sync makes both durable.
+//!   have died within the sync, and a new record after it would be a false proof: such a journal
+//!   gets a new state.
+//! - Killed between the header of a journal and its sync, the previous process has left a header
+//!   that may not be durable. The first record begins in the header's sector: without the header it
+//!   is not there either, and no later one is valid. The next sync makes both durable.
 //! - The next new state has the next generation. `load` requires that no file has begun it.
 //!
 //! Absent: fingerprints, which belong to a state with an empty journal (the device's).
@@ -32,7 +32,7 @@ use crate::media::Media;
 use std::io;
 use std::path::Path;
 
-/// A journal that is longer is not left for the next opening to replay.
+/// A longer journal is replaced by a state, rather than replayed by the next opening.
 const REST_BYTES_MAX: usize = 256 << 10;
 
 impl FoundFolder {
@@ -75,8 +75,8 @@ impl Media {
         Self::find_folder(dir, false)?.resume()
     }
 
-    /// The last thing to do before the process ends: everything is durable, and the next opening
-    /// goes on from here. Nothing is written if nothing has happened since the last sync.
+    /// The last step before the process ends: everything is durable, and the next opening continues
+    /// from here. Nothing is written if nothing has happened since the last sync.
     ///
     /// # Errors
     /// As `sync`.

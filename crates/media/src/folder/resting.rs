@@ -1,25 +1,25 @@
-//! Tables of a closed folder, kept in memory for a process that opens it again.
+//! Tables of a closed folder, kept in memory for a process that reopens it.
 //!
 //! `Media::rest_here` closes the folder: no lock, file or mapping remains. The tables in memory
 //! (rows, OOBs, checksums, NVRAM) stay, with a mark of the files they belong to. `resume_here`
 //! takes the locks again, and compares the files with the mark instead of reading them.
 //!
-//! *Resume here*: 1. the locks  2. the files are those of the mark  3. records are appended after
-//! the end of the journal. If 2 fails, nothing has been written, and the folder is opened as any
-//! other. Everything that 2 accepts leaves the tables as `resume` would have read them:
+//! *Resume here*: 1. the locks  2. the files match the mark  3. records are appended after the end
+//! of the journal. If 2 fails, nothing has been written, and the folder is opened normally. In
+//! every case that 2 accepts, the tables are as `resume` would have read them:
 //!
 //! - A process that has begun a new state has changed the headers of a state and of a journal.
-//! - A process that went on in our journal has appended a record at its end, which has the
+//! - A process that continued this journal has appended a record at its end, which has the
 //!   generation and the CRC of that place. One killed before the head of its first record was
-//!   stored has done nothing: at most it has changed contents of erased pages.
+//!   stored has no effect: at most it has changed contents of erased pages.
 //! - A file that was replaced by a copy, older or of another history, differs in a header, in the
 //!   records (the mark has their CRC), in its length, or in the page of witnesses.
-//! - Nothing of our generation lies after a gap: the folder was at rest, which excludes it, and a
-//!   process that stores a record beyond our end stores one at our end first. A crash of the
+//! - No record of this generation lies after a gap: the folder was at rest, which excludes it, and
+//!   a process that stores a record beyond this end stores one at this end first. A crash of the
 //!   machine, which could reorder the two, ends the process that has the mark.
 //!
-//! Contents of pages are not compared: reads verify their checksums, as always. Absent: when it
-//! pays to keep tables (the caller's).
+//! Contents of pages are not compared: reads verify their checksums, as always. Absent: when
+//! keeping tables pays off (the caller's).
 
 use super::commit::SyncedFiles;
 use super::files::{self, CONTENTS, FolderAccess, JOURNALS, Locks, STATES};
@@ -39,14 +39,14 @@ use std::path::Path;
 
 /// A folder at rest, closed.
 pub struct RestingFolder {
-    /// Of the state that the journal goes on from.
+    /// Header of the state that the journal follows.
     header: StateHeader,
     mark: FolderMark,
     /// Checksums of the pages.
     sums: Slab<u32>,
 }
 
-/// What the files of a folder at rest say, as far as any change of them shows in it.
+/// Fingerprint of the files of a folder at rest: any change of them changes it.
 #[derive(PartialEq, Eq)]
 struct FolderMark {
     /// Headers of both states: the other one may have been cut while it was written.
@@ -54,14 +54,14 @@ struct FolderMark {
     /// Hash of the state in force.
     hash: [u8; 32],
     journals: [[u8; HEADER_BYTES]; 2],
-    /// Where the records in force end, and the CRC-32C of their journal up to there.
+    /// The end of the valid records, and the CRC-32C of their journal up to there.
     end: usize,
     sum: u32,
     witness: Result<JournalWitness, WitnessDamaged>,
 }
 
 impl FolderMark {
-    /// Reads it from a folder that is locked.
+    /// Reads the mark of a locked folder.
     fn read(
         header: &StateHeader,
         locks: &Locks,
@@ -82,7 +82,7 @@ impl FolderMark {
 
 impl Media {
     /// Like `rest`, and closes the folder: the tables stay, without contents. Until `resume_here`
-    /// the media must not be used. `None` if the folder is not at rest then, or none is open.
+    /// the media must not be used. `None` if the folder could not be left at rest, or none is open.
     ///
     /// # Errors
     /// As `sync`.
@@ -104,8 +104,8 @@ impl Media {
         }))
     }
 
-    /// Opens the folder again that `rest_here` closed. `false`: it has changed, or cannot be read,
-    /// and the media are of no use any more.
+    /// Reopens the folder that `rest_here` closed. `false`: it has changed, or cannot be read, and
+    /// the media must be discarded.
     ///
     /// # Errors
     /// The folder is in use.
@@ -113,7 +113,7 @@ impl Media {
         let locks = match Locks::take(dir, FolderAccess::Own) {
             Ok(locks) => locks,
             Err(ImageError::InUse) => return Err(ImageError::InUse),
-            // The reason is found by the opening that follows.
+            // The following opening reports the reason.
             Err(_) => return Ok(false),
         };
         let Ok(Some((folder, pages))) = mark.reopen(dir, locks) else {
@@ -126,7 +126,7 @@ impl Media {
 }
 
 impl RestingFolder {
-    /// The folder with its contents, if nothing has happened in it since.
+    /// Reopens the folder with its contents, if it has not changed.
     fn reopen(self, dir: &Path, locks: Locks) -> Result<Option<(Folder, MappedPages)>, ImageError> {
         let Self { header, mark, sums } = self;
         let own = slot(header.generation);
@@ -136,7 +136,7 @@ impl RestingFolder {
         };
         let (states, journal_files) = (open_both(STATES)?, open_both(JOURNALS)?);
 
-        // Whoever replaced the files may have left sparse ones (`load`).
+        // The files may have been replaced by sparse ones (`load`).
         let pages = header.geometry()?.pages();
         let contents_bytes = witness::contents_bytes(pages);
         files::check_length(locks.contents(), CONTENTS, contents_bytes)?;

@@ -1,5 +1,5 @@
-//! Everything of a device but its pages' contents, written whole: where replay of the journal
-//! begins.
+//! The state of a device except its pages' contents, written as a whole: replay of the journal
+//! begins from it.
 //!
 //! ```text
 //! header   64 bytes
@@ -8,7 +8,7 @@
 //! NVRAM    8 bytes a word
 //! hash     32 bytes: BLAKE3 of all before
 //! ```
-//! Invariant: a file that was not written to its end does not have its hash. Absent: when (the
+//! Invariant: an incompletely written file does not match its hash. Absent: when to write it (the
 //! folder's).
 
 use super::journal::PageContentKind;
@@ -45,8 +45,8 @@ pub(super) struct StateHeader {
     pub(super) nvram_words: u64,
     pub(super) journal_bytes: u64,
     pub(super) generation: u64,
-    /// Number of a record in the page of witnesses that was durable before this; 0 in images that
-    /// have no such page.
+    /// Number of a record in the page of witnesses that was durable before this state; 0 in images
+    /// without such a page.
     pub(super) witness: u64,
 }
 
@@ -113,12 +113,12 @@ impl StateHeader {
         }
     }
 
-    /// Whether the state holds page checksums.
+    /// Returns true if the state holds page checksums.
     pub(super) fn has_sums(&self) -> bool {
         self.version != VERSION_1
     }
 
-    /// Bytes of the whole file.
+    /// Size of the whole file.
     pub(super) fn state_bytes(&self) -> Result<u64, ImageError> {
         let geometry = self.geometry()?;
         let page = 2 + OOB_BYTES as u64 + if self.has_sums() { 4 } else { 0 };
@@ -132,7 +132,7 @@ impl StateHeader {
     }
 }
 
-/// Reads a header, as far as it is one.
+/// Reads a header, if valid.
 pub(super) fn read_header(mut file: &File) -> Result<StateHeader, ImageError> {
     let mut bytes = [0; 64];
     file.seek(SeekFrom::Start(0))?;
@@ -167,8 +167,8 @@ pub(super) fn write(
         unreachable!("a folder's contents are mapped")
     };
     file.seek(SeekFrom::Start(0))?;
-    // Hashed as it is written, so that it passes through memory once; NVRAM and OOBs of a large
-    // device are gigabytes.
+    // Hashed while it is written, in one pass over memory; NVRAM and OOBs of a large device are
+    // gigabytes.
     let mut sink = HashingStream {
         inner: BufWriter::with_capacity(1 << 20, file),
         hash: blake3::Hasher::new(),
@@ -198,14 +198,14 @@ fn kinds(nand: &NandArray) -> Vec<u16> {
     for (page, bytes) in &nand.meta {
         kinds[*page as usize] = PageContentKind::meta(bytes.len()).0;
     }
-    // Torn last: a page that is unreadable has no bytes, whatever it was meant to hold.
+    // Torn last: an unreadable page has no bytes, regardless of its intended content.
     for page in &nand.torn {
         kinds[*page as usize] = PageContentKind::TORN.0;
     }
     kinds
 }
 
-/// A state with its metadata pages, which are read from the contents. Those with a wrong checksum
+/// Completes a state with its metadata pages, read from the contents. Those with a wrong checksum
 /// are torn, and returned.
 pub(super) fn with_pages(
     parts: StateParts,
@@ -234,12 +234,12 @@ pub(super) fn with_pages(
     (nand, nvram, suspects)
 }
 
-/// Whether a state file is complete.
+/// Returns true if a state file is complete.
 pub(super) fn is_whole(file: &File, header: &StateHeader) -> bool {
     read_parts(file, header).is_ok()
 }
 
-/// A whole state, without the contents of pages.
+/// A complete state, without the contents of pages.
 pub(super) struct StateParts {
     nand: NandArray,
     nvram: Slab<u64>,
@@ -247,7 +247,7 @@ pub(super) struct StateParts {
     sums: Slab<u32>,
 }
 
-/// Reads a state, if it is whole.
+/// Reads a state, if it is complete.
 pub(super) fn read_parts(mut file: &File, header: &StateHeader) -> Result<StateParts, ImageError> {
     let damaged = |what: &str| ImageError::Damaged(what.to_owned());
     let geometry = header.geometry()?;
@@ -293,7 +293,7 @@ pub(super) fn read_parts(mut file: &File, header: &StateHeader) -> Result<StateP
 
     let hash = source.hash.finalize();
     let mut kept = [0; 32];
-    // Past the hasher: the hash is not part of itself.
+    // Past the hasher: the hash does not cover itself.
     source.inner.read_exact(&mut kept)?;
     if hash != kept {
         return Err(damaged("a state file does not have its hash"));

@@ -1,7 +1,7 @@
-//! Which files of a folder are damaged, or older than the others: from the headers of the journals,
-//! and from the page of witnesses.
+//! Finds files of a folder that are damaged, or older than the others, from the headers of the
+//! journals and from the page of witnesses.
 //!
-//! `open` says what no crash can leave. Absent: the records of a journal (`replay`).
+//! `open` lists the states that no crash can leave. Absent: the records of a journal (`replay`).
 
 use super::damage::DamageFindings;
 use super::files::{self, JOURNALS, Locks, STATES, about};
@@ -12,11 +12,11 @@ use super::witness::{self, JournalWitness, WitnessDamaged};
 use crate::image_file::ImageError;
 use std::fs::File;
 
-/// What the page of witnesses says.
+/// The contents of the page of witnesses.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FoundWitness {
     pub(super) journal: JournalWitness,
-    /// The page is to be begun anew: there is none yet, or it is damaged.
+    /// The page must be reset: it is missing or damaged.
     pub(super) blank: bool,
 }
 
@@ -26,7 +26,7 @@ impl FoundWitness {
         state: &StateHeader,
         findings: &mut DamageFindings,
     ) -> Result<Self, ImageError> {
-        // Nothing but this number says that there is such a page: earlier versions made none.
+        // Only this number shows that there is such a page: earlier versions made none.
         let mut found = Self {
             blank: state.witness == 0,
             ..Self::default()
@@ -57,16 +57,17 @@ impl FoundWitness {
             Ok(journal) => found.journal = journal,
         }
 
-        // Numbers only grow, whatever was accepted.
+        // Numbers only grow, even after accepted damage.
         found.journal.number = found.journal.number.max(state.witness);
-        // One that cannot be continued was made up.
+        // A generation that cannot be continued is not genuine.
         if u32::try_from(found.journal.generation).is_err() {
             found.journal = JournalWitness::default();
         }
         Ok(found)
     }
 
-    /// Up to where the journal of a generation was durable, and the contents of its programs.
+    /// The end of the durable part of a generation's journal, including the contents of its
+    /// programs.
     pub(super) fn durable_until(&self, generation: u64) -> u64 {
         if self.journal.generation == generation {
             self.journal.end
@@ -75,7 +76,7 @@ impl FoundWitness {
         }
     }
 
-    /// Compares what is there with what was durable. `end`: of the last journal's records.
+    /// Compares the files with the durable history. `end`: of the last journal's records.
     pub(super) fn compare(
         &self,
         headers: &JournalHeaders,
@@ -90,7 +91,7 @@ impl FoundWitness {
         let (state, journal) = (STATES[slot(generation)], JOURNALS[slot(generation)]);
         let is_listed = |name: &str| findings.list.iter().any(|damage| damage.file == name);
 
-        // A missing state with a journal has been found already.
+        // A missing state with a journal has already been found.
         if generation > headers.last && !is_listed(state) {
             let what = format!("an older copy of the file: generation {generation} was written");
             let lost = format!(
@@ -112,16 +113,16 @@ impl FoundWitness {
     }
 }
 
-/// What the headers of both journals say.
+/// Summary of the headers of both journals.
 pub(super) struct JournalHeaders {
-    /// Generation of the newest state that is whole.
+    /// Generation of the newest complete state.
     pub(super) own: u64,
-    /// The newest generation that was ever begun.
+    /// The newest generation ever begun.
     pub(super) newest: u64,
-    /// Whether the newest state has a journal.
+    /// True if the newest state has a journal.
     pub(super) begun: bool,
-    /// The generation that the history reaches: the own one, or the next one, whose state is
-    /// damaged and follows from the own one and its journal.
+    /// The generation that the history reaches: `own`, or the next one, whose state is damaged and
+    /// follows from `own` and its journal.
     pub(super) last: u64,
 }
 
@@ -133,7 +134,8 @@ impl JournalHeaders {
     }
 }
 
-/// The generation that the header of a journal says, if it can be; `other` is the state beside it.
+/// The generation in the header of a journal, if valid; `other` is the state of the same file
+/// number.
 fn generation_begun(
     journal: &Journal,
     index: usize,
@@ -171,7 +173,7 @@ pub(super) fn weigh_headers(
         begun: false,
         last: own,
     };
-    // The state of this generation is the own one with all of its journal.
+    // The generation of the state that contains the own one and all of its journal.
     let continued = match journals[slot(own)].header() {
         HeaderFound::Begun(generation) if generation == own => {
             journals[slot(own)].continued_in(own)
@@ -190,8 +192,8 @@ pub(super) fn weigh_headers(
         headers.newest = headers.newest.max(begun.unwrap_or(0));
 
         match begun {
-            // A journal is begun only when its state is durable. That state is not whole now, so it
-            // was damaged after that.
+            // A journal is begun only when its state is durable. That state is incomplete now, so
+            // it was damaged later.
             Some(generation) if generation > own => {
                 let what = format!(
                     "no state of generation {generation} is whole, and {name} goes on from it"
@@ -228,7 +230,7 @@ pub(super) fn weigh_headers(
                 )?;
                 headers.begun = true;
             }
-            // The state beside it is older and whole, so no newer journal was ever begun there.
+            // The state beside it is older and complete, so no newer journal was ever begun there.
             None if other().is_some_and(|header| {
                 header.generation < own && state::is_whole(&states[index], &header)
             }) => {}

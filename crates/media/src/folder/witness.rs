@@ -1,20 +1,20 @@
-//! How new the other files of a folder are, in a page of its own behind the flash pages of
-//! `contents`: an older copy of one file, from a backup say, is told from the file.
+//! Versions of the other files of a folder, in a page of its own after the flash pages of
+//! `contents`: detects an older copy of one file, for example from a backup.
 //!
 //! ```text
 //! byte    0  magic
-//! byte  512  two records of the journal: number, generation, end of what was durable, CRC
+//! byte  512  two records of the journal: number, generation, durable end, CRC
 //! byte 1024  two records of `service.json`: serial number, CRC-32C of the file, 0, CRC
 //! byte 1536  two records of `reservations.json`
 //! ```
-//! A record with number n is in slot n mod 2, so that one that was not stored to its end leaves the
-//! one before. Each pair is within a sector.
+//! A record with number n is in slot n mod 2, so that a torn one leaves the previous one intact.
+//! Each pair is within a sector.
 //!
-//! Invariant: a record is stored when what it says is durable already, so a cut at any instant
-//! leaves a page that says what is there, or less. The journal's record is a store into the page
-//! cache that no command waits for. The next sync of the contents makes it durable: that of the
-//! next flush, or the one that begins a new state, which names the number. Absent: what follows
-//! from a file that is too old (`open`, and the service for its own files).
+//! Invariant: a record is stored when its statement is already durable, so a cut at any instant
+//! leaves a page that states the present versions, or older ones. The journal's record is a store
+//! into the page cache that no command waits for. The next sync of the contents makes it durable:
+//! that of the next flush, or the one that begins a new state, which contains the number. Absent:
+//! handling of a file that is too old (`open`, and the service for its own files).
 
 use super::files::{self, CONTENTS, FolderAccess, about};
 use crate::geometry::PAGE_BYTES;
@@ -27,7 +27,7 @@ use std::path::Path;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MAGIC: [u8; 8] = *b"RMPWITNS";
-/// Where the journal's records are.
+/// Offset of the journal's records.
 const JOURNAL_AT: usize = 512;
 
 /// One record, of 32 bytes.
@@ -63,13 +63,13 @@ impl WitnessRecord {
         crc32c::crc32c(words.as_bytes())
     }
 
-    /// Where the record of a number is, of those that begin at `at`.
+    /// Offset of the record of a number in the pair at `at`.
     fn slot(at: usize, number: u64) -> usize {
         at + (number % 2) as usize * RECORD_BYTES
     }
 }
 
-/// What the pair of records at `at` says: the newest, or none, or that both are damaged.
+/// Reads the newest of the pair of records at `at`, if any; fails if both are damaged.
 fn newest(page: &[u8], at: usize) -> Result<Option<WitnessRecord>, WitnessDamaged> {
     let mut newest: Option<WitnessRecord> = None;
     let mut is_damaged = false;
@@ -78,7 +78,7 @@ fn newest(page: &[u8], at: usize) -> Result<Option<WitnessRecord>, WitnessDamage
             WitnessRecord::read_from_prefix(&page[slot..]).map_err(|_| WitnessDamaged)?;
         let is_blank = record.as_bytes().iter().all(|byte| *byte == 0);
         if !is_blank && (record.crc != record.sum(slot) || record.zero != 0) {
-            // Cut while it was stored, and then the other one is the newest.
+            // Torn while it was stored; then the other one is the newest.
             is_damaged = true;
         } else if !is_blank && newest.is_none_or(|other| other.number < record.number) {
             newest = Some(record);
@@ -91,11 +91,11 @@ fn newest(page: &[u8], at: usize) -> Result<Option<WitnessRecord>, WitnessDamage
     }
 }
 
-/// The page is not there, or not what was written.
+/// The page is missing or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WitnessDamaged;
 
-/// How far the journal was durable.
+/// The durable end of the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct JournalWitness {
     pub(super) number: u64,
@@ -104,12 +104,12 @@ pub(super) struct JournalWitness {
     pub(super) end: u64,
 }
 
-/// Where the page begins in a device of so many flash pages.
+/// Offset of the page in a device of `pages` flash pages.
 pub(super) fn offset(pages: u32) -> u64 {
     u64::from(pages) * PAGE_BYTES as u64
 }
 
-/// Bytes of `contents` with it.
+/// Size of `contents` including the page.
 pub(super) fn contents_bytes(pages: u32) -> u64 {
     offset(pages) + PAGE_BYTES as u64
 }
@@ -128,7 +128,7 @@ fn read_page(file: &File, pages: u32) -> io::Result<Result<Vec<u8>, WitnessDamag
     })
 }
 
-/// Reads how far the journal was durable.
+/// Reads the durable end of the journal.
 pub(super) fn of_journal(
     file: &File,
     pages: u32,
@@ -143,14 +143,14 @@ pub(super) fn of_journal(
         }))
 }
 
-/// The page of a device in use, mapped: the journal's records.
+/// The mapped page of a device in use: the journal's records.
 pub(super) struct WitnessPage {
     map: MmapMut,
     journal: JournalWitness,
 }
 
 impl WitnessPage {
-    /// Maps the page. `blank`: whatever is there goes.
+    /// Maps the page. `blank`: its contents are cleared.
     pub(super) fn map(
         file: &File,
         pages: u32,
@@ -165,8 +165,8 @@ impl WitnessPage {
             file.set_len(bytes).map_err(about)?;
         }
 
-        // SAFETY: as for the contents: our own file, locked, and of at least this length. It is
-        // read once, by `of_journal`, and only written here.
+        // SAFETY: as for the contents: the folder's own file, locked, and of at least this length.
+        // It is read once, by `of_journal`, and only written here.
         let map = unsafe {
             memmap2::MmapOptions::new()
                 .offset(offset(pages))
@@ -182,7 +182,7 @@ impl WitnessPage {
         if blank {
             page.map.fill(0);
             page.journal(found.generation, found.end);
-            // Last: a page without it is none.
+            // Last: a page without it is invalid.
             page.map[..MAGIC.len()].copy_from_slice(&MAGIC);
         }
         Ok(page)
@@ -193,7 +193,7 @@ impl WitnessPage {
         self.journal.number
     }
 
-    /// The journal of this generation is durable up to `end`.
+    /// Records that the journal of this generation is durable up to `end`.
     pub(super) fn journal(&mut self, generation: u64, end: u64) {
         // A commit may end after a later sync.
         if (generation, end) < (self.journal.generation, self.journal.end) {
@@ -211,7 +211,7 @@ impl WitnessPage {
     }
 }
 
-/// A file that the service keeps beside the device, and replaces as a whole.
+/// A file that the service keeps beside the device and replaces as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WitnessedFile {
     /// `service.json`.
@@ -232,25 +232,25 @@ impl WitnessedFile {
 /// The newest version of such a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVersion {
-    /// One more with each version; 0 if there was none.
+    /// Incremented with each version; 0 if there was none.
     pub serial: u64,
-    /// CRC-32C that the file has.
+    /// CRC-32C of the file.
     pub crc: u32,
 }
 
 impl FileVersion {
-    /// Whether a file of this version is refused where `newest` was in force: it is an older one,
-    /// or another one with the same number. Where none was witnessed any is accepted.
+    /// Returns true if a file of this version must be refused where `newest` was current: it is
+    /// older, or another one with the same number. Without a witnessed version any is accepted.
     pub fn is_older_than(self, newest: Self) -> bool {
         newest.serial > 0 && self.serial <= newest.serial && self != newest
     }
 }
 
-/// The newest version of one of these files that was in force in the image in `dir`, of so many
-/// flash pages; `None` if the image was made by an earlier version, and never opened since.
+/// The newest witnessed version of one of these files of the image in `dir`, with `pages` flash
+/// pages; `None` if the image was made by an earlier version, and never opened since.
 ///
 /// # Errors
-/// The system's reason. Damage is found when the device is opened.
+/// The system's reason. Damage is detected when the device is opened.
 pub fn newest_version(
     dir: &Path,
     pages: u32,
@@ -269,10 +269,10 @@ pub fn newest_version(
     })))
 }
 
-/// Puts a new version of the file in the place of the one before; older ones are refused from then on.
+/// Replaces the file by a new version; older ones are refused from then on.
 ///
 /// # Errors
-/// The system's reason; then either of the two may be in force.
+/// The system's reason; then either version may be current.
 pub fn replace_witnessed(
     dir: &Path,
     pages: u32,
@@ -281,17 +281,17 @@ pub fn replace_witnessed(
     bytes: &[u8],
     version: FileVersion,
 ) -> io::Result<()> {
-    // 1. the file and its name are durable (`replace_file`)  2. the record is durable  3. the version
-    // is in force, when this returns.
-    // Cut before 1 has ended: the old file, which the record fits, or the new one, which is newer than
-    // the record says. Cut in 2: the new file, and the record of the old one or of the new one. So
-    // neither is ever refused. After 2 the old file is.
+    // 1. the file and its name are durable (`replace_file`)  2. the record is durable  3. the
+    // version is current, when this returns. Cut before 1 has ended: the old file, which matches
+    // the record, or the new one, which is newer than the record. Cut in 2: the new file, and the
+    // record of the old one or of the new one. So neither is ever refused. After 2 the old file is.
     files::replace_file(dir, name, bytes)?;
     witness_version(dir, pages, of, version)
 }
 
-/// From now on older versions of the file are refused. To be called when the file and its name are
-/// durable, and before anything relies on it. Nothing to do in an image without the page.
+/// Records a version of the file; older ones are refused from then on. Must be called when the file
+/// and its name are durable, and before anything relies on it. Does nothing in an image without the
+/// page.
 ///
 /// # Errors
 /// The system's reason.
