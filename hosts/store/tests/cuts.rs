@@ -1,11 +1,10 @@
-//! Power cuts of a disk with a volatile cache: of what was not flushed, each page is kept or lost
-//! on its own.
+//! Power cuts of a disk with a volatile cache: each unflushed page is kept or lost independently.
 //!
-//! A script of changes is run once, and every operation that reached the disk is noted. Then for
-//! every prefix of these operations, and for many subsets of those that were not flushed in it, the
-//! disk is put together and the volume opened: it must open, no page may be claimed twice, what was
-//! synced must be there, and each page of what was not is the file's old or new one. Then it is
-//! used: what another file held must not show in new pages. The same campaign with a guard off must
+//! A script of changes is run once, and every operation on the disk is logged. Then for every
+//! prefix of these operations, and for many subsets of the unflushed ones in it, the disk is
+//! reconstructed and the volume opened: it must open, no page may be claimed twice, synced data
+//! must be there, and each unsynced page has the file's old or new contents. Then the volume is
+//! used: another file's data must not appear in new pages. The same campaign with a guard off must
 //! fail.
 
 mod kit;
@@ -17,27 +16,27 @@ use remap_ssd_store::guard::Guard;
 use remap_ssd_store::{Create, FileWrite, NewVolume, OpenOptions, Processes, Share, Store, Volume};
 use std::collections::{BTreeMap, HashMap};
 
-/// So few that pages are soon used again, and enough for files to ask for pages in advance.
+/// So few that pages are soon reused, and enough for files to ask for pages in advance.
 const PAGES: u64 = 300;
 const SLOTS: u32 = 6;
 const NAMES: [&str; 4] = ["a", "b", "c", "wal"];
 
-/// A file as it should be, by definition.
+/// The expected state of a file.
 #[derive(Clone)]
 struct Known {
-    /// Which of all that have been made.
+    /// Number of the file among all that have been created.
     id: usize,
     bytes: Vec<u8>,
 }
 
 type Files = BTreeMap<&'static str, Known>;
 
-/// What there was after a step.
+/// The expected state after a step.
 struct Moment {
-    /// Operations on the disk by then.
+    /// Operations on the disk until then.
     operations: usize,
     files: Files,
-    /// Files that the step has synced.
+    /// Files synced by the step.
     synced: Vec<usize>,
 }
 
@@ -55,7 +54,7 @@ fn guarded(volume: Volume<MemDisk>, without: Option<Guard>) -> Volume<MemDisk> {
     }
 }
 
-/// How often files are defragmented.
+/// Frequency of defragmentation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Defragment {
     /// As often as other changes.
@@ -64,8 +63,8 @@ enum Defragment {
     Always,
 }
 
-/// Runs a script; the operations on the disk, and what there was after each step. The first moment
-/// is the new volume.
+/// Runs a script; returns the operations on the disk, and the state after each step. The first
+/// state is the new volume.
 fn script(
     seed: u64,
     steps: usize,
@@ -131,7 +130,7 @@ fn script(
             22.. if files.contains_key(name) => {
                 let file = volume.open(name, options(name)).expect("it is there");
                 let known = files.get_mut(name).expect("it is there");
-                // Behind the end in part, and with a gap now and then.
+                // Partly after the end, and sometimes with a gap.
                 let first = random.random_range(0..=known.bytes.len() / PAGE + 2) * PAGE;
                 let apart = random.random_range(1..4) * PAGE;
                 let places = [first, first + apart, first + 2 * apart];
@@ -156,7 +155,7 @@ fn script(
             8..10 if files.contains_key(name) => {
                 volume.delete(name).expect("it is there");
                 files.remove(name);
-                // Its pages, which the device may still have, go to another file at once.
+                // Its pages, which the device may still have, go to another file immediately.
                 if let Some(len) = files.get("wal").map(|known| known.bytes.len())
                     && len <= 12 * PAGE
                 {
@@ -183,7 +182,7 @@ fn script(
                     volume.rename(name, to).expect("possible");
                     let known = files.remove(name).expect("it is there");
                     files.insert(to, known);
-                    // The name is free for a new file at once.
+                    // The name is free for a new file immediately.
                     moments.push(Moment {
                         operations: operations(),
                         files: files.clone(),
@@ -270,7 +269,7 @@ fn script(
     (log, moments)
 }
 
-/// The disk after a prefix of the operations, of which only some were kept since the last flush.
+/// The disk after a prefix of the operations, keeping only some of those since the last flush.
 fn kept(log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
     let flushed = log
         .iter()
@@ -287,7 +286,7 @@ fn kept(log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content
     pages
 }
 
-/// A page of a file, filled up with zeroes.
+/// A page of a file, zero-filled.
 fn page_of(bytes: &[u8], page: usize) -> [u8; PAGE] {
     let mut out = [0; PAGE];
     if let Some(there) = bytes.get(page * PAGE..) {
@@ -297,7 +296,7 @@ fn page_of(bytes: &[u8], page: usize) -> [u8; PAGE] {
     out
 }
 
-/// Judges what a cut after `operations` left.
+/// Checks the result of a cut after `operations`.
 fn judge(
     pages: HashMap<u64, Content>,
     operations: usize,
@@ -313,7 +312,7 @@ fn judge(
         return Err(damage.join("; "));
     }
 
-    // What was over, and the step that was under way.
+    // The completed steps, and the one in progress.
     let over = moments
         .iter()
         .rposition(|moment| moment.operations <= operations)
@@ -343,7 +342,7 @@ fn judge(
         }
     }
     for info in &list {
-        // Which file it may be: one of that name in the last moments.
+        // Candidates for the file: those of that name in the last states.
         let candidates: Vec<usize> = moments[over..=last]
             .iter()
             .filter_map(|moment| moment.files.get(info.name.as_str()).map(|known| known.id))
@@ -357,8 +356,7 @@ fn judge(
                 info.open_end || states(id).any(|(_, known)| known.bytes.len() == found.len());
             let wrong = (0..found.len().div_ceil(PAGE)).find(|&page| {
                 let there = page_of(&found, page);
-                // In a file that is cut off within a page after it was longer, the rest of the page
-                // is not shown.
+                // If the file was truncated within a page, the rest of the page is not visible.
                 let len = found.len().min((page + 1) * PAGE) - page * PAGE;
                 !states(id).any(|(_, known)| page_of(&known.bytes, page)[..len] == there[..len])
             });
@@ -383,7 +381,7 @@ fn judge(
         }
     }
 
-    // It goes on: a file whose end is open shows all of its pages after the next crash.
+    // Use continues: a file whose end is open shows all of its pages after the next crash.
     let before: Vec<Vec<u8>> = list
         .iter()
         .map(|info| {
@@ -434,7 +432,7 @@ fn judge(
     })
 }
 
-/// Every prefix of a script's operations, with several subsets of what was not flushed.
+/// Every prefix of a script's operations, with several subsets of the unflushed ones.
 fn campaign(
     seeds: std::ops::Range<u64>,
     steps: usize,
@@ -458,7 +456,7 @@ fn campaign(
                 let one = random.random_range(0..pending);
                 subsets.push((0..pending).map(|index| index == one).collect());
                 subsets.push((0..pending).map(|index| index != one).collect());
-                // The last ones are often the record of a change.
+                // The last operation is often the record of a change.
                 subsets.push((0..pending).map(|index| index + 1 == pending).collect());
                 subsets.push((0..pending).map(|_| random.random_bool(0.5)).collect());
             }
@@ -486,8 +484,8 @@ fn what_was_synced_survives_every_cut_and_no_file_shows_what_another_one_held() 
     assert!(cuts > 20_000, "{cuts}");
 }
 
-// Each change leaves a file in pieces, and the pieces are brought together at once: so that a cut
-// meets a defragmentation of pages that were synced.
+// Each change leaves a file fragmented, and it is defragmented at once, so that a cut meets a
+// defragmentation of synced pages.
 #[test]
 fn a_file_survives_every_cut_while_its_pieces_are_brought_together() {
     let cuts =
@@ -495,8 +493,8 @@ fn a_file_survives_every_cut_while_its_pieces_are_brought_together() {
     assert!(cuts > 5_000, "{cuts}");
 }
 
-// A claim that is not durable when its pages are written is told from one that is by a second
-// process only: see `a_claim_is_durable_before_its_pages_are_written` in `processes.rs`.
+// Only a second process can detect that a claim is not durable when its pages are written: see
+// `a_claim_is_durable_before_its_pages_are_written` in `processes.rs`.
 #[test]
 fn each_flush_and_trim_is_missed_if_it_is_left_out() {
     for guard in Guard::ALL
@@ -518,7 +516,7 @@ fn a_cut_while_a_volume_is_made_leaves_one_or_none() {
         ..NewVolume::default()
     };
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(5);
-    // Over a volume with a file, of which nothing may be in the new one.
+    // Over a volume with a file, none of whose data may appear in the new one.
     let disk = MemDisk::new(PAGES);
     let old =
         Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");

@@ -1,5 +1,5 @@
-//! Pages of a volume that are not what was written: mended where a copy is left, named where none
-//! is.
+//! Damaged pages of a volume: repaired from a copy where there is one, reported where there is
+//! none.
 
 mod kit;
 
@@ -108,7 +108,7 @@ fn a_damaged_record_is_named_and_the_other_files_can_be_read() {
             .write(b, 5, &tagged(3, 100))
             .expect("its pages are its own");
 
-        // It may be any file that is not found, and none that is not found may be taken for absent.
+        // A missing file may be the damaged one, so none may be treated as absent.
         let unknown = [
             volume.open("a", OpenOptions::default()).map(drop),
             volume.delete("nothing"),
@@ -121,7 +121,7 @@ fn a_damaged_record_is_named_and_the_other_files_can_be_read() {
             );
         }
 
-        // Nobody knows which pages the damaged file has, nor its name.
+        // Pages and name of the damaged file are unknown.
         for refused in [
             volume.write(b, 0, &tagged(4, 200 * PAGE)),
             volume.open("c", NEW).map(drop),
@@ -147,7 +147,7 @@ fn a_file_is_not_missing_because_the_disk_cannot_be_reached() {
         [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("the volume is there"));
     let open = |name: &str| volume.open(name, OpenOptions::default());
 
-    // Another process changes the layout, so that all must be read again.
+    // Another process changes the layout, so that the whole table must be reread.
     other.open("c", NEW).expect("possible");
     disk.medium().unreadable = 0..u64::MAX;
     for name in ["b", "nothing"] {
@@ -159,7 +159,7 @@ fn a_file_is_not_missing_because_the_disk_cannot_be_reached() {
     }
     assert!(matches!(volume.damage(), Err(StoreError::Disk(_))));
 
-    // One page that cannot be read is one file's.
+    // One unreadable page affects one file.
     disk.medium().unreadable = 3..4;
     assert!(open("a").is_ok() && open("c").is_ok() && open("b").is_err());
     let damage = volume.damage().expect("the disk can be reached");
@@ -187,7 +187,7 @@ fn a_record_that_got_to_another_place_is_not_believed() {
         damage.len() == 1 && damage[0].contains("page 5 "),
         "{damage:?}"
     );
-    // Nor is one of another volume.
+    // Nor is a record of another volume.
     let other = made();
     other.medium().set(2, record);
     let damage = open(&other)
@@ -200,8 +200,8 @@ fn a_record_that_got_to_another_place_is_not_believed() {
     );
 }
 
-/// What two owners of a volume leave who did not know of each other: each has claimed pages that
-/// were free, and the later records are those of both.
+/// The result of two holders of a volume unaware of each other: each has claimed free pages, and
+/// the later records are those of both.
 fn claimed_twice(seed: u64) -> (MemDisk, Vec<(String, Vec<u8>)>) {
     let common = made();
     let mut files = Vec::new();
@@ -212,7 +212,7 @@ fn claimed_twice(seed: u64) -> (MemDisk, Vec<(String, Vec<u8>)>) {
             disk.medium().set(page, content);
         }
         let volume = open(&disk).expect("possible");
-        // Two files each, in slots of their own: the other's slots have files that are deleted.
+        // Two files each, in separate slots: the other's slots have deleted files.
         let names = ["c", "d", "e", "f"];
         for (at, name) in names.iter().enumerate() {
             let file = volume.open(name, NEW).expect("possible");
@@ -233,7 +233,7 @@ fn claimed_twice(seed: u64) -> (MemDisk, Vec<(String, Vec<u8>)>) {
         disk
     });
 
-    // What only one of them has written is there; else the first one's.
+    // A page written by only one of them has its data; else the first one's.
     for page in 0..500 {
         let blank = |content: &Option<Arc<[u8; PAGE]>>| {
             content.as_ref().is_none_or(|bytes| **bytes == [0; PAGE])
@@ -258,7 +258,7 @@ fn files_that_claim_one_page_are_refused_and_all_others_are_used() {
             assert!(contents(&volume, file) == data, "seed {seed}: {name}");
         };
 
-        // Files from before both are whole.
+        // Files older than both are whole.
         let before = [("a", 1), ("b", 2)];
         for (name, tag) in before {
             check(name, &tagged(tag, 30 * PAGE + 9));
@@ -289,13 +289,13 @@ fn files_that_claim_one_page_are_refused_and_all_others_are_used() {
         let counted = volume.damaged_files().expect("readable");
         assert_eq!(counted, refused.len() as u64, "seed {seed}");
 
-        // What is new gets pages that nobody claims, and takes nothing from any file.
+        // A new file gets unclaimed pages, and takes none from other files.
         let new = volume.open("new", NEW).expect("there is room");
         volume
             .write(new, 0, &tagged(77, 40 * PAGE))
             .expect("there is room");
 
-        // Without those of the second owner, those of the first are whole, and so is all else.
+        // Without the second holder's files, those of the first are whole, and so are all others.
         for (name, _) in refused.iter().filter(|(name, _)| name.as_str() > "d") {
             volume
                 .delete(name)

@@ -10,7 +10,7 @@ const NEW: OpenOptions = OpenOptions {
     open_end: false,
 };
 
-/// A volume with a file `x` in pieces, between which others were.
+/// A volume with a fragmented file `x`, between whose extents other files were.
 fn fragmented(pages: u64) -> (MemDisk, Volume<MemDisk>, FileId, Vec<u8>) {
     let disk = MemDisk::new(pages);
     let new = NewVolume {
@@ -104,7 +104,7 @@ fn without_room_or_remaps_a_file_stays_as_it_is() {
     assert!(refused.contains("cannot remap"), "{refused}");
     assert!(contents(&volume, file) == bytes && extents(&volume) > 1);
 
-    // The volume goes on.
+    // The volume stays usable.
     let later = volume.open("later", NEW).expect("there is room");
     volume
         .write(later, 0, &tagged(7, 3 * PAGE))

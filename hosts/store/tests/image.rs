@@ -1,11 +1,11 @@
-//! Namespaces of a device in a folder, as a process finds them that has the device to itself.
+//! Namespaces of a device in a folder, as seen by a process with exclusive use of the device.
 
 use remap_ssd_device::{Device, DeviceConfig, Disk, SchemeKind};
 use remap_ssd_media::folder::{FileVersion, WitnessedFile, witness_version};
 use remap_ssd_store::{ImageDisk, ImageNamespace, image_namespaces};
 use std::path::Path;
 
-/// Pages that each namespace has here.
+/// Size of each namespace in pages.
 const PAGES: u64 = 1000;
 
 /// A device in a folder that was never served.
@@ -22,7 +22,7 @@ fn serve(folder: &Path, service: &str) {
     std::fs::write(folder.join("service.json"), service).expect("there is room");
 }
 
-/// One namespace of the file once a host has changed something.
+/// An entry of the list once a host has changed the namespaces.
 fn placed(nsid: u32, first: u64, more: &str) -> String {
     format!(
         r#"{{ "pages": {PAGES}, "block_bytes": 4096 {more}, "place": {{ "nsid": {nsid}, "first_page": {first},
@@ -56,7 +56,7 @@ fn namespaces_are_where_they_were_put_when_hosts_created_and_deleted_some() {
     let folder = dir.path().join("disk");
     made(&folder);
 
-    // In order, as they were made.
+    // In order, as created.
     let plain = |count: usize| {
         let one = format!(r#"{{ "pages": {PAGES}, "block_bytes": 4096 }}"#);
         format!(
@@ -117,7 +117,7 @@ fn places_that_cannot_be_are_refused() {
     }
 }
 
-/// What is written to one namespace shares nothing with another one that shares nothing.
+/// Data written to one unshared namespace is not shared with another one.
 #[test]
 fn every_namespace_that_shares_nothing_is_kept_apart_whichever_is_opened() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -189,7 +189,7 @@ fn a_list_of_namespaces_that_is_older_than_the_image_is_refused() {
         );
     }
 
-    // The newest one, and one that was written just before a kill.
+    // The newest one, and one written just before a kill.
     for serial in [5, 6] {
         serve(
             &folder,

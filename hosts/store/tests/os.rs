@@ -1,7 +1,6 @@
-//! The operating system's files: what a file system can share is shared, and what it cannot is
-//! copied and said so.
+//! The operating system's files: shared where the file system can, else copied and reported so.
 //!
-//! Mounting needs rights that a test may not have; then it says so and checks what is left.
+//! Mounting needs rights that a test may lack; then it reports that and checks the rest.
 
 mod kit;
 
@@ -22,8 +21,7 @@ const NEW: OpenOptions = OpenOptions {
 };
 const PAGES: usize = 64;
 
-/// Shares whole pages from one file to another one, then a list of ranges page by page, as a
-/// checkpoint has it.
+/// Shares whole pages between two files, then a list of ranges page by page, as in a checkpoint.
 fn shared_in(folder: &Path) -> Statistics {
     let store = OsStore::open(folder).expect("it is there");
     let (a, b) = (
@@ -67,7 +65,7 @@ fn shared_in(folder: &Path) -> Statistics {
 
 #[test]
 fn a_file_system_that_cannot_share_is_said_to_copy() {
-    // `/dev/shm` is tmpfs, which cannot.
+    // `/dev/shm` is tmpfs, which cannot share.
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
     let counted = shared_in(folder.path());
     assert_eq!(
@@ -87,7 +85,7 @@ fn xfs_shares() {
     let folder = tempfile::tempdir().expect("a folder");
     let (image, mountpoint) = (folder.path().join("image"), folder.path().join("mounted"));
     std::fs::create_dir(&mountpoint).expect("possible");
-    // The smallest that mkfs makes.
+    // The smallest size for mkfs.
     std::fs::File::create(&image)
         .and_then(|file| file.set_len(320 << 20))
         .expect("there is room");

@@ -1,5 +1,5 @@
-//! Several users of one volume, each with its own connection: no page gets two owners, and nobody
-//! believes what another one has changed. (Processes of their own:
+//! Several users of one volume, each with its own connection: no page gets two owners, and no user
+//! relies on state that another one has changed. (With separate processes:
 //! `crates/cli/tests/cli/volumes.rs`.)
 
 mod kit;
@@ -119,12 +119,12 @@ fn what_one_process_changes_another_one_sees() {
         "size and pages, without a sync"
     );
 
-    // It grows in the one and in the other.
+    // It grows through either connection.
     two.write(same, 10 * PAGE as u64 + 5, &tagged(2, 40 * PAGE))
         .expect("possible");
     assert_eq!(one.size(a).expect("possible"), 50 * PAGE as u64 + 5);
 
-    // Its pages go to another file; who still knows the old places must not read there.
+    // Its pages go to another file; a user with the old places cached must not read there.
     one.set_size(a, 3).expect("possible");
     let b = one.open("b", NEW).expect("possible");
     one.write(b, 0, &tagged(3, 500 * PAGE))
@@ -136,7 +136,7 @@ fn what_one_process_changes_another_one_sees() {
         Err(StoreError::Gone)
     ));
 
-    // A volume that is in use is not made anew.
+    // A volume in use is not overwritten.
     let forced = NewVolume {
         force: true,
         ..NewVolume::default()
@@ -241,7 +241,7 @@ fn a_page_that_was_read_while_another_process_wrote_it_is_not_kept() {
     assert!(contents(&two, file) == tagged(1, PAGE));
     assert_eq!(two.statistics().pages_found, 1, "it is kept in memory");
 
-    // The other one reads before the disk has got the page, and again when it has.
+    // The other one reads before the disk has the page, and again after.
     let two = Arc::new(two);
     let reader = Arc::clone(&two);
     let read = move || {
@@ -260,8 +260,7 @@ fn a_page_that_was_read_while_another_process_wrote_it_is_not_kept() {
 fn nobody_believes_what_is_in_memory_after_a_write_that_failed() {
     for dies in [false, true] {
         let (disk, [one, two], file, _dir) = two_readers();
-        // The page gets to the disk, and its answer does not get back; or the process does not live
-        // to hear it.
+        // The write is done, and its response lost; or the process dies before it arrives.
         disk.medium().fails_after_write = true;
         one.write(file, 0, &tagged(2, PAGE)).expect_err("no answer");
         disk.medium().fails_after_write = false;
@@ -272,7 +271,7 @@ fn nobody_believes_what_is_in_memory_after_a_write_that_failed() {
         }
         assert!(contents(&two, file) == tagged(2, PAGE));
 
-        // With the next change all is as before.
+        // After the next change all is normal again.
         two.write(file, 0, &tagged(3, PAGE)).expect("possible");
         let found = two.statistics().pages_found;
         assert!(contents(&two, file) == tagged(3, PAGE));
@@ -302,8 +301,8 @@ fn nobody_believes_what_is_in_memory_of_a_device_that_has_lost_power() {
     );
 }
 
-/// A power cut of the device, and another process that allocates, in the moment in which a process
-/// has found where to write and has not written yet.
+/// A power cut of the device, and an allocation by another process, at the moment when a process
+/// has located its pages and has not written yet.
 fn claim_race(without: Option<Guard>) -> (Vec<u8>, Vec<u8>) {
     let dir = tempfile::tempdir().expect("a folder");
     let disk = MemDisk::new(200);
@@ -324,7 +323,7 @@ fn claim_race(without: Option<Guard>) -> (Vec<u8>, Vec<u8>) {
         two.write(b, 0, &data).expect("there is room");
         two.sync(b).expect("possible");
     };
-    // Data are behind two superblocks and 16 records.
+    // File data begins after two superblocks and 16 records.
     disk.medium().before_write = Some((18..200, Box::new(race)));
     one.write(a, 0, &tagged(1, 20 * PAGE)).expect("possible");
     let b = one.open("b", OpenOptions::default()).expect("it was made");
@@ -355,7 +354,7 @@ fn a_device_that_loses_power_under_living_processes_keeps_files_apart() {
         let volumes = [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("possible"));
         let mut synced: HashMap<String, Vec<u8>> = HashMap::new();
         for round in 0..80u64 {
-            // Each process has two files; what it writes is synced now and then.
+            // Each process has two files, and syncs them at times.
             let user = random.random_range(0..2);
             let volume = &volumes[user];
             let name = format!("{user}{}", random.random_range(0..2));

@@ -1,4 +1,4 @@
-//! Volumes on images that a process closes and opens again with what it knows of them.
+//! Volumes on images that a process closes and reopens with its cached state.
 
 use remap_ssd_device::{Device, DeviceConfig, SchemeKind};
 use remap_ssd_store::{
@@ -39,7 +39,7 @@ impl Image {
     }
 }
 
-/// Closes a volume as a process that keeps what it knows.
+/// Closes a volume, keeping its cached state.
 fn rest(volume: Volume<ImageDisk>) -> Option<RestingVolume> {
     let (keep, kept) = channel();
     drop(volume.resting(move |resting| keep.send(resting).expect("it is waited for")));
@@ -72,7 +72,7 @@ fn a_volume_that_nobody_has_changed_goes_on_as_it_was() {
         let resting = rest(volume).expect("nothing has failed");
         assert!(resting.bytes() > 0);
         volume = match round % 5 {
-            // A process that only looks changes nothing.
+            // A read-only use changes nothing.
             4 => {
                 assert_eq!(get(&image.open(), "file-0"), Some(round / 7 * 7));
                 resting.resume()
@@ -120,7 +120,7 @@ fn an_image_is_in_use_gone_or_another_one() {
     assert!(resting.resume().expect("nobody has it open").is_none());
 }
 
-// The service changes these files while it has the image to itself.
+// The service changes these files while it holds the image exclusively.
 #[test]
 fn a_list_of_namespaces_or_a_configuration_that_changed_is_noticed() {
     let image = Image::new(false);

@@ -1,5 +1,5 @@
-//! A volume on a served device and the processes of several lock domains: the device lets one of
-//! them have it, whatever becomes of their files.
+//! A volume on a served device and the processes of several lock domains: the device grants it to
+//! one of them, regardless of their files.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
@@ -24,7 +24,7 @@ impl Log for Silent {
     fn server(&self, _: &str) {}
 }
 
-/// A device that is served, with a volume, and two lock domains.
+/// A served device with a volume, and two lock domains.
 struct Rig {
     subsystem: Arc<Subsystem>,
     address: SocketAddr,
@@ -80,7 +80,7 @@ impl Rig {
         Volume::open(self.disk(), processes)
     }
 
-    /// What the files of the domain are called.
+    /// Names of the domain's files.
     fn names(&self, processes: &Processes) -> Vec<String> {
         let entries = fs::read_dir(folder(processes)).expect("it is there");
         let names = entries.map(|entry| entry.expect("readable").file_name());
@@ -157,7 +157,7 @@ fn another_domain_is_refused_until_the_last_process_of_the_first_one_has_left() 
     append(&second, 1);
     drop(second);
 
-    // The size was in no record before: no sync has been asked for.
+    // The size was in no record before: there was no sync.
     let other = rig.open(&rig.there).expect("it is free");
     assert_eq!(size(&other), 5001);
     refusal(rig.open(&rig.here));
@@ -183,7 +183,7 @@ fn who_has_the_volume_open_goes_on_when_all_files_are_removed_and_nobody_else_ge
     append(&first, 5000);
     fs::remove_dir_all(folder(&rig.here)).expect("it is ours");
 
-    // A new process finds nobody here, but the device knows.
+    // A new process finds no other users here, but the device does.
     refusal(rig.open(&rig.here));
     append(&second, 5000);
     append(&first, 1);
@@ -230,7 +230,7 @@ fn locks_of_host_software_that_were_removed_and_made_anew_are_refused() {
     refusal(second.note_lock_files(file, locks(0, 13)));
     refusal(second.note_lock_files(file, locks(u64::MAX, 0)));
 
-    // Another file in its place has locks of its own.
+    // A new file in its place has locks of its own.
     first.delete("a").expect("it is there");
     append(&first, 1);
     let file = first
@@ -277,7 +277,7 @@ fn a_volume_whose_reservation_an_operator_took_away_is_lost_for_good() {
     assert!(lost().contains("close what is open"));
     refusal(rig.open(&rig.here));
 
-    // Another one has it, and leaves: nothing changes.
+    // Another tenancy holds it, and leaves: nothing changes.
     drop(rig.open(&rig.there).expect("nobody holds it"));
     assert!(lost().contains("close what is open"));
     assert!(volume.still_held().is_err());
@@ -319,7 +319,7 @@ fn die(rig: &Rig, processes: &Processes) {
     assert!(!status.success(), "it was aborted");
 }
 
-// Whether the server has noticed by then does not matter: the domain knows that they are dead.
+// Independent of the server's detection: the domain knows that they are dead.
 #[test]
 fn after_processes_that_died_their_domain_goes_on_at_once_with_what_they_had_written() {
     let rig = Rig::new();
@@ -330,7 +330,7 @@ fn after_processes_that_died_their_domain_goes_on_at_once_with_what_they_had_wri
         if round % 2 == 0 {
             std::mem::drop(volume);
         } else {
-            // Others who live keep it.
+            // Surviving processes keep it.
             let second = rig.open(&rig.here).expect("the same domain");
             drop(volume);
             refusal(rig.open(&rig.there));
@@ -340,7 +340,7 @@ fn after_processes_that_died_their_domain_goes_on_at_once_with_what_they_had_wri
     assert_eq!(rig.names(&rig.here).len(), 2, "nothing is left but locks");
 }
 
-// The server notices that they are gone, and no file of theirs is needed for that.
+// The server detects that they are gone, without any of their files.
 #[test]
 fn after_processes_that_died_another_domain_gets_the_volume() {
     let rig = Rig::new();

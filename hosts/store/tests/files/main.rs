@@ -1,5 +1,5 @@
-//! Files are bytes by name: the same steps on a device in this process, on one behind the network,
-//! on a disk that refuses to remap and on the operating system's files leave the same bytes.
+//! Files are bytes by name: the same steps on a local device, on a served one, on a disk that
+//! refuses to remap and on the operating system's files leave the same bytes.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -20,9 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steps::*;
 
-/// Two processes that take turns; each looks at everything after each step, and keeps what it has
-/// seen.
-// From page 11 to page 12, a page and a bit: the bit is of page 12, which the page goes to.
+// From page 11 to page 12, a page and a few bytes: those are of page 12, the target of the page.
 #[test]
 fn a_range_whose_tail_alone_overlaps_its_target_is_read_before_it_is_written() {
     let disk = MemDisk::new(BYTES / PAGE as u64);
@@ -55,7 +53,7 @@ fn a_range_whose_tail_alone_overlaps_its_target_is_read_before_it_is_written() {
     );
 }
 
-// The page that is remembered of the source is older than the one that the disk shares.
+// The cached page of the source is older than the one that the disk shares.
 #[test]
 fn a_page_that_another_process_wrote_is_shared_as_it_is_now() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -96,7 +94,7 @@ fn what_processes_keep_in_memory_is_what_the_disk_has() {
         ..NewVolume::default()
     };
     Volume::create(disk.clone(), &processes, &new, &mut |_, _| {}).expect("possible");
-    // One keeps everything, the other one less than a file.
+    // One caches everything, the other one less than a file.
     let open = || Volume::open(disk.clone(), &processes).expect("possible");
     let volumes = [open(), open().with_cache(20 * PAGE as u64)];
 
@@ -162,7 +160,7 @@ fn volume<D: remap_ssd_device::Disk>(disk: D) -> Volume<D> {
     Volume::create(disk, &Processes::One, &new, &mut |_, _| {}).expect("possible")
 }
 
-/// Nobody reads a log here.
+/// A log without readers.
 struct Silent;
 
 impl Log for Silent {
@@ -311,7 +309,7 @@ fn a_shared_page_is_programmed_once_and_a_store_that_cannot_share_says_why() {
     );
 }
 
-/// A process that died before it set a file's size leaves what it wrote behind the file's end.
+/// A process that died before it set a file's size leaves its data after the file's end.
 #[test]
 fn a_gap_in_a_list_of_writes_is_zeroes_whatever_was_on_its_pages() {
     const HAD: usize = 18;
@@ -333,7 +331,7 @@ fn a_gap_in_a_list_of_writes_is_zeroes_whatever_was_on_its_pages() {
         .write(file, most.len() as u64, last)
         .expect("there is room");
     {
-        // A file that grows is given more pages than it needs: they are among these.
+        // A growing file gets more pages than it needs: they are among these.
         let mut medium = disk.medium();
         let empty: Vec<u64> = (0..300)
             .filter(|page| medium.content(*page).is_none())

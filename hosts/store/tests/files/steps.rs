@@ -1,4 +1,4 @@
-//! Steps on a store and, by definition, on files that are bytes by name.
+//! Steps on a store and on a model: files that are bytes by name.
 
 use super::kit::{PAGE, contents, discard, tagged, write};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ pub enum Step {
         offset: usize,
         bytes: usize,
     },
-    /// Pieces of so many bytes, each so many behind the one before.
+    /// Ranges of this many bytes, with this distance from one to the next.
     WriteAll {
         name: usize,
         offset: usize,
@@ -59,7 +59,7 @@ pub enum Step {
     SyncAll,
 }
 
-/// An offset, mostly at a page.
+/// An offset, mostly page-aligned.
 pub fn place() -> impl Strategy<Value = usize> {
     prop_oneof![3 => (0..SPAN / PAGE).prop_map(|page| page * PAGE), 1 => 0..SPAN]
 }
@@ -95,7 +95,7 @@ pub fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Ranges of a list of shares: each behind the one before, so that later ones may read what earlier
+/// Ranges of a list of shares: each after the one before, so that later ones may read what earlier
 /// ones wrote.
 pub fn ranges(step: &Step) -> Vec<(usize, usize, usize)> {
     let Step::Share {
@@ -123,7 +123,7 @@ pub fn file(store: &dyn Store, name: usize) -> Option<FileId> {
     store.open(NAMES[name], OpenOptions::default()).ok()
 }
 
-/// Does one step on a store and by definition; both must agree on whether it is possible.
+/// Does one step on a store and on the model; both must agree if it is possible.
 pub fn perform(store: &dyn Store, files: &mut BTreeMap<&str, Vec<u8>>, index: usize, step: &Step) {
     match *step {
         Step::Open { name, create } => {
@@ -245,7 +245,7 @@ pub fn perform(store: &dyn Store, files: &mut BTreeMap<&str, Vec<u8>>, index: us
                 let known = &files[NAMES[from]];
                 possible = bytes == 0 || from_offset + bytes <= known.len();
                 if !possible {
-                    break; // What was before it has been done.
+                    break; // Earlier ranges have been done.
                 }
                 let taken = if bytes == 0 {
                     Vec::new()
@@ -271,7 +271,7 @@ pub fn perform(store: &dyn Store, files: &mut BTreeMap<&str, Vec<u8>>, index: us
             let done = store.share_all(&shares);
             assert_eq!(done.is_ok(), possible, "{step:?}: {done:?}");
             if !possible {
-                // How much of the list was done is not promised.
+                // The list may have been done in part.
                 files.insert(NAMES[to], contents(store, target));
             }
             store.close(source);
@@ -321,14 +321,14 @@ pub fn compare(store: &dyn Store, files: &BTreeMap<&str, Vec<u8>>, what: &str) {
 }
 
 pub fn run(store: &dyn Store, steps: &[Step], what: &str) {
-    // What an earlier run that failed has left.
+    // Left by an earlier run that failed.
     store
         .list()
         .expect("possible")
         .iter()
         .for_each(|info| store.delete(&info.name).expect("it is there"));
     let mut files = BTreeMap::new();
-    // Two files to begin with, so that there is something to share.
+    // Start with two files, so that there is data to share.
     for name in 0..2 {
         perform(
             store,

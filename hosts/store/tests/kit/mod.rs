@@ -1,4 +1,4 @@
-//! A disk with a volatile cache that loses any subset of it, and files as they are by definition.
+//! A disk with a volatile cache that loses any subset of it, and a model of files.
 
 #![allow(dead_code)]
 
@@ -12,14 +12,14 @@ pub const PAGE: usize = 4096;
 /// The content of a page; `None` is zeroes.
 pub type Content = Option<Arc<[u8; PAGE]>>;
 
-/// What a disk was asked for, page by page.
+/// An operation on a disk, page by page.
 #[derive(Clone)]
 pub enum Op {
     Set(u64, Content),
     Flush,
 }
 
-/// What happens in the middle of something else.
+/// A callback in the middle of an operation.
 pub type Interruption = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -29,13 +29,13 @@ pub struct Medium {
     pub log: Vec<Op>,
     /// Run before the next write of a page in this range.
     pub before_write: Option<(std::ops::Range<u64>, Interruption)>,
-    /// Whether every remap is refused, as by a disk without it.
+    /// Makes the disk refuse every remap.
     pub no_remap: bool,
     /// Pages that cannot be read.
     pub unreadable: std::ops::Range<u64>,
-    /// Writes are done, and their answers lost.
+    /// Writes are done, and their responses lost.
     pub fails_after_write: bool,
-    /// So many writes from now on are answered; the next one is done, and its answer is lost.
+    /// Number of writes that still succeed; the next one is done, and its response lost.
     pub answers_left: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ pub struct Medium {
 #[derive(Clone)]
 pub struct MemDisk {
     pages: u64,
-    /// What it says that it is.
+    /// The identity that the disk reports.
     pub identity: Option<[u8; 16]>,
     pub medium: Arc<Mutex<Medium>>,
 }
@@ -62,8 +62,8 @@ impl Medium {
         self.now.get(&page).cloned().flatten()
     }
 
-    /// Loses power: of what was not flushed, each page is kept as it was after any of its changes,
-    /// or as it was before.
+    /// Loses power: each page with unflushed changes is kept as after any of these changes, or as
+    /// before.
     pub fn cut(&mut self, mut keep: impl FnMut() -> bool) {
         let flushed = self
             .log
@@ -91,7 +91,7 @@ impl MemDisk {
         }
     }
 
-    /// A disk that holds this.
+    /// A disk with these contents.
     pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
         let medium = Medium {
             durable: now.clone(),
@@ -105,7 +105,7 @@ impl MemDisk {
         }
     }
 
-    /// Another disk, with what this one holds now.
+    /// Another disk with the present contents of this one.
     pub fn copy(&self, identity: [u8; 16]) -> Self {
         let now = self.medium().now.clone();
         Self {
@@ -176,7 +176,7 @@ impl Disk for MemDisk {
         Ok(())
     }
 
-    /// What is under way together is executed in any order: the last one first.
+    /// Outstanding writes are executed in any order: here the last one first.
     fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), MemError> {
         writes
             .iter()
@@ -215,13 +215,13 @@ impl Disk for MemDisk {
     }
 }
 
-/// Bytes that no other call has made.
+/// Bytes unique to the tag.
 pub fn tagged(tag: u64, bytes: usize) -> Vec<u8> {
     let tag = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     tag.to_le_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// Everything that is in a file.
+/// The whole contents of a file.
 pub fn contents(store: &dyn Store, file: FileId) -> Vec<u8> {
     let mut bytes = vec![1; store.size(file).expect("it is open") as usize];
     assert_eq!(
@@ -231,7 +231,7 @@ pub fn contents(store: &dyn Store, file: FileId) -> Vec<u8> {
     bytes
 }
 
-/// What the verbs do to bytes, by definition.
+/// The model of the store's operations on bytes.
 pub fn write(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
     if data.is_empty() {
         return;
