@@ -1,7 +1,6 @@
-//! A checkpoint whose shares fail is one that has not happened, and a rollback is done again.
-//! SQLite takes no answer when it has written the last page of a checkpoint, and if it may not copy
-//! the whole log, or if somebody writes meanwhile, it does not sync either; nor does it sync
-//! anything where `synchronous` is off.
+//! A checkpoint whose shares fail has no effect, and a rollback is repeated. SQLite takes no result
+//! after the last page of a checkpoint, and it does not sync if it may not copy the whole log, if
+//! there is a concurrent writer, or where `synchronous` is off.
 
 mod kit;
 
@@ -10,8 +9,8 @@ use kit::engine::{Db, start_with_vfs};
 use remap_ssd_store::{NewVolume, Processes, Volume};
 use std::sync::Arc;
 
-/// Rows whose pages are in the log, a checkpoint for which the disk cannot be reached, and what is
-/// in the database at last.
+/// Puts rows into the log, runs a checkpoint during which the disk cannot be reached, and checks
+/// the final contents of the database.
 fn failing_checkpoint(store: &str, before: impl FnOnce(&str) -> Option<Db>) {
     start_with_vfs();
     let disk = MemDisk::new(4000);
@@ -49,7 +48,7 @@ fn failing_checkpoint(store: &str, before: impl FnOnce(&str) -> Option<Db>) {
     let answer = db.rows("PRAGMA wal_checkpoint", &[]);
     assert!(disk.medium().fails_from_remap.is_none(), "it shares pages");
 
-    // What it has not done another one does; then the log is overwritten.
+    // Another connection completes it; then the log is overwritten.
     drop(reader);
     run("PRAGMA wal_checkpoint");
     run("UPDATE t SET v = v WHERE a = 1");

@@ -1,6 +1,6 @@
-//! A disk that fails at any command, and one that is full: SQLite says so, a transaction is done or
-//! not, and what is read then is what is there later. SQLite's own tests of this plant their errors
-//! in the system's VFS, where this extension's files are not.
+//! A disk that fails at any command, and one that is full: SQLite reports it, a transaction is done
+//! or not, and later reads agree with the first one. SQLite's own tests of this inject their errors
+//! into the system's VFS, which this extension's files bypass.
 
 mod kit;
 
@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 const PAGES: u64 = 4000;
 
-/// When commands are made to fail.
+/// Schedule of failing commands.
 #[derive(Default)]
 struct Plan {
-    /// Commands that are still done; 0 if none is going to fail.
+    /// Number of commands that still succeed; 0 if none is going to fail.
     left: AtomicI64,
-    /// Those that follow fail as well.
+    /// The following ones fail as well.
     persists: AtomicBool,
     hits: AtomicI64,
 }
@@ -32,7 +32,7 @@ impl Plan {
         self.left.store(commands, Ordering::Relaxed);
     }
 
-    /// Answers how many commands have failed.
+    /// Returns the number of failed commands.
     fn end(&self) -> i64 {
         self.left.store(0, Ordering::Relaxed);
         self.persists.store(false, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Plan {
     }
 }
 
-/// A disk with a plan.
+/// A disk that fails according to a plan.
 struct Faulty {
     disk: MemDisk,
     plan: Arc<Plan>,
@@ -98,7 +98,7 @@ impl Disk for Faulty {
     }
 }
 
-/// A volume on such a disk, known to the VFS by a name.
+/// A volume on such a disk, registered with the VFS under a name.
 fn mounted(store: &str, disk: &MemDisk, plan: &Arc<Plan>) -> Mounted {
     let volume = Volume::open(
         Faulty {
@@ -110,7 +110,7 @@ fn mounted(store: &str, disk: &MemDisk, plan: &Arc<Plan>) -> Mounted {
     mount(store, Arc::new(volume.expect("it is one"))).expect("the name is free")
 }
 
-/// A disk with a database of so many rows.
+/// A disk with a database of `rows` rows.
 fn disk_with_rows(store: &str, pages: u64, mode: &str, rows: u32) -> MemDisk {
     let disk = MemDisk::new(pages);
     Volume::create(
@@ -139,8 +139,7 @@ fn open(store: &str) -> Result<Db, Failure> {
     Db::open(&format!("file:app.db?vfs=remap&store={store}"))
 }
 
-/// A transaction that does not fit into the cache, and a checkpoint. Answers whether it was done,
-/// as far as SQLite says.
+/// A transaction that does not fit into the cache, and a checkpoint. Returns SQLite's result.
 fn transaction(db: &Db, mode: &str) -> Result<(), Failure> {
     let all = [
         "BEGIN",
@@ -153,13 +152,13 @@ fn transaction(db: &Db, mode: &str) -> Result<(), Failure> {
         let _ = db.run("ROLLBACK");
     }
     if mode == "wal" {
-        // Whether it is done says nothing of the transaction.
+        // Its result is independent of the transaction's.
         let _ = db.run("PRAGMA wal_checkpoint(TRUNCATE)");
     }
     done
 }
 
-/// Whether the transaction was done, by what is there.
+/// Returns true if the transaction was done, according to the database's contents.
 fn is_done(db: &Db, rows: i64, context: &str) -> bool {
     let value = |sql: &str| {
         db.value(sql)

@@ -1,4 +1,4 @@
-//! A volume that has as many files as it can have: databases in it are read, and written as soon as
+//! A volume with its maximum number of files: its databases can be read, and written as soon as
 //! there is room for their logs again.
 
 mod kit;
@@ -15,7 +15,8 @@ use std::sync::Arc;
 const FILES_MAX: u32 = 16;
 const ROWS: i64 = 3;
 
-/// A volume, known to the VFS by a name, with a database in each mode and room for no other file.
+/// A volume, registered with the VFS under a name, with a database in each mode and no room for
+/// another file.
 fn full(store: &str) -> Mounted {
     let new = NewVolume {
         files_max: FILES_MAX,
@@ -66,7 +67,7 @@ fn fill(volume: &dyn Store) {
     );
 }
 
-/// Names of the files that a database has beside it.
+/// Names of a database's companion files.
 fn beside(volume: &dyn Store, name: &str) -> Vec<String> {
     let start = format!("{name}.db-");
     let names = volume.list().expect("readable").into_iter();
@@ -123,14 +124,14 @@ fn a_write_to_a_volume_that_is_full_of_files_fails_and_changes_nothing() {
             assert!(!db.in_transaction());
         }
 
-        // A second connection sees what the first one does.
+        // A second connection sees the same.
         assert_eq!(count(&open("full-write", mode, "rw")), ROWS);
         drop(db);
         assert_eq!(count(&open("full-write", mode, "rw")), ROWS);
     }
 }
 
-// A connection that has a log without a file finds the file that another one makes.
+// A connection that has a log without a file finds the file created by another one.
 #[test]
 fn a_log_that_is_made_when_there_is_room_again_is_seen_by_all_connections() {
     start_with_vfs();
@@ -152,8 +153,8 @@ fn a_log_that_is_made_when_there_is_room_again_is_seen_by_all_connections() {
         assert_eq!(count(db), ROWS + 1);
     }
 
-    // The volume is full again: the log that is there takes frames of the others too, and a
-    // checkpoint copies frames of all.
+    // The volume is full again: the existing log takes frames of all connections, and a checkpoint
+    // copies them.
     late.run("INSERT INTO t VALUES (5)").expect("there is room");
     let checkpoint = reader.rows("PRAGMA wal_checkpoint(TRUNCATE)", &[]);
     let busy = checkpoint.expect("possible")[0][0].integer();

@@ -1,11 +1,11 @@
-//! Power cuts of a disk with a volatile cache under a small pager that does with its journal what
-//! SQLite does.
+//! Power cuts of a disk with a volatile cache under a small pager that uses its journal as SQLite
+//! does.
 //!
-//! A script of transactions is run once. For every prefix of the operations that reached the disk,
-//! and several subsets of those that were not flushed in it, the disk is put together, the journal
-//! is replayed as SQLite does it, and the database must be what it was before or after a
-//! transaction: after, if its invalidation had returned. Then the next transaction is run and cut
-//! in the same way, over what the first cut left.
+//! A script of transactions is run once. For every prefix of the operations on the disk, and
+//! several subsets of the unflushed ones in it, the disk is reconstructed, the journal is replayed
+//! as SQLite does it, and the database must be in the state before or after a transaction: after,
+//! if its invalidation had returned. Then the next transaction is run and cut in the same way, over
+//! the result of the first cut.
 
 #[path = "../../store/tests/kit/mod.rs"]
 mod kit;
@@ -34,7 +34,7 @@ struct Pager {
     state: State,
 }
 
-/// SQLite's checksum, which looks at every 200th byte.
+/// SQLite's checksum, which covers every 200th byte.
 fn checksum(nonce: u32, page: &[u8]) -> u32 {
     let samples =
         (1..page.len().div_ceil(200)).map(|step| u32::from(page[page.len() - 200 * step]));
@@ -46,7 +46,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Pager {
-    /// Opens the database, and takes back what was not finished.
+    /// Opens the database, and rolls back an unfinished transaction.
     fn open(disk: MemDisk, page: usize) -> Self {
         let volume = Volume::open(disk, &Processes::One).expect("a volume");
         let store: Arc<dyn Store> = Arc::new(volume);
@@ -79,7 +79,7 @@ impl Pager {
             .expect("there is room");
     }
 
-    /// Replays a journal that was left hot, as SQLite would.
+    /// Replays a hot journal, as SQLite would.
     fn recover(&mut self) {
         let mut first = [0];
         if !self.journal.exists().expect("readable")
@@ -190,7 +190,7 @@ impl Pager {
             self.journal.sync().expect("possible");
 
             for &index in &chosen {
-                // A few bytes, of which SQLite's checksum sees none.
+                // A few bytes, none covered by SQLite's checksum.
                 let mut page = self.state[index].clone();
                 let spot =
                     page.len() - 200 * random.random_range(1..5) - random.random_range(1..100);
@@ -228,7 +228,7 @@ impl Pager {
     }
 }
 
-/// What the database may be from this number of operations on.
+/// The possible states of the database from this number of operations on.
 struct Moment {
     operations: usize,
     state: State,
@@ -255,7 +255,7 @@ fn new_disk(page: usize) -> MemDisk {
     };
     let (database, _) = (open("db", false), open("db-journal", true));
     for index in 0..10 {
-        // Pages that differ in few bytes, so that a wrong one is not noticed by luck.
+        // Pages that differ in few bytes, so that a wrong one is not detected by luck.
         let mut bytes = vec![0x11; page];
         bytes[0] = index as u8;
         volume
@@ -289,7 +289,7 @@ fn run(
     moments
 }
 
-/// The disk after a prefix of what was done, of which only some was kept since the last flush.
+/// The disk after a prefix of the operations, keeping only some of those since the last flush.
 fn kept(before: &HashMap<u64, Content>, log: &[Op], keep: &[bool]) -> HashMap<u64, Content> {
     let flushed = log
         .iter()
@@ -355,7 +355,7 @@ fn subsets(pending: usize, random: &mut Xoshiro256PlusPlus) -> Vec<Vec<bool>> {
     subsets
 }
 
-/// Cuts a script everywhere, and goes on from some of the cuts `deeper` times.
+/// Cuts a script everywhere, and continues from some of the cuts `deeper` times.
 fn cut_everywhere(
     before: &HashMap<u64, Content>,
     page: usize,

@@ -1,5 +1,5 @@
-//! `REMAP_SSD_LOG`: the reasons of failures, for programs that take no log of SQLite's. The variable
-//! is the process's, so each test runs this binary again with its own.
+//! `REMAP_SSD_LOG`: the reasons of failures, for programs that do not use SQLite's log. The
+//! variable is per process, so each test runs this binary again with its own.
 
 mod kit;
 
@@ -7,10 +7,10 @@ use kit::engine::{Db, start_with_vfs};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The folder that is no image, and how many openings fail.
+/// The folder, which is no image, and the number of openings that fail.
 const PART: &str = "SQLITE_LOG_LINES_PART";
 
-/// Opens a database in an image that is not there, several times.
+/// Opens a database in a missing image, several times.
 #[test]
 #[ignore = "the other tests start this one, in processes of their own"]
 fn process() {
@@ -35,14 +35,14 @@ fn opening(times: usize, image: &Path, log: Option<&str>) -> Command {
     command
 }
 
-/// The process has noticed what it had to, wherever the lines went.
+/// Checks that the process passed, independent of the lines' destination.
 fn ended(mut command: Command) -> Output {
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     output
 }
 
-/// Whether it is one line with all that there is to say: the process, the reason, and the code.
+/// Returns true if it is one complete line: the process, the reason, and the code.
 fn is_whole(line: &str, image: &Path) -> bool {
     let Some(rest) = line.strip_prefix("remap-ssd: process ") else {
         return false;

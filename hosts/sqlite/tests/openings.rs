@@ -1,5 +1,5 @@
-//! What it costs to open a database, counted: connections to a served device, and files of an image
-//! that are written. Programs that connect for each request pay it each time.
+//! Cost of opening a database, counted: connections to a served device, and written files of an
+//! image. Programs that connect per request pay it each time.
 
 mod kit;
 
@@ -23,7 +23,7 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
-/// A device in memory that is served, with a volume.
+/// A served device in memory, with a volume.
 struct Served {
     address: SocketAddr,
     accepted: Box<dyn Fn() -> u64>,
@@ -37,7 +37,7 @@ impl Served {
         let config =
             DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
         let device = Device::in_memory(config).expect("room for it");
-        // Devices of one name would be one to the processes that use their volumes.
+        // Processes that use volumes would take devices of the same name for one.
         let nqn = nqn(name);
         let subsystem = Subsystem::new(device, &nqn, &[], Latency::None, true, Health::default());
         let allowed = Allowed {
@@ -66,7 +66,7 @@ impl Served {
         format!("file:app.db?vfs=remap&device={}", self.address)
     }
 
-    /// Connections that the server accepts while this runs.
+    /// Number of connections that the server accepts during `work`.
     fn connections(&self, work: impl FnOnce()) -> u64 {
         let before = (self.accepted)();
         work();
@@ -92,7 +92,7 @@ fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().expect("an address")
 }
 
-/// As a program that connects for one request.
+/// A program that connects for one request.
 fn request(uri: &str) {
     let db = Db::open(uri).expect("possible");
     db.run("CREATE TABLE IF NOT EXISTS t(a)").expect("possible");
@@ -165,14 +165,14 @@ fn an_opening_on_an_image_writes_nothing_but_the_change() {
         drop(db);
         request(&uri);
 
-        // Who only reads leaves the device as it is; in WAL mode SQLite makes and removes a log.
+        // A reader leaves the device unchanged; in WAL mode SQLite creates and removes a log.
         let before = files(&folder, &ALL);
         assert_eq!(rows(&uri), 1);
         if mode == "DELETE" {
             assert!(files(&folder, &ALL) == before, "nothing was written");
         }
 
-        // A change is recorded in the journal, and no state is written for it.
+        // A change is recorded in the journal, without writing a state.
         let states = files(&folder, &ALL[3..]);
         for row in 2..6 {
             request(&uri);
@@ -185,8 +185,7 @@ fn an_opening_on_an_image_writes_nothing_but_the_change() {
     }
 }
 
-// Tables of the image stay in this process. Another one changes the image, or puts another one in its
-// place.
+// Tables of the image stay in this process. Another one changes the image, or replaces it.
 #[test]
 fn an_image_that_changed_while_it_was_closed_is_read_again() {
     start_with_vfs();

@@ -1,9 +1,10 @@
-//! Two processes and one database on a served device, of which the second does not see what the
-//! first sees: another /tmp, another user, or /tmp was emptied; and holders that are killed,
-//! stopped, or return. Whatever SQLite acknowledged is there, and nobody who was sent away goes on.
+//! Two processes and one database on a served device, where the second does not see the files of
+//! the first: another /tmp, another user, or an emptied /tmp; and holders that are killed, stopped,
+//! or return. Everything acknowledged by SQLite is there, and a process whose hold was revoked
+//! cannot continue.
 //!
 //! Processes are this binary, run again. Another user and another /tmp need root; without it those
-//! tests say so and end. `PAIRS_ROUNDS` is the number of rounds of each pair (2 if not set).
+//! tests report that and end. `PAIRS_ROUNDS` is the number of rounds of each pair (2 if not set).
 
 mod kit;
 
@@ -24,9 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a process is to do; it has nothing else from its parent.
+/// A process's role and arguments; it gets nothing else from its parent.
 const PART: &str = "SQLITE_PAIRS_PART";
-/// Transactions of a process.
+/// Number of transactions per process.
 const COMMITS: u64 = 40;
 const MODES: [&str; 2] = ["WAL", "DELETE"];
 
@@ -37,16 +38,16 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
-/// Bytes that tell this device from those of other tests, which have its name too.
+/// Bytes that tell this device from those of other tests, which have the same name.
 fn incarnation() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A device that is served, with a volume and a database.
+/// A served device with a volume and a database.
 struct Rig {
     address: SocketAddr,
-    /// Ends all connections, and says how many they were.
+    /// Ends all connections, and returns their number.
     drop_all: Box<dyn Fn() -> usize>,
     stopper: Stopper,
     thread: Option<JoinHandle<()>>,
@@ -94,7 +95,7 @@ impl Rig {
         format!("file:app.db?vfs=remap&device={}", self.address)
     }
 
-    /// Opens the database, as soon as the server knows that processes that were killed are gone.
+    /// Opens the database, once the server has detected that killed processes are gone.
     fn open(&self) -> Db {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -106,7 +107,7 @@ impl Rig {
         }
     }
 
-    /// The database is whole, and has what was acknowledged.
+    /// Checks that the database is whole, and has the acknowledged transactions.
     fn must_have(&self, who: &str, acknowledged: u64) {
         let db = self.open();
         let whole = db.value("PRAGMA integrity_check").expect("readable");
@@ -126,7 +127,7 @@ impl Drop for Rig {
     }
 }
 
-/// Where a process runs.
+/// Environment of a process.
 enum Place<'a> {
     Here,
     OtherUser,
@@ -135,7 +136,7 @@ enum Place<'a> {
     With(&'a Process),
 }
 
-/// A process that writes what it is told to.
+/// A process that executes write commands.
 struct Process {
     child: Child,
     into: ChildStdin,
@@ -182,7 +183,7 @@ impl Process {
         Self { child, into, from }
     }
 
-    /// The next line that the part says, not the test's runtime.
+    /// The next line printed by the role, not by the test's runtime.
     fn heard(&mut self) -> String {
         let said = |line: String| line.strip_prefix("part: ").map(str::to_owned);
         let mut lines = self.from.by_ref().map_while(Result::ok);
@@ -220,14 +221,14 @@ impl Process {
         kill_process(pid, signal).expect("it is ours");
     }
 
-    /// How many of its transactions were acknowledged; all of them.
+    /// Runs all its transactions; returns the number acknowledged.
     fn writes(&mut self) -> u64 {
         assert_eq!(self.tell("write"), format!("acknowledged {COMMITS}"));
         COMMITS
     }
 }
 
-/// A part, played by a process of its own.
+/// A role, run in a separate process.
 #[test]
 #[ignore = "another test starts this one, in a process of its own"]
 fn process() {
@@ -291,7 +292,7 @@ fn rounds() -> usize {
     rounds.map_or(2, |rounds| rounds.parse().expect("a number"))
 }
 
-/// Whether other users and other mounts can be had here.
+/// Returns true if other users and other mounts are available here.
 fn is_possible() -> bool {
     let mounts = Command::new("unshare").args(["-m", "true"]).status();
     let possible = geteuid().is_root() && mounts.is_ok_and(|status| status.success());
@@ -429,7 +430,7 @@ fn who_has_the_database_open_goes_on_when_tmp_is_emptied_and_nobody_else_gets_it
             assert_eq!(second.tell("read"), format!("Integer({COMMITS})"));
             assert_eq!(first.tell("sweep"), "swept");
 
-            // Those who were there share locks that have no names any more.
+            // The earlier processes share locks whose names are gone.
             first.writes();
             second.writes();
             Process::start(&rig, "C", &Place::With(&first)).must_be_refused();
@@ -461,8 +462,8 @@ fn after_a_holder_that_was_killed_others_get_the_database() {
     }
 }
 
-// Stopped, it still has its connections. They end while it cannot notice, another process has the
-// database meanwhile, and it goes on with what it remembers.
+// Stopped, it still has its connections. They end while it is stopped, another process uses the
+// database in between, and it continues with its cached state.
 #[test]
 fn a_holder_that_returns_after_another_one_had_the_database_reads_and_writes_nothing() {
     if !is_possible() {
@@ -481,7 +482,7 @@ fn a_holder_that_returns_after_another_one_had_the_database_reads_and_writes_not
             assert!((rig.drop_all)() > 0);
             let db = rig.open();
             db.run("INSERT INTO t VALUES('B', 0)").expect("possible");
-            // Whether the other one is there still makes no difference.
+            // It makes no difference if the other one is still there.
             let db = (round % 2 == 0).then_some(db);
             first.signal(Signal::CONT);
             for what in ["read", "write", "read"] {

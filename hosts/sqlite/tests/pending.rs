@@ -1,5 +1,4 @@
-//! Pages of a transaction are written together, and none is left behind when SQLite says that it is
-//! done.
+//! Pages of a transaction are written together, and all of them before SQLite reports its end.
 
 mod kit;
 
@@ -10,8 +9,8 @@ use std::sync::Arc;
 
 const ROWS: i64 = 600;
 
-/// Rows in a volume on a new disk, in a database that is mounted under this name and was opened by
-/// these statements.
+/// Rows in a volume on a new disk, in a database registered under this name and opened with these
+/// statements.
 fn filled(name: &str, first: &[&str]) -> (MemDisk, Db, remap_ssd_sqlite::Mounted) {
     start_with_vfs();
     let disk = MemDisk::new(4000);
@@ -64,8 +63,7 @@ fn a_transaction_writes_its_pages_together() {
     drop((db, mounted));
 }
 
-/// A small cache gives pages back in the middle of a transaction and reads them again before it
-/// ends.
+/// A small cache evicts pages in the middle of a transaction and rereads them before its end.
 #[test]
 fn a_transaction_reads_the_pages_that_it_gave_back() {
     for journal in ["DELETE", "TRUNCATE", "PERSIST", "MEMORY"] {
@@ -94,7 +92,7 @@ fn a_transaction_reads_the_pages_that_it_gave_back() {
     }
 }
 
-/// A process may end as soon as SQLite has answered, and take nothing with it.
+/// A process may die as soon as SQLite has returned, without losing data.
 #[test]
 fn what_is_committed_is_on_the_disk_however_little_is_synced() {
     let changed = [
@@ -115,7 +113,7 @@ fn what_is_committed_is_on_the_disk_however_little_is_synced() {
             "PRAGMA cache_size=10",
         ];
         let (disk, db, mounted) = filled(&name, &first);
-        // Without a journal nothing can be taken back.
+        // Without a journal there is no rollback.
         let statements = if journal == "OFF" {
             &changed[..1]
         } else {
@@ -126,7 +124,7 @@ fn what_is_committed_is_on_the_disk_however_little_is_synced() {
                 .unwrap_or_else(|failure| panic!("{journal}: {sql}: {failure}"));
         }
 
-        // As it is now: what closing the database would still write is not in it.
+        // The present contents, without later writes from closing the database.
         let copy = MemDisk::holding(4000, disk.medium().contents());
         drop((db, mounted));
         let volume = Volume::open(copy, &Processes::One).expect("a volume");

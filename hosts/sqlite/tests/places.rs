@@ -1,4 +1,4 @@
-//! Volumes are open for as long as somebody needs them, and no longer.
+//! Volumes are open as long as they are used, and no longer.
 
 mod kit;
 
@@ -87,7 +87,7 @@ fn a_volume_stays_open_between_a_name_and_its_opening_whatever_other_threads_do(
     .join()
     .expect("it did not panic");
 
-    // The name still leads to a volume that is open.
+    // The name still leads to an open volume.
     let mut there: c_int = 0;
     // SAFETY: the name is a C string, which the VFS has written.
     let code = unsafe {
@@ -122,7 +122,7 @@ fn a_copy_of_a_volume_that_is_open_is_refused_and_not_taken_for_it() {
         Db::open(&uri(&copy)).and_then(|db| db.run("CREATE TABLE t AS SELECT 'second' AS a"));
     assert!(refused.expect_err("the other one is open").cannot_open());
 
-    // One after the other they can be used, and each has its own.
+    // They can be used in turn, and each has its own.
     drop(db);
     let db = Db::open(&uri(&copy)).expect("possible");
     db.run("CREATE TABLE t AS SELECT 'second' AS a")
@@ -163,7 +163,7 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
     let files = OsStore::open(dir.path()).expect("possible");
     assert!(refused("files", Arc::new(files)).contains("opened by their paths"));
 
-    // What is open stays so; afterwards the name means nothing.
+    // Open databases stay usable; afterwards the name is unknown.
     drop(mounted);
     assert_eq!(
         db.value("SELECT a FROM t").expect("readable").text(),
@@ -173,8 +173,8 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
     assert!(Db::open(uri).is_err());
 }
 
-// The last connection to close a database deletes its log, while another process looks whether
-// there is one.
+// The last connection to close a database deletes its log, while another process checks if there is
+// one.
 #[test]
 fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
     start_with_vfs();
@@ -192,7 +192,7 @@ fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
     let is_there = |name: &str| {
         let full = CString::new(format!("/{uuid}/{name}")).expect("no zeroes");
         let mut there: c_int = -1;
-        // SAFETY: a C string, and a place for the answer.
+        // SAFETY: a C string, and a place for the result.
         let code = unsafe { access(vfs, full.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there) };
         (code, there)
     };

@@ -1,8 +1,8 @@
-//! What cannot be, and what is not for this: each is a result code of SQLite's and a sentence in
-//! its log, and the database stays as it was.
+//! Invalid or unsupported uses: each gives an SQLite result code and a message in its log, and
+//! leaves the database unchanged.
 //!
-//! A full volume is in `faults.rs`, a copy of a volume in `places.rs`, pages that leave no room for
-//! a frame's header (those of an application that encrypts them) byte by byte in `wal.rs`.
+//! A full volume is in `faults.rs`, a copy of a volume in `places.rs`, pages without room for a
+//! frame's header (those of an encrypting application) byte by byte in `wal.rs`.
 
 mod kit;
 
@@ -27,13 +27,13 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
-/// Bytes that tell this device from those of other tests, which have its name too.
+/// Bytes that tell this device from those of other tests, which have the same name.
 fn incarnation() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A device that is served, until it is not.
+/// A served device, which can be taken offline.
 struct Served {
     subsystem: Arc<Subsystem>,
     address: SocketAddr,
@@ -70,7 +70,7 @@ impl Served {
         self.server = Some((stopper, thread));
     }
 
-    /// All connections have ended afterwards, and nobody listens.
+    /// Ends all connections and stops listening.
     fn end(&mut self) {
         if let Some((stopper, thread)) = self.server.take() {
             stopper.stop();
@@ -207,8 +207,8 @@ fn pages_below_4_kib_are_stored_and_share_nothing() {
     }
 }
 
-// What SQLCipher or a checksum VFS does: the end of each page is the application's, as is every
-// byte of an encrypted page.
+// As with SQLCipher or a checksum VFS: the end of each page is the application's, as is every byte
+// of an encrypted page.
 #[test]
 fn pages_whose_ends_belong_to_the_application_are_read_as_they_were_written() {
     start_with_vfs();
@@ -227,7 +227,7 @@ fn pages_whose_ends_belong_to_the_application_are_read_as_they_were_written() {
         db.run("CREATE TABLE t(a INTEGER PRIMARY KEY, v, sum)")
             .expect("possible");
 
-        // Values of several pages: with nothing reserved their bytes fill pages to the end.
+        // Values of several pages: with no reserved bytes they fill pages to the end.
         db.run(
             "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < 30) \
              INSERT INTO t SELECT a, randomblob(20000), NULL FROM n",
@@ -267,7 +267,7 @@ fn an_application_that_asks_for_mapped_memory_reads_without() {
     assert_eq!(count(&db), 1);
 }
 
-// The device goes between two statements of a transaction, and comes back.
+// The device disappears between two statements of a transaction, and returns.
 #[test]
 fn a_connection_that_is_lost_in_mid_transaction_is_an_io_error_and_a_rollback() {
     start_with_vfs();
@@ -299,7 +299,7 @@ fn a_connection_that_is_lost_in_mid_transaction_is_an_io_error_and_a_rollback() 
                 .expect("SQLite's own memory is enough, or it is done later");
         }
 
-        // The same connection goes on: it connects again, and takes back what was left.
+        // The same connection continues: it reconnects, and rolls back.
         served.begin();
         assert_eq!(count(&db), 1, "{mode}: the transaction was not done");
         db.run("INSERT INTO t VALUES(3, randomblob(9000))")
@@ -309,12 +309,12 @@ fn a_connection_that_is_lost_in_mid_transaction_is_an_io_error_and_a_rollback() 
     }
 }
 
-/// A name's URI, with parameters behind those of the device.
+/// The failure of opening a URI.
 fn refusal_of(uri: &str) -> Failure {
     refused(Db::open(uri))
 }
 
-// Python's module, and most drivers, see nothing else.
+// Python's module, and most drivers, report nothing else.
 #[test]
 fn the_message_of_a_failed_opening_says_why() {
     start_with_vfs();
@@ -333,7 +333,7 @@ fn the_message_of_a_failed_opening_says_why() {
     assert!(gone.message.contains(&address.to_string()), "{gone}");
     assert!(gone.message.contains("refused"), "{gone}");
 
-    // An attachment has no such message, and fails all the same.
+    // An attachment has no such message, and fails nevertheless.
     let attach = format!("ATTACH '{}' AS other", served.uri());
     let failure = db.run(&attach).expect_err("nobody serves it");
     assert!(failure.cannot_open(), "{failure}");
@@ -370,7 +370,7 @@ fn the_name_that_sqlite_gives_for_a_database_opens_it_again() {
     let list = db.rows("PRAGMA database_list", &[]).expect("readable");
     let name = list[0][2].text().to_owned();
 
-    // By itself as long as the volume is open in this process, and with its device at any time.
+    // By name alone while the volume is open in this process, and with its device at any time.
     let again = Db::open(&format!("file:{name}?vfs=remap")).expect("the volume is open");
     assert_eq!(count(&again), 0);
     drop((again, db));
@@ -400,7 +400,7 @@ fn without_locks_a_database_is_read_where_no_lock_file_can_be_made() {
         .and_then(|db| db.run("CREATE TABLE t AS SELECT 5 AS a"))
         .expect("possible");
 
-    // A folder in the place of the lock file stops root as well as others.
+    // A folder in place of the lock file stops root too.
     let lock = dir.path().join("app.db-lock");
     std::fs::remove_file(&lock).expect("it was made");
     std::fs::create_dir(&lock).expect("possible");

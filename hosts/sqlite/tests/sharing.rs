@@ -1,5 +1,5 @@
-//! What SQLite has read from a log is shared only if it is still there. SQLite's own functions are
-//! left out: the VFS gets calls in an order in which SQLite makes them only now and then.
+//! A page read from a log is shared only if it is still there. SQLite's own functions are bypassed:
+//! the VFS gets calls in an order that SQLite rarely makes.
 
 mod kit;
 
@@ -12,10 +12,10 @@ use std::ptr;
 use std::sync::Arc;
 
 const PAGE: usize = 4096;
-/// Where the page of a log's first frame is.
+/// Offset of the first frame's page in a log.
 const FIRST_PAGE: i64 = 32 + 24;
 
-/// A file that SQLite has open.
+/// An open file of SQLite.
 struct File(*mut ffi::sqlite3_file);
 
 impl File {
@@ -41,7 +41,7 @@ impl File {
 
     fn read(&self, offset: i64) -> Vec<u8> {
         let mut page = vec![0; PAGE];
-        // SAFETY: the file is open, and the buffer is as large as is said.
+        // SAFETY: the file is open, and the buffer has the given length.
         let code = unsafe {
             self.methods().xRead.expect("it has one")(
                 self.0,
@@ -99,7 +99,7 @@ fn a_page_that_was_read_and_is_overwritten_is_not_shared() {
         File::of(&db, ffi::SQLITE_FCNTL_JOURNAL_POINTER),
     );
 
-    // As it should be: what was read is shared with the database.
+    // The normal case: the page read is shared with the database.
     let page = log.read(FIRST_PAGE);
     let shared = || {
         db.value("PRAGMA remap_ssd_statistics")
@@ -110,7 +110,7 @@ fn a_page_that_was_read_and_is_overwritten_is_not_shared() {
     database.write(10 * PAGE as i64, &page);
     assert!(database.read(10 * PAGE as i64) == page && shared());
 
-    // The log's page becomes another one before the database gets the one that was read.
+    // The log's page changes before the database gets the one that was read.
     let page = log.read(FIRST_PAGE);
     log.write(FIRST_PAGE, &[7; PAGE]);
     log.sync();

@@ -1,5 +1,5 @@
-//! On ordinary files a program sees what it sees with SQLite's own VFS, where SQLite's tests have
-//! found a difference.
+//! On ordinary files a program sees the same as with SQLite's own VFS, in cases where SQLite's
+//! tests have found a difference.
 
 mod kit;
 
@@ -16,7 +16,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
 
-/// The VFS that SQLite brings, and ours.
+/// SQLite's VFS, and this crate's.
 const VFSES: [&str; 2] = ["unix", "remap"];
 
 fn open(vfs: &str, path: &Path, more: &str) -> Db {
@@ -27,8 +27,8 @@ fn code(result: Result<(), kit::engine::Failure>) -> c_int {
     result.map_or_else(|failure| failure.code, |()| ffi::SQLITE_OK)
 }
 
-/// A log of which all or nothing is in the database, and a connection that may only read as the
-/// last one that is closed.
+/// Closes a log that is wholly or not at all in the database, with a read-only connection as the
+/// last one.
 fn is_read_only(vfs: &str, all_copied: bool) {
     let context = format!("{vfs}, all copied: {all_copied}");
     let dir = tempfile::tempdir().expect("a folder");
@@ -65,7 +65,7 @@ fn is_read_only(vfs: &str, all_copied: bool) {
 
     drop(writer);
     let before = fs::read(&path).expect("readable");
-    // Whoever is the last to close makes a checkpoint and deletes the log, if it may.
+    // The last one to close makes a checkpoint and deletes the log, if permitted.
     drop(reader);
     assert!(
         fs::read(&path).expect("readable") == before,
@@ -137,7 +137,7 @@ fn a_file_of_one_byte_is_an_empty_database() {
     }
 }
 
-/// Does something as a user to whom permissions apply. The folder is that user's.
+/// Runs a task as a user to whom permissions apply. The folder is that user's.
 fn as_user<T: Send>(folder: &Path, task: impl FnOnce() -> T + Send) -> T {
     const NOBODY: u32 = 65534;
     let is_root = rustix::process::geteuid().is_root();
@@ -146,7 +146,7 @@ fn as_user<T: Send>(folder: &Path, task: impl FnOnce() -> T + Send) -> T {
     }
     let run = || {
         if is_root {
-            // Of this thread alone.
+            // For this thread only.
             let nobody = rustix::process::Uid::from_raw(NOBODY);
             rustix::thread::set_thread_res_uid(None, nobody, None).expect("root may");
         }
@@ -193,7 +193,7 @@ fn a_database_that_may_not_be_written_is_opened_to_be_read() {
     }
 }
 
-/// Runs statements by SQLite's own shell, a program that knows nothing of this VFS; what it said.
+/// Runs statements in SQLite's own shell, a program without this VFS; returns its output.
 fn shell(path: &Path, sql: &str) -> Option<(bool, String)> {
     let ran = std::process::Command::new("sqlite3")
         .arg(path)
@@ -214,7 +214,7 @@ fn shell(path: &Path, sql: &str) -> Option<(bool, String)> {
     }
 }
 
-// Its locks are on the database's file and ours are not; its log is another one than ours.
+// Its locks are on the database's file, unlike this VFS's, and the logs differ.
 #[test]
 fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
     start_with_vfs();
@@ -241,12 +241,12 @@ fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
         }
         drop((ours, second));
 
-        // Closed, it is an ordinary database with all that was acknowledged.
+        // Closed, it is an ordinary database with all acknowledged transactions.
         let (done, said) = shell(&path, "SELECT count(*) FROM t; PRAGMA integrity_check")
             .expect("there is a shell");
         assert!(done && said.trim() == "150\nok", "{mode}: {said}");
 
-        // The other way round: the shell has a transaction open.
+        // The reverse: the shell has a transaction open.
         let mut stock = std::process::Command::new("sqlite3")
             .arg(&path)
             .stdin(Stdio::piped())
@@ -273,7 +273,7 @@ fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
     }
 }
 
-// What is exported while it is there is half of a transaction, or not all of them.
+// An export in that state would have a partial transaction, or lack committed ones.
 #[test]
 fn a_hot_journal_and_a_log_are_known_as_long_as_they_count() {
     start_with_vfs();
@@ -300,7 +300,7 @@ fn a_hot_journal_and_a_log_are_known_as_long_as_they_count() {
         let log = (mode == "wal").then(|| "app.db-wal".to_owned());
         assert_eq!(found(), log, "{mode}: committed");
 
-        // The cache has no room for it: pages of the database are overwritten before the commit.
+        // The cache is too small: pages of the database are overwritten before the commit.
         db.run("BEGIN").expect("possible");
         db.run("UPDATE t SET v = randomblob(90001)")
             .expect("possible");

@@ -1,5 +1,5 @@
-//! A write-ahead log reads as the bytes that SQLite wrote, whatever they are in the store: the same
-//! script on a log and on a flat file. And what a transaction costs, counted.
+//! A write-ahead log reads as the bytes that SQLite wrote, independent of the stored layout: the
+//! same script on a log and on a flat file. And the cost of a transaction, counted.
 
 mod kit;
 
@@ -51,7 +51,7 @@ impl Bench {
     }
 }
 
-/// A page: with room at its end, without, of zeroes, or with one byte too many in the last 32.
+/// A page: with room at its end, without, of zeroes, or with one nonzero byte in the last 32.
 fn page(random: &mut Random, page_bytes: usize) -> Vec<u8> {
     let mut page = vec![0; page_bytes];
     match random.random_range(0..8) {
@@ -69,7 +69,7 @@ fn with_room(tag: u8, page_bytes: usize) -> Vec<u8> {
     page
 }
 
-/// A log and a flat file that get the same.
+/// A log and a flat file with the same writes.
 struct Both<'a> {
     wal: &'a mut Wal,
     flat: &'a mut Vec<u8>,
@@ -92,8 +92,7 @@ impl Log for Both<'_> {
     }
 }
 
-/// A frame of which a part was written is there as a whole; in pages of the file's own size there
-/// is no such thing.
+/// A partially written frame counts as whole, except in the plain form (pages below 4 KiB).
 fn round_up(flat: &mut Vec<u8>, page_bytes: usize) {
     if flat.len() > FILE_HEADER && page_bytes >= PAGE {
         let frames = (flat.len() - FILE_HEADER).div_ceil(HEADER + page_bytes);
@@ -133,7 +132,7 @@ fn compare(random: &mut Random, wal: &mut Wal, flat: &[u8], page_bytes: usize) {
     }
 }
 
-/// One transaction of a script: appended frames, some written again, rolled back or committed.
+/// One transaction of a script: appended frames, some rewritten, rolled back or committed.
 fn transaction(random: &mut Random, both: &mut Both, writer: &mut Writer, longest: usize) {
     let frames = if random.random_bool(0.1) {
         longest
@@ -146,7 +145,7 @@ fn transaction(random: &mut Random, both: &mut Both, writer: &mut Writer, longes
             let again = random.random_range(writer.committed..writer.frames);
             writer.overwrite(both, again, &page(random, writer.page_bytes));
         }
-        // SQLite flushes in the middle too: it syncs, or passes a barrier.
+        // SQLite also flushes in the middle: it syncs, or passes a barrier.
         if random.random_bool(0.05) {
             both.wal.flush().expect("possible");
         }
@@ -163,7 +162,7 @@ fn transaction(random: &mut Random, both: &mut Both, writer: &mut Writer, longes
     }
 }
 
-/// Bytes anywhere: what no SQLite does, and a file must bear.
+/// Writes at any offset: SQLite does not do that, but a file must support it.
 fn anywhere(random: &mut Random, both: &mut Both, page_bytes: usize) {
     let frame_bytes = HEADER + page_bytes;
     let end = both.flat.len() + frame_bytes;
@@ -394,7 +393,7 @@ fn the_origin_of_a_page_is_where_the_store_has_it() {
         assert_eq!(stored, *page);
     }
 
-    // Not what is gathered, not a part, not behind the end, and nothing after a write.
+    // Not for gathered frames, a partial page, a page after the end, or after a write.
     writer.append(&mut wal, 1, 0, &pages[0]);
     assert_eq!(wal.origin(), None);
     for (frame, within, bytes) in [
@@ -428,7 +427,7 @@ fn a_checkpoint_reads_many_frames_at_once() {
         let tag = |frame: usize, round: u8| with_room(round + (frame % 100) as u8, page_bytes);
         (0..frames).for_each(|frame| writer.append(&mut one, 1, 1, &tag(frame, 0)));
 
-        // As a checkpoint asks for them: not in the log's order.
+        // As a checkpoint reads them: not in the log's order.
         let mut two = bench.wal();
         Log::read(&mut two, 0, FILE_HEADER);
         two.set_checkpointing(true);
@@ -449,7 +448,7 @@ fn a_checkpoint_reads_many_frames_at_once() {
             "{reads} reads for {frames} frames"
         );
 
-        // The checkpoint is done, and somebody starts the log again.
+        // The checkpoint is done, and another connection restarts the log.
         two.set_checkpointing(false);
         let mut writer = Writer::restart(&mut one, page_bytes, 2);
         (0..frames).for_each(|frame| writer.append(&mut one, 1, 1, &tag(frame, 100)));
@@ -461,7 +460,7 @@ fn a_checkpoint_reads_many_frames_at_once() {
             );
         }
 
-        // What this connection writes itself is seen at once.
+        // This connection's own writes are visible immediately.
         writer.append(&mut two, 1, 0, &tag(9, 3));
         two.flush().expect("possible");
         let place = writer.place(frames) + HEADER;
@@ -488,8 +487,7 @@ fn a_size_of_pages_is_learned_again_from_a_new_header() {
     assert!(recover(&mut two).expect("a log").frames == [(1, with_room(2, 8192))]);
 }
 
-// Two writers take turns within one group: each writes the header page on top of what the other one
-// left.
+// Two writers take turns within one group: each updates the header page left by the other one.
 #[test]
 fn a_header_page_keeps_what_another_connection_wrote() {
     let bench = Bench::new();
@@ -525,8 +523,8 @@ fn a_flush_and_a_sync_hand_over_what_is_not_committed() {
     }
 }
 
-// The pages of many frames cannot be written. Their headers must not be either, once another
-// connection writes.
+// The pages of many frames cannot be written. Their headers must not be written either, once
+// another connection writes.
 #[test]
 fn what_could_not_be_written_is_dropped() {
     let bench = Bench::new();
@@ -550,7 +548,7 @@ fn what_could_not_be_written_is_dropped() {
     assert!(recover(&mut wal).expect("a log").frames == [(1, vec![2; 4096])]);
 }
 
-// After a crash of the machine the file is as long as its space.
+// After a crash of the machine the file's size is its allocated space.
 #[test]
 fn an_end_in_the_middle_of_a_group_is_a_size_in_whole_frames() {
     for page_bytes in [4096, 65536] {

@@ -1,11 +1,11 @@
-//! Power cuts and killed processes under a write-ahead log: of what was not synced, each page of
-//! the disk is kept or lost on its own.
+//! Power cuts and killed processes under a write-ahead log: each unsynced page of the disk is kept
+//! or lost independently.
 //!
-//! A script of transactions is run once and every operation that reached the disk is noted. For
-//! prefixes of these operations, and for many subsets of those that were not flushed in them, the
-//! disk is put together, and the log recovered as SQLite does it: it must hold whole transactions,
-//! the first ones of a round, and at least those before the last sync. Then it goes on: one more
-//! transaction, and what was recovered and that one must be there.
+//! A script of transactions is run once and every operation on the disk is logged. For prefixes of
+//! these operations, and for many subsets of the unflushed ones in them, the disk is reconstructed,
+//! and the log recovered as SQLite does it: it must hold whole transactions, the first ones of a
+//! round, and at least those before the last sync. Then use continues: after one more transaction,
+//! the recovered ones and that one must be there.
 
 mod kit;
 
@@ -31,20 +31,20 @@ fn small() -> NewVolume {
     }
 }
 
-/// What a recovery may find.
+/// An allowed result of recovery.
 #[derive(Clone, PartialEq)]
 struct Moment {
     round: u32,
     frames: Vec<(u32, Arc<Vec<u8>>)>,
 }
 
-/// What was true from some operation on.
+/// A fact that holds from some operation on.
 struct Event {
-    /// Operations on the disk, and changes of the file, before it began and when it was over.
+    /// Numbers of operations on the disk, and of changes of the file, at its begin and its end.
     begun: [usize; 2],
     done: [usize; 2],
     moment: Option<Moment>,
-    /// All moments before are durable.
+    /// All states before are durable.
     synced: bool,
 }
 
@@ -55,7 +55,7 @@ struct Run {
     events: Vec<Event>,
 }
 
-/// Half of the pages have room for a header; some are as another page was, and some differ from one
+/// Half of the pages have room for a header; some equal an earlier page, and some differ from one
 /// in a few bytes only.
 fn page(random: &mut Random, page_bytes: usize, before: &mut Vec<Vec<u8>>) -> Vec<u8> {
     let mut page = vec![0; page_bytes];
@@ -232,8 +232,8 @@ impl Script {
 }
 
 impl Run {
-    /// What a recovery may find if only so much was done; `unit` 0 counts operations on the disk, 1
-    /// changes of the file. `synced` is the number of events that must have survived.
+    /// The allowed results of recovery after `done` steps; `unit` 0 counts operations on the disk,
+    /// 1 changes of the file. `synced` is the number of events that must have survived.
     fn allowed(&self, unit: usize, done: usize, synced: usize) -> Vec<&Moment> {
         let mut allowed = Vec::new();
         for (index, event) in self.events.iter().enumerate() {
@@ -250,7 +250,7 @@ impl Run {
         allowed
     }
 
-    /// Events that must have survived a power cut after some operations on the disk.
+    /// Number of events that must have survived a power cut after some operations on the disk.
     fn synced_by(&self, operations: usize) -> usize {
         let last = self
             .events
@@ -260,7 +260,7 @@ impl Run {
     }
 }
 
-/// The log on a disk, recovered; and then used.
+/// Recovers the log on a disk, and uses it.
 fn judge(disk: HashMap<u64, Content>, allowed: &[&Moment], goes_on: bool) -> Result<(), String> {
     let disk = MemDisk::holding(PAGES, disk);
     let volume = Volume::open(disk, &Processes::One).map_err(|error| error.to_string())?;
@@ -272,8 +272,8 @@ fn judge(disk: HashMap<u64, Content>, allowed: &[&Moment], goes_on: bool) -> Res
     let mut wal = Wal::open(store.clone(), file, mark);
 
     let Some(found) = recover(&mut wal) else {
-        // Nothing is lost if a round without frames is allowed, whose header may be the one that
-        // was cut.
+        // Nothing is lost if a round without frames is allowed, whose header may have been the torn
+        // write.
         let none = allowed.is_empty() || allowed.iter().any(|moment| moment.frames.is_empty());
         return if none {
             Ok(())
@@ -325,7 +325,7 @@ fn judge(disk: HashMap<u64, Content>, allowed: &[&Moment], goes_on: bool) -> Res
     }
 }
 
-/// Many cuts of many scripts. Answers how many there were.
+/// Many cuts of many scripts. Returns their number.
 fn campaign(page_bytes: usize, seeds: std::ops::Range<u64>, every: usize) -> usize {
     let mut cuts = 0;
     for seed in seeds {
@@ -376,7 +376,7 @@ fn a_power_cut_leaves_whole_transactions_and_all_that_were_synced() {
     assert!(cuts.iter().sum::<usize>() > 1000, "{cuts:?}");
 }
 
-// CUTS_SEEDS=1000..1100 for those that nobody has run yet.
+// CUTS_SEEDS=1000..1100 for seeds not run yet.
 #[test]
 #[ignore = "minutes: every operation of many scripts"]
 fn a_power_cut_after_any_operation() {
@@ -391,8 +391,7 @@ fn a_power_cut_after_any_operation() {
     }
 }
 
-// The pages that a killed process wrote are there, in the order in which it wrote them; the last
-// write may be there in part.
+// The pages written by a killed process are there, in order; the last write may be partial.
 #[test]
 fn a_killed_process_leaves_whole_transactions_and_all_that_were_committed() {
     for (page_bytes, seed) in [(4096, 900), (4096, 901), (8192, 902), (65536, 903)] {
@@ -412,7 +411,7 @@ fn a_killed_process_leaves_whole_transactions_and_all_that_were_committed() {
             .expect("possible");
 
         for (index, change) in run.changes.iter().enumerate() {
-            // Everything that was over before this change counts, synced or not.
+            // Every event completed before this change counts, synced or not.
             let over = run
                 .events
                 .iter()

@@ -1,4 +1,4 @@
-//! What is found after a crash, and whether it may be so.
+//! Checks the databases after a crash.
 
 use crate::kit::disk::MemDisk;
 use crate::kit::engine::{Db, Value};
@@ -7,10 +7,10 @@ use rand::RngExt;
 use remap_ssd_store::{Processes, Store, Volume};
 use std::sync::Arc;
 
-/// Opens the databases on a disk as a program does after a crash, and judges them.
+/// Opens the databases on a disk as a program does after a crash, and checks them.
 ///
 /// # Errors
-/// What is wrong.
+/// A description of the violation.
 pub fn judge(
     disk: &MemDisk,
     processes: &Processes,
@@ -30,7 +30,7 @@ pub fn judge(
     let volume: Arc<dyn Store> = Arc::new(volume);
     let mounted = remap_ssd_sqlite::mount(store, volume).map_err(|error| error.to_string())?;
 
-    // Whoever comes first takes what is left of a transaction back, in its own database at least.
+    // The first one to open rolls a partial transaction back, in its own database at least.
     if databases == 2 && random.random() {
         Db::open(&uri(store, 1))
             .and_then(|db| db.run("SELECT * FROM sqlite_schema"))
@@ -93,7 +93,7 @@ fn fits(found: &Model, at: usize, history: &History, moment: &Moment) -> Result<
     Ok(())
 }
 
-/// Everything in a database, which must be in order.
+/// The contents of a database, which must pass the integrity check.
 fn contents(db: &Db, at: usize) -> Result<Model, String> {
     let name = NAMES[at];
     let rows = |sql: &str| db.rows(sql, &[]).map_err(|error| format!("{sql}: {error}"));

@@ -1,10 +1,10 @@
-//! What a program does with its databases until it ends, and what it was promised meanwhile.
+//! A life: a program's use of its databases until it ends, and the durability promised to it.
 //!
 //! Every transaction has a number, writes it to each database that it changes, and changes rows
-//! whose contents follow from the model. So a database says by its number which transaction was its
-//! last, and the model what it must hold.
+//! whose contents follow from the model. So the number in a database identifies its last
+//! transaction, and the model has the expected contents.
 //!
-//! Left out: `ROLLBACK TO` behind a cache that spilled into a write-ahead log. Stock SQLite itself
+//! Left out: `ROLLBACK TO` after a cache spill into a write-ahead log. Stock SQLite itself
 //! loses commits after it.
 
 use crate::kit::disk::MemDisk;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub type Random = Xoshiro256PlusPlus;
 
-/// Databases: one, and one that is attached to it.
+/// Databases: one, and one attached to it.
 pub const NAMES: [&str; 2] = ["main", "aux"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +34,13 @@ pub enum Synchronous {
     Extra,
 }
 
-/// How a life uses its databases.
+/// A life's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub mode: Mode,
     pub synchronous: Synchronous,
     pub page_bytes: u32,
-    /// Pages have room for the header of their frame.
+    /// Pages have room for a frame header.
     pub reserve: bool,
     pub auto_vacuum: u8,
     pub exclusive: bool,
@@ -69,25 +69,26 @@ impl Setting {
     }
 }
 
-/// What a row holds: the tag from which its bytes follow, and how many.
+/// Per row, the tag that determines its bytes, and their number.
 pub type Rows = BTreeMap<i64, (u64, u32)>;
 
-/// What a database holds; number 0 has no tables yet.
+/// The contents of a database; number 0 has no tables yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     pub number: u64,
     pub rows: Rows,
 }
 
-/// From some operation of the disk on: what is promised, and what may be there.
+/// From some operation of the disk on: the durability promised, and the transactions that may be
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub operations: usize,
     /// The last transaction of each database that must be there.
     pub floor: [u64; 2],
-    /// The last one that was acknowledged.
+    /// The last one acknowledged.
     pub acknowledged: [u64; 2],
-    /// The last one that was begun.
+    /// The last one begun.
     pub begun: u64,
 }
 
@@ -119,7 +120,7 @@ pub fn uri(store: &str, database: usize) -> String {
 
 pub struct Life<'a> {
     setting: Setting,
-    /// The journal mode that is set now.
+    /// The present journal mode.
     mode: Mode,
     store: String,
     disk: MemDisk,
@@ -177,7 +178,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Lives on, up to an error; then it ends in good order.
+    /// Runs steps until one fails.
     pub fn run(&mut self, steps: usize) -> Result<(), Failure> {
         for step in 0..steps {
             let which = self.random.random_range(0..self.connections.len());
@@ -206,7 +207,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Notes that all that was acknowledged is durable: the last connection has closed, or a
+    /// Records that everything acknowledged is durable: the last connection has closed, or a
     /// checkpoint was complete.
     fn promise(&mut self) {
         let last = *self.last();
@@ -249,7 +250,7 @@ impl<'a> Life<'a> {
             db.run(&format!("ATTACH '{}' AS aux", uri(&self.store, 1)))?;
         }
         for name in &NAMES[..self.setting.databases()] {
-            // These count for new databases only. The size takes back what was reserved.
+            // These apply to new databases only. Setting the size resets the reserved bytes.
             db.run(&format!("PRAGMA {name}.page_size={page_bytes}"))?;
             db.run(&format!("PRAGMA {name}.auto_vacuum={auto_vacuum}"))?;
             db.run(&format!("PRAGMA {name}.synchronous={}", synchronous as u8))?;
@@ -274,7 +275,7 @@ impl<'a> Life<'a> {
         db.run(&format!("PRAGMA journal_mode={:?}", self.mode))
     }
 
-    /// The first transaction makes the tables where there are none.
+    /// The first transaction creates missing tables.
     fn create(&mut self, which: usize) -> Result<(), Failure> {
         let number = self.next;
         let databases: Vec<usize> = (0..self.setting.databases())
@@ -369,8 +370,8 @@ impl<'a> Life<'a> {
         let mut moment = *self.last();
         for &at in databases {
             moment.acknowledged[at] = number;
-            // A log is not synced at NORMAL; a journal is gone durably at every level that syncs at
-            // all.
+            // At NORMAL a log is not synced; a journal's end is durable at every level that syncs
+            // at all.
             let durable = level >= Synchronous::Full
                 || level == Synchronous::Normal && self.mode != Mode::Wal;
             if durable {
@@ -381,7 +382,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Changes rows: a few, or so many that the cache spills.
+    /// Changes rows: a few, or enough to spill the cache.
     fn change(&mut self, which: usize, at: usize) -> Result<(), Failure> {
         let (rows, longest) = match self.random.random_range(0..5) {
             0 => (self.random.random_range(20..60), 3000),
@@ -428,7 +429,7 @@ impl<'a> Life<'a> {
     }
 
     fn toggle_reader(&mut self, which: usize) -> Result<(), Failure> {
-        // It sees to it that the database is in WAL mode.
+        // Ensures that the database is in WAL mode.
         self.connection(which)?;
         if self.setting.exclusive || self.reader.take().is_some() {
             return Ok(());
@@ -450,7 +451,7 @@ impl<'a> Life<'a> {
         db.run(&format!("VACUUM {}", NAMES[at]))
     }
 
-    /// Another journal mode; to leave the log, this must be the only connection.
+    /// Changes the journal mode; to leave WAL mode, this must be the only connection.
     fn switch_mode(&mut self, which: usize) -> Result<(), Failure> {
         self.reader = None;
         self.connection(which)?;

@@ -1,19 +1,18 @@
 //! Real SQLite on a disk that loses power, and in processes that are killed.
 //!
-//! A *life* is what a program does with one or two databases: small and large transactions,
-//! savepoints, rollbacks, checkpoints, VACUUM, changes of the journal's mode, readers. It is run
-//! once, and every change of the disk is noted. For many of these changes the power is cut right
-//! after it: the disk is put together from what was flushed and from any subset of the rest, SQLite
-//! opens the databases, and they must be whole, hold all that was promised and nothing in part.
-//! Then the power is cut once more while they are being recovered, and a new life begins on what
-//! was found.
+//! A *life* is a program's use of one or two databases: small and large transactions, savepoints,
+//! rollbacks, checkpoints, VACUUM, changes of the journal's mode, readers. It is run once, and
+//! every change of the disk is logged. For many of these changes the power is cut right after it:
+//! the disk is reconstructed from the flushed changes and any subset of the rest, SQLite opens the
+//! databases, and they must be whole, with all that was promised and no partial transaction. Then
+//! the power is cut once more during their recovery, and a new life begins on the result.
 //!
-//! For kills the process ends at some change of the disk, which keeps what it has; nothing
+//! For kills the process ends at some change of the disk, which keeps its contents; nothing
 //! acknowledged may be missing, at any level of `synchronous`.
 //!
 //! `SQLITE_CUTS=N` runs N lives instead of a few, `SQLITE_SEED=S` begins with another one; a
-//! violation names the seed of its life. SQLite draws random numbers of its own, so that a life is
-//! repeated in what it does, not in each byte.
+//! violation is reported with the seed of its life. SQLite draws random numbers of its own, so a
+//! repeated life has the same operations, but not the same bytes.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -31,7 +30,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 const PAGES: u64 = 30_000;
-/// How many cuts each life ends in.
+/// Number of cuts per life.
 const CUTS: usize = 40;
 
 type Pages = HashMap<u64, Content>;
@@ -71,7 +70,7 @@ impl Blank {
     }
 }
 
-/// What a life leaves: what it did to the disk, and what it was promised.
+/// The result of a life: its operations on the disk, and the durability promised.
 struct Lived {
     before: Pages,
     log: Vec<Op>,
@@ -107,7 +106,7 @@ fn live(
 }
 
 impl Lived {
-    /// What was promised when so much had been done.
+    /// The promises after a number of operations.
     fn moment(&self, operations: usize) -> &Moment {
         let after = self
             .history
@@ -116,7 +115,7 @@ impl Lived {
         &self.history.moments[after - 1]
     }
 
-    /// What a cut leaves of the disk: all, nothing, all but one, or half of what was not flushed.
+    /// The disk after a cut: all, nothing, all but one, or half of the unflushed changes.
     fn cut(&self, operations: usize, random: &mut Random) -> Pages {
         let log = &self.log[..operations];
         let pending = log
@@ -137,7 +136,7 @@ impl Lived {
     }
 }
 
-/// One cut, perhaps another one in the recovery, and what was found.
+/// One cut, perhaps another one during recovery, and the result.
 fn cut(
     lived: &Lived,
     operations: usize,
@@ -193,7 +192,7 @@ fn cut(
     Ok((pages, found))
 }
 
-/// Lives, and cuts in each.
+/// Runs lives, with cuts in each.
 fn campaign(seeds: std::ops::Range<u64>, levels: &[Synchronous]) -> usize {
     start_with_vfs();
     let mut cuts = 0;
@@ -217,7 +216,7 @@ fn campaign(seeds: std::ops::Range<u64>, levels: &[Synchronous]) -> usize {
                 continue;
             }
 
-            // What was found is as good as what was made.
+            // The recovered disk serves as well as a new one.
             let later = live(pages, found, setting, 6, seed, random);
             let operations = random.random_range(0..=later.log.len());
             cut(&later, operations, databases, seed, random).unwrap_or_else(|error| {
@@ -237,7 +236,7 @@ fn what_synchronous_promises_survives_power_cuts() {
     println!("{cuts} power cuts in the lives {seeds:?}");
 }
 
-/// A life that ends at some change of the disk, and another process that comes then.
+/// A life that ends at some change of the disk, and another process that opens the databases then.
 fn kill(seed: u64) {
     use Synchronous::{Extra, Full, Normal, Off};
     let random = &mut Random::seed_from_u64(seed ^ 0x6b69_6c6c);
@@ -256,7 +255,7 @@ fn kill(seed: u64) {
                 let mounted =
                     remap_ssd_sqlite::mount(&store, Arc::new(volume)).expect("the name is free");
                 let mut life = Life::new(setting, &store, disk, found.clone(), random);
-                // An error is the end, or the last step was.
+                // It ends by an error, or after the last step.
                 let _ = life.run(30);
                 let history = std::mem::take(&mut life.history);
                 drop(life);

@@ -1,5 +1,5 @@
-//! The rollback journal against the bytes that SQLite wrote: whatever a script writes, a journal
-//! that is opened afresh reads the same, and the device is asked for no more than it must be.
+//! The rollback journal against the bytes that SQLite wrote: after any script, a newly opened
+//! journal reads the same bytes, and the device gets only the necessary commands.
 
 #[path = "../../../store/tests/kit/mod.rs"]
 mod kit;
@@ -19,7 +19,7 @@ fn transactions(seed: u64, page: usize, sector: usize, safe: bool) {
     let bench = Bench::new(page, DATABASE_PAGES.min((8 << 20) / page));
     let mut kept = bench.journal();
     for _ in 0..5 {
-        // A connection is kept, or it is a new one.
+        // Reuse a connection, or open a new one.
         if random.random_bool(0.3) {
             kept = bench.journal();
         }
@@ -58,7 +58,7 @@ fn transactions(seed: u64, page: usize, sector: usize, safe: bool) {
         let mut child = Journal::open(bench.store.clone(), bench.file, bench.mark, None);
         pager.check(&mut child, random);
 
-        // Ended by its owner, or by one who found it.
+        // Ended by its owner, or by a connection that found it.
         let way = random.random_range(0..3);
         let found = random.random_bool(0.3);
         invalidate(if found { &mut child } else { journal }, way);
@@ -101,7 +101,7 @@ fn a_transaction_of_five_pages_writes_one_page_and_syncs_twice() {
         journal.sync().expect("nothing is left");
         let (after, counters) = (bench.store.statistics(), journal.counters());
 
-        // The first one also makes the file.
+        // The first one also creates the file.
         if round > 0 {
             assert_eq!(synced.pages_shared - before.0.pages_shared, 5);
             assert_eq!(synced.pages_written - before.0.pages_written, 1);
@@ -139,7 +139,7 @@ fn without_syncs_an_invalidation_needs_none() {
         assert!(round == 0 || bench.store.statistics().syncs == syncs);
     }
 
-    // Nobody knows that of a journal that was found.
+    // For a journal that was found this is unknown.
     Pager::new(PAGE, 512, true).header(&mut journal, random);
     journal.flush().expect("possible");
     let syncs = bench.store.statistics().syncs;
@@ -210,7 +210,7 @@ fn images_are_found_where_the_store_has_them_and_the_reasons_for_writing_them_ar
         assert_eq!(journal.origin(), None, "a part of one");
     }
 
-    // Where no page may have a stamp, one that looks like it is a page of its own.
+    // Where stamps are not allowed, a page that looks stamped is plain data.
     let mut plain = bench.journal();
     plain.set_stamps(false);
     assert_eq!(
@@ -237,7 +237,7 @@ fn a_bad_image_ends_the_journal_and_fails_nothing() {
         pager.sync(&mut journal, false);
         let whole = pager.flat.len() as u64;
 
-        // Bytes that SQLite's checksum does not look at.
+        // Bytes not covered by SQLite's checksum.
         let slot = page.max(PAGE) as u64;
         let hit = PAGE as u64 + 5 * slot + 77;
         let mut byte = [0];

@@ -1,5 +1,4 @@
-//! SQLite's side of the journal: what it writes and in which order, with the bytes that its file
-//! has then.
+//! SQLite's side of the journal: its writes in order, and the resulting bytes of its file.
 
 use crate::MAGIC;
 use crate::kit::{self, MemDisk};
@@ -41,7 +40,7 @@ impl Bench {
         let (database, file) = (open("db", false), open("db-journal", true));
         let mark = Mark::of(&store.identity().expect("a volume has one"));
 
-        // Some pages carry the header of a frame, which SQLite does not see.
+        // Some pages carry the header of a frame, which is hidden from SQLite.
         for number in 0..pages {
             let mut bytes = image(number as u32 + 1, page);
             if number % 5 == 0 && Mark::has_room(&bytes) {
@@ -79,11 +78,11 @@ pub fn image(number: u32, page: usize) -> Vec<u8> {
     bytes
 }
 
-/// What SQLite writes, and the bytes that its journal has then.
+/// SQLite's writes, and the resulting bytes of its journal.
 pub struct Pager {
     page: usize,
     sector: usize,
-    /// The disk is said to append safely: no counts, one header.
+    /// Safe append: no counts, one header.
     safe: bool,
     pub flat: Vec<u8>,
     header_at: usize,

@@ -1,14 +1,13 @@
-//! `kill -9` of programs that use SQLite with the extension, and of the server that has their
-//! device.
+//! `kill -9` of programs that use SQLite with the extension, and of the server of their device.
 //!
 //! Programs and server are processes: this binary, run again. A program loads the extension into
-//! the system's SQLite, as any would, writes transactions to one database, together with others,
-//! and says on a pipe what SQLite has acknowledged. At random moments one of them gets SIGKILL, or
-//! all, or the server, which starts again at the same port. The database must always be whole, hold
-//! all that was acknowledged, and no transaction in part.
+//! the system's SQLite, writes transactions to one database, together with other programs, and
+//! reports the transactions acknowledged by SQLite on a pipe. At random moments one of them gets
+//! SIGKILL, or all, or the server, which restarts at the same port. The database must always be
+//! whole, with all that was acknowledged, and no partial transaction.
 //!
 //! `KILL_ROUNDS` is the number of kills in each test (a few if not set), `KILL_SEED` chooses the
-//! moments, which a machine follows only as well as its clock does.
+//! moments, which are only as reproducible as the machine's timing.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -28,7 +27,7 @@ use std::time::{Duration, Instant};
 
 type Random = Xoshiro256PlusPlus;
 
-/// A writer that has not done its next transaction by then hangs.
+/// Timeout for a writer's next transaction.
 const WORK_WITHIN: Duration = Duration::from_secs(600);
 
 const MODES: [&str; 4] = ["WAL", "DELETE", "TRUNCATE", "PERSIST"];
@@ -44,7 +43,7 @@ fn seed() -> u64 {
     number("KILL_SEED").unwrap_or(20_261_123)
 }
 
-/// A device that is served, with a database that several programs write.
+/// A served device with a database written by several programs.
 struct Rig {
     _dir: tempfile::TempDir,
     server: Option<Server>,
@@ -55,7 +54,7 @@ struct Rig {
     random: Random,
 }
 
-/// What the rounds came to, all together.
+/// Totals of all rounds.
 #[derive(Default)]
 struct Tally {
     kills: u64,
@@ -113,15 +112,15 @@ impl Rig {
         ));
     }
 
-    /// Waits for work; or not, one time in four: then a writer that has just begun is met at the
-    /// beginning.
+    /// Waits for work, except one time in four: then a new writer is killed at its start.
     fn perhaps_wait_for_work(&mut self) {
         if !self.random.random_ratio(1, 4) {
             self.wait_for_work();
         }
     }
 
-    /// Waits until a writer has done a transaction since the last look, however slow the machine is.
+    /// Waits until a writer has done a transaction since the last check, however slow the machine
+    /// is.
     fn wait_for_work(&self) {
         let until = Instant::now() + WORK_WITHIN;
         let both = || self.writers.iter().flatten().zip(&self.acknowledged);
@@ -131,8 +130,8 @@ impl Rig {
         }
     }
 
-    /// Kills a writer. What it has acknowledged is known only then: its last line may be in the
-    /// pipe.
+    /// Kills a writer. Its acknowledged transactions are known only then: its last line may be in
+    /// the pipe.
     fn kill(&mut self, writer: usize, tally: &mut Tally) {
         let ended = self.writers[writer].take().expect("it runs").kill();
         self.acknowledged[writer] = self.acknowledged[writer].max(ended.acknowledged);
@@ -140,7 +139,7 @@ impl Rig {
         tally.connected_again += ended.connected_again;
     }
 
-    /// Looks at the database while others may write.
+    /// Checks the database during concurrent writes.
     fn check(&mut self, tally: &mut Tally) {
         for (writer, acknowledged) in self.writers.iter().zip(&mut self.acknowledged) {
             *acknowledged = (*acknowledged).max(writer.as_ref().map_or(0, Writer::acknowledged));
@@ -151,7 +150,7 @@ impl Rig {
         tally.acknowledged = found;
     }
 
-    /// Kills a writer, or all of them, and looks.
+    /// Kills a writer, or all of them, and checks.
     fn round(&mut self, tally: &mut Tally) {
         self.perhaps_wait_for_work();
         self.wait(5..200);
@@ -168,7 +167,7 @@ impl Rig {
         }
     }
 
-    /// Kills the server, perhaps once more while it recovers, and looks.
+    /// Kills the server, perhaps once more during its recovery, and checks.
     fn server_round(&mut self, tally: &mut Tally) {
         self.perhaps_wait_for_work();
         self.wait(100..500);
@@ -188,7 +187,7 @@ impl Rig {
         self.check(tally);
     }
 
-    /// Ends it where a writer has worked since the last kill.
+    /// Ends after a writer has worked since the last kill.
     fn end(mut self, tally: &mut Tally) {
         self.wait_for_work();
         for writer in 0..self.writers.len() {
@@ -201,7 +200,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Nobody else knows this disk: what is left are locks, and folders of writers that died.
+        // This disk has no other users: locks and folders left over are those of killed writers.
         let Processes::Several(folder) = Processes::local() else {
             unreachable!("several processes of this user")
         };
@@ -283,7 +282,7 @@ fn what_sqlite_acknowledged_survives_a_killed_server() {
     );
 }
 
-/// Not a test: what the processes run.
+/// Not a test: the entry point of the processes.
 #[test]
 #[ignore = "a part for the processes that other tests start"]
 fn process() {

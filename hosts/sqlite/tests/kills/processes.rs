@@ -1,4 +1,4 @@
-//! This binary again as processes of their own: a server, and programs that write.
+//! This binary run again as separate processes: a server, and programs that write.
 
 use crate::programs::{Job, write};
 use remap_ssd_device::{Device, DeviceConfig};
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a process is, and with what; it has nothing else from its parent.
+/// A process's role and arguments; it gets nothing else from its parent.
 const PART: &str = "SQLITE_KILLS_PART";
 
-/// Starts this binary as something else.
+/// Starts this binary in a role.
 fn spawn(part: &str) -> Child {
     let binary = std::env::current_exe().expect("it runs");
     let mut command = Command::new(binary);
@@ -32,7 +32,7 @@ fn spawn(part: &str) -> Child {
         .expect("it starts")
 }
 
-/// Does what this process was started for.
+/// Runs the role that this process was started for.
 pub fn play() {
     let part = std::env::var(PART).expect("another test starts this one");
     let mut words = part.split(' ');
@@ -46,7 +46,7 @@ pub fn play() {
     }
 }
 
-/// The extension, which cargo builds together with this test.
+/// The extension, built by cargo together with this test.
 fn extension() -> String {
     let folder = PathBuf::from(
         std::env::current_exe()
@@ -57,10 +57,10 @@ fn extension() -> String {
     folder.join("libremap_ssd_sqlite.so").display().to_string()
 }
 
-/// A line that the parent reads; nothing else comes between.
+/// Prints a line for the parent, without interleaving.
 pub fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // A parent that is gone has killed us, or is about to.
+    // If the parent is gone, this process is killed, or about to be.
     let _ = out
         .write_all(format!("\n{line}\n").as_bytes())
         .and_then(|()| out.flush());
@@ -73,7 +73,7 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
-/// Reservations that persist, in a file beside the device, as `serve` keeps them.
+/// Persistent reservations, in a file beside the device, as `serve` keeps them.
 struct Kept(PathBuf);
 
 impl Kept {
@@ -96,7 +96,7 @@ impl ReservationStore for Kept {
 
 fn serve(folder: &Path, address: SocketAddr) {
     let (device, _) = Device::open_in_folder(folder).expect("recoverable");
-    // Devices of several tests have names of their own, which stay when they start again.
+    // Devices of several tests have different names, which stay the same after a restart.
     let folder_name = folder.display().to_string().replace('/', "-");
     let nqn = format!("nqn.2026-11.test:remap-ssd-sqlite:{folder_name}");
     let subsystem = Subsystem::new(device, &nqn, &[], Latency::None, true, Health::default())
@@ -130,7 +130,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a device of 64 MiB in a folder.
+    /// Creates a device of 64 MiB in a folder.
     pub fn create(folder: &Path) {
         let config =
             DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
@@ -151,29 +151,30 @@ impl Server {
             .find_map(|line| line.strip_prefix("serves ")?.parse().ok())
             .expect("it serves");
 
-        // After a minute the test's runtime says that it still runs, and ends if nobody listens.
+        // After a minute the test's runtime reports that it still runs, and dies if the pipe is
+        // closed.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
 
-    /// Starts it and kills it a moment later, whatever it does then.
+    /// Starts it and kills it a moment later, at any point of its work.
     pub fn start_and_kill(folder: &Path, address: SocketAddr, after: Duration) {
         let child = spawn(&format!("server {address} {}", folder.display()));
         std::thread::sleep(after);
         end(child);
     }
 
-    /// Kills the process, which can do nothing about it.
+    /// Kills the process with SIGKILL.
     pub fn kill(self) {
         end(self.child);
     }
 }
 
-/// What a writer said until it was killed.
+/// The reports of a writer until it was killed.
 pub struct Ended {
-    /// Its last transaction that SQLite acknowledged.
+    /// Its last transaction acknowledged by SQLite.
     pub acknowledged: u64,
-    /// How often it lost its connection.
+    /// Number of reconnections.
     pub connected_again: u64,
 }
 
@@ -198,12 +199,12 @@ impl Writer {
         }
     }
 
-    /// The last transaction that it has said to be acknowledged.
+    /// The last transaction that it has reported as acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// SIGKILL. All that it had said is counted.
+    /// SIGKILL. Everything reported before counts.
     pub fn kill(self) -> Ended {
         end(self.child);
         let connected_again = self.reader.join().expect("a writer says what is so");
@@ -214,7 +215,7 @@ impl Writer {
     }
 }
 
-/// Reads what a writer says, up to its end.
+/// Reads a writer's reports until its end.
 fn listen(out: ChildStdout, acknowledged: &AtomicU64) -> u64 {
     let mut connected_again = 0;
     let mut lines = BufReader::new(out).lines().map_while(Result::ok);

@@ -1,8 +1,8 @@
-//! The program that is killed, and what must be in its database.
+//! The killed program, and the expected contents of its database.
 //!
 //! Each writer counts its transactions in a row of its own, and a transaction adds rows, whose
 //! number and bytes follow from writer and count, and deletes those of an old one. So a transaction
-//! that is there in part, twice or not at all shows.
+//! that is partial, repeated or missing is detected.
 
 use crate::kit::engine::{Db, Failure, Value, start};
 use crate::processes::say;
@@ -10,10 +10,10 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How many transactions' rows stay in the database.
+/// Number of transactions whose rows stay in the database.
 const KEPT: u64 = 20;
 
-/// What a process that writes does to the database.
+/// A writing process's task.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub address: SocketAddr,
@@ -46,7 +46,7 @@ impl Job {
         format!("file:app.db?vfs=remap&device={}", self.address)
     }
 
-    /// Makes the database that the writers share.
+    /// Creates the database shared by the writers.
     pub fn make(&self, writers: usize) {
         let db = self.open().expect("the device is served");
         db.run("BEGIN").expect("possible");
@@ -66,7 +66,7 @@ impl Job {
         db.set_patience(60_000);
         db.run(&format!("PRAGMA journal_mode={}", self.mode))?;
         db.run(&format!("PRAGMA synchronous={}", self.synchronous))?;
-        // Large transactions spill; some checkpoints are left to whoever closes.
+        // Large transactions spill; some checkpoints are left to the last close.
         db.run("PRAGMA cache_size=8")?;
         db.run(&format!(
             "PRAGMA wal_autocheckpoint={}",
@@ -76,7 +76,7 @@ impl Job {
     }
 }
 
-/// How many rows a transaction has, and the bytes of one.
+/// The number of rows of a transaction, and the bytes of one.
 fn rows_of(writer: usize, number: u64) -> u64 {
     if number.is_multiple_of(7) {
         40
@@ -105,7 +105,7 @@ pub fn write(job: &Job, extension: &str) {
     let mut acknowledged = 0;
     loop {
         let Err(failure) = work(job, &mut acknowledged);
-        // The device is gone, or another writer is: SQLite has rolled back.
+        // The device or another writer is gone: SQLite has rolled back.
         let expected = failure.is_busy() || failure.is_io() || failure.cannot_open();
         if !expected {
             say(&format!("wrong: writer {}: {failure}", job.writer));
@@ -143,7 +143,7 @@ fn work(job: &Job, acknowledged: &mut u64) -> Result<Infallible, Failure> {
             "UPDATE w SET number={number} WHERE writer={writer}"
         ))?;
 
-        // Some are taken back, after the cache has spilled.
+        // Some are rolled back, after the cache has spilled.
         if number.is_multiple_of(7) && std::mem::replace(&mut taken_back, number) != number {
             db.run("ROLLBACK")?;
             continue;
@@ -154,10 +154,10 @@ fn work(job: &Job, acknowledged: &mut u64) -> Result<Infallible, Failure> {
     }
 }
 
-/// Compares the database with what was acknowledged. Answers how many transactions there are.
+/// Compares the database with the acknowledged transactions. Returns the number of transactions.
 ///
 /// # Errors
-/// What is wrong.
+/// A description of the violation.
 pub fn check(db: &Db, acknowledged: &[u64]) -> Result<u64, String> {
     db.set_patience(60_000);
     let rows = |sql: &str| {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The content of a page; `None` is zeroes.
 pub type Content = Option<Arc<[u8; PAGE]>>;
 
-/// What a disk was asked for, page by page.
+/// An operation on a disk, page by page.
 #[derive(Clone)]
 pub enum Op {
     Set(u64, Content),
@@ -20,11 +20,11 @@ pub enum Op {
 pub struct Medium {
     now: HashMap<u64, Content>,
     pub log: Vec<Op>,
-    /// How many commands have written something, a list being one.
+    /// Number of commands that have written, a list being one.
     pub writes: usize,
-    /// How many commands have read something.
+    /// Number of commands that have read.
     pub reads: usize,
-    /// From the next remap on so many commands fail: the way to the disk is down for a moment.
+    /// Number of commands that fail from the next remap on: a short loss of the connection.
     pub fails_from_remap: Option<u32>,
     failing: u32,
 }
@@ -34,7 +34,7 @@ pub struct Medium {
 pub struct MemDisk {
     pages: u64,
     pub medium: Arc<Mutex<Medium>>,
-    /// How many changes of pages are done before all commands fail.
+    /// Number of page changes done before all commands fail.
     changes_left: Option<Arc<AtomicI64>>,
 }
 
@@ -48,7 +48,7 @@ impl Medium {
         self.log.push(Op::Set(page, content));
     }
 
-    /// The contents of all pages that were written.
+    /// The contents of all written pages.
     pub fn contents(&self) -> HashMap<u64, Content> {
         self.now.clone()
     }
@@ -67,7 +67,7 @@ impl MemDisk {
         }
     }
 
-    /// A disk that holds this.
+    /// A disk with these contents.
     pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
         let medium = Medium {
             now,
@@ -80,8 +80,8 @@ impl MemDisk {
         }
     }
 
-    /// A connection to the same disk that is cut after so many changes of pages: what its process
-    /// does later has no effect.
+    /// A connection to the same disk that is cut after `changes` page changes: later commands of
+    /// its process have no effect.
     pub fn dying_after(&self, changes: i64) -> Self {
         Self {
             changes_left: Some(Arc::new(AtomicI64::new(changes))),
@@ -152,7 +152,7 @@ impl Disk for MemDisk {
         Ok(())
     }
 
-    /// What is under way together is executed in any order: the last one first.
+    /// Outstanding writes are executed in any order: here the last one first.
     fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), MemError> {
         let before = self.medium().writes;
         writes
@@ -199,13 +199,13 @@ impl Disk for MemDisk {
     }
 }
 
-/// What is on a disk after these operations if, of those that were not flushed, `keep` says which
-/// are kept.
+/// The contents of a disk after these operations, where `keep` selects the surviving unflushed
+/// ones.
 pub fn kept(log: &[Op], keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
     kept_on(HashMap::new(), log, keep)
 }
 
-/// The same on a disk that had something.
+/// `kept` on a disk with previous contents.
 pub fn kept_on(
     mut pages: HashMap<u64, Content>,
     log: &[Op],

@@ -1,8 +1,8 @@
 //! Real SQLite: the system's library, called as a program would.
 //!
-//! The crate is built as an extension, which calls SQLite through the table of functions that it is
-//! given. An automatic extension is given that table when a database is opened, so after `start`
-//! all functions of `libsqlite3_sys` work here too.
+//! The crate is built as an extension, which calls SQLite through a given table of functions. An
+//! automatic extension gets that table when a database is opened, so after `start` all functions of
+//! `libsqlite3_sys` work here too.
 //!
 //! Absent: anything between SQLite and its VFS.
 
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 /// Debian's name, and that of other systems.
 const LIBRARY: &str = "libsqlite3.so.0";
 
-/// A value as SQL has it.
+/// An SQL value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Null,
@@ -40,7 +40,7 @@ impl Value {
     }
 }
 
-/// What SQLite said when it failed.
+/// SQLite's error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Failure {
@@ -49,7 +49,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Somebody else has a lock.
+    /// Another connection has a lock.
     pub fn is_busy(&self) -> bool {
         self.code & 0xff == ffi::SQLITE_BUSY
     }
@@ -65,7 +65,7 @@ impl Failure {
 }
 
 thread_local! {
-    /// What SQLite has logged last in this thread: the reason, where it is the extension's.
+    /// SQLite's last log message in this thread: the reason, if it is from the extension.
     static LOGGED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -128,7 +128,7 @@ pub fn start() -> &'static libloading::Library {
     })
 }
 
-/// Loads SQLite, and makes the VFS known to it.
+/// Loads SQLite, and registers the VFS with it.
 pub fn start_with_vfs() {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     start();
@@ -142,12 +142,12 @@ pub struct Db(*mut ffi::sqlite3);
 unsafe impl Send for Db {}
 
 impl Db {
-    /// Opens or makes a database; the name may be a URI.
+    /// Opens or creates a database; the name may be a URI.
     pub fn open(name: &str) -> Result<Self, Failure> {
         let flags = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE | ffi::SQLITE_OPEN_URI;
         let name = CString::new(name).expect("no zeroes in it");
         let mut db = ptr::null_mut();
-        // SAFETY: a C string, and a place for the answer, which is a connection even if it failed.
+        // SAFETY: a C string, and a place for the result, which is a connection even on failure.
         let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut db, flags, ptr::null()) };
         let db = Self(db);
         db.check(code)?;
@@ -197,8 +197,8 @@ impl Db {
         }
     }
 
-    /// Bytes that SQLite leaves free at the end of each page, once the next new database or VACUUM
-    /// comes.
+    /// Sets the bytes that SQLite reserves at the end of each page, from the next new database or
+    /// VACUUM on.
     pub fn reserve(&self, mut bytes: c_int) {
         // SAFETY: the connection is open, and the operation takes an integer.
         unsafe {
@@ -207,7 +207,7 @@ impl Db {
         }
     }
 
-    /// Whether a transaction is open.
+    /// Returns true if a transaction is open.
     pub fn in_transaction(&self) -> bool {
         // SAFETY: the connection is open.
         unsafe { ffi::sqlite3_get_autocommit(self.0) == 0 }
@@ -219,7 +219,7 @@ impl Db {
         unsafe { ffi::sqlite3_busy_timeout(self.0, milliseconds) };
     }
 
-    /// Runs one statement, and answers its rows.
+    /// Runs one statement, and returns its rows.
     pub fn rows(&self, sql: &str, values: &[Value]) -> Result<Vec<Vec<Value>>, Failure> {
         let text = CString::new(sql).expect("no zeroes in it");
         let mut statement = ptr::null_mut();
@@ -265,13 +265,13 @@ impl Db {
 
 impl Drop for Db {
     fn drop(&mut self) {
-        // SAFETY: no statement is left; nobody uses the connection any more.
+        // SAFETY: no statement is left; the connection is not used any more.
         unsafe { ffi::sqlite3_close(self.0) };
     }
 }
 
 /// # Safety
-/// The statement is prepared, and run before `value` goes.
+/// The statement is prepared, and run before `value` is dropped.
 unsafe fn bind(statement: *mut ffi::sqlite3_stmt, at: c_int, value: &Value) {
     // SAFETY: as promised by the caller; a null destructor says that the bytes stay where they are.
     unsafe {

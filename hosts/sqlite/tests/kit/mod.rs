@@ -1,5 +1,5 @@
-//! A disk that loses any subset of what was not flushed, a store that notes what is written, real
-//! SQLite, and SQLite's side of a write-ahead log.
+//! A disk that loses any subset of unflushed changes, a store that logs writes, real SQLite, and
+//! SQLite's side of a write-ahead log.
 
 #![allow(dead_code)]
 

@@ -1,4 +1,4 @@
-//! A store that notes what is done to its files, and fails when it is told to.
+//! A store that logs changes of its files, and fails on request.
 
 use remap_ssd_store::{FileId, FileInfo, OpenOptions, Share, Statistics, Store, StoreError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,11 +14,11 @@ pub enum Change {
 pub struct Noting<S> {
     store: S,
     changes: Mutex<Vec<Change>>,
-    /// How often a file was read.
+    /// Number of reads.
     pub reads: AtomicUsize,
-    /// How many writes are done before all fail.
+    /// Number of writes done before all fail.
     pub writes_left: Mutex<Option<usize>>,
-    /// Files are deleted as soon as they are open, as another process may do.
+    /// Deletes each file right after its opening, as another process may do.
     pub deletes_opened: AtomicBool,
 }
 
@@ -38,7 +38,7 @@ impl<S: Store> Noting<S> {
         std::mem::take(&mut self.changes.lock().expect("nothing fails here"))
     }
 
-    /// Place and bytes of the writes since the last call.
+    /// Offset and length of the writes since the last call.
     pub fn writes(&self) -> Vec<(u64, usize)> {
         let writes = self
             .changes()

@@ -1,7 +1,7 @@
-//! What SQLite does to a write-ahead log, by its documentation:
+//! SQLite's use of a write-ahead log, by its documentation:
 //! <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
 //!
-//! Absent: the wal-index; here the writer knows what there is.
+//! Absent: the wal-index; here the writer knows the frames.
 
 use remap_ssd_sqlite::wal::Wal;
 
@@ -53,7 +53,7 @@ impl Log for Vec<u8> {
     }
 }
 
-/// A checksum that goes on from page to page.
+/// A running checksum over pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u32, u32);
 
@@ -92,13 +92,13 @@ pub struct Writer {
     pub page_bytes: usize,
     big_endian: bool,
     salts: [u8; 8],
-    /// Frames that have been written.
+    /// Number of frames written.
     pub frames: usize,
-    /// Frames of transactions that are committed, and the checksum there.
+    /// Number of committed frames, and the checksum there.
     pub committed: usize,
     committed_sum: Sum,
     sum: Sum,
-    /// The first frame of the transaction that was overwritten.
+    /// The first overwritten frame of the transaction.
     overwritten_from: Option<usize>,
 }
 
@@ -156,7 +156,7 @@ impl Writer {
         header
     }
 
-    /// Writes a frame behind the last one; a size of the database other than 0 commits.
+    /// Appends a frame; a size of the database other than 0 commits.
     pub fn append(&mut self, log: &mut impl Log, number: u32, size: u32, page: &[u8]) {
         let header = self.header(number, size, page);
         let place = self.place(self.frames);
@@ -168,7 +168,7 @@ impl Writer {
         }
     }
 
-    /// Writes the page of a frame of this transaction again.
+    /// Rewrites the page of a frame of this transaction.
     pub fn overwrite(&mut self, log: &mut impl Log, frame: usize, page: &[u8]) {
         assert!(frame >= self.committed && frame < self.frames);
         log.write(self.place(frame) + HEADER, page);
@@ -193,19 +193,19 @@ impl Writer {
         (self.committed, self.committed_sum) = (self.frames, self.sum);
     }
 
-    /// Forgets what is not committed.
+    /// Forgets uncommitted frames.
     pub fn roll_back(&mut self) {
         (self.frames, self.sum, self.overwritten_from) = (self.committed, self.committed_sum, None);
     }
 }
 
-/// What a recovery finds in a log.
+/// The result of recovering a log.
 pub struct Recovered {
     pub page_bytes: usize,
     pub round: u32,
-    /// Number of the page and its content, of committed frames.
+    /// Page number and content of committed frames.
     pub frames: Vec<(u32, Vec<u8>)>,
-    /// A writer that goes on.
+    /// A writer that continues.
     pub writer: Writer,
 }
 

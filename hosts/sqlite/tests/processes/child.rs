@@ -2,17 +2,18 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A child that hangs ends after this long, by a signal.
+/// Time limit for a child, enforced by a signal.
 const SECONDS_MAX: u32 = 300;
 
-/// A child that was not waited for yet.
+/// A child that has not been waited for yet.
 pub struct ForkedChild(libc::pid_t);
 
 impl ForkedChild {
-    /// Copies this process. The child works, and ends without running anything else of the parent's.
+    /// Forks this process. The child runs `work`, and ends without running any of the parent's
+    /// code.
     pub fn start(work: impl FnOnce()) -> Self {
         // SAFETY: the child uses nothing that another thread may have locked: threads of the test's
-        // runtime wait meanwhile. It ends by `_exit`.
+        // runtime are waiting. It ends by `_exit`.
         unsafe {
             match libc::fork() {
                 -1 => panic!("{}", std::io::Error::last_os_error()),
@@ -26,10 +27,10 @@ impl ForkedChild {
         }
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for its end, which must be successful.
     pub fn wait(self) {
         let mut status = 0;
-        // SAFETY: a child of ours, and a place for the answer.
+        // SAFETY: a child of this process, and a place for the result.
         let waited = unsafe { libc::waitpid(self.0, &mut status, 0) };
         assert_eq!((waited, status), (self.0, 0), "a child failed");
     }

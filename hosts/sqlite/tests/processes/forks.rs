@@ -42,7 +42,7 @@ fn count(db: &Db) -> i64 {
         .integer()
 }
 
-/// The parent goes on writing while its children write.
+/// The parent keeps writing while its children write.
 pub fn pool(uri: &str) {
     for mode in ["wal", "delete"] {
         let db = database(uri, mode);
@@ -60,7 +60,7 @@ pub fn pool(uri: &str) {
     }
 }
 
-/// The child uses what is not its own, in a transaction of the parent's, and closes it.
+/// The child uses an inherited connection, in a transaction of the parent, and closes it.
 pub fn inherited(uri: &str) {
     for mode in ["wal", "delete"] {
         let db = database(uri, mode);
@@ -68,7 +68,7 @@ pub fn inherited(uri: &str) {
         db.run("BEGIN").expect("possible");
         db.run("INSERT INTO t VALUES(1, 1)").expect("possible");
 
-        // The child ends without dropping anything that it did not take.
+        // The child ends without dropping values that it did not take.
         let mut owned = Some(db);
         let child = ForkedChild::start(|| {
             let db = owned.take().expect("it is open");
@@ -77,7 +77,7 @@ pub fn inherited(uri: &str) {
             assert!(failure.message.contains("before fork()"), "{failure}");
             drop(db);
 
-            // And is free to open its own, which sees what the parent has committed.
+            // It can open its own, which sees the parent's commits.
             assert_eq!(count(&open(uri)), 1);
         });
         child.wait();
@@ -87,13 +87,13 @@ pub fn inherited(uri: &str) {
         assert_eq!(count(&db), 2, "{mode}");
     }
 
-    // Between transactions nothing is locked, and reading is an error all the same.
+    // Between transactions there are no locks, and reading is an error nevertheless.
     for mode in ["wal", "delete"] {
         let db = database(uri, mode);
         ForkedChild::start(|| {
             let failure = db.run("SELECT * FROM t").expect_err("it is the parent's");
             assert!(failure.is_io(), "{mode}: {failure}");
-            // After the locks that were inherited are closed, too.
+            // Also after the inherited locks are closed.
             assert_eq!(count(&open(uri)), 0);
             let failure = db.run("SELECT * FROM t").expect_err("it is the parent's");
             assert!(failure.is_io(), "{mode}: {failure}");
@@ -103,7 +103,7 @@ pub fn inherited(uri: &str) {
     }
 }
 
-/// The parent closes the database while a child has it open by a connection of its own.
+/// The parent closes the database while a child has it open by its own connection.
 pub fn log(uri: &str) {
     let db = database(uri, "wal");
     let (mut child_reads, mut parent_writes) = pipe().expect("room for it");
@@ -115,12 +115,12 @@ pub fn log(uri: &str) {
         child_reads.read_exact(&mut [0]).expect("it writes");
 
         insert(&db, 2);
-        // It ends without closing: what it has committed is in the log.
+        // It ends without closing: its commits are in the log.
         std::mem::forget(db);
     });
 
     parent_reads.read_exact(&mut [0]).expect("it writes");
-    // A connection that finds itself the only one copies the log into the database and deletes it.
+    // The only connection to a database copies the log into it and deletes the log.
     drop(db);
     parent_writes.write_all(b"1").expect("it reads");
     child.wait();

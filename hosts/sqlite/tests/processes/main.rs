@@ -1,7 +1,7 @@
-//! The extension in processes that fork, and that get signals all the time.
+//! The extension in processes that fork, and that get frequent signals.
 //!
-//! A server and the process under test are this binary, run again: `fork` copies everything that a
-//! process has, and signals reach all of its calls.
+//! A server and the process under test are this binary, run again: `fork` copies the whole process,
+//! and signals interrupt all of its calls.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -13,7 +13,7 @@ mod signals;
 
 use served::Server;
 
-/// Runs a part in a process of its own, beside a served volume.
+/// Runs a role in a separate process, beside a served volume.
 fn in_a_process(part: &str) {
     let server = Server::start();
     let ended = served::spawn(&format!("{part} {}", server.address)).wait();
@@ -45,7 +45,7 @@ fn signals_fail_no_opening_and_no_transaction() {
     in_a_process("signals");
 }
 
-/// Not a test: what the processes run.
+/// Not a test: the entry point of the processes.
 #[test]
 #[ignore = "a part for the processes that other tests start"]
 fn process() {

@@ -1,4 +1,4 @@
-//! A device in memory, with a volume, that a process of its own serves.
+//! A device in memory with a volume, served by a separate process.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
@@ -11,10 +11,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// What a process is, and with what.
+/// A process's role and arguments.
 const PART: &str = "SQLITE_PROCESSES_PART";
 
-/// Starts this binary as something else.
+/// Starts this binary in a role.
 pub fn spawn(part: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("it runs"));
     command
@@ -27,7 +27,7 @@ pub fn spawn(part: &str) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// What this process was started as.
+/// The role of this process.
 pub fn part() -> (String, String) {
     let part = std::env::var(PART).expect("another test starts this one");
     let (part, argument) = part.split_once(' ').expect("a part has an argument");
@@ -46,7 +46,7 @@ pub fn serve(address: &str) {
     let config =
         DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::in_memory(config).expect("room for it");
-    // Devices of one name would be one to the processes that use their volumes.
+    // Processes that use volumes would take devices of the same name for one.
     let nqn = &format!(
         "nqn.2026-11.test:remap-ssd-processes:{}",
         std::process::id()
@@ -57,7 +57,7 @@ pub fn serve(address: &str) {
         anybody: true,
         ..Allowed::default()
     };
-    // Other tests' devices have this name too, and are served by other processes.
+    // Other tests' devices have the same name, and are served by other processes.
     let subsystem = subsystem.of_incarnation(std::process::id().into());
     let port = Port::new(Arc::new(subsystem), allowed);
     let address = address.parse().expect("an address");
@@ -66,7 +66,7 @@ pub fn serve(address: &str) {
     server.run().expect("the device works");
 }
 
-/// The process that serves, until this is dropped.
+/// The serving process, killed on drop.
 pub struct Server {
     child: Child,
     pub address: String,
@@ -93,7 +93,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by a bug, which the test has seen.
+        // It may have ended by a bug, which the test has detected.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -13,7 +13,7 @@ extern "C" fn handle(_: c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Signals for the thread that has started them, until this is dropped.
+/// Signals for the thread that started them, until dropped.
 struct Signals {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -58,7 +58,7 @@ impl Drop for Signals {
     }
 }
 
-/// With handlers that have system calls go on, and without.
+/// With handlers that restart system calls, and without.
 pub fn openings_and_transactions(uri: &str) {
     start_with_vfs();
     for flags in [0, libc::SA_RESTART] {

@@ -84,6 +84,7 @@ fn a_page_that_another_process_wrote_is_shared_as_it_is_now() {
     assert!(found == [2; PAGE], "the page that was remembered");
 }
 
+// Two processes take turns; each reads everything after each step, and caches it.
 #[test]
 fn what_processes_keep_in_memory_is_what_the_disk_has() {
     let folder = tempfile::tempdir().expect("a folder");
