@@ -102,7 +102,7 @@ fn the_presets_are_the_papers_devices() {
     );
     assert!(PRESETS.iter().all(|preset| !preset.assumed.is_empty()));
 
-    // The one without contents is filled whole, and Coldmap's ("12 GB of sequential writes").
+    // The one without contents is filled whole, and so is Coldmap's ("12 GB of sequential writes").
     let addressable = |name: &str| {
         if ["fast21-4t", "coldmap-16g"].contains(&name) {
             1.0
@@ -136,7 +136,7 @@ fn a_device_file_may_change_a_preset() {
     assert_eq!(config, expected.scale(1.0 / 16.0).unwrap());
 }
 
-/// The error of a file, which must be one sentence that contains `part`.
+/// The error of a file, which must be one sentence containing `part`.
 fn refused(text: &str, part: &str) {
     let error = DeviceConfig::from_toml(text).expect_err(text).to_string();
     assert!(error.contains(part), "{error}");

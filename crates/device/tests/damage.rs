@@ -1,6 +1,6 @@
 //! Damage to the files of a device in a folder, under the real firmware: it is refused with the
-//! file's name and a place, or pages read as media errors, or nothing is wrong. No page is ever
-//! older than what was flushed.
+//! file's name and a place, or pages read as media errors, or it has no effect. No page is ever
+//! older than its last flush.
 
 mod kit;
 
@@ -120,7 +120,7 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
                 .iter()
                 .rposition(|byte| *byte != 0)
                 .map_or(0, |at| at + 1);
-            // Of contents one byte a page.
+            // One byte per page of the contents.
             let step = if file == 0 {
                 PAGE_BYTES
             } else {
@@ -155,7 +155,7 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
             refused[state] > 100 && refused[state + 2] > 100,
             "{scheme}: {refused:?} refused"
         );
-        // Pages of metadata that live.
+        // Pages of live metadata.
         assert!(refused[0] > 5, "{scheme}: {refused:?} refused");
         assert!(
             refused[5] > 100 && errors > 50,
@@ -172,7 +172,7 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
     assert!(check.is_clean() && check.mapped > 50, "{check:?}");
     assert_eq!((check.without_checksum, check.given_up), (0, 0));
 
-    // A page that is mapped, and the configuration.
+    // A mapped page, and the configuration.
     let mut found = None;
     for page in 0.. {
         rig.flip(0, page * PAGE_BYTES + 9);
@@ -199,7 +199,7 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
     assert!(!check.is_clean());
     assert!(before == rig.files(), "checking changes nothing");
     if check.beyond.is_some() {
-        // The flip has made the configuration senseless: that cannot be guessed.
+        // The flip has made the configuration invalid: it cannot be reconstructed.
         assert!(Device::repair_folder(dir).is_err() && before == rig.files());
         std::fs::write(rig.path(5), &rig.good[5]).expect("room for it");
     }
@@ -219,7 +219,7 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
             .count()
     );
 
-    // It is a media error until it is written again.
+    // It stays a media error until it is rewritten.
     for lpn in &errors {
         write(&mut device, *lpn, 5).expect("there is room");
         assert_eq!(try_read(&mut device, *lpn), Ok(5));

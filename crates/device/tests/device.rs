@@ -1,4 +1,4 @@
-//! The device's verbs with the real firmware: what is done when, and what a saved device keeps.
+//! The device's commands with the real firmware: their timing, and the contents of a saved device.
 
 use remap_ssd_device::{Device, DeviceConfig, Lpn, OpenError, PageCommand, PageKind};
 use remap_ssd_ftl::{FilePage, Refusal, Remap, SchemeKind};
@@ -24,7 +24,7 @@ fn write(device: &mut Device, now: u64, lpn: u32, content: u64) -> u64 {
     completion.done_at
 }
 
-/// A little noise, the same every time.
+/// Deterministic noise.
 fn noise(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -182,7 +182,7 @@ fn what_was_set_for_a_device_stays_set_through_a_power_cut() {
     assert_eq!(device.ftl().apart(), ranges);
     assert!(device.ftl().is_dedup_paused());
 
-    // Nothing is looked for by its content, and so nothing is hashed.
+    // Pages are not looked up by content, so nothing is hashed.
     let mut device = device;
     let start = 10 * write(&mut device, 0, 0, 1);
     let second = write(&mut device, start, 1, 1) - start;
@@ -192,7 +192,7 @@ fn what_was_set_for_a_device_stays_set_through_a_power_cut() {
     let third = write(&mut device, start, 2, 3) - start;
     assert_eq!(third, LINK_NS + HASH_NS + PROGRAM_NS);
 
-    // A device without time has none afterwards.
+    // A device with timing switched off has none afterwards.
     assert!(device.halves().is_some());
     device.keep_time(false);
     let (mut device, _) = device.power_cycle().expect("it recovers");
@@ -201,7 +201,7 @@ fn what_was_set_for_a_device_stays_set_through_a_power_cut() {
     assert_eq!(device.timing().busy_until(), 0);
 }
 
-/// The firmware works for itself when the device has had nothing to do for the configured time.
+/// The firmware does background work when the device has been idle for the configured time.
 #[test]
 fn idle_time_begins_when_the_last_command_has_ended() {
     let mut device = device(SchemeKind::None);
@@ -215,7 +215,7 @@ fn idle_time_begins_when_the_last_command_has_ended() {
             .unwrap();
     }
 
-    // All of it arrives at once, and keeps the device busy for longer than that time.
+    // All of it arrives at once, and keeps the device busy for longer than the idle time.
     let wait = device.config().background.idle_after_ns;
     for lpn in 0.. {
         write(&mut device, 0, lpn, content + u64::from(lpn) + 1);
@@ -301,7 +301,7 @@ fn a_saved_device_reads_the_same_and_goes_on() {
     assert!(Device::load(&folder.path().join("nothing")).is_err());
 }
 
-/// What was done before the device was there takes no time of its first command.
+/// Operations before the device existed do not delay its first command.
 #[test]
 fn neither_formatting_nor_recovery_nor_what_is_untimed_delays_a_command() {
     let mut device = device(SchemeKind::RemapSsd);
@@ -329,7 +329,7 @@ fn a_request_reports_its_first_refusal_and_ends_with_its_last_page() {
     let whole = device.submit_request(0, &[outside, page(0, 1)]);
     assert_eq!(whole.result, Err(Refusal::OutOfRange));
 
-    // Remaps that the scheme gathered are durable when the request is done.
+    // Remaps batched by the scheme are durable when the request is done.
     let pages: Vec<_> = (10..14).map(|lpn| page(lpn, 1)).collect();
     assert_eq!(device.submit_request(whole.done_at, &pages).result, Ok(()));
     assert_eq!(device.ftl().stats().dedup_hits, 4);
@@ -394,7 +394,7 @@ fn media_of_another_shape_are_refused() {
     assert!(error.contains("another geometry"), "{error}");
 }
 
-/// A part of a page takes as long as a whole one.
+/// A partial page takes as long as a whole one.
 #[test]
 fn a_map_of_a_file_takes_the_link_for_its_pages() {
     let mut config = small(SchemeKind::RemapSsd);

@@ -1,5 +1,5 @@
 //! Every key of a device at the ends of its range and beyond, alone and in pairs: refused with a
-//! sentence, or the device works.
+//! message, or the device works.
 
 mod kit;
 
@@ -11,10 +11,10 @@ use remap_ssd_ftl::{Refusal, SchemeKind};
 use remap_ssd_media::{ContentMode, Payload};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A device that needs more memory than this is checked and not made.
+/// A device that needs more memory than this is checked and not created.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What became of a setting.
+/// The result of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Became {
     Refused,
@@ -22,14 +22,14 @@ enum Became {
     Works,
 }
 
-/// Keys that a command line sets.
+/// Keys that can be set on a command line.
 fn keys() -> impl Iterator<Item = &'static DeviceKey> {
     KEYS.iter()
         .filter(|key| !["preset", "scale"].contains(&key.path))
 }
 
-/// What can be typed for a key: the ends of its range and their neighbours, the ends of number
-/// types, and what is no number.
+/// Values to try for a key: the ends of its range and their neighbours, the limits of number types,
+/// and text that is no number.
 fn texts(key: &DeviceKey) -> Vec<String> {
     let mut texts: Vec<String> = [
         "0",
@@ -71,7 +71,7 @@ fn is_sentence(text: &str) {
     assert!(text.len() > 10 && text.contains(' '), "no reason: '{text}'");
 }
 
-/// Sets values as a command line does, checks, and uses the device that comes of it.
+/// Sets values as a command line does, checks the configuration, and uses the resulting device.
 fn set(base: &DeviceConfig, texts: &[String]) -> Became {
     let mut settings = Vec::new();
     for text in texts {
@@ -91,7 +91,7 @@ fn set(base: &DeviceConfig, texts: &[String]) -> Became {
             return Became::Refused;
         }
     };
-    // Every command that takes a scale does this too, whole or not.
+    // Every command with a scale does this too, whole or not.
     if let Err(why) = config.clone().scale(0.5) {
         is_sentence(&why.to_string());
     }
@@ -124,7 +124,7 @@ fn use_device(config: DeviceConfig) {
                 _ => Payload::Identity(content),
             };
             let completion = device.write(now, Lpn(lpn), &payload);
-            // A device whose blocks endure one cycle ends here, as it must.
+            // A device whose blocks endure one cycle ends here, as expected.
             if completion.result == Err(Refusal::ReadOnly) {
                 return;
             }
@@ -141,7 +141,7 @@ fn use_device(config: DeviceConfig) {
     }
 }
 
-/// Runs it, and says which setting made it panic.
+/// Runs it, and reports a setting that caused a panic.
 fn tried(base: &DeviceConfig, texts: &[String], wrong: &mut Vec<String>) -> Option<Became> {
     match catch_unwind(AssertUnwindSafe(|| set(base, texts))) {
         Ok(became) => Some(became),
@@ -228,7 +228,7 @@ fn segments_of_no_bytes_are_refused_where_there_are_segments_whole_or_scaled() {
     }
 }
 
-/// All of NVRAM is allocated, so that a process with a larger one might end for want of memory.
+/// All of NVRAM is allocated, so a process with a larger one might run out of memory.
 #[test]
 fn logs_larger_than_the_flash_are_refused_with_what_to_change() {
     let (mut logs, mut flash) = (0, 0);
@@ -252,7 +252,7 @@ fn logs_larger_than_the_flash_are_refused_with_what_to_change() {
                 assert!(nvram(&config) <= flash, "{scheme}: {key} = {least}");
                 continue;
             };
-            // A log on flash is refused for want of flash.
+            // A log on flash is refused for lack of flash.
             let error = error.to_string();
             let names_nvram = error.contains("bytes of NVRAM");
             logs += u32::from(names_nvram);
@@ -262,7 +262,7 @@ fn logs_larger_than_the_flash_are_refused_with_what_to_change() {
             );
         }
 
-        // The largest one that is no larger works.
+        // The largest one within the limit works.
         let room = (flash - nvram(&base)) / 32 + u64::from(base.firmware.dealloc_slots);
         let setting = format!("firmware.dealloc_slots={}", room - 2);
         let config = base.with(&[setting.parse::<Setting>().expect("a key")]);

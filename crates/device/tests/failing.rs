@@ -1,8 +1,7 @@
-//! A device in a folder on a disk that begins to fail: what was flushed stays, whatever is asked of
-//! it afterwards.
+//! A device in a folder on a failing disk: flushed data survives any later commands.
 //!
-//! The limit of files' sizes stands for the disk. It is the whole process's, and so it would stop the
-//! test harness too when that reports another test into a file: there is one test here.
+//! The file size limit stands for the disk. It applies to the whole process, and so it would also
+//! stop a test harness that reports another test into a file: there is one test here.
 
 mod kit;
 
@@ -35,7 +34,7 @@ impl Drop for Limited {
 }
 
 fn limit(bytes: Option<u64>) {
-    // The signal that comes with it would end the process.
+    // The accompanying signal would end the process.
     signal_hook::flag::register(
         signal_hook::consts::SIGXFSZ,
         Arc::new(AtomicBool::new(false)),
@@ -51,7 +50,7 @@ fn limit(bytes: Option<u64>) {
     .expect("a limit may be set");
 }
 
-/// Erases all, and programs all.
+/// Erases all blocks, and programs all pages.
 fn scribble(media: &mut Media) {
     let geometry = media.geometry();
     for block in (0..geometry.blocks()).map(BlockId) {
@@ -75,8 +74,8 @@ fn scribble(media: &mut Media) {
     }
 }
 
-/// A device that was filled, overwritten and flushed, on a disk that takes no bytes from `limit_at`
-/// on of any file.
+/// A device that was filled, overwritten and flushed, on a disk that rejects bytes from `limit_at`
+/// on in any file.
 fn keeps_what_was_flushed(
     dir: &Path,
     journal_bytes: Option<u64>,
@@ -104,7 +103,7 @@ fn keeps_what_was_flushed(
     held.iter_mut()
         .for_each(|held| *held = vec![*held.last().expect("written")]);
 
-    // The disk fails somewhere in the middle of what follows.
+    // The disk fails somewhere in the middle of the following writes.
     let contents = u64::from(device.ftl().media().geometry().pages()) * PAGE_BYTES as u64;
     let limited = Limited::to(limit_at(contents));
     let mut written = 0u32;
@@ -137,7 +136,7 @@ fn keeps_what_was_flushed(
         device.flush(0);
         device.idle(0, 1 << 40);
         assert!(device.sync().is_err());
-        // What can be read is right: the new content, or the one before.
+        // A readable page is right: the new content, or the previous one.
         if let Ok(content) = try_read(&mut device, n) {
             assert!(
                 held[n as usize].contains(&content),
@@ -150,7 +149,7 @@ fn keeps_what_was_flushed(
         "files have changed after the first failure"
     );
 
-    // Even a firmware that went on would overwrite nothing.
+    // Even firmware that continued would overwrite nothing.
     drop(limited);
     device.untimed(|ftl| scribble(ftl.media_mut()));
     assert!(device.close().is_err());
@@ -172,11 +171,11 @@ fn keeps_what_was_flushed(
 
 #[test]
 fn after_the_disk_has_failed_nothing_flushed_is_lost() {
-    // A page is the first that cannot be written.
+    // The first failing write is a page.
     let dir = tempfile::tempdir().expect("a folder");
     keeps_what_was_flushed(dir.path(), None, |contents| contents * 6 / 10);
 
-    // In memory pages are stored where they are mapped, so that the state is the first.
+    // In memory pages are stored where they are mapped, so the first failing write is the state.
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() {
         tempfile::tempdir_in(memory)

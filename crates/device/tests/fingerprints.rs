@@ -1,5 +1,5 @@
-//! What deduplication knows after a shutdown, a kill, and with a file that does not belong to the
-//! device.
+//! Fingerprints of deduplication after a shutdown, after a kill, and with a file that does not
+//! belong to the device.
 
 use remap_ssd_device::{Device, DeviceConfig, Fingerprints, Lpn, Relearner, SavedFingerprints};
 use remap_ssd_ftl::SchemeKind;
@@ -51,7 +51,7 @@ fn open(dir: &Path) -> Device {
     device
 }
 
-/// Duplicates found among second copies of all pages.
+/// Number of duplicates found among second copies of all pages.
 fn hits(device: &mut Device) -> u64 {
     let before = device.ftl().stats();
     (0..PAGES).for_each(|lpn| write(device, PAGES + lpn, u64::from(lpn)));
@@ -59,7 +59,7 @@ fn hits(device: &mut Device) -> u64 {
     device.ftl().check().expect("consistent");
     let after = device.ftl().stats();
     assert_eq!(after.collisions, 0);
-    // What was found, and could not be remapped for want of NVRAM, counts too.
+    // Duplicates found, but not remapped for lack of NVRAM, count too.
     after.dedup_hits + after.demoted() - before.dedup_hits - before.demoted()
 }
 
@@ -102,7 +102,7 @@ fn after_a_shutdown_in_good_order_all_duplicates_are_found() {
         "each was compared with its page"
     );
 
-    // Known and compared: what a second shutdown saves is no worse.
+    // Known and compared: a second shutdown saves as many.
     assert!(close(device) >= u64::from(PAGES));
     let mut device = open(dir.path());
     all_are_found(&mut device);
@@ -128,7 +128,7 @@ fn after_a_kill_the_pages_are_read_and_a_file_of_before_is_ignored() {
     all_are_found(&mut device);
     drop(device);
 
-    // Somebody puts the file back; the device has gone on since.
+    // An old file is put back; the device has changed since.
     std::fs::write(dir.path().join(FILE), kept).expect("room for it");
     let mut device = open(dir.path());
     ignored(&device, "an earlier state");
@@ -163,7 +163,7 @@ fn a_damaged_file_is_ignored_and_one_with_a_good_hash_is_not_believed_unseen() {
         close(device);
     }
 
-    // All digests moved on by one page, as if the file described another copy of the device.
+    // All digests are shifted by one page, as if the file described another copy of the device.
     let mut bad = std::fs::read(&path).expect("saved");
     let end = bad.len() - 32;
     let digests: Vec<[u8; 32]> = bad[32..end]
@@ -201,7 +201,7 @@ fn a_device_that_does_not_deduplicate_has_no_such_file() {
     assert_eq!(device.fingerprints(), &Fingerprints::NotSaved);
 }
 
-// The digests need room on disk at a shutdown, which is no reason to fail it.
+// The digests need disk space at a shutdown, but lack of space is no reason to fail it.
 #[test]
 fn a_shutdown_that_cannot_save_them_is_in_good_order_all_the_same() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,4 @@
-//! Devices in folders under the real firmware: what a machine that dies leaves of what was
-//! acknowledged.
+//! Devices in folders under the real firmware: acknowledged data after a crash of the machine.
 
 mod kit;
 
@@ -24,23 +23,23 @@ fn number(name: &str) -> Option<u64> {
     })
 }
 
-/// The files as they were after each command since the last sync: a machine that dies leaves a
-/// mixture of them.
+/// The files after each command since the last sync: a crash of the machine leaves a mixture of
+/// them.
 struct Versions(Vec<Vec<Vec<u8>>>);
 
 impl Versions {
-    /// Notes what a command has left; was there a sync inside it?
+    /// Records the files after a command; returns true if there was a sync inside it.
     fn after_command(&mut self, now: Vec<Vec<u8>>, synced: bool) -> bool {
         let last = self.0.last().expect("never empty");
         let begins = |file: usize| last[file][..16] != now[file][..16];
 
         if begins(3) || begins(4) {
-            // A journal is begun when its state is durable: what came before the command is.
+            // A journal is begun when its state is durable: so is everything before the command.
             self.0 = vec![now];
             false
         } else if synced {
-            // The firmware synced in the middle of the command: what came before is durable, the
-            // command may be.
+            // The firmware synced in the middle of the command: earlier commands are durable, this
+            // one may be.
             self.0 = vec![now];
             true
         } else {

@@ -1,7 +1,7 @@
-//! Devices in folders under the real firmware, on a machine that dies again and again.
+//! Devices in folders under the real firmware, on a machine that crashes repeatedly.
 //!
-//! The disk is a model: what was not synced may be found in any mixture, so that a sync that is
-//! left out is noticed.
+//! The disk is a model: unsynced data may be found in any mixture, so that a missing sync is
+//! detected.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn tiny(scheme: SchemeKind) -> DeviceConfig {
     kit::tiny(scheme, true, LPNS, 14)
 }
 
-/// The machine dies, and its disk is found by another one.
+/// Crashes the machine; another one finds its disk.
 fn crash(numbers: &mut Numbers) -> TempDir {
     let elsewhere = tempfile::tempdir().expect("a folder");
     disk::crash(elsewhere.path(), |end| numbers.below(end));
@@ -41,7 +41,7 @@ fn a_new_device_is_there_once_it_is_made() {
     for seed in 0..6 {
         let parent = tempfile::tempdir().expect("a folder");
         disk::attach(parent.path());
-        // As `Device` makes it: in a folder that is there and empty.
+        // As `Device` does it: in an existing empty folder.
         let device = Device::create_in_folder(
             parent.path(),
             tiny(SchemeKind::RemapSsd),
@@ -54,8 +54,8 @@ fn a_new_device_is_there_once_it_is_made() {
     }
 }
 
-/// What was synced is there, what a host has seen after one crash is there after the next, and
-/// nothing older comes back.
+/// Synced data is there, data seen by a host after one crash is there after the next, and nothing
+/// older reappears.
 #[test]
 fn a_host_may_go_on_after_a_crash_and_crash_again() {
     let (mut older, mut opened_twice) = (0, 0);
@@ -78,7 +78,7 @@ fn a_host_may_go_on_after_a_crash_and_crash_again() {
                 work(&mut device, &mut oracle, &mut numbers);
                 let opens = 1 + u32::from(numbers.below(3) == 0);
                 opened_twice += opens - 1;
-                // A second time, it dies before anything is done with it.
+                // Sometimes a second crash follows before the device is used.
                 for _ in 0..opens {
                     let before = std::mem::replace(&mut dir, crash(&mut numbers));
                     device = open(dir.path());
@@ -105,7 +105,7 @@ fn a_host_may_go_on_after_a_crash_and_crash_again() {
     );
 }
 
-/// Some commands, with a sync now and then.
+/// Some commands, with occasional syncs.
 fn work(device: &mut Device, oracle: &mut Oracle, numbers: &mut Numbers) {
     for step in 0..20 + numbers.below(120) {
         command(device, oracle, numbers);

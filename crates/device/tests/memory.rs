@@ -8,7 +8,7 @@ use remap_ssd_ftl::{EntrySize, Remap, SchemeKind};
 use remap_ssd_media::{PageView, Payload};
 
 /// Overwrites and remaps at random until everything has been collected several times; every page
-/// must be what it was.
+/// must keep its contents.
 fn churn(mut device: Device, what: &str) {
     let lpns = device.config().firmware.lpns;
     let mut model = vec![0u64; lpns as usize];

@@ -1,4 +1,4 @@
-//! The table of keys: complete, and what is made of it is current.
+//! The table of keys is complete, and the files generated from it are current.
 
 use remap_ssd_device::keys::{GC_MODES, KEYS, KeyKind, find};
 use remap_ssd_device::{DeviceConfig, PRESETS, Setting, reference};
@@ -9,7 +9,7 @@ use std::path::Path;
 /// Keys that are no field of a device.
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
-/// Fields that are not written where they have their defaults.
+/// Fields omitted when they have their defaults.
 const SILENT: [&str; 4] = [
     "geometry.superblock_dies",
     "firmware.mapping",

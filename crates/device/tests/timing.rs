@@ -1,5 +1,4 @@
-//! Exact completion times of small cases: what holds a die, what passes a lane, what waits for
-//! what.
+//! Exact completion times of small cases: occupancy of dies and lanes, and dependencies.
 
 mod kit;
 
@@ -162,7 +161,7 @@ fn host_operations_use_the_time_an_erase_waits() {
 
     bench.at(0, &[erase]);
 
-    // Die 1 would stand idle until 4 programs of die 0 have ended: 4 fit, the fifth comes after the
+    // Die 1 would be idle until 4 programs of die 0 have ended: 4 fit, the fifth comes after the
     // erase.
     let ends = [1, 5, 9, 13, 17].map(|page| {
         let program = bench.program(Purpose::Host, page);

@@ -1,5 +1,5 @@
-//! What waits for what, exactly, where several things are under way: gaps, stalls, rows, fences,
-//! runs of pages, clearings, scans.
+//! Exact dependencies between concurrent operations: gaps, stalls, rows, fences, runs of pages,
+//! clearings, scans.
 
 mod kit;
 
@@ -7,7 +7,7 @@ use kit::bench::{Bench, ERASE, PROGRAM, READ, latencies};
 use remap_ssd_device::config::Latencies;
 use remap_ssd_media::{After, ClearId, Op, OpKind, Ppn, Purpose};
 
-/// A gap that began before a lookup is no idle time while the lookup stalls the die.
+/// A gap that began before a lookup is not idle time while the lookup stalls the die.
 #[test]
 fn nothing_overtakes_on_a_die_that_a_lookup_stalls() {
     let mut bench = Bench::new();
@@ -35,7 +35,7 @@ fn a_lookup_stalls_a_die_from_when_it_begins() {
     );
 }
 
-/// The latest one, which need not be the last one that was issued.
+/// The latest one, which need not be the last one issued.
 #[test]
 fn a_fence_waits_for_the_store_that_ends_last() {
     let mut bench = Bench::new();
@@ -64,7 +64,7 @@ fn an_operation_waits_for_all_that_it_names() {
     assert_eq!(bench.at(10, &[wait(After::page(Ppn(6)))]), PROGRAM);
     assert_eq!(bench.at(10, &[wait(both)]), 2 * PROGRAM);
 
-    // The fence is later than the page, and then the page later than the fence.
+    // First the fence is later than the page, then the page later than the fence.
     bench.at(10, &[Bench::store(Purpose::Host, both)]);
     let early = After::page(Ppn(6)).and(After::FENCE);
     assert_eq!(bench.at(20, &[wait(early)]), 2 * PROGRAM + 125);
@@ -129,7 +129,7 @@ fn clearings_are_done_in_their_order() {
     assert_eq!(bench.at(0, &[wait(2)]), PROGRAM + 16_000);
 }
 
-/// The first dies have a page more each, where the pages cannot be divided evenly.
+/// The first dies have one more page each if the pages cannot be divided evenly.
 #[test]
 fn a_scan_of_flash_holds_each_die_for_its_own_pages() {
     for (pages, reads) in [(9, [3, 2, 2, 2]), (8, [2; 4]), (3, [1, 1, 1, 0])] {
@@ -140,7 +140,7 @@ fn a_scan_of_flash_holds_each_die_for_its_own_pages() {
         let [without, outside] = stalls.map(|latencies| {
             let mut bench = Bench::with(latencies);
             let scan = Bench::scan(OpKind::ScanFlash, pages);
-            // Outside of a lookup nothing is stalled, whatever the model says of lookups.
+            // Outside of a lookup nothing is stalled, even if the model stalls lookups.
             bench.at(
                 0,
                 if latencies.lookup_stalls_dies {

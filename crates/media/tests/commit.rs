@@ -1,4 +1,4 @@
-//! Commits beside which the device goes on: whatever the machine leaves when it dies, what they
+//! Commits concurrent with use of the device: after any crash of the machine, everything they
 //! covered is there.
 
 mod kit;
@@ -13,10 +13,10 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, Lpn, Media, Oob, Purpose, SbId, StoredPage};
 use std::sync::Arc;
 
-/// Never full: a new state would make everything durable by itself.
+/// Never full: a new state would make everything durable.
 const JOURNAL_BYTES: u64 = 256 << 10;
 
-/// How far a commit is.
+/// Progress of a commit.
 enum Stage {
     None,
     Begun(FolderCommit),
@@ -36,8 +36,8 @@ fn a_commit_keeps_what_was_before_it_whatever_comes_while_it_is_made() {
 
     // Since the last whole sync: the files, the image, and the block erased by each step.
     let mut versions = vec![(files(live.path()), twin.to_image(), None)];
-    // The oldest version that each file's sectors can be of, what the commit under way covers, and
-    // what the last one did.
+    // The oldest version that each file's sectors can have, the coverage of the commit in progress,
+    // and that of the last one.
     let (mut oldest, mut begun, mut kept) = ([0; FILES.len()], 0, 0);
     let mut stage = Stage::None;
     let (mut commits, mut needed) = (0, 0);

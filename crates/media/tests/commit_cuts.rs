@@ -1,5 +1,5 @@
-//! Commits of a folder that go wrong, or beside which a new state is begun: nothing counts as
-//! durable that is not, and nothing that is durable is refused as an older copy.
+//! Commits of a folder that fail, or with a new state begun concurrently: nothing undurable counts
+//! as durable, and nothing durable is refused as an older copy.
 //!
 //! The disk is a model (`kit/disk.rs`).
 
@@ -35,14 +35,14 @@ fn made() -> (TempDir, Media) {
     (dir, media)
 }
 
-/// What the machine leaves when it dies now.
+/// The folder after a crash of the machine now.
 fn crashed(numbers: &mut Numbers) -> TempDir {
     let elsewhere = tempfile::tempdir().expect("a folder");
     disk::crash(elsewhere.path(), |end| numbers.below(end));
     elsewhere
 }
 
-/// The pages of what an erase gives up may be all that has something the commit did not cover.
+/// The pages given up by an erase may be the only ones with data not covered by the commit.
 #[test]
 fn an_erase_after_a_commit_has_vouched_waits_for_the_disk() {
     let (_dir, mut media) = made();
@@ -57,7 +57,7 @@ fn an_erase_after_a_commit_has_vouched_waits_for_the_disk() {
     assert!(disk::syncs() > syncs);
 }
 
-/// Whichever step the disk refused, and although it says later that it works.
+/// At any failed step, and even though the disk later works again.
 #[test]
 fn nothing_is_acknowledged_after_a_commit_that_failed() {
     for steps in 0..3 {
@@ -82,7 +82,7 @@ fn nothing_is_acknowledged_after_a_commit_that_failed() {
         disk::fail(false);
         assert!(media.broken().is_some());
         assert!(media.begin_commit().is_err(), "step {steps}");
-        // A commit that was under way beside it.
+        // A concurrent commit in progress.
         assert!(media.vouch(&mut other).is_err(), "step {steps}");
         assert!(media.sync().is_err(), "step {steps}");
     }
@@ -108,7 +108,7 @@ fn a_commit_beside_which_a_state_is_begun_says_nothing_of_the_new_journal() {
 
         let begin_state = |media: &mut Media| {
             media.tidy().expect("the disk works");
-            // Records that nothing has made durable.
+            // Records that have not been made durable.
             (100..150).for_each(|word| store(media, word, 2));
         };
         if early {
@@ -122,14 +122,14 @@ fn a_commit_beside_which_a_state_is_begun_says_nothing_of_the_new_journal() {
         media.finish_commit(until);
         assert!(until >= begun && until < media.position().expect("files"));
 
-        // The files agree, whatever became of the records.
+        // The files agree, with or without the records.
         let left = crashed(&mut numbers);
         let (found, _) = Media::open_folder(left.path()).expect("nothing is an older copy");
         assert_eq!((found.peek(3), found.peek(59)), (4, 1));
     }
 }
 
-/// Each step of a commit may be the one for which the journal has no room.
+/// The journal may become full at each step of a commit.
 #[test]
 fn commits_go_on_when_the_journal_is_full() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -153,7 +153,7 @@ fn commits_go_on_when_the_journal_is_full() {
     assert_eq!(found.to_image().digest(), twin.to_image().digest());
 }
 
-/// A state in the file of the other one has been copied there, by an operator say.
+/// A state in the other one's file has been copied there, for example by an operator.
 #[test]
 fn a_state_in_the_other_file_is_refused_by_its_name() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -169,8 +169,8 @@ fn a_state_in_the_other_file_is_refused_by_its_name() {
     );
 }
 
-/// The newest state is damaged and made again: until the new one is durable, the one before is all
-/// that there is.
+/// The newest state is damaged and rebuilt: until the new one is durable, only the previous one
+/// exists.
 #[test]
 fn a_cut_while_a_damaged_state_is_replaced_leaves_what_it_is_made_from() {
     let (dir, mut media) = made();

@@ -1,5 +1,5 @@
-//! Damage to the files of a device in a folder: found, named, and never taken for the end of what
-//! happened.
+//! Damage to the files of a device in a folder: found, named, and never taken for the end of the
+//! history.
 
 mod kit;
 
@@ -25,8 +25,8 @@ fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
         .expect("no fault is planted");
 }
 
-/// A device with a state, a journal of records of each kind behind it, and flushes among them and
-/// at the end.
+/// A device with a state, followed by a journal of records of each kind, with flushes in between
+/// and at the end.
 fn folder(dir: &Path) -> Media {
     let mut media =
         Media::create_folder(dir, tiny(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
@@ -77,7 +77,7 @@ impl Flips {
         }
     }
 
-    /// Flips a bit of every byte of a part of a file: each time the device is as it was, or is
+    /// Flips a bit of every byte of a range of a file: each time the device is unchanged, or is
     /// refused with the file's name and a place.
     fn every(&mut self, file: &str, range: std::ops::Range<usize>) -> &mut Self {
         let path = self.dir.path().join(file);
@@ -111,7 +111,7 @@ impl Flips {
         self
     }
 
-    /// How many were refused and how many were harmless, since the last time.
+    /// Numbers of refused and of harmless flips since the last call.
     fn tally(&mut self) -> (u64, u64) {
         (
             std::mem::take(&mut self.refused),
@@ -120,7 +120,7 @@ impl Flips {
     }
 }
 
-/// Bytes of the journal that are in use: up to the last word that is not zero.
+/// Used bytes of the journal: up to the last nonzero word.
 fn used(dir: &Path, file: &str) -> usize {
     std::fs::read(dir.join(file))
         .expect("the file is there")
@@ -156,7 +156,7 @@ fn a_flipped_bit_in_a_state_or_a_journal_is_refused_or_changes_nothing() {
         "the header"
     );
 
-    // The last record says that the flush before it has ended. Nothing is lost without it.
+    // The last record confirms the flush before it. Nothing is lost without it.
     assert_eq!(
         flips.every("journal.0", 16..journal - 8).tally(),
         (journal as u64 - 24, 0),
@@ -203,7 +203,7 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
     Media::open_folder(dir.path()).expect("whole again");
 }
 
-/// No sync has ended behind these records. A commit has, and that is as good.
+/// No sync has ended after these records, but a commit has, which is equivalent.
 #[test]
 fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -236,7 +236,7 @@ fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
     );
 }
 
-/// Pages that read as they should, and pages that do not read.
+/// Counts pages that read correctly, and pages that cannot be read.
 fn compare(found: &mut Media, expected: &mut Media) -> (u32, u32) {
     let (mut right, mut errors) = (0, 0);
     let all: Vec<Ppn> = (0..tiny().pages())
@@ -292,7 +292,7 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     expected = Media::from_image(&image);
 
     for ppn in &programmed {
-        // Metadata are shorter than a page, and only what they are counts.
+        // Metadata are shorter than a page, and only their bytes count.
         let len = if expected.is_meta(Ppn(*ppn)) {
             100
         } else {
@@ -311,7 +311,7 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
         }
     }
 
-    // A damaged page that collection moves is lost, not blessed.
+    // A damaged page moved by garbage collection is lost, and does not get a valid checksum.
     let from = *programmed
         .iter()
         .find(|ppn| !expected.is_meta(Ppn(**ppn)))
@@ -321,7 +321,7 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     bytes[from as usize * PAGE_BYTES] ^= 1;
     std::fs::write(&path, &bytes).expect("room for it");
 
-    // A device that only looks is plain memory, and the other one writes everything down.
+    // An inspected device is plain memory, and an opened one writes everything out.
     for open in [Media::look_into_folder, Media::open_folder] {
         let (mut found, _) = open(dir.path()).expect("the rest is whole");
         let to = tiny().page(SbId(3), 0);
@@ -344,7 +344,7 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     }
 }
 
-/// Makes files of version 1 of a folder whose journal is empty.
+/// Converts a folder with an empty journal to version 1.
 fn as_version_1(dir: &Path) {
     let pages = tiny().pages() as usize;
     let blocks = tiny().blocks() as usize;
@@ -371,7 +371,7 @@ fn a_folder_of_version_1_opens_and_is_protected_from_then_on() {
     let mut media = folder(dir.path());
     media.tidy().expect("the disk works");
 
-    // Records that both versions write.
+    // Records that exist in both versions.
     media.store(5, 55, Purpose::Host, After::NOTHING);
     program(&mut media, 16, 9, false);
     let whole = media.to_image().digest();
@@ -439,7 +439,7 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
         std::fs::write(path, bytes).expect("room");
     };
 
-    // A record in the middle: what was before it stays.
+    // A record in the middle: the ones before it stay.
     flip("journal.0", 16 + 32 + 24 + 32 + 9);
     let found = Media::weigh_folder(dir.path()).expect("something is left");
     assert_eq!(found.damage().len(), 1);
@@ -462,7 +462,7 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
 
-    // The newest state and the journal before it: the older state with what is left of its journal.
+    // The newest state and the journal before it: the older state with the rest of its journal.
     restore();
     flip("state.0", 300);
     flip("journal.1", used(dir.path(), "journal.1") - 16);
@@ -481,7 +481,7 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
 
-    // A header: records say what they are of.
+    // A header: the records identify their generation.
     restore();
     flip("journal.0", 9);
     let (media, report) = Media::find_folder(dir.path(), true)
@@ -497,7 +497,7 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
 
-    // Both states: there is nothing to go on from.
+    // Both states: recovery is impossible.
     restore();
     flip("state.0", 300);
     flip("state.1", 300);

@@ -1,8 +1,8 @@
-//! Fast paths do what the general one does.
+//! Fast paths are equivalent to the general one.
 //!
-//! Media without rail, folder and faults change only their cells, some of them many at a time. The
-//! same script runs on them and on media where every effect goes the whole way: cells, NVRAM,
-//! counts and the record of operations must be the same all along.
+//! Media without rail, folder and faults change only their cells, sometimes many at a time. The
+//! same script runs on them and on media where every effect takes the general path: cells, NVRAM,
+//! counts and the record of operations must agree throughout.
 
 mod kit;
 
@@ -13,7 +13,7 @@ use remap_ssd_media::{
     SbId, StoredPage,
 };
 
-/// Not less than the longest record of a folder's journal.
+/// At least as long as the longest record of a folder's journal.
 const WORDS: usize = 600;
 /// A word that no script stores to.
 const UNUSED: usize = WORDS;
@@ -41,7 +41,7 @@ fn watched(mut media: Media) -> Media {
     media
 }
 
-/// Planted faults turn fast paths off, even where nothing meets one.
+/// Planted faults disable fast paths, even if none is hit.
 fn faulty(mut media: Media) -> Media {
     media.plant(|faults| faults.flips.extend([(UNUSED, 1)]));
     media
@@ -110,7 +110,7 @@ fn draw_flash(numbers: &mut Numbers, media: &Media) -> Step {
             Step::Copy { from, to }
         }
         _ => {
-            // As many dies as are at the same row, and as there are sources from the first on.
+            // Uses consecutive dies at the same row, as far as there are sources.
             let mut from = [None; 4];
             let dies = (die..geometry.dies())
                 .take_while(|die| media.next_row(geometry.block(sb, *die)) == row)
@@ -184,7 +184,7 @@ fn copy_row(media: &mut Media, from: [Option<Ppn>; 4], to: Ppn) {
             copy(media, from, Ppn(place));
         }
     }
-    // A row is one operation or many; the firmware's tests compare what they say.
+    // A row is one operation or many; the firmware's tests compare their records.
     media.ops.truncate(recorded);
 }
 
@@ -240,7 +240,7 @@ fn take(media: &mut Media, step: Step) {
             media.store_records(word, &records, Purpose::Gc, |_| After::NOTHING);
         }
         Step::Moved { from, to } => {
-            // Records move to where none of them is.
+            // Records move to a disjoint range.
             if from.abs_diff(to) >= 12 {
                 let after = |_: &[u64; 3]| After::NOTHING;
                 media.move_records::<3>(from..from + 12, to, Purpose::Gc, after);
@@ -259,7 +259,7 @@ fn take(media: &mut Media, step: Step) {
     }
 }
 
-/// Runs a script on a plain device and on others; how many rows of copies it had.
+/// Runs a script on a plain device and on others; returns the number of rows of copies.
 fn run(mut plain: Media, others: &mut [(&str, Media)], seed: u64, steps: u32) -> u32 {
     let mut numbers = Numbers(seed);
     let mut rows = 0;
@@ -283,7 +283,7 @@ fn run(mut plain: Media, others: &mut [(&str, Media)], seed: u64, steps: u32) ->
             assert_eq!(other.to_image().digest(), plainly, "{}", at());
             assert_eq!(other.erase_counts(), plain.erase_counts(), "{}", at());
 
-            // What is pending is what was done.
+            // The pending operations are those done.
             if other.has_rail() && nth % 16 == 0 {
                 other.settle_all();
                 let settled = other.cut(|| unreachable!("nothing is pending"));

@@ -1,5 +1,4 @@
-//! Devices in folders: what is left when the process dies, when the machine dies, and when a file
-//! is damaged.
+//! Devices in folders: after the process dies, after the machine crashes, and with a damaged file.
 
 mod kit;
 
@@ -14,7 +13,7 @@ use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{After, BlockId, Image, Media, Purpose, SbId};
 use std::path::Path;
 
-/// A device in this folder, and the same in memory.
+/// A device in this folder, and an equal one in memory.
 fn twins(dir: &Path) -> (Media, Media) {
     (create(dir, JOURNAL_BYTES), blank())
 }
@@ -30,7 +29,7 @@ fn a_process_that_dies_leaves_every_operation_behind() {
     for step in 0..3000 {
         operate(&mut numbers, &mut folder, &mut twin);
         if step % 37 == 0 {
-            // What other processes see of the files now is what is there after SIGKILL.
+            // The files seen by other processes now are those that SIGKILL would leave.
             put_files(copy.path(), &files(live.path()));
             let (found, report) = Media::open_folder(copy.path()).expect("the files are whole");
             assert_eq!(report.dropped, 0);
@@ -43,7 +42,7 @@ fn a_process_that_dies_leaves_every_operation_behind() {
         }
     }
 
-    // Longer than a record of the journal can be.
+    // Longer than the longest record of the journal.
     for media in [&mut folder, &mut twin] {
         media.store_record(0, &[7; WORDS], Purpose::Host, After::NOTHING);
     }
@@ -61,7 +60,7 @@ fn a_process_that_dies_leaves_every_operation_behind() {
     assert_eq!(again.to_image().digest(), twin.to_image().digest());
 }
 
-/// The files of a moment, what the device was then, and the block that the last operation erased.
+/// The files at one moment, the device's image, and the block erased by the last operation.
 type Version = (Vec<Vec<u8>>, Image, Option<BlockId>);
 
 /// A mixture of the sectors of some versions of the files. A file that is `held` is as in the
@@ -84,15 +83,14 @@ fn mixed(versions: &[Version], held: Option<usize>, numbers: &mut Numbers) -> Ve
     (0..FILES.len()).map(mix).collect()
 }
 
-/// The journal that was begun between two versions: its state was durable before.
+/// The journal begun between two versions, whose state was durable before.
 fn begun(before: &[Vec<u8>], after: &[Vec<u8>]) -> Option<usize> {
     JOURNALS
         .into_iter()
         .find(|file| before[*file][..16] != after[*file][..16])
 }
 
-/// The files while the journal is being made durable: the last record, which says that it is, is
-/// not there yet.
+/// The files during a sync of the journal: the last record, which confirms it, is not there yet.
 fn cut_in_sync(before: &[Vec<u8>], after: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut cut = after.to_vec();
     for (before, cut) in before.iter().zip(&mut cut).skip(3) {
@@ -106,7 +104,7 @@ fn cut_in_sync(before: &[Vec<u8>], after: &[Vec<u8>]) -> Vec<Vec<u8>> {
     cut
 }
 
-/// How many of the versions' operations are there, at most; it must be a prefix of them.
+/// Number of the versions' operations found, at most; they must be a prefix.
 fn prefix(found: &Image, versions: &[Version]) -> Option<usize> {
     latest_of(
         found,
@@ -136,7 +134,7 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
             let (before, synced_before) = (files(live.path()), folder.syncs() != syncs);
             folder.sync().expect("the disk works");
             let after = files(live.path());
-            // Only if no new state was written on the way, and no erase had its own sync.
+            // Only if no new state was written in between, and no erase had its own sync.
             if !synced_before && begun(&versions[versions.len() - 1].0, &after).is_none() {
                 let cut = cut_in_sync(&before, &after);
                 versions.push((cut, twin.to_image(), erased));
@@ -166,7 +164,7 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
         }
 
         // A new state is durable before its journal is begun, and until then the machine may have
-        // died at any moment.
+        // crashed at any moment.
         put_files(copy.path(), &mixed(&versions, begun, &mut numbers));
         let (found, report) = Media::open_folder(copy.path()).expect("a prefix is whole");
         dropped += u64::from(report.dropped > 0);
@@ -291,12 +289,12 @@ fn a_folder_in_use_or_damaged_is_refused_with_the_reason() {
             files[file].truncate(len);
             put_files(copy.path(), &files);
             let opened = Media::open_folder(copy.path());
-            // The state that is not needed may be anything.
+            // The older state may be damaged in any way.
             assert!(opened.is_err() || file == 1, "{name} of {len} bytes");
         }
     }
 
-    // Whatever the bytes: a device or a reason.
+    // With any bytes: a device or a reason.
     let mut numbers = Numbers(4);
     for _ in 0..500 {
         let mut files = whole.clone();

@@ -1,9 +1,9 @@
-//! FORMAT.md describes the records that the code declares: their hash stands in it.
+//! FORMAT.md describes the records declared in the code, and contains their hash.
 
 use std::path::{Path, PathBuf};
 
-/// The files that persist records, and the items in them that say what and where; none means the
-/// whole file.
+/// Files with persistent records, and the items that define content and place; an empty list means
+/// the whole file.
 const RECORDS: &[(&str, &[&str])] = &[
     ("crates/media/src/oob.rs", &[]),
     (
@@ -239,7 +239,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The code without comments, attributes of documentation and white space.
+/// The code without comments and white space.
 fn bare(source: &str) -> String {
     let code = source
         .lines()
@@ -249,7 +249,7 @@ fn bare(source: &str) -> String {
         .collect()
 }
 
-/// From where an item is named to its end: a `;` or its closing brace, whichever comes first.
+/// An item's text from its name to its end: a `;` or its closing brace, whichever comes first.
 fn item<'a>(file: &str, source: &'a str, name: &str) -> &'a str {
     let boundary = |at: &usize| {
         !source[at + name.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')

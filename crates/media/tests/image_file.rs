@@ -1,4 +1,4 @@
-//! Images in files: what was saved reads back, and whatever else a file holds is refused with a
+//! Images in files: a saved one reads back, and any other content of a file is refused with a
 //! reason.
 
 mod kit;
@@ -63,7 +63,7 @@ fn a_save_that_fails_leaves_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("device.img");
     save(&path, &lived_in(ContentMode::Identity), b"first").unwrap();
-    // What would be written aside cannot be: a folder has its name.
+    // The temporary file cannot be created: a folder has its name.
     std::fs::create_dir(folder.path().join("device.img.part")).unwrap();
     assert!(matches!(
         save(&path, &lived_in(ContentMode::Bytes), b"second"),
@@ -130,8 +130,8 @@ fn a_cut_file_is_damaged_wherever_it_ends() {
     for mode in MODES {
         let file = bytes_of(&lived_in(mode));
         for len in 0..file.len() {
-            // The last bytes close the compressed stream; the hash before them has said that all is
-            // there.
+            // The last bytes close the compressed stream; the hash before them has already
+            // confirmed that the image is complete.
             if let Ok((image, config)) = read(&file[..len], LIMIT) {
                 assert!(
                     len + 4 > file.len(),

@@ -1,4 +1,4 @@
-//! Where planted faults end, to the word and to the page.
+//! The extent of planted faults, to the word and to the page.
 
 mod kit;
 

@@ -1,8 +1,7 @@
-//! Devices in folders on a machine that dies: at any time, in opening, and again after it has gone
-//! on working.
+//! Devices in folders on a machine that crashes: at any time, during opening, and again after later
+//! work.
 //!
-//! The disk is a model (`kit/disk.rs`), so that a file that should have been synced and was not is
-//! noticed.
+//! The disk is a model (`kit/disk.rs`), so that a missing sync is detected.
 
 #![cfg(target_os = "linux")]
 
@@ -17,8 +16,8 @@ use remap_ssd_media::{After, BlockId, Image, Media, Purpose, SbId};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What a medium may be found to be: its states since the last sync, each with the block that the
-/// step to it erased.
+/// The possible states of a medium: those since the last sync, each with the block erased by the
+/// step to it.
 struct Twin {
     media: Media,
     states: Vec<(Image, Option<BlockId>)>,
@@ -41,7 +40,7 @@ impl Twin {
         self.states.push((self.media.to_image(), erased));
     }
 
-    /// Index of the latest state of the twin that looks like this, if any does.
+    /// Index of the latest matching state of the twin, if any.
     fn position(&self, found: &Image) -> Option<usize> {
         latest_of(
             found,
@@ -54,8 +53,8 @@ impl Twin {
 fn operate(numbers: &mut Numbers, folder: &mut Media, twin: &mut Twin) {
     let operation = Operation::draw(numbers, folder);
 
-    // What the contents of an erased block give way to is durable first. Other erases give way to
-    // nothing.
+    // Before an erase, the replacement of its contents is made durable. An erase that follows
+    // another one needs no sync.
     let is_between_erases = twin.states[1..].iter().all(|(_, erased)| erased.is_some());
     if operation.erased().is_some() && !is_between_erases {
         twin.synced();
@@ -66,7 +65,7 @@ fn operate(numbers: &mut Numbers, folder: &mut Media, twin: &mut Twin) {
     twin.went_on(operation.erased());
 }
 
-/// The machine dies, and the device is opened elsewhere: another machine with the same disk.
+/// Crashes the machine, and opens the device elsewhere: another machine with the same disk.
 fn crash(numbers: &mut Numbers) -> TempDir {
     let elsewhere = tempfile::tempdir().expect("a folder");
     disk::crash(elsewhere.path(), |end| numbers.below(end));
@@ -96,8 +95,7 @@ fn a_new_device_is_there_once_it_is_made() {
     }
 }
 
-/// What was synced stays, whatever happened in between; and what was found after a crash stays
-/// after the next one.
+/// Synced data survives everything in between; and data found after a crash survives the next one.
 #[test]
 fn a_machine_may_die_again_and_again() {
     let (mut older, mut newest) = (0, 0);
@@ -121,7 +119,7 @@ fn a_machine_may_die_again_and_again() {
                 twin.synced();
             }
 
-            // The one of before is dead, and says no more.
+            // The old medium is dead, and must not sync any more.
             let before = std::mem::replace(&mut dir, crash(&mut numbers));
             media = open(dir.path());
             drop(before);
@@ -148,7 +146,7 @@ fn resume(dir: &Path) -> Media {
         .0
 }
 
-/// How a process ends: at rest, killed, or killed when the disk had refused a sync.
+/// Ends a process: at rest, killed, or killed after the disk had refused a sync.
 fn end(numbers: &mut Numbers, mut media: Media, twin: &mut Twin) {
     match numbers.below(4) {
         0 | 1 => {
@@ -172,7 +170,7 @@ fn end(numbers: &mut Numbers, mut media: Media, twin: &mut Twin) {
     disk::look();
 }
 
-/// Processes go on in the journal of the one before, and the machine dies meanwhile.
+/// Processes continue the journal of the previous one, and the machine crashes in between.
 #[test]
 fn a_machine_may_die_while_processes_go_on_where_others_rested() {
     let (mut older, mut newest, mut continued) = (0, 0, 0);
@@ -228,8 +226,8 @@ fn a_machine_may_die_while_processes_go_on_where_others_rested() {
     );
 }
 
-// A process dies between the header of a journal and its sync, and what the next one records may
-// reach the disk before the header.
+// A process dies between the header of a journal and its sync, and the next one's records may reach
+// the disk before the header.
 #[test]
 fn a_journal_whose_header_was_never_synced_may_be_continued() {
     let mut continued = 0;
@@ -238,7 +236,7 @@ fn a_journal_whose_header_was_never_synced_may_be_continued() {
         let mut media = create(dir.path(), JOURNAL_BYTES);
         disk::attach(dir.path());
         media.store(3, 4, Purpose::Host, After::NOTHING);
-        // The journal before, the contents and the state are durable; the header is not.
+        // The previous journal, the contents and the state are durable; the header is not.
         disk::fail_after(3);
         assert!(media.tidy().is_err());
         disk::fail_after(u64::MAX);
@@ -302,7 +300,7 @@ fn a_device_that_was_tidied_is_found_as_it_was() {
     }
 }
 
-/// A commit asks the disk for all that it says is durable: contents of pages, and the journal.
+/// A commit syncs everything that it reports as durable: contents of pages, and the journal.
 #[test]
 fn what_a_commit_covers_survives_the_machine() {
     for seed in 0..40 {
@@ -339,8 +337,8 @@ fn what_a_commit_covers_survives_the_machine() {
     }
 }
 
-/// The disk stops before any of the syncs of a sync, of a commit, of a new state and of an opening:
-/// the files agree with each other, whatever of the rest was written out.
+/// The disk stops before any of the syncs of a sync, a commit, a new state or an opening: the files
+/// agree with each other, with any part of the rest written out.
 #[test]
 fn a_cut_before_any_sync_leaves_files_that_agree() {
     let mut cuts = 0;
@@ -393,7 +391,7 @@ fn commit(media: &mut Media) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A state that decays later is made again from the one before, whose journal was made durable
+/// A state that decays later is rebuilt from the previous one, whose journal was made durable
 /// before the state was written.
 #[test]
 fn a_state_that_decays_after_the_machine_died_is_made_again() {
@@ -411,7 +409,7 @@ fn a_state_that_decays_after_the_machine_died_is_made_again() {
         media.tidy().expect("the disk works");
         twin.synced();
 
-        // The state that the folder was made with is of generation 1.
+        // The state that the folder was created with is of generation 1.
         let dir = crash(&mut numbers);
         let path = dir.path().join("state.0");
         let mut bytes = std::fs::read(&path).expect("there");
@@ -424,7 +422,7 @@ fn a_state_that_decays_after_the_machine_died_is_made_again() {
     }
 }
 
-/// A disk that did not write is not believed when it says next time that it did.
+/// A disk that has failed a write is not trusted when later ones succeed.
 #[test]
 fn nothing_is_durable_after_a_sync_that_failed() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -437,14 +435,14 @@ fn nothing_is_durable_after_a_sync_that_failed() {
     assert!(media.sync().is_err() && media.broken().is_some());
     disk::fail(false);
     assert!(media.sync().is_err() && media.tidy().is_err() && media.broken().is_some());
-    // What was durable before is.
+    // Data durable before still is.
     drop(media);
     let word = open(crash(&mut Numbers(1)).path()).peek(3);
     assert!([4, 5].contains(&word), "{word}");
 }
 
-/// Pages are given up by an erase only when what took their place is durable, with a sync of its
-/// own if need be.
+/// Pages are given up by an erase only when their replacement is durable, with a sync of its own if
+/// necessary.
 #[test]
 fn an_erase_waits_for_the_disk() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! What the firmware may rely on: order, tearing, correction, faults, snapshots.
+//! Guarantees of the media to the firmware: order, tearing, correction, faults, snapshots.
 
 mod kit;
 

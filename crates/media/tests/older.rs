@@ -1,5 +1,5 @@
-//! An older copy of one file of a folder, from a backup say, beside the others: it is refused with
-//! its name, or nothing depends on it. And a damaged state is made again from the one before.
+//! An older copy of one file of a folder, for example from a backup, beside the others: it is
+//! refused by its name, or has no effect. And a damaged state is rebuilt from the previous one.
 
 mod kit;
 
@@ -28,7 +28,7 @@ fn commit(media: &mut Media) {
     media.finish_commit(until);
 }
 
-/// Pages that differ from the twin's read as errors.
+/// Checks that pages that differ from the twin's read as errors.
 fn reads_nothing_else(found: &mut Media, twin: &mut Media) {
     for ppn in (0..twin.geometry().pages()).map(Ppn) {
         if !twin.is_programmed(ppn) || twin.is_meta(ppn) {
@@ -43,7 +43,7 @@ fn reads_nothing_else(found: &mut Media, twin: &mut Media) {
     }
 }
 
-/// After each flush every file in turn is as it was at some moment before.
+/// After each flush, each file in turn is replaced by a copy from an earlier moment.
 #[test]
 fn an_older_copy_of_one_file_is_refused_by_its_name_or_changes_nothing() {
     let (live, copy) = (
@@ -99,7 +99,7 @@ fn an_older_copy_of_one_file_is_refused_by_its_name_or_changes_nothing() {
     );
 }
 
-/// An older journal, and nothing else: all that was flushed since would be gone.
+/// Only an older journal: everything flushed since would be lost.
 #[test]
 fn an_older_journal_is_refused_until_the_loss_is_accepted() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -114,7 +114,7 @@ fn an_older_journal_is_refused_until_the_loss_is_accepted() {
     (1..30).for_each(|word| store(&mut folder, word));
     drop(folder);
 
-    // The state that was made with the folder is of generation 1.
+    // The state that the folder was created with is of generation 1.
     let mut mixed = files(dir.path());
     mixed[JOURNALS[1]].clone_from(&before[JOURNALS[1]]);
     put_files(dir.path(), &mixed);
@@ -163,7 +163,8 @@ fn without_what_tells_older_copies_a_folder_is_refused_until_that_is_accepted() 
     }
 }
 
-/// As an earlier version left it: without the page, and without its number in the states.
+/// Converts a folder to that of an earlier version: without the page, and without its number in the
+/// states.
 fn without_witness(dir: &Path) {
     let mut all = files(dir);
     let page = all[CONTENTS].len() - PAGE_BYTES;
@@ -201,7 +202,7 @@ fn a_folder_of_before_opens_and_is_protected_from_then_on() {
     commit(&mut media);
     drop(media);
 
-    // The newest state has an odd or an even number; its journal alone is put back.
+    // The newest state has an odd or an even number; only its journal is put back.
     let mut mixed = files(dir.path());
     let journal = JOURNALS
         .into_iter()
@@ -216,7 +217,7 @@ fn a_folder_of_before_opens_and_is_protected_from_then_on() {
     assert!(text.contains(FILES[journal]), "{text}");
 }
 
-/// Which of the state files is newest.
+/// Index of the newest state file.
 fn newest_state(files: &[Vec<u8>]) -> usize {
     let generation =
         |file: usize| u64::from_le_bytes(files[file][48..56].try_into().expect("8 bytes"));
@@ -249,7 +250,7 @@ fn one_flipped_bit_in_the_newest_state_loses_nothing() {
         let mut damaged = files(live.path());
         let state = newest_state(&damaged);
         let at = numbers.below(damaged[state].len() as u64) as usize;
-        // A flipped generation would make it an older copy, of which there is another test.
+        // A flipped generation would make it an older copy, which another test covers.
         let at = if (48..56).contains(&at) { 64 } else { at };
         damaged[state][at] ^= 1 << numbers.below(8);
         put_files(copy.path(), &damaged);
@@ -276,7 +277,7 @@ fn one_flipped_bit_in_the_newest_state_loses_nothing() {
     }
 }
 
-/// The line by which an operator decides whether to accept the loss.
+/// The line by which an operator decides about accepting the loss.
 #[test]
 fn a_loss_counts_flushes_and_writes_with_fua() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -304,7 +305,7 @@ fn a_loss_counts_flushes_and_writes_with_fua() {
     );
 }
 
-/// A state and its journal fit each other; the page of witnesses knows of newer ones.
+/// A state and its journal match each other; the page of witnesses records newer ones.
 #[test]
 fn an_older_state_with_its_journal_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -324,13 +325,13 @@ fn an_older_state_with_its_journal_is_refused() {
     assert!(refused.to_string().contains("state.0, byte 0"), "{refused}");
 }
 
-/// Power-on ends the journal in the place of a record that a crash has torn; what lay behind that
-/// record does not come back, should power-on be cut.
+/// Power-on ends the journal in place of a record torn by a crash; records after it do not reappear
+/// if power-on is cut.
 #[test]
 fn what_lies_behind_the_end_of_a_journal_stays_gone() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut folder = create(dir.path(), JOURNAL_BYTES);
-    // The record of an erase has as many bytes as that of the end.
+    // The record of an erase is as long as the one of the end.
     let id = folder.name_next();
     folder
         .erase(tiny().block(SbId(0), 0), id, After::NOTHING)
@@ -345,15 +346,15 @@ fn what_lies_behind_the_end_of_a_journal_stays_gone() {
     assert_eq!((report.records, media.peek(3)), (0, 0));
     drop(media);
 
-    // Cut before the new state: the journal has its end, and the rest is as before.
+    // Cut before the new state: the journal has its end, and the rest is unchanged.
     torn[JOURNALS[1]] = files(dir.path())[JOURNALS[1]].clone();
     put_files(dir.path(), &torn);
     let (media, _) = Media::open_folder(dir.path()).expect("a torn end");
     assert_eq!(media.peek(3), 0);
 }
 
-/// Commits under load vouch for no contents, and cover them all the same: a page that has decayed,
-/// or is of an older copy, is a media error and not the end of the history.
+/// Commits under load vouch for no contents, but cover them: a page that has decayed, or is of an
+/// older copy, is a media error and not the end of the history.
 #[test]
 fn contents_that_a_commit_covered_do_not_end_the_history() {
     let dir = tempfile::tempdir().expect("a folder");

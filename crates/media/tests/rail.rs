@@ -1,9 +1,9 @@
-//! A power cut leaves what the order of the operations allows and nothing else, against a trivial
+//! A power cut leaves only results that the order of the operations allows, compared with a trivial
 //! model.
 //!
-//! The model keeps every operation ever issued with the list of those it comes directly after,
-//! written down from the definitions alone: same block, named pages, a named clearing, all, every
-//! store, a fence between stores, a change of a record.
+//! The model keeps every operation ever issued with the list of its direct predecessors, derived
+//! from the definitions alone: same block, named pages, a named clearing, all, every store, a fence
+//! between stores, a change of a record.
 
 mod kit;
 
@@ -22,7 +22,7 @@ enum Wait {
     Fence,
     /// Of the pages programmed so far.
     Page(prop::sample::Index),
-    /// So many pages from it on, programmed or not.
+    /// This many pages from it on, programmed or not.
     Pages(prop::sample::Index, u16),
     /// Of the clearings and erases so far.
     Clear(prop::sample::Index),
@@ -115,10 +115,10 @@ struct Issued {
     settled: bool,
 }
 
-/// What the cells hold, as the model has it.
+/// The cells of the model.
 #[derive(Clone, Debug)]
 struct Cells {
-    /// A torn clearing leaves a word as it was or zero.
+    /// A torn clearing leaves a word unchanged or zero.
     words: Vec<(u64, bool)>,
     /// Identities by row; `None` is unreadable.
     blocks: Vec<Vec<Option<u64>>>,
@@ -226,7 +226,7 @@ impl Model {
         (0..self.issued.len()).filter(is_store).collect()
     }
 
-    /// The media's word for a wait, and the operations it names.
+    /// The media's form of a wait, and the operations it names.
     fn wait(&self, wait: &Wait) -> (After, Vec<usize>) {
         match wait {
             Wait::Nothing => (After::NOTHING, Vec::new()),
@@ -329,7 +329,7 @@ impl Model {
             Action::Erase { blocks, wait } => {
                 let id = self.media.name_next();
                 let mut operations = Vec::new();
-                // Two blocks under one name.
+                // Two blocks with one name.
                 for block in [*blocks, (*blocks + 1) % BLOCKS] {
                     let (after, names) = self.wait(wait);
                     self.media
@@ -366,7 +366,7 @@ impl Model {
             } => {
                 let (after, mut names) = self.wait(wait);
                 let purpose = if *host { Purpose::Host } else { Purpose::Meta };
-                // Two neighbours of those words that are stored to.
+                // Two neighbours of the words that stores use.
                 let record = word.saturating_sub(13)..word + 1;
                 self.media
                     .change_record(record.clone(), *word, *value, purpose, after);
@@ -425,7 +425,8 @@ impl Model {
         }
     }
 
-    /// Marks operations settled with all they come after, and with older ones on the same words.
+    /// Marks operations as settled, with all their predecessors, and with older ones on the same
+    /// words.
     fn settle(&mut self, mut wanted: Vec<usize>) {
         while let Some(at) = wanted.pop() {
             if std::mem::replace(&mut self.issued[at].settled, true) {
@@ -492,7 +493,7 @@ proptest! {
             let image = model.media.cut(|| *turn.next().expect("a cycle has no end"));
             model.cut(outcomes).matches(&image)?;
         }
-        // The bounds of what a cut leaves: what was settled, and everything.
+        // The bounds of a cut's result: only settled operations, and all of them.
         model.cut(&[Outcome::Absent]).matches(&model.media.cut(|| Outcome::Absent))?;
         model.live.matches(&model.media.cut(|| Outcome::Whole))?;
     }

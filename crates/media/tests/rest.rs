@@ -1,5 +1,5 @@
-//! Folders whose journal is continued: only where nothing of it can come back, and nothing that is
-//! recorded later proves what is not so.
+//! Folders whose journal is continued: only where no old record can reappear, and no later record
+//! can prove something false.
 
 mod kit;
 
@@ -7,7 +7,7 @@ use kit::folder::{JOURNAL_BYTES, JOURNALS, create, files, put_files};
 use remap_ssd_media::{After, Media, Purpose};
 use std::path::Path;
 
-/// Bytes of a store of one word in the journal, and of a record that says what is durable.
+/// Bytes of a store of one word in the journal, and of a durability record.
 const STORE_BYTES: usize = 24;
 const SYNCED_BYTES: usize = 8;
 const HEADER_BYTES: usize = 16;
@@ -28,7 +28,7 @@ fn at_rest(dir: &Path) -> usize {
     JOURNALS[(media.generation().expect("a folder") % 2) as usize]
 }
 
-/// Where the records of a folder at rest end: a store, and both records of a sync.
+/// End of the records of a folder at rest: a store, and both records of a sync.
 const END: usize = HEADER_BYTES + STORE_BYTES + 2 * SYNCED_BYTES;
 
 #[test]
@@ -43,8 +43,8 @@ fn a_journal_at_rest_is_continued() {
     assert_eq!(resume(dir.path()).peek(1), 11);
 }
 
-// The machine died, and of two records the disk has the second one. It must not count once another
-// record is in the place of the first.
+// The machine crashed, and of two records the disk has the second one. It must not become valid
+// when another record takes the place of the first.
 #[test]
 fn a_record_after_a_gap_does_not_come_back_when_the_gap_is_filled() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -65,8 +65,8 @@ fn a_record_after_a_gap_does_not_come_back_when_the_gap_is_filled() {
     assert_eq!((media.peek(1), media.peek(2)), (12, 0));
 }
 
-// The process died within a sync, when the disk had nothing of it yet. What the next process
-// records must not make this sync one that has returned.
+// The process died within a sync, before the disk had any of it. The next process's records must
+// not make this sync look complete.
 #[test]
 fn a_sync_that_never_returned_is_not_proven_by_what_follows() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -79,7 +79,7 @@ fn a_sync_that_never_returned_is_not_proven_by_what_follows() {
     assert_eq!(media.peek(1), 10);
     store(&mut media, 2, 20);
     drop(media);
-    // The machine dies, and the disk has no sector of the store before the sync.
+    // The machine crashes, and the disk has no sector of the store before the sync.
     let mut left = files(dir.path());
     left[journal][HEADER_BYTES..HEADER_BYTES + STORE_BYTES].fill(0);
     put_files(dir.path(), &left);
@@ -100,7 +100,7 @@ fn a_long_journal_is_not_left_for_the_next_opening_to_replay() {
     assert_eq!((media.peek(1), report.records), (19_999, 0));
 }
 
-// Programs without `resume` begin a new state, and those with it go on in what they left.
+// Programs without `resume` begin a new state, and those with it continue from that.
 #[test]
 fn an_opening_that_begins_anew_and_one_that_goes_on_may_follow_each_other() {
     let dir = tempfile::tempdir().expect("a folder");

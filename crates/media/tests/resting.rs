@@ -1,5 +1,5 @@
-//! Folders that a process closes and opens again with its tables in memory: only if they say what
-//! the files say.
+//! Folders that a process closes and reopens with its tables in memory: only if those match the
+//! files.
 
 mod kit;
 
@@ -45,8 +45,8 @@ fn filled(dir: &Path, seed: u64) -> Media {
     media
 }
 
-/// One process keeps its tables. Others open the folder between its openings: some do something,
-/// some end in an orderly way, some are killed.
+/// One process keeps its tables. Others open the folder between its openings: some change it, some
+/// exit cleanly, some are killed.
 #[test]
 fn tables_are_used_if_and_only_if_nothing_has_happened_to_the_folder() {
     let (mut used, mut dropped) = (0, 0);
@@ -74,7 +74,7 @@ fn tables_are_used_if_and_only_if_nothing_has_happened_to_the_folder() {
             );
         }
 
-        // What was done with tables from memory is there for a process without.
+        // Changes made with tables from memory are visible to other processes.
         drop(media);
         assert_eq!(
             open(dir.path()).to_image().digest(),
@@ -88,7 +88,7 @@ fn open(dir: &Path) -> Media {
     Media::resume_folder(dir).expect("no damage").0
 }
 
-/// Another process; whether it has changed anything.
+/// Another process; returns true if it has changed anything.
 fn other(numbers: &mut Numbers, dir: &Path, twin: &mut Media) -> bool {
     let before = files(dir);
     let mut media = if numbers.below(4) == 0 {
@@ -108,7 +108,7 @@ fn other(numbers: &mut Numbers, dir: &Path, twin: &mut Media) -> bool {
     files(dir) != before
 }
 
-// The process stores a record's words before its head. Killed in between, it has done nothing.
+// The process stores a record's words before its head. Killed in between, it has no effect.
 #[test]
 fn a_record_whose_head_was_never_stored_does_not_count() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -161,7 +161,7 @@ fn older_and_newer_copies_of_each_file_are_noticed() {
     for others in [older, newer] {
         for index in 0..FILES.len() {
             put_files(dir.path(), &now);
-            // Tables of what is there now.
+            // Tables of the present folder.
             let resting = Resting::of(open(dir.path()));
             let mut files = now.clone();
             files[index].clone_from(&others[index]);
@@ -193,7 +193,7 @@ fn an_older_copy_of_the_journal_of_the_same_state_is_noticed() {
     assert!(resting.resume(dir.path()).is_none());
 }
 
-// Two copies of a folder have gone their own ways, and both have a new state of the same number.
+// Two copies of a folder have diverged, and both have a new state of the same number.
 #[test]
 fn a_copy_with_another_history_is_noticed() {
     let (here, there) = (
@@ -217,7 +217,7 @@ fn a_copy_with_another_history_is_noticed() {
 
     let resting = Resting::of(media);
     let mut swapped = files(there.path());
-    // Contents tell nothing here: all that was written is in NVRAM.
+    // Contents make no difference here: all writes were to NVRAM.
     swapped[CONTENTS].clone_from(&files(here.path())[CONTENTS]);
     put_files(here.path(), &swapped);
     assert!(resting.resume(here.path()).is_none());

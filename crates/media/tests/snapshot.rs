@@ -1,5 +1,5 @@
-//! A snapshot costs a handle a piece, and a change after it copies the piece it touches: bytes are
-//! counted.
+//! A snapshot costs a handle per piece, and a later change copies the piece it touches: allocated
+//! bytes are counted.
 
 use remap_ssd_media::Outcome::{Absent, Whole};
 use remap_ssd_media::geometry::Shape;
@@ -9,7 +9,7 @@ use remap_ssd_media::{
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting what each thread asks for.
+/// The system's allocator, counting each thread's allocations.
 struct Counting;
 
 thread_local!(static ASKED: Cell<usize> = const { Cell::new(0) });
@@ -23,7 +23,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: what `alloc` returned came from the system's allocator.
+        // SAFETY: memory returned by `alloc` came from the system's allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -37,8 +37,7 @@ fn bytes_asked_by<T>(act: impl FnOnce() -> T) -> (usize, T) {
     (ASKED.with(Cell::get) - before, value)
 }
 
-// 64 superblocks of 8192 pages: 9 MiB of cells, of which one superblock is 144 KiB, and 8 MiB of
-// NVRAM.
+// 64 superblocks of 8192 pages: 9 MiB of cells (144 KiB per superblock), and 8 MiB of NVRAM.
 #[test]
 fn a_snapshot_shares_what_has_not_changed() {
     let shape = Shape {

@@ -1,6 +1,6 @@
-//! Files that the service keeps beside a device, on a machine that dies while one is replaced: what
-//! is found is the old file or the new one, it is never refused, and once it was acknowledged it is
-//! the new one. The disk is a model (`kit/disk.rs`).
+//! Files that the service keeps beside a device, replaced on a machine that crashes: the result is
+//! the old file or the new one, it is never refused, and once acknowledged it is the new one. The
+//! disk is a model (`kit/disk.rs`).
 
 #![cfg(target_os = "linux")]
 
@@ -23,10 +23,10 @@ const OF: [(WitnessedFile, &str); 2] = [
     (WitnessedFile::Service, "service.json"),
     (WitnessedFile::Reservations, "reservations.json"),
 ];
-/// Draws of what each moment may leave.
+/// Random draws per moment.
 const DRAWS: usize = 40;
 
-/// The text of a version, longer than a sector, and what it is known by.
+/// The text of a version, longer than a sector, and its version number and checksum.
 fn text(serial: u64) -> (Vec<u8>, FileVersion) {
     let text = format!("{serial} ").repeat(400).into_bytes();
     let crc = checksum(&text);
@@ -44,7 +44,7 @@ fn save(dir: &Path, of: (WitnessedFile, &str), serial: u64) {
     replace_witnessed(dir, pages, of.0, of.1, &text, version).expect("the disk works");
 }
 
-/// The serial number of the file that is found, which must be whole and not refused.
+/// The serial number of the file found, which must be whole and not refused.
 fn found(dir: &Path, (of, name): (WitnessedFile, &str)) -> u64 {
     Media::look_into_folder(dir).expect("the device opens");
     let bytes = std::fs::read(dir.join(name)).expect("there was one");
@@ -80,13 +80,13 @@ fn a_crash_at_each_step_leaves_the_old_file_or_the_new_one_and_neither_is_refuse
                     assert!(found == serial || at < end && found == serial - 1);
                     left[usize::from(found == serial)] += 1;
 
-                    // What was acknowledged is not taken back by an older copy of the file.
+                    // An older copy of the file does not undo an acknowledged version.
                     let (older, version) = text(serial - 1);
                     std::fs::write(elsewhere.path().join(of.1), older).expect("there is room");
                     let newest = newest(elsewhere.path(), of.0);
                     assert!(at < end || version.is_older_than(newest));
 
-                    // The next version is accepted, wherever the cut was.
+                    // The next version is accepted after any cut.
                     save(elsewhere.path(), of, serial + 1);
                     assert_eq!(self::found(elsewhere.path(), of), serial + 1);
                 }
@@ -96,7 +96,7 @@ fn a_crash_at_each_step_leaves_the_old_file_or_the_new_one_and_neither_is_refuse
     }
 }
 
-/// A machine that dies again and again, and a version that begins where the last one was cut off.
+/// A machine that crashes repeatedly, and a version begun where the last one was cut.
 #[test]
 fn crashes_one_after_another_lose_no_version_that_was_acknowledged() {
     let of = OF[0];
@@ -108,7 +108,7 @@ fn crashes_one_after_another_lose_no_version_that_was_acknowledged() {
     let mut acknowledged = 1;
 
     for _ in 0..300 {
-        // As a start of the service does: the file that was found is witnessed.
+        // As at a start of the service: the file found is witnessed.
         let serial = found(dir.path(), of);
         assert!(serial >= acknowledged, "{serial} and not {acknowledged}");
         let (_, version) = text(serial);
@@ -140,7 +140,7 @@ fn an_older_file_is_refused_and_so_is_another_one_with_the_number_of_the_newest(
     assert!(!version(5, 2).is_older_than(FileVersion::default()));
 }
 
-/// Within a sector, too: a record that was not stored to its end leaves the one before.
+/// Also within a sector: a torn record leaves the previous one valid.
 #[test]
 fn a_record_that_is_torn_at_any_byte_leaves_the_one_before_or_the_new_one() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A timing model on a bench: operations by hand, and when each of them ends.
+//! A timing model on a bench: operations issued by hand, and their completion times.
 
 use remap_ssd_device::config::Latencies;
 use remap_ssd_device::{CommandStart, Timing};

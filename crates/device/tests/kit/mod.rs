@@ -1,4 +1,5 @@
-//! Small devices for tests, random commands for them, and an oracle that says what may be read.
+//! Small devices for tests, random commands for them, and an oracle of the contents that may be
+//! read.
 
 #![allow(dead_code)]
 
@@ -15,8 +16,8 @@ use std::path::Path;
 
 pub const FILES: [&str; 5] = ["contents", "state.0", "state.1", "journal.0", "journal.1"];
 
-/// The smallest device of so many logical pages that suits the scheme, with at least so many
-/// superblocks.
+/// The smallest device of `lpns` logical pages that suits the scheme, with at least
+/// `superblocks_min` superblocks.
 pub fn tiny(scheme: SchemeKind, dedup: bool, lpns: u32, superblocks_min: u32) -> DeviceConfig {
     let config = |superblocks, log_bytes| {
         let shape = Shape {
@@ -55,7 +56,7 @@ pub fn files(dir: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A page of this content.
+/// A page with this content.
 pub fn page(content: u64) -> [u8; PAGE_BYTES] {
     let mut page = [0; PAGE_BYTES];
     page.as_chunks_mut::<8>()
@@ -102,12 +103,11 @@ pub fn remap(device: &mut Device, target: u32, source: u32) -> Result<(), Refusa
         .result
 }
 
-/// What each page may be found to hold: all contents it has had since the last sync, the newest
-/// last.
+/// The possible contents of each page: all those since the last sync, the newest last.
 pub struct Oracle(pub Vec<Vec<u64>>);
 
 impl Oracle {
-    /// Of a new device, whose pages are all zeroes: content 0.
+    /// The oracle of a new device, whose pages are all zeroes: content 0.
     pub fn new(lpns: u32) -> Self {
         Self(vec![vec![0]; lpns as usize])
     }
@@ -131,7 +131,7 @@ impl Oracle {
     }
 }
 
-/// A write, remap or trim drawn at random, on the device and in the oracle.
+/// A random write, remap or trim, on the device and in the oracle.
 pub fn command(device: &mut Device, oracle: &mut Oracle, numbers: &mut Numbers) {
     let lpns = oracle.lpns();
     let lpn = numbers.below(u64::from(lpns)) as u32;

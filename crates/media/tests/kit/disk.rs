@@ -1,13 +1,12 @@
-//! The disk under a folder: what a machine that dies leaves of its files.
+//! The disk of a folder: a model of its files after a crash of the machine.
 //!
-//! In a test program that has this module, `fdatasync`, `fsync` and `msync` of the C library are
-//! the ones below: nothing is written out, but it is noted which bytes the caller may rely on from
-//! then on. Whatever else a sector has held since it was last made durable may be what is found
-//! after a crash, sector by sector; a file whose name was not made durable may be missing, and one
-//! that was renamed over another one may still have its old name. So a call that is left out shows,
-//! in whatever code it was.
+//! In a test program with this module, `fdatasync`, `fsync` and `msync` of the C library are
+//! replaced by the ones below: they write nothing, but record which bytes the caller may rely on.
+//! After a crash, each sector may have any of its contents since it was last made durable,
+//! independently; a file whose name was not made durable may be missing, and one that was renamed
+//! over another one may still have its old name. So a missing call is detected in any code.
 //!
-//! One folder a thread. Absent: reads that fail, and disks that lie.
+//! One folder per thread. Absent: failing reads, and disks that lie.
 
 #![allow(dead_code)]
 
@@ -19,35 +18,35 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SECTOR: usize = 512;
-/// Bytes of a page of memory, in whole numbers of which `msync` works.
+/// Page size of memory, the unit of `msync`.
 const PAGE: usize = 4096;
 /// Flag of `msync`: return when the pages are written.
 const MS_SYNC: c_int = 4;
 
-/// What each sector may be found to hold, the newest last.
+/// The possible contents of each sector, the newest last.
 type Sectors = Vec<Vec<Box<[u8]>>>;
 
 #[derive(Clone)]
 struct Disk {
     dir: PathBuf,
     files: BTreeMap<String, Sectors>,
-    /// Files whose names others have by now, which no sync has made durable.
+    /// Files replaced under their names, where no sync has made that durable.
     replaced: BTreeMap<String, Sectors>,
     /// By inode, since files are renamed.
     names: BTreeMap<u64, String>,
     named: BTreeSet<String>,
     syncs: u64,
     fails: bool,
-    /// Syncs until it fails; it never does unless that was said.
+    /// Number of syncs until it fails; never by default.
     fails_after: u64,
 }
 
-/// What the disk may be found to hold at one instant.
+/// The possible contents of the disk at one instant.
 pub struct Moment(Disk);
 
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
-    /// The disk right before each sync, if that is recorded.
+    /// The disk right before each sync, while recording.
     static MOMENTS: RefCell<Option<Vec<Moment>>> = const { RefCell::new(None) };
 }
 
@@ -64,13 +63,13 @@ pub fn moments(work: impl FnOnce()) -> Vec<Moment> {
 }
 
 impl Moment {
-    /// The machine died at this moment: as `crash`.
+    /// Crashes the machine at this moment, like `crash`.
     pub fn crash(&self, to: &Path, below: impl FnMut(u64) -> u64) {
         self.0.crash(to, below);
     }
 }
 
-/// From now on this thread's folder is this one; what is in it is durable.
+/// Makes a folder this thread's; its contents are durable.
 pub fn attach(dir: &Path) {
     let dir = dir.canonicalize().expect("the folder is there");
     let mut disk = Disk {
@@ -92,27 +91,29 @@ pub fn attach(dir: &Path) {
     DISK.set(Some(disk));
 }
 
-/// Notes what the files hold now. Between two calls a sector should change once at most.
+/// Records the present contents of the files. Between two calls a sector should change once at
+/// most.
 pub fn look() {
     DISK.with_borrow_mut(|disk| disk.as_mut().expect("attached").look());
 }
 
-/// How often something was made durable.
+/// Number of syncs so far.
 pub fn syncs() -> u64 {
     DISK.with_borrow(|disk| disk.as_ref().expect("attached").syncs)
 }
 
-/// From now on the disk writes nothing any more, or does again.
+/// Makes the disk fail all syncs, or work again.
 pub fn fail(fails: bool) {
     DISK.with_borrow_mut(|disk| disk.as_mut().expect("attached").fails = fails);
 }
 
-/// The disk does this many syncs more, and then writes nothing any more.
+/// Makes the disk fail after this many more syncs.
 pub fn fail_after(syncs: u64) {
     DISK.with_borrow_mut(|disk| disk.as_mut().expect("attached").fails_after = syncs);
 }
 
-/// The machine dies now: what is left goes to another folder. `below(n)` draws a number below n.
+/// Crashes the machine now: copies the surviving files to another folder. `below(n)` draws a number
+/// below n.
 pub fn crash(to: &Path, below: impl FnMut(u64) -> u64) {
     look();
     DISK.with_borrow(|disk| disk.as_ref().expect("attached").crash(to, below));
@@ -150,7 +151,7 @@ impl Disk {
                 && let Some(sectors) = self.files.remove(&before)
                 && let Some(replaced) = self.files.insert(name.clone(), sectors)
             {
-                // Of several the oldest, whose name is the durable one.
+                // Keeps the oldest one, whose name is durable.
                 self.replaced.entry(name.clone()).or_insert(replaced);
             }
             let bytes = std::fs::read(entry.path()).expect("it can be read");
@@ -158,7 +159,7 @@ impl Disk {
             sectors.truncate(bytes.len().div_ceil(SECTOR));
             for (at, sector) in bytes.chunks(SECTOR).enumerate() {
                 match sectors.get_mut(at) {
-                    // A file that has just been given its length is zeroes.
+                    // A file that has just been extended is zeroes.
                     None => sectors.push(if sector.iter().all(|byte| *byte == 0) {
                         vec![sector.into()]
                     } else {
@@ -174,7 +175,7 @@ impl Disk {
 
         let exists = |name: &String| self.dir.join(name).exists();
         self.files.retain(|name, _| exists(name));
-        // The next file may get the inode of one that is gone.
+        // The next file may get the inode of a deleted one.
         self.names.retain(|inode, _| inodes.contains(inode));
     }
 
@@ -222,7 +223,7 @@ impl Disk {
     }
 }
 
-/// Nothing to do where no folder is attached: tests do not outlive a crash of the machine.
+/// Does nothing without an attached folder: tests do not survive a crash of the machine.
 fn sync(path: Option<PathBuf>, bytes: Range<usize>) -> c_int {
     let (Some(path), Ok(is_attached)) = (path, DISK.try_with(|disk| disk.borrow().is_some()))
     else {
@@ -235,7 +236,7 @@ fn sync(path: Option<PathBuf>, bytes: Range<usize>) -> c_int {
     }
 }
 
-/// The file behind an address, and where in the file that is.
+/// The file mapped at an address, and the offset in the file.
 fn mapped_at(address: usize) -> Option<(PathBuf, usize)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {
@@ -254,8 +255,8 @@ fn file_of(fd: c_int) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()
 }
 
-// SAFETY: these take the place of the C library's functions of the same names and types for the
-// whole program. They read no memory of the caller's, and promise less than the originals where no
+// SAFETY: these replace the C library's functions of the same names and types for the whole
+// program. They read no memory of the caller's, and guarantee less than the originals where no
 // folder is attached, which no test relies on.
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
@@ -268,7 +269,7 @@ extern "C" fn fsync(fd: c_int) -> c_int {
     sync(file_of(fd), 0..usize::MAX)
 }
 
-// SAFETY: as above; the address is looked up and not followed.
+// SAFETY: as above; the address is looked up and not dereferenced.
 #[unsafe(no_mangle)]
 extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
     match mapped_at(address.addr()) {

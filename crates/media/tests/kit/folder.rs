@@ -24,7 +24,7 @@ pub fn create(dir: &Path, journal_bytes: u64) -> Media {
     Media::create_folder(dir, tiny(), WORDS, Some(journal_bytes)).expect("an empty folder")
 }
 
-/// What a new device is, in memory.
+/// The equivalent of a new device, in memory.
 pub fn blank() -> Media {
     Media::blank(tiny(), ContentMode::Bytes, WORDS)
 }
@@ -55,8 +55,8 @@ fn digest_without(image: &Image, blocks: &[BlockId]) -> u64 {
     media.to_image().digest()
 }
 
-/// The latest of some states that `found` is. Each state comes with the block that the step to it
-/// erased: what lies in a block that was erased later may be anything.
+/// The latest of some states that matches `found`. Each state comes with the block erased by the
+/// step to it: the contents of a block erased later are arbitrary.
 pub fn latest_of<'a, S>(found: &Image, states: S) -> Option<usize>
 where
     S: DoubleEndedIterator<Item = (&'a Image, Option<BlockId>)> + ExactSizeIterator,
@@ -71,8 +71,8 @@ where
     None
 }
 
-/// One step of a random history. `next_row` decides between a program and an erase, so that a step
-/// suits one device.
+/// One step of a random history. `next_row` decides between a program and an erase, so a step is
+/// specific to one device.
 #[derive(Clone, Debug)]
 pub enum Operation {
     Program { ppn: Ppn, value: u64 },
@@ -84,7 +84,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Words of a record in NVRAM, at most: more than 254 would be two records of the journal, with
+    /// Maximum words of a record in NVRAM: more than 254 would be two records of the journal, with
     /// a cut between them.
     const LONGEST: u64 = 255;
 
@@ -163,7 +163,7 @@ impl Operation {
     }
 }
 
-/// The same operation on a device and on its twin; the block, if it was an erase.
+/// Does the same operation on a device and on its twin; returns the block if it was an erase.
 pub fn operate(numbers: &mut Numbers, folder: &mut Media, twin: &mut Media) -> Option<BlockId> {
     let operation = Operation::draw(numbers, folder);
     operation.apply(folder);

@@ -56,7 +56,7 @@ pub fn program(media: &mut Media, ppn: Ppn, identity: u64, after: After) -> Resu
     )
 }
 
-/// What a page reads as: its identity, or an error.
+/// The result of reading a page: its identity, or an error.
 pub fn read(media: &mut Media, ppn: Ppn) -> Result<u64, MediaError> {
     match media.read(ppn, Purpose::Host)? {
         Page::Identity(identity) => Ok(identity),
@@ -64,7 +64,7 @@ pub fn read(media: &mut Media, ppn: Ppn) -> Result<u64, MediaError> {
     }
 }
 
-/// Powers on what a cut with these outcomes, in turn, leaves; the last one goes on for ever.
+/// Powers on the result of a cut with these outcomes, in turn; the last one repeats.
 pub fn after_cut(media: &Media, outcomes: &[Outcome]) -> Media {
     let mut at = 0;
     let image = media.cut(|| {
@@ -80,7 +80,7 @@ pub fn blocks(sb: u32) -> [BlockId; 2] {
     [tiny().block(SbId(sb), 0), tiny().block(SbId(sb), 1)]
 }
 
-/// The image of a device with a little of everything: data, metadata, a torn page, a spoiled block,
+/// The image of a device with some of everything: data, metadata, a torn page, a spoiled block,
 /// NVRAM.
 pub fn lived_in(mode: ContentMode) -> Image {
     let mut media = Media::blank(tiny(), mode, WORDS);

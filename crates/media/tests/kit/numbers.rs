@@ -1,6 +1,6 @@
-//! Random numbers that are the same on every run; other crates' tests share this file.
+//! Reproducible random numbers; other crates' tests share this file.
 
-/// State of SplitMix64: the seed at first.
+/// State of SplitMix64, initially the seed.
 pub struct Numbers(pub u64);
 
 impl Numbers {
