@@ -99,7 +99,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What an operation does to the model of the media.
+/// The effect of an operation on the model of the media.
 #[derive(Clone, Debug)]
 enum Effect {
     Program { block: u32, identity: u64 },

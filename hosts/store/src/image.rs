@@ -20,7 +20,7 @@ const SERVICE: &str = "service.json";
 type Inner = Window<LocalDisk>;
 type InnerError = <Inner as Disk>::Error;
 
-/// Why an image cannot be opened or closed.
+/// Error of opening or closing an image.
 pub type ImageError = Box<dyn Error + Send + Sync>;
 
 #[derive(Deserialize)]

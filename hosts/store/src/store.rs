@@ -36,7 +36,7 @@ pub enum Create {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Whether it may be created.
+    /// Creation policy.
     pub create: Create,
     /// For a new file: its size is not kept across a crash, and its reader finds the end of the
     /// data itself. A sync that follows appends then writes no metadata. After a crash of the
@@ -98,7 +98,7 @@ pub struct Statistics {
     pub pages_shared: u64,
     /// Pages that calls of `share` had to copy.
     pub pages_copied: u64,
-    /// Why the first of these could not be shared.
+    /// Reason why the first of these could not be shared.
     pub copied_because: Option<String>,
     /// Pages of files written, those of `pages_copied` excluded.
     pub pages_written: u64,

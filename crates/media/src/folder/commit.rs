@@ -99,7 +99,7 @@ pub struct FolderCommit {
 }
 
 impl FolderCommit {
-    /// Step 2: waits until the contents are durable. Does not hold the device.
+    /// Step 2: waits until the contents are durable. The device may be in use.
     ///
     /// # Errors
     /// The system could not write.
@@ -109,7 +109,7 @@ impl FolderCommit {
     }
 
     /// Step 4: waits until the journal is durable; everything before the returned position is then.
-    /// Does not hold the device.
+    /// The device may be in use.
     ///
     /// # Errors
     /// The system could not write.

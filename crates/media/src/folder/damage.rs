@@ -1,4 +1,5 @@
-//! Damage to the files of a folder: its place, and the loss if the device goes on without the data.
+//! Damage to the files of a folder: its place, and the loss if the device continues without the
+//! data.
 //!
 //! Absent: finding it (`open`).
 
@@ -14,7 +15,7 @@ pub struct FileDamage {
     pub offset: u64,
     /// Description of the damage.
     pub what: String,
-    /// The loss if the device goes on without the data.
+    /// The loss if the device continues without the data.
     pub lost: String,
 }
 
@@ -32,7 +33,7 @@ impl From<&FileDamage> for ImageError {
 
 /// Damage found so far.
 pub(super) struct DamageFindings {
-    /// Accept the loss and go on.
+    /// Accept the loss and continue.
     pub(super) accept: bool,
     pub(super) list: Vec<FileDamage>,
 }

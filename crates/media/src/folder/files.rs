@@ -46,10 +46,10 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Locks a folder. Earlier versions lock the file `lock` only. If it is removed, a new one
-    /// excludes no earlier holder, but the lock on `contents` does.
+    /// Locks a folder. Earlier versions lock the file `lock` only. If it is removed, locking a new
+    /// one does not exclude the holder of the old one; the lock on `contents` does.
     pub(super) fn take(dir: &Path, access: FolderAccess) -> Result<Self, ImageError> {
-        // Looking must not change the folder, so a missing lock file stays missing.
+        // Inspection must not change the folder, so a missing lock file stays missing.
         let lock = match access {
             FolderAccess::Own => OpenOptions::new()
                 .read(true)

@@ -26,7 +26,7 @@
 //!   with that generation, durable  5. the witness of 4  6. records go there. Cut before 3: the old
 //!   state and journal are whole. Between 3 and 4: the new state is whole and its journal is of
 //!   another generation, so it is empty. After 4: the old state and journal are whole until the
-//!   next state is written. Because of 2 they give the new state again, if that is damaged.
+//!   next state is written. Because of 2 they can rebuild a damaged new state.
 //! - *Failure*: after the first write that the system refuses, nothing more is written. The files
 //!   stay as they are.
 //!

@@ -17,7 +17,7 @@ use libsqlite3_sys as ffi;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Why a database cannot be opened.
+/// Reason and result code of a failed opening.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub code: c_int,

@@ -62,7 +62,7 @@
 //! the run with the commit frame last; readers read only frames in the wal-index, which SQLite
 //! writes after the commit frame. A recovery finds a subset as above.
 //!
-//! Absent: SQLite's own structures beyond salts and the commit mark; write permission; the
+//! Absent: SQLite's own structures beyond salts and the commit mark; exclusion of writers; the
 //! wal-index.
 
 mod ahead;

@@ -278,7 +278,7 @@ impl<D: Disk> VolumeState<D> {
         })
     }
 
-    /// Turns bytes before the end into zeroes.
+    /// Zeroes a range before the end.
     pub fn discard(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {
         // After the end there is nothing to discard.
         let size = self.size(file)?;

@@ -124,7 +124,7 @@ impl<D: Disk> VolumeState<D> {
         }
     }
 
-    /// Makes an empty file of a name that no file has. The lock must be held.
+    /// Creates an empty file; the name must be free. The lock must be held.
     pub fn create(&mut self, name: &str, open_end: bool) -> Result<FileId, StoreError> {
         self.table.free_runs(&self.superblock)?; // A damaged record may have any name.
         let slot = self
@@ -214,7 +214,7 @@ impl<D: Disk> VolumeState<D> {
         })
     }
 
-    /// Deletes a file and gives its pages back.
+    /// Deletes a file and releases its pages.
     pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         self.locked(|state| {
             // The name must exist before anything is changed.
@@ -241,7 +241,7 @@ impl<D: Disk> VolumeState<D> {
         })
     }
 
-    /// Gives a file a new name that no file has.
+    /// Renames a file; the new name must be free.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), StoreError> {
         self.locked(|state| {
             // Checked under the lock, or two renames could take one name.

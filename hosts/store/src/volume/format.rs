@@ -65,7 +65,7 @@ pub struct Inode {
     pub size: u64,
     /// The reader finds the end; `size` is not kept.
     pub open_end: bool,
-    /// Where its pages are, in order.
+    /// The extents of its pages, in order.
     pub extents: Vec<Extent>,
 }
 

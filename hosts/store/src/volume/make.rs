@@ -27,7 +27,7 @@ pub struct NewVolume {
     pub files_max: u32,
     /// Size in pages; `None` for the whole disk.
     pub pages: Option<u64>,
-    /// Whether existing data may be overwritten.
+    /// True if existing data may be overwritten.
     pub force: bool,
 }
 

@@ -9,7 +9,7 @@
 pub struct Extent {
     /// The first of its pages.
     pub first: u64,
-    /// How many pages it has.
+    /// Number of pages.
     pub pages: u64,
 }
 
