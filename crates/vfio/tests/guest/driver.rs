@@ -34,6 +34,8 @@ pub const IO_CQ: u64 = BASE + 0x3000;
 /// Data.
 pub const DATA: u64 = BASE + 0x10_0000;
 pub const ENTRIES: u16 = 16;
+/// How long a test waits for what has to come. Only a broken device lets it pass.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Rig {
     pub service: Service,
@@ -48,8 +50,12 @@ impl Rig {
         let device = Device::format(config).expect("possible");
         let subsystem =
             Subsystem::new(device, NQN, &[], latency, true, Health::default()).expect("possible");
+        Self::of(subsystem, tempfile::tempdir().expect("a folder"))
+    }
+
+    /// Serves a subsystem by a socket in `dir`.
+    pub fn of(subsystem: Subsystem, dir: tempfile::TempDir) -> Self {
         let subsystem = Arc::new(subsystem);
-        let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("socket");
         let service =
             Service::start(&subsystem, &path, Instant::now(), Box::new(|_| {})).expect("possible");
@@ -165,9 +171,12 @@ impl Guest {
         bytes
     }
 
-    /// Enables the controller; its status.
+    /// Enables the controller, with empty queues; its status.
     pub fn enable(&mut self) -> u32 {
         self.put(BASE, &[0; 0x4000]);
+        for queue in &mut self.queues {
+            (queue.tail, queue.head, queue.phase) = (0, 0, 1);
+        }
         self.write(0x24, u32::from(ENTRIES - 1) << 16 | u32::from(ENTRIES - 1));
         self.client
             .region_write(BAR, 0x28, &ADMIN_SQ.to_le_bytes())
@@ -212,13 +221,18 @@ impl Guest {
         self.write(0x1000 + qid as u64 * 8, tail.into());
     }
 
-    pub fn completion(&mut self, qid: usize) -> Option<Cqe> {
+    /// The next completion, if it is there.
+    pub fn peek(&self, qid: usize) -> Option<Cqe> {
         let queue = &self.queues[qid];
         let at = queue.cq + u64::from(queue.head) * 16;
-        let until = Instant::now() + Duration::from_secs(5);
+        let cqe = Cqe::read_from_bytes(&self.get(at, 16)).expect("16 bytes");
+        (cqe.status & 1 == queue.phase).then_some(cqe)
+    }
+
+    pub fn completion(&mut self, qid: usize) -> Option<Cqe> {
+        let until = Instant::now() + PATIENCE;
         let cqe = loop {
-            let cqe = Cqe::read_from_bytes(&self.get(at, 16)).expect("16 bytes");
-            if cqe.status & 1 == self.queues[qid].phase {
+            if let Some(cqe) = self.peek(qid) {
                 break cqe;
             }
             if Instant::now() > until {
