@@ -58,6 +58,7 @@ pub fn newest_of(mut ranges: Vec<NumberedRange>) -> Vec<NumberedRange> {
             continue;
         };
         let end = rest.peek().map_or(end, |next| end.min(next.lpns.start));
+        assert!(end > at, "the range on top has not ended");
         match newest.last_mut() {
             Some(last) if last.wsn == wsn && last.lpns.end == at => last.lpns.end = end,
             _ => newest.push(NumberedRange { lpns: at..end, wsn }),

@@ -13,6 +13,7 @@ use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::entry;
 use std::net::Shutdown;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
@@ -21,11 +22,27 @@ const VERBS: [&str; 5] = ["reset", "drop", "admin ends", "unlisted", "power cut"
 /// Pages of the copy, and of the writes that fill its source.
 const PAGES: u32 = 4096;
 const STEP: usize = 32;
+/// The page that is copied last: a copy to higher blocks of its own namespace begins at its end.
+const LAST_COPIED: u32 = PAGES;
 
 /// Waits until so many threads wait for the device, which this one holds.
 fn await_waiting(rig: &Rig, count: usize) {
+    await_waiting_while(rig, count, || true);
+}
+
+/// Waits until a verb waits for the device, behind the guest's command. Until then it must not be
+/// acknowledged: the command may be executed still.
+fn await_verb<T>(rig: &Rig, away: &ScopedJoinHandle<'_, T>) {
+    await_waiting_while(rig, 2, || !away.is_finished());
+}
+
+fn await_waiting_while(rig: &Rig, count: usize, is_unacknowledged: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(120);
     while rig.subsystem.waiting() < count {
+        assert!(
+            is_unacknowledged(),
+            "it is acknowledged while a command may be executed"
+        );
         assert!(
             Instant::now() < until,
             "{count} threads wait for the device"
@@ -103,7 +120,7 @@ fn a_write_that_waits_for_its_turn_while_its_host_is_sent_away_is_not_executed()
         await_waiting(&rig, 1);
         std::thread::scope(|scope| {
             let away = scope.spawn(|| send_away(&rig, verb, admin));
-            await_waiting(&rig, 2);
+            await_verb(&rig, &away);
             drop(held);
             away.join().expect("no panic")
         });
@@ -166,7 +183,7 @@ fn a_write_that_waits_for_its_turn_while_its_controller_is_shut_down_fails() {
     await_waiting(&rig, 1);
     let _admin_of_guest = std::thread::scope(|scope| {
         let away = scope.spawn(|| send_away(&rig, "shut down", admin));
-        await_waiting(&rig, 2);
+        await_verb(&rig, &away);
         drop(held);
         away.join().expect("no panic")
     });
@@ -183,7 +200,7 @@ fn a_long_command_ends_at_its_next_pause_when_its_host_is_sent_away() {
             guest.next().is_none(),
             "{verb}: its queue ends without an answer"
         );
-        page_was_not_written(rig, 2 * PAGES - 1, verb);
+        page_was_not_written(rig, LAST_COPIED, verb);
     }
 }
 
@@ -196,7 +213,7 @@ fn a_long_command_fails_at_its_next_pause_when_its_host_loses_the_namespace_or_t
     ] {
         let (rig, mut guest, _admin) = away_in_the_middle_of_a_copy(verb);
         assert_eq!(guest.answer().cqe.status(), status, "{verb}");
-        page_was_not_written(rig, 2 * PAGES - 1, verb);
+        page_was_not_written(rig, LAST_COPIED, verb);
     }
 }
 
@@ -219,6 +236,10 @@ fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer, Option<Peer>)
         assert_eq!(done.status(), Status::SUCCESS);
     }
 
+    // After a short command its next one waits among those that came last, and not after them.
+    let done = guest.call(transport(read(0, 1), PAGE as u32), &[]).cqe;
+    assert_eq!(done.status(), Status::SUCCESS);
+
     // A copy of 16 MiB waits for the device, and behind it another one does.
     let held = rig.subsystem.device();
     let range = CopyRange::new(0, (PAGES - 1) as u16);
@@ -237,8 +258,10 @@ fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer, Option<Peer>)
         // It gets the device at the copy's first pause, and keeps it until the verb waits.
         let other = scope.spawn(move || {
             let held = rig.subsystem.device();
+            let written = held.ftl().stats().host_writes;
+            assert!(written > u64::from(PAGES), "the copy has begun");
             let away = scope.spawn(move || send_away(rig, verb, admin));
-            await_waiting(rig, 2);
+            await_verb(rig, &away);
             drop(held);
             away.join().expect("no panic")
         });
