@@ -13,7 +13,7 @@ use remap_ssd_store::{
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -171,8 +171,12 @@ fn another_domain_is_refused_until_the_last_process_of_the_first_one_has_left() 
 
     let left = rig.subsystem.reservations_of(1);
     assert!(left.registrants.is_empty() && !left.persists, "{left:?}");
-    let names = rig.names(&rig.here);
-    assert_eq!(names.len(), 2, "locks alone are left: {names:?}");
+    let names = [&rig.here, &rig.there].map(|domain| rig.names(domain));
+    assert_eq!(
+        names,
+        [const { Vec::<String>::new() }; 2],
+        "nothing is left"
+    );
 }
 
 #[test]
@@ -192,6 +196,30 @@ fn who_has_the_volume_open_goes_on_when_all_files_are_removed_and_nobody_else_ge
 
     drop((first, second));
     assert_eq!(size(&rig.open(&rig.here).expect("it is free")), 10_001);
+}
+
+/// Those who come after the locks were removed make locks of their own, and have not asked the device
+/// yet when the process leaves that holds it.
+#[test]
+fn a_process_that_leaves_does_not_remove_the_locks_that_others_have_made_in_place_of_its_own() {
+    let rig = Rig::new();
+    let first = rig.open(&rig.here).expect("nobody has it");
+    let mut locks = rig.names(&rig.here);
+    locks.retain(|name| name.ends_with(".join") || name.ends_with(".use"));
+    locks.sort_unstable();
+    assert_eq!(locks.len(), 2, "{locks:?}");
+
+    for lock in locks.iter().map(|name| folder(&rig.here).join(name)) {
+        fs::remove_file(&lock).expect("it is ours");
+        fs::File::create_new(&lock).expect("it was removed");
+    }
+
+    drop(first);
+    let mut left = rig.names(&rig.here);
+    left.sort_unstable();
+    assert_eq!(left, locks);
+    drop(rig.open(&rig.here).expect("nobody has it"));
+    assert_eq!(rig.names(&rig.here), Vec::<String>::new());
 }
 
 #[test]
@@ -285,6 +313,62 @@ fn a_volume_whose_reservation_an_operator_took_away_is_lost_for_good() {
     rig.open(&rig.here).expect("nobody has it");
 }
 
+/// How often each process opens and closes the volume, while others do.
+const COMINGS: u64 = 100;
+
+/// Opens the volume, appends a byte to a file of its own and closes the volume, again and again.
+#[test]
+#[ignore = "another test starts this one, in a process of its own"]
+fn process_that_comes_and_goes() {
+    let part = std::env::var("TENANCIES_PART").expect("another test starts this one");
+    let [address, folder, name] = part.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("an address, a folder and a name");
+    };
+    for round in 0..COMINGS {
+        let disk = Client::connect(address, Options::default()).expect("it serves");
+        let volume = Volume::open(disk, &Processes::Several(folder.into()));
+        let volume = volume.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let file = volume.open(name, NEW).expect("possible");
+        assert_eq!(volume.size(file).expect("it is there"), round);
+        volume.write(file, round, &[7]).expect("there is room");
+    }
+}
+
+/// The locks are removed each time that the last of them leaves, while others come.
+#[test]
+fn processes_that_come_while_the_last_one_leaves_are_never_refused() {
+    let rig = Rig::new();
+    let binary = std::env::current_exe().expect("it runs");
+    let names = ["one", "two", "three", "four"];
+    let processes: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let part = format!("{} {} {name}", rig.address, folder(&rig.here).display());
+            Command::new(&binary)
+                .args(["--exact", "process_that_comes_and_goes", "--ignored"])
+                .env("TENANCIES_PART", part)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("it starts")
+        })
+        .collect();
+    for process in processes {
+        let output = process.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+    }
+
+    let volume = rig.open(&rig.here).expect("nobody has it");
+    for name in names {
+        let file = volume.open(name, OpenOptions::default());
+        let size = volume.size(file.expect("it is there"));
+        assert_eq!(size.expect("it is there"), COMINGS, "{name}");
+    }
+    drop(volume);
+    assert_eq!(rig.names(&rig.here), Vec::<String>::new());
+}
+
 /// Opens the volume in a domain, appends and dies.
 #[test]
 #[ignore = "another test starts this one, in a process of its own"]
@@ -337,7 +421,11 @@ fn after_processes_that_died_their_domain_goes_on_at_once_with_what_they_had_wri
             drop(second);
         }
     }
-    assert_eq!(rig.names(&rig.here).len(), 2, "nothing is left but locks");
+    assert_eq!(
+        rig.names(&rig.here),
+        Vec::<String>::new(),
+        "nothing is left"
+    );
 }
 
 // The server detects that they are gone, without any of their files.

@@ -30,9 +30,24 @@
 //!
 //! *Leave*, with NAME.join locked: a process that can lock NAME.use exclusively is the last: 1.
 //! sizes that only the words have go to the records  2. the hold is released  3. NAME.use is
-//! emptied  4. the folder is removed. Killed after 1: the next process continues the words, which
-//! hold the same sizes. Killed after 2: it begins with new words, since another tenancy may have
-//! used the volume in between.
+//! emptied  4. the folder is removed  5. NAME.use is removed  6. NAME.join is removed. Killed after
+//! 1: the next process continues the words, which hold the same sizes. Killed after 2: it begins
+//! with new words, since another tenancy may have used the volume in between. Killed after 5: the
+//! next process creates another NAME.use.
+//!
+//! *Removed locks* exclude as before:
+//! 1. NAME.use is opened only with NAME.join locked, so until 6 only by the process that leaves: a
+//!    lock on the removed NAME.use excludes no later process.
+//! 2. Processes that opened NAME.join before 6 get its lock after the last process has left. They
+//!    see that it is unlinked, and start again before they open any NAME.use, which may already
+//!    belong to others. Processes that come after 6 create both files, when 1 to 5 are done.
+//! 3. In the other order, processes that come after NAME.join is removed would find NAME.use still
+//!    locked, and be refused.
+//! 4. A process removes only the files that it has locked. If others were created in their place
+//!    (`rm -rf /tmp/*`), they belong to another tenancy, which keeps them.
+//!
+//! Files of a killed process stay until the last process of the next tenancy of this disk leaves:
+//! their identifiers let that tenancy take over.
 //!
 //! *Words are continued* only if the device says that the tenancy that wrote them is still the
 //! holder: then no other tenancy has changed the volume since.
@@ -54,7 +69,7 @@ use super::format::uuid_text;
 use super::make;
 use crate::StoreError;
 use remap_ssd_device::{Disk, HoldError, HolderId};
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -100,7 +115,9 @@ pub enum Membership {
 /// A tenancy, as seen by one of its processes.
 pub struct Tenancy {
     /// Locked against cleaning by systemd-tmpfiles.
-    _domain: Folder,
+    domain: Folder,
+    /// Name of the files of this disk.
+    name: String,
     own: Folder,
     join: File,
     in_use: File,
@@ -231,12 +248,16 @@ impl Tenancy {
         alone: bool,
         disk: &mut D,
     ) -> Result<Self, StoreError> {
-        let [join_name, use_name] = ["join", "use"].map(|end| format!("{name}.{end}"));
+        let [join_name, use_name] = lock_names(name);
         loop {
             let domain = Folder::domain(dir)?;
             let failed = |error: io::Error| StoreError::system(dir.display(), error);
             let join = domain.open(&join_name, true)?;
             unsignalled(|| join.lock()).map_err(failed)?;
+            // Removed since it was opened: others have another one, and NAME.use is theirs.
+            if !is_linked(&join).map_err(failed)? {
+                continue;
+            }
             let in_use = domain.open(&use_name, true)?;
 
             let is_first = match in_use.try_lock() {
@@ -249,13 +270,19 @@ impl Tenancy {
                 },
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             };
-            // If they were unlinked since they were opened, other processes open different files.
+            // If they were unlinked by others (`rm -rf /tmp/*`), other processes open different
+            // files.
             if !is_linked(&join).map_err(failed)? || !is_linked(&in_use).map_err(failed)? {
                 continue;
             }
 
             let own = if is_first {
-                begin(&domain, name, &in_use, disk)?
+                begin(&domain, name, &in_use, disk).inspect_err(|_| {
+                    // Nothing was begun, and no tenancy before it is remembered.
+                    if read_ids(&in_use).is_ok_and(|ids| ids.is_empty()) {
+                        remove_locks(&domain, name, [&join, &in_use]);
+                    }
+                })?
             } else {
                 enter(&domain, name, &in_use, disk)?
             };
@@ -264,7 +291,8 @@ impl Tenancy {
                 unsignalled(|| in_use.lock_shared()).map_err(failed)?;
             }
             return Ok(Self {
-                _domain: domain,
+                domain,
+                name: name.into(),
                 own,
                 join,
                 in_use,
@@ -282,6 +310,7 @@ impl Tenancy {
         if self.in_use.try_lock().is_ok() && last() {
             let _ = write_ids(&self.in_use, &[]);
             let _ = std::fs::remove_dir_all(&self.own.path);
+            remove_locks(&self.domain, &self.name, [&self.join, &self.in_use]);
         }
         let _ = self.in_use.unlock();
         let _ = self.join.unlock();
@@ -420,6 +449,23 @@ fn enter<D: Disk>(
     domain.folder(&own_name(name, id), false)
 }
 
+/// Names of the files that are locked: to join or leave, and while a volume is open.
+fn lock_names(name: &str) -> [String; 2] {
+    ["join", "use"].map(|end| format!("{name}.{end}"))
+}
+
+/// Removes both files that this process has locked, or neither if others are in their place. The
+/// file header ("Removed locks") explains the order. A failure leaves them, which is harmless.
+fn remove_locks(domain: &Folder, name: &str, [join, in_use]: [&File; 2]) {
+    let [join_name, use_name] = lock_names(name);
+    if domain.has(&join_name, join) && domain.has(&use_name, in_use) {
+        let remove = |name: &str| rustix::fs::unlinkat(&domain.file, name, AtFlags::empty());
+        if remove(&use_name).is_ok() {
+            let _ = remove(&join_name);
+        }
+    }
+}
+
 fn own_name(name: &str, id: HolderId) -> String {
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{name}.{hex}")
@@ -502,6 +548,15 @@ impl Folder {
         }
     }
 
+    /// Returns true if this name is that of an open file.
+    fn has(&self, name: &str, file: &File) -> bool {
+        let named = rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW);
+        match (named, rustix::fs::fstat(file)) {
+            (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+            _ => false,
+        }
+    }
+
     /// Opens a file of this user, creating it if `create`; links are refused.
     fn open(&self, name: &str, create: bool) -> Result<File, StoreError> {
         let path = self.path.join(name);
@@ -552,7 +607,8 @@ mod tests {
         let in_use = domain.open("volume.use", true).expect("possible");
         let [join, second] = [(); 2].map(|()| domain.open("join", true).expect("possible"));
         let tenancy = |own, join, in_use| Tenancy {
-            _domain: Folder::domain(dir.path()).expect("ours"),
+            domain: Folder::domain(dir.path()).expect("ours"),
+            name: "volume".into(),
             own,
             join,
             in_use,
