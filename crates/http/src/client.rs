@@ -1,4 +1,4 @@
-//! HTTP client, for `remap-ssd ctl`, trace collectors and tests: one request, one answer.
+//! HTTP client, for `remap-ssd ctl` and tests: one request, one answer.
 //!
 //! Invariants: an answer has at most `ANSWER_BYTES_MAX`, and arrives within the time limit. Absent:
 //! repeated name lookups, TLS.
@@ -31,49 +31,15 @@ pub fn ask(
     token: Option<&Token>,
     patience: Duration,
 ) -> io::Result<Answer> {
-    let authorization = token.map(Token::authorization);
-    let authorization = authorization
-        .as_ref()
-        .map(|value| ("Authorization", value.as_str()));
-    let headers: Vec<(&str, &str)> = authorization.into_iter().collect();
-    exchange(address, path, &headers, body, Instant::now() + patience)
-}
-
-/// Posts a body with custom headers, to any server.
-///
-/// # Errors
-/// The server is unreachable, too slow, or does not speak HTTP.
-pub fn post(
-    address: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &[u8],
-    patience: Duration,
-) -> io::Result<Answer> {
-    exchange(
-        address,
-        path,
-        headers,
-        Some(body),
-        Instant::now() + patience,
-    )
-}
-
-fn exchange(
-    address: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: Option<&[u8]>,
-    until: Instant,
-) -> io::Result<Answer> {
+    let until = Instant::now() + patience;
     let mut stream = connect(address, until)?;
     let method = if body.is_some() { "POST" } else { "GET" };
     // With `Connection: close` the answer ends with the stream, so that neither lengths nor chunks
     // need to be parsed.
     let mut request =
         format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
+    if let Some(token) = token {
+        request.push_str(&format!("Authorization: {}\r\n", token.authorization()));
     }
     if let Some(body) = body {
         request.push_str(&format!("Content-Length: {}\r\n", body.len()));

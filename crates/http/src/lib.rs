@@ -30,5 +30,5 @@ pub mod status;
 pub mod token;
 
 pub use server::{Limits, Server};
-pub use status::{Cells, CommandStatistics, Host, Refused, Spans, Status, Watched};
+pub use status::{Cells, CommandStatistics, Host, Refused, Status, Watched};
 pub use token::{Token, TokenError};

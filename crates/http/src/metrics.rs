@@ -161,8 +161,7 @@ impl Collector for Scrape {
         commands(status, &mut families)?;
         translation(status, &mut families)?;
         medium(status, &mut families)?;
-        connections(status, &mut families)?;
-        spans(status, &mut families)
+        connections(status, &mut families)
     }
 }
 
@@ -432,25 +431,4 @@ fn rights(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         }
     }
     Ok(())
-}
-
-/// Only if commands are traced.
-fn spans(status: &Status, to: &mut Families<'_>) -> fmt::Result {
-    let Some(spans) = &status.spans else {
-        return Ok(());
-    };
-    to.counter(
-        "remap_ssd_spans_exported",
-        "Spans of commands that the collector has taken",
-        spans.exported,
-    )?;
-    to.counters(
-        "remap_ssd_spans_dropped",
-        "Spans of commands that were lost, by reason",
-        "reason",
-        &[
-            ("queue_full", spans.dropped_full),
-            ("export_failed", spans.dropped_failed),
-        ],
-    )
 }

@@ -142,17 +142,6 @@ pub struct Holds {
     pub superblocks_max: u64,
 }
 
-/// Spans of traced commands, by result.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Spans {
-    /// Spans accepted by a collector.
-    pub exported: u64,
-    /// Spans dropped for lack of room: the collector is slower than the hosts.
-    pub dropped_full: u64,
-    /// Spans lost because the collector was unreachable, or refused them.
-    pub dropped_failed: u64,
-}
-
 /// The state of a device.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
@@ -202,8 +191,6 @@ pub struct Status {
     pub resident_file_bytes: u64,
     /// Time for which watching held the device.
     pub holds: Holds,
-    /// Spans by result, if commands are traced.
-    pub spans: Option<Spans>,
     /// Playback of a simulation.
     pub playing: Option<Playing>,
 }

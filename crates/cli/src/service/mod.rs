@@ -12,5 +12,4 @@ mod relearn;
 pub mod serve;
 pub mod shape;
 mod supervisor;
-mod traces;
 pub mod writeback;

@@ -15,7 +15,6 @@ use super::namespaces::NamespaceFolder;
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
 use super::shape::{DeviceShape, random};
-use super::traces::{TracePlan, Traces};
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
@@ -93,31 +92,6 @@ pub struct Args {
         help_heading = "Connections"
     )]
     pub http_token: Option<PathBuf>,
-    /// Send traces of commands to this collector, by OTLP over HTTP.
-    ///
-    /// A span for each command of NVMe/TCP: who sent it, what it asked for, how long it waited and
-    /// how long the device worked on it. A URL like http://127.0.0.1:4318. Hosts never wait for the
-    /// collector: spans that it does not take are dropped, and counted. Needs a program that was
-    /// built with OpenTelemetry (`--features otel`).
-    #[arg(
-        long,
-        value_name = "URL",
-        hide_short_help = true,
-        help_heading = "Connections"
-    )]
-    pub otlp: Option<String>,
-    /// The part of all commands that is traced.
-    ///
-    /// 1 traces every command, 0.01 one in a hundred.
-    #[arg(
-        long,
-        value_name = "FRACTION",
-        requires = "otlp",
-        default_value_t = 1.0,
-        hide_short_help = true,
-        help_heading = "Connections"
-    )]
-    pub otlp_sample: f64,
     /// Address that discovery announces to hosts.
     ///
     /// For address translation, where it differs from --listen.
@@ -312,11 +286,6 @@ fn advertised(text: &str) -> Result<Advertised, String> {
 pub fn command(args: &Args) -> Result<(), Failure> {
     // All checks of the arguments come before the device is opened.
     let access = Access::of(args)?;
-    let plan = args
-        .otlp
-        .as_deref()
-        .map(|url| TracePlan::new(url, args.otlp_sample))
-        .transpose()?;
     let log = start_log(args.json_log);
 
     // Read before the device is opened: damaged reservations must not cost an unclean shutdown.
@@ -331,8 +300,6 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         folder.witness()?;
     }
     service.keep_apart(&mut device);
-    let traces = plan.map(|plan| plan.start(&service.nqn)).transpose()?;
-    let (tracer, traces) = traces.unzip();
 
     // Counted now: if this process dies, the cycle still counts.
     let health = Health {
@@ -377,11 +344,6 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             let subsystem = subsystem.with_namespaces(kept, Box::new(store));
             subsystem.map_err(Failure::failed)?
         }
-        None => subsystem,
-    };
-
-    let subsystem = match tracer {
-        Some(tracer) => subsystem.traced(tracer),
         None => subsystem,
     };
 
@@ -435,7 +397,6 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     // Threads that use the device end first; then it can be closed.
     drop((writeback, relearn));
-    traces.into_iter().for_each(Traces::finish);
     recording.iter().for_each(Recording::flush);
     let clean = kept(true);
     served?;

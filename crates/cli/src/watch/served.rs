@@ -10,7 +10,7 @@ use super::table::SuperblockTable;
 use crate::service::log::LogLevel;
 use crate::service::shape::random;
 use remap_ssd_http::status::Holds;
-use remap_ssd_http::{Cells, Host, Refused, Spans, Status, Watched};
+use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};
 use remap_ssd_nvme::controller::{Access, AnaState, Attachment, Gate, Latency, Subsystem};
 use remap_ssd_nvme::tcp::roster::{Listed, Roster};
@@ -554,12 +554,4 @@ fn count(subsystem: &Subsystem, status: &mut Status) {
     status.power_cuts = subsystem.power_cuts();
     status.denied = subsystem.denied();
     status.commands = super::commands(subsystem.telemetry());
-    status.spans = subsystem.tracer().map(|tracer| {
-        let counts = tracer.counts();
-        Spans {
-            exported: counts.exported,
-            dropped_full: counts.dropped_full,
-            dropped_failed: counts.dropped_failed,
-        }
-    });
 }

@@ -16,7 +16,6 @@
 //! format      formats all blocks of a namespace
 //! gate        access for services that may have to release the device
 //! telemetry   counts and latencies of commands, for an operator
-//! spans       one sampled command from its arrival to its answer, for an operator
 //! operate     power cuts, damage and switches, for an operator
 //! record      operations on the device, for traces
 //! witness     changes of commands, and their completion
@@ -57,7 +56,6 @@ mod remap;
 mod request;
 mod reservations;
 mod rights;
-pub mod spans;
 mod standing;
 pub mod statistics;
 mod subsystem;

@@ -10,7 +10,6 @@ use super::namespaces::{NamespaceSpec, Namespaces};
 use super::portals::Portals;
 use super::record::Recorder;
 use super::reservations::Reservations;
-use super::spans::Tracer;
 use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
@@ -138,7 +137,6 @@ pub struct Subsystem {
     cntlids: Mutex<Cntlids>,
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
-    tracer: Option<Box<dyn Tracer>>,
     witness: Option<Box<dyn Witness>>,
     /// Armed by others, who also ask it which commands failed.
     faults: Option<Arc<dyn FaultInjector>>,
@@ -206,7 +204,6 @@ impl Subsystem {
             }),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
-            tracer: None,
             witness: None,
             faults: None,
             reservations: Reservations::default(),
@@ -243,19 +240,6 @@ impl Subsystem {
     }
     pub(super) fn recorder(&self) -> Option<&dyn Recorder> {
         self.recorder.as_deref()
-    }
-
-    /// Traces commands that come over NVMe/TCP.
-    pub fn traced(self, tracer: Box<dyn Tracer>) -> Self {
-        Self {
-            tracer: Some(tracer),
-            ..self
-        }
-    }
-    /// The tracer of commands, if there is one.
-    #[inline]
-    pub fn tracer(&self) -> Option<&dyn Tracer> {
-        self.tracer.as_deref()
     }
 
     /// Reports the changes of commands to a witness. Commands are then never paused, so that those

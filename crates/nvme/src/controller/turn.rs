@@ -17,7 +17,6 @@
 use super::execute::Job;
 use super::faults::FaultInjector;
 use super::reservations::Reservations;
-use super::spans::Tracer;
 use super::standing::Standing;
 use super::subsystem::Subsystem;
 use super::volatile::VolatileCache;
@@ -252,8 +251,6 @@ pub struct DeviceTurn<'a> {
     programs: u64,
     /// True if the turn may be paused when the slice is used up.
     divisible: bool,
-    /// Time spent waiting for the device, if a tracer has a clock.
-    waited_ns: u64,
     /// Changes reported to the witness in this turn, and not completed.
     pub(super) tickets: Vec<Ticket>,
 }
@@ -274,12 +271,9 @@ impl<'a> DeviceTurn<'a> {
             programs: 0,
             // A witness must see commands with the same blocks one after the other.
             divisible: subsystem.witness().is_none(),
-            waited_ns: 0,
             tickets: Vec::new(),
         };
-        let began = turn.clock();
         turn.enter(weight);
-        turn.note_wait(began);
         turn
     }
 
@@ -287,25 +281,6 @@ impl<'a> DeviceTurn<'a> {
     pub fn undivided(mut self) -> Self {
         self.divisible = false;
         self
-    }
-
-    /// The time, if there is a tracer: only tracers use the waiting time.
-    #[inline]
-    fn clock(&self) -> Option<u64> {
-        self.subsystem.tracer().map(Tracer::now_ns)
-    }
-
-    /// Adds a wait for the device since `began`.
-    #[inline]
-    fn note_wait(&mut self, began: Option<u64>) {
-        if let (Some(began), Some(now)) = (began, self.clock()) {
-            self.waited_ns += now.saturating_sub(began);
-        }
-    }
-
-    /// Time spent waiting for the device since the turn began, if there is a tracer.
-    pub(crate) fn waited_ns(&self) -> u64 {
-        self.waited_ns
     }
 
     fn enter(&mut self, weight: Weight) {
@@ -419,14 +394,12 @@ impl<'a> DeviceTurn<'a> {
         let behind = long && programs_much && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
         if self.subsystem.turnstile.is_waited_for() || behind {
             let position = self.ftl().media().position();
-            let began = self.clock();
             self.leave();
             if let Some(position) = position.filter(|_| behind) {
                 // If the disk has failed, the command's next access fails.
                 let _ = self.subsystem.make_durable(position);
             }
             self.enter(Weight::Heavy);
-            self.note_wait(began);
         } else {
             // No thread waits: the slice is over, and the turn goes on.
             self.subsystem.turnstile.queues().slices += 1;

@@ -7,7 +7,6 @@
 
 use super::{Connection, Output};
 use crate::controller::Outcome;
-use crate::controller::spans::SpanDraft;
 use crate::spec::command::Sqe;
 
 /// A command that waits until it is durable.
@@ -18,8 +17,6 @@ pub(super) struct AwaitingSync {
     pub data: Vec<u8>,
     /// True if the last data PDU carries the success flag, so that no response follows.
     pub data_suffice: bool,
-    /// Present if the command is sampled.
-    pub span: Option<Box<SpanDraft>>,
 }
 
 impl Connection {
@@ -55,7 +52,6 @@ impl Connection {
             outcome,
             data,
             data_suffice,
-            span,
         } in std::mem::take(&mut self.awaiting_sync)
         {
             // A power cut between two commands may have undone this one, but not the last one.
@@ -78,9 +74,6 @@ impl Connection {
                 self.respond(sqe.head().cid(), status, result, &mut answer);
             }
 
-            if let Some(span) = span {
-                self.end_span(*span, &sqe, (status, outcome.done_at, true));
-            }
             if delayed {
                 self.held.put(outcome.done_at, sqe.head().cid(), answer);
             } else {

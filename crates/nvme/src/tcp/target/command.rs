@@ -52,8 +52,6 @@ impl Connection {
             queue.head = (queue.head + 1) % queue.entries;
         }
 
-        context.span = self.begin_span(&sqe, context);
-
         // Answers to two commands with the same identifier would be indistinguishable.
         if self.is_under_way(cid) {
             return self.refuse(&sqe, Status::ID_CONFLICT, context);
@@ -72,9 +70,6 @@ impl Connection {
             Ok(command) => command,
             Err(status) => return self.refuse(&sqe, *status, context),
         };
-        if let Some(span) = &mut context.span {
-            span.checked(command.transfer);
-        }
         let bytes = match self.bytes_from_host(&sqe, command.transfer, pdu.data.len()) {
             Ok(bytes) => bytes,
             Err(status) => return self.refuse(&sqe, status, context),
@@ -89,9 +84,7 @@ impl Connection {
             // No part of a command is executed without its data: they are requested as memory
             // allows.
             Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
-                let span = context.span.take();
-                self.transfers
-                    .add(sqe, *command, bytes as u32, charged, span);
+                self.transfers.add(sqe, *command, bytes as u32, charged);
                 self.grant(context);
                 Ok(())
             }
@@ -226,33 +219,6 @@ impl Connection {
             queue.association.log_error(queue.qid, sqe, status, None);
         }
         self.respond(sqe.head().cid(), status, 0, context.out.open());
-        if let Some(span) = context.span.take() {
-            self.end_span(*span, sqe, (status, context.now, false));
-        }
         Ok(())
-    }
-
-    /// A draft of a command's span, if it is sampled.
-    #[inline]
-    fn begin_span(&self, sqe: &Sqe, context: &ReceiveContext<'_>) -> Option<Box<SpanDraft>> {
-        let tracer = context.subsystem.tracer()?;
-        let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
-        on_io_queue
-            .then(|| SpanDraft::begin(tracer, sqe, context.now))
-            .flatten()
-    }
-
-    /// Ends the span of an answered command: its status, when it is due, and whether it waited for
-    /// durability.
-    pub(super) fn end_span(&self, span: SpanDraft, sqe: &Sqe, ended: (Status, u64, bool)) {
-        let Some(queue) = &self.queue else { return };
-        let origin = SpanOrigin {
-            hostnqn: queue.association.hostnqn(),
-            connection: self.number,
-            peer: self.peer,
-            cntlid: queue.association.cntlid(),
-            qid: queue.qid,
-        };
-        span.end(&self.port.subsystem, &origin, sqe, ended);
     }
 }

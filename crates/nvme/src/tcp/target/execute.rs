@@ -6,11 +6,10 @@
 use super::awaiting_sync::AwaitingSync;
 use super::parked::HEADERS_BYTES_MAX;
 use super::{CheckedCommand, Connection, End, ParsedCommand, ReceiveContext};
-use crate::controller::spans::Tracer;
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    Actor, AdminOutcome, CheckedRequest, DeviceTurn, FailedBlock, InMemory, Job, Latency, Outcome,
-    Transfer, fabrics_kind,
+    Actor, AdminOutcome, CheckedRequest, FailedBlock, InMemory, Job, Latency, Outcome, Transfer,
+    fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
@@ -115,49 +114,7 @@ impl Connection {
     }
 
     /// Like `execute_io`, without a witness.
-    #[inline]
     pub(super) fn execute_unwitnessed(
-        &self,
-        sqe: &Sqe,
-        request: &CheckedRequest,
-        continued: Option<u64>,
-        data: InMemory<'_>,
-        context: &mut ReceiveContext<'_>,
-    ) -> Outcome {
-        if context.span.is_some() {
-            return self.execute_traced(sqe, request, continued, data, context);
-        }
-        self.execute_now(sqe, request, continued, data, context)
-    }
-
-    /// Executes a sampled command: measures its wait for the device, and its use of it.
-    #[cold]
-    #[inline(never)]
-    fn execute_traced(
-        &self,
-        sqe: &Sqe,
-        request: &CheckedRequest,
-        continued: Option<u64>,
-        data: InMemory<'_>,
-        context: &mut ReceiveContext<'_>,
-    ) -> Outcome {
-        let subsystem = context.subsystem;
-        let now_ns = || subsystem.tracer().map_or(0, Tracer::now_ns);
-        let from_ns = now_ns();
-        // The earlier wait of an existing turn belongs to other commands.
-        let waited_before = context.device.as_ref().map_or(0, DeviceTurn::waited_ns);
-
-        let outcome = self.execute_now(sqe, request, continued, data, context);
-
-        let until_ns = now_ns();
-        let waited = context.device.as_ref().map_or(0, DeviceTurn::waited_ns);
-        if let Some(span) = &mut context.span {
-            span.executed(from_ns, until_ns, waited.saturating_sub(waited_before));
-        }
-        outcome
-    }
-
-    fn execute_now(
         &self,
         sqe: &Sqe,
         request: &CheckedRequest,
@@ -276,7 +233,6 @@ impl Connection {
                 outcome,
                 data,
                 data_suffice,
-                span: context.span.take(),
             });
             if !delayed {
                 *context.out.open() = to;
@@ -287,9 +243,6 @@ impl Connection {
         if !data_suffice {
             self.log_failure(sqe, outcome.status, outcome.failed_block);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
-        }
-        if let Some(span) = context.span.take() {
-            self.end_span(*span, sqe, (outcome.status, outcome.done_at, false));
         }
         if delayed {
             self.held.put(outcome.done_at, sqe.head().cid(), to);
@@ -312,15 +265,11 @@ impl Connection {
                 outcome: *outcome,
                 data: Vec::new(),
                 data_suffice: false,
-                span: context.span.take(),
             };
             return self.awaiting_sync.push(awaiting_sync);
         }
 
         self.log_failure(sqe, outcome.status, outcome.failed_block);
-        if let Some(span) = context.span.take() {
-            self.end_span(*span, sqe, (outcome.status, outcome.done_at, false));
-        }
         let cid = sqe.head().cid();
 
         if context.subsystem.delays_answers() {
@@ -382,9 +331,6 @@ impl Connection {
                     self.put_data(cid, &page, out);
                 }
                 self.respond(cid, status, result, out);
-                if let Some(span) = context.span.take() {
-                    self.end_span(*span, sqe, (status, context.now, false));
-                }
             }
         }
         Ok(())

@@ -18,27 +18,7 @@ impl Connection {
         pdu: &Pdu<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let arrived = self.transfers.arrive(pdu)?;
-        if context.subsystem.tracer().is_none() {
-            return self.take_data(pdu, arrived, context);
-        }
-
-        let incoming = self.transfers.get(arrived.tag);
-        context.span = incoming.and_then(|incoming| incoming.span.take());
-        let result = self.take_data(pdu, arrived, context);
-        // The span continues until the command is answered.
-        if let Some(incoming) = self.transfers.get(arrived.tag) {
-            incoming.span = context.span.take();
-        }
-        result
-    }
-
-    fn take_data(
-        &mut self,
-        pdu: &Pdu<'_>,
-        Arrived { tag, last }: Arrived,
-        context: &mut ReceiveContext<'_>,
-    ) -> Result<(), End> {
+        let Arrived { tag, last } = self.transfers.arrive(pdu)?;
         let Some(incoming) = self.transfers.get(tag) else {
             return Ok(());
         };

@@ -35,7 +35,6 @@ pub use port::{Advertised, Port, canonical};
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
 use crate::auth::Exchange;
-use crate::controller::spans::{SpanDraft, SpanOrigin};
 use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, CheckedRequest, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, JoinedQueue,
@@ -150,8 +149,6 @@ struct ReceiveContext<'a> {
     /// The turn taken by the first I/O command, until the end of the call or the next admin
     /// command.
     device: Option<DeviceTurn<'a>>,
-    /// Span of the current command, if it is sampled.
-    span: Option<Box<SpanDraft>>,
     /// Reports to the witness, by command identifier.
     told: Vec<(u16, Ticket)>,
     out: &'a mut Output,
@@ -331,7 +328,6 @@ impl Connection {
             now,
             subsystem: &port.subsystem,
             device: None,
-            span: None,
             told: Vec::new(),
             out,
         };

@@ -12,7 +12,6 @@
 
 use super::{CheckedCommand, Connection, End, OUTPUT_STEP, ParsedCommand, ReceiveContext};
 use crate::controller::Transfer;
-use crate::controller::spans::SpanDraft;
 use crate::spec::command::{Sgl, Sqe};
 use crate::spec::status::Status;
 use crate::tcp::memory_line::Wake;
@@ -39,7 +38,6 @@ pub(super) struct Parked {
     need: Need,
     /// Time of its arrival.
     since: u64,
-    span: Option<Box<SpanDraft>>,
 }
 
 /// All parked commands of a connection.
@@ -125,7 +123,6 @@ impl Connection {
             command: *command,
             need,
             since: context.now,
-            span: context.span.take(),
         });
         None
     }
@@ -211,7 +208,6 @@ impl Connection {
         let Some(parked) = self.parked.commands.pop_front() else {
             return Ok(false);
         };
-        context.span = parked.span;
         match charged {
             Some(charged) => self.begin(&parked.sqe, &parked.command, charged, context)?,
             None => self.refuse(&parked.sqe, Status::INTERRUPTED, context)?,
@@ -237,8 +233,7 @@ impl Connection {
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
         if let Transfer::FromHost(bytes) = command.transfer {
-            let span = context.span.take();
-            self.transfers.add(*sqe, *command, bytes, charged, span);
+            self.transfers.add(*sqe, *command, bytes, charged);
             self.grant(context);
             return Ok(());
         }

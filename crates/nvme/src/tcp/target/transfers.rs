@@ -6,7 +6,6 @@
 use super::CheckedCommand;
 use super::cids::Cids;
 use crate::controller::Outcome;
-use crate::controller::spans::SpanDraft;
 use crate::spec::command::Sqe;
 use crate::spec::pdu::{Data, FatalError, Flags, kind, offset};
 use crate::tcp::wire::{self, Agreement, Fault, Pdu};
@@ -36,8 +35,6 @@ pub(super) struct Incoming {
     pub began: u64,
     /// True if data arrived with a wrong digest. Then no more of it is executed.
     pub damaged: bool,
-    /// Present if the command is sampled.
-    pub span: Option<Box<SpanDraft>>,
 }
 
 impl Incoming {
@@ -77,14 +74,7 @@ impl Transfers {
     }
 
     /// Adds a command whose data will be requested when memory allows. They may already be charged.
-    pub fn add(
-        &mut self,
-        sqe: Sqe,
-        command: CheckedCommand,
-        total: u32,
-        charged: usize,
-        span: Option<Box<SpanDraft>>,
-    ) {
+    pub fn add(&mut self, sqe: Sqe, command: CheckedCommand, total: u32, charged: usize) {
         // Tags are ours: use the next free one, so that late data of an old transfer match none.
         while self.incoming.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
@@ -107,7 +97,6 @@ impl Transfers {
             outcome,
             began,
             damaged,
-            span,
         };
 
         self.incoming.insert(tag, incoming);
