@@ -32,9 +32,7 @@ def compare(
     config: Union["Config", Path, None] = None,
     log_size: Optional[Number] = None,
     dedup: Optional[bool] = None,
-    superblock_dies: Optional[int] = None,
-    gc_free: Optional[Number] = None,
-    endurance: Optional[int] = None,
+    set: Union[str, Sequence[str], None] = None,
     gc: Union[str, Sequence[str], None] = None,
     workload: Optional[str] = None,
     duplicates: Optional[Number] = None,
@@ -47,12 +45,12 @@ def compare(
     blkparse_action: Optional[str] = None,
     flushes: bool = False,
     repeat: Optional[int] = None,
-    open_loop: bool = False,
+    arrivals: Optional[str] = None,
     queue_depth: Optional[int] = None,
     seed: Optional[int] = None,
     threads: Optional[int] = None,
     no_aging: bool = False,
-    fill: bool = False,
+    aging: Optional[str] = None,
     until_death: bool = False,
     survival: bool = False,
     age: Optional[Path] = None,
@@ -77,11 +75,13 @@ def compare(
     preset, config
         A ready-made device by its name (``presets()`` lists them); or a ``Config``, or the path of a device file. A preset
         gets about 1,200,000 flash pages unless ``scale`` is given; a ``Config`` and a device file are used unchanged.
+    set
+        Any other value of the device, or a list of them: ``"firmware.gc_free=0.2"``.
     log_size
         Remapping metadata in bytes, or as text (``"40MiB"``), of the device before ``scale``.
     workload, content, duplicates, writes
         ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; the contents written; the number of pages that requests read or write.
-    trace, format, fold, skip_bad, blkparse_action, flushes, repeat, open_loop
+    trace, format, fold, skip_bad, blkparse_action, flushes, repeat
         Replays requests, all of them, instead of a workload: a ``Trace``, an Arrow table or data frame (see ``Trace.from_table``:
         ``trace=pyarrow.parquet.read_table("disk.parquet")``), or the path of a trace file.
     threads

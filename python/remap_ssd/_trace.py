@@ -37,7 +37,7 @@ class Trace:
     source
         First source page of remaps; ignored in other rows.
     time_ns
-        When the request arrives, for ``open_loop``; never decreasing. 0 if left out.
+        When the request arrives, for ``arrivals="trace"``; never decreasing. 0 if left out.
 
     Columns are NumPy arrays, Arrow arrays, lists, or anything else that ``numpy.asarray`` takes. Needs ``numpy``.
 

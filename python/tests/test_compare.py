@@ -39,10 +39,10 @@ def test_two_schemes_have_the_command_lines_figures(command_line):
     [
         {"workload": "zipfrw:0.99:70,pages=4", "content": "plain:0.3"},
         {"workload": "oltp", "duplicates": 0.1, "log_size": "40MiB", "queue_depth": 8},
-        {"preset": "coldmap-16g", "schemes": "remap-ssd", "gc": ["greedy", "coldmap"], "fill": True},
-        {"dedup": False, "superblock_dies": 4, "schemes": ["none", "nlog"], "scale": "1/64"},
-        {"seed": 7, "no_aging": True, "gc_free": 0.2, "threads": 1},
-        {"schemes": ["none"], "endurance": 20, "until_death": True, "writes": None},
+        {"preset": "coldmap-16g", "schemes": "remap-ssd", "gc": ["greedy", "coldmap"], "aging": "fill=sequential"},
+        {"dedup": False, "set": "geometry.superblock_dies=4", "schemes": ["none", "nlog"], "scale": "1/64"},
+        {"seed": 7, "no_aging": True, "set": ["firmware.gc_free=0.2", "flash.endurance=900"], "threads": 1},
+        {"schemes": ["none"], "set": "flash.endurance=20", "until_death": True, "writes": None},
     ],
 )
 def test_options_mean_what_they_mean_on_the_command_line(command_line, options):
@@ -67,7 +67,7 @@ def test_options_mean_what_they_mean_on_the_command_line(command_line, options):
         ({"workload": "nothing"}, ["--workload", "nothing"]),
         ({"preset": "nothing"}, ["--preset", "nothing"]),
         ({"writes": 0}, ["--writes", "0"]),
-        ({"fill": True, "no_aging": True}, ["--no-aging", "--fill"]),
+        ({"aging": "fill=sequential", "no_aging": True}, ["--no-aging", "--aging", "fill=sequential"]),
         ({"schemes": "wal-ssd", "scale": "1/64"}, ["--scheme", "wal-ssd", "--scale", "1/64"]),
         ({"queue_depth": 0}, ["--queue-depth", "0"]),
     ],

@@ -71,7 +71,7 @@ def test_an_address_and_a_client_are_taken(scheduler, client, tmp_path):
         assert run.to_dict() == remap_ssd.run(**point).to_dict()
     remap_ssd.sweep({"seed": [1, 2, 3]}, tmp_path, scheduler=client, scale="1/256", writes=20_000)
     with pytest.raises(remap_ssd.Failed, match="does not wear the device out"):
-        remap_ssd.sweep({"workload": "randread", "until_death": True, "endurance": 2}, tmp_path, scheduler=client, scale="1/64", no_aging=True)
+        remap_ssd.sweep({"workload": "randread", "until_death": True, "flash.endurance": 2}, tmp_path, scheduler=client, scale="1/64", no_aging=True)
     assert len(files(tmp_path)) == 3
 
 

@@ -27,8 +27,8 @@ def test_arrays_are_the_trace_file_that_they_are_saved_as(tmp_path, command_line
     words = ["--scheme", "none,remap-ssd", "--scale", "1/64", "--no-aging", "--trace", str(path)]
     assert ours.to_dict() == command_line(*words)
     assert ours.to_dict() == remap_ssd.compare(trace=path, **OPTIONS).to_dict()
-    opened = remap_ssd.compare(trace=trace, open_loop=True, **OPTIONS).to_dict()
-    assert opened == command_line(*words, "--open-loop")
+    opened = remap_ssd.compare(trace=trace, arrivals="trace", **OPTIONS).to_dict()
+    assert opened == command_line(*words, "--arrivals", "trace")
 
 
 def test_equal_fingerprints_are_equal_contents():

@@ -6,7 +6,7 @@
 use crate::{names, numbers};
 use clap::ValueEnum;
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
-use remap_ssd_sim::aging::{AgingSpec, FillSpec};
+use remap_ssd_sim::aging::AgingSpec;
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::report::Progress;
 use remap_ssd_sim::trace::{Action, Fold, Format};
@@ -97,22 +97,6 @@ pub struct Args {
         help_heading = "Device"
     )]
     pub mapping: Vec<Granularity>,
-
-    /// The same as --set geometry.superblock_dies=N.
-    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub superblock_dies: Option<u32>,
-    /// The same as --set firmware.gc_free=SHARE.
-    #[arg(long, hide = true, value_name = "SHARE", value_parser = numbers::share)]
-    pub gc_free: Option<f64>,
-    /// The same as --set flash.endurance=N.
-    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
-    pub endurance: Option<u64>,
-    /// The same as --set firmware.block_pages=N.
-    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
-    pub block_pages: Option<u32>,
-    /// The same as --set firmware.extension=SHARE.
-    #[arg(long, hide = true, value_name = "SHARE", value_parser = numbers::share)]
-    pub extension: Option<f64>,
 
     /// Host workload: randwrite, zipf:0.99, oltp, ...
     ///
@@ -217,9 +201,6 @@ pub struct Args {
     /// Replay the trace N times, each time with new contents.
     #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, help_heading = "Trace")]
     pub repeat: u32,
-    /// The same as --arrivals trace.
-    #[arg(long, hide = true, requires = "trace")]
-    pub open_loop: bool,
 
     /// Measure the new, empty device.
     #[arg(long, hide_short_help = true, help_heading = "Aging")]
@@ -231,16 +212,19 @@ pub struct Args {
     /// page once, in order); nvram_used=SHARE of the remapping metadata in use at the start,
     /// nvram_valid=SHARE of that valid; overwrite=TIMES the addressable pages after that [default:
     /// fill=random,nvram_used=0.9,nvram_valid=0.7].
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["no_aging", "fill"], hide_short_help = true, help_heading = "Aging")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        conflicts_with = "no_aging",
+        hide_short_help = true,
+        help_heading = "Aging"
+    )]
     pub aging: Option<AgingSpec>,
-    /// The same as --aging fill=sequential.
-    #[arg(long, hide = true, conflicts_with = "no_aging")]
-    pub fill: bool,
     /// Start from an image of an aged device.
     ///
     /// If there is no such file, each scheme has its own: aged.remap-ssd.img for aged.img and so
     /// on. State rebuilt by recovery may differ in details from the saved device.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "set", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], hide_short_help = true, help_heading = "Aging")]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "set", "scale", "log_size", "dedup", "gc", "mapping", "no_aging", "aging"], hide_short_help = true, help_heading = "Aging")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring.
     ///
@@ -270,7 +254,13 @@ pub struct Args {
     /// is SPEED times as fast) or rate:R (R per second on average, at random). `,bound=N` limits
     /// the requests at the device to N; further arrivals wait. Shows response times from arrival,
     /// and the backlog [default: a request enters when one of the --queue-depth earlier ones ends].
-    #[arg(long, value_name = "SPEC", conflicts_with_all = ["open_loop", "queue_depth"], hide_short_help = true, help_heading = "Run")]
+    #[arg(
+        long,
+        value_name = "SPEC",
+        conflicts_with = "queue_depth",
+        hide_short_help = true,
+        help_heading = "Run"
+    )]
     pub arrivals: Option<Arrivals>,
     /// Requests in flight [default: the device's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535), hide_short_help = true, help_heading = "Run")]
@@ -366,15 +356,7 @@ impl Args {
 
     /// Specification of the aging.
     pub fn aging(&self) -> AgingSpec {
-        let fill = if self.fill {
-            FillSpec::Sequential
-        } else {
-            FillSpec::Random
-        };
-        self.aging.unwrap_or(AgingSpec {
-            fill,
-            ..AgingSpec::default()
-        })
+        self.aging.unwrap_or_default()
     }
 
     /// Stores the words of a command line, except those that only affect execution or presentation.
@@ -404,11 +386,6 @@ impl Args {
                 drop(words.next());
             }
         }
-    }
-
-    /// Arrival times, if requests arrive independently of completions.
-    pub fn arrivals(&self) -> Option<Arrivals> {
-        self.arrivals.or(self.open_loop.then_some(Arrivals::OWN))
     }
 }
 

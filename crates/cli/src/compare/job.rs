@@ -221,7 +221,7 @@ fn measure(
     let config = device.config();
     let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
     let queue_depth = args.queue_depth().unwrap_or(config.queue_depth);
-    let arrivals = args.arrivals();
+    let arrivals = args.arrivals;
     let bound = arrivals.and_then(|arrivals| arrivals.bound);
     let open_loop = arrivals.is_some();
     let options = |pages| RunOptions {

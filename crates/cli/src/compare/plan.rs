@@ -124,7 +124,7 @@ pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
     };
 
     // Reported before hours of aging.
-    check_workload(&jobs, &feed, args.seed, args.arrivals())?;
+    check_workload(&jobs, &feed, args.seed, args.arrivals)?;
 
     Ok(Plan {
         jobs,
@@ -154,18 +154,6 @@ fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failur
     // Specific options first, then `--set`, which can override everything.
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
-    firmware.block_pages = args.block_pages.unwrap_or(firmware.block_pages);
-    firmware.extension = args.extension.unwrap_or(firmware.extension);
-    firmware.gc_free = args.gc_free.unwrap_or(firmware.gc_free);
-
-    if let Some(dies) = args.superblock_dies {
-        config.geometry = config
-            .geometry
-            .with_superblock_dies(dies)
-            .map_err(Failure::usage)?;
-    }
-
-    config.flash.endurance = args.endurance.unwrap_or(config.flash.endurance);
 
     if let Some(switch) = args.dedup {
         firmware.dedup = switch == Switch::On;

@@ -201,8 +201,8 @@ fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
         }),
         "from_image": args.age.is_some(),
         "queue_depth": first.map(|config| args.queue_depth().unwrap_or(config.queue_depth)),
-        "open_loop": args.arrivals().is_some(),
-        "arrivals": args.arrivals().map(|arrivals| arrivals.to_string()),
+        "open_loop": args.arrivals.is_some(),
+        "arrivals": args.arrivals.map(|arrivals| arrivals.to_string()),
     })
 }
 
@@ -217,7 +217,7 @@ fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str,
     let addressable = counted(config.addressable_lpns().into(), "page");
 
     // The source of request times: the trace, a rate, or completions.
-    let host = match args.arrivals() {
+    let host = match args.arrivals {
         Some(Arrivals::OWN) => "requests enter at their own times".into(),
         Some(arrivals) => format!("arrivals {arrivals}"),
         None => format!(

@@ -268,7 +268,7 @@ fn foreseen(args: &CompareArgs) -> Result<u64, String> {
     let mut args = args.clone();
     args.threads = Some(1);
     if args.trace.is_some() {
-        (args.trace, args.open_loop, args.arrivals) = (None, false, None);
+        (args.trace, args.arrivals) = (None, None);
     }
     compare::foresee(&args).map_err(|failure| failure.to_string())
 }

@@ -270,7 +270,12 @@ fn a_device_is_aged_as_asked() {
     assert_ne!(half["filled"], default["filled"], "{half} {default}");
     assert_eq!(default, apart(&[]));
     assert_eq!(aging("nvram_used=0")["remapped"], 0);
-    assert_eq!(aging("fill=sequential"), apart(&["--fill"]));
+    let sequential = aging("fill=sequential");
+    assert_eq!(sequential["remapped"], 0);
+    assert!(
+        sequential["filled"].as_u64() < default["filled"].as_u64(),
+        "{sequential} {default}"
+    );
     let text = run(&[&["compare", "--aging", "fill=whole"], TINY].concat())
         .ok()
         .out;
