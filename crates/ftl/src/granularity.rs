@@ -2,6 +2,7 @@
 //!
 //! Absent: its size (`sizes`), its requirements (`limits`), and the tables (`map`, `block_map`).
 
+use crate::names;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -41,12 +42,6 @@ impl fmt::Display for Granularity {
 impl FromStr for Granularity {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| {
-                let known = Self::ALL.map(Self::name).join(", ");
-                format!("no mapping is named '{name}'; there are {known}")
-            })
+        names::find("mapping", name, &Self::ALL, Self::name)
     }
 }

@@ -4,6 +4,7 @@
 //! whose absence no test notices protects nothing, or is not tested. Guards are consulted on cold
 //! paths only.
 
+use crate::names;
 use remap_ssd_media::After;
 use std::fmt;
 use std::str::FromStr;
@@ -157,17 +158,6 @@ impl fmt::Display for Guard {
 impl FromStr for Guard {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = || {
-            Self::LIST
-                .iter()
-                .map(|guard| guard.name())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        Self::LIST
-            .iter()
-            .copied()
-            .find(|guard| guard.name() == name)
-            .ok_or_else(|| format!("no guard is named '{name}'; there are {}", known()))
+        names::find("guard", name, Self::LIST, Self::name)
     }
 }

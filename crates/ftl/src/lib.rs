@@ -35,6 +35,7 @@ mod look_ahead;
 mod map;
 mod mapping;
 mod murmur3;
+mod names;
 mod newest;
 pub mod policy;
 mod program;

@@ -26,6 +26,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "map",
             "mapping",
             "murmur3",
+            "names",
             "newest",
             "policy",
             "stats",

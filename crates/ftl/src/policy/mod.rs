@@ -20,6 +20,7 @@ mod cost_benefit;
 mod greedy;
 mod victim;
 
+use crate::names;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
@@ -129,12 +130,6 @@ impl fmt::Display for GcPolicy {
 impl FromStr for GcPolicy {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|policy| policy.name() == name)
-            .ok_or_else(|| {
-                let known = Self::ALL.map(Self::name).join(", ");
-                format!("no policy of garbage collection is named '{name}'; there are {known}")
-            })
+        names::find("policy of garbage collection", name, &Self::ALL, Self::name)
     }
 }

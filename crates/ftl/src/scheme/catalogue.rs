@@ -6,6 +6,7 @@ use crate::config::SchemeValues;
 use crate::contract::SchemeSpec;
 use crate::guard::Guard;
 use crate::kind::{Medium, SchemeKind};
+use crate::names;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -171,13 +172,7 @@ impl fmt::Debug for SchemeKind {
 impl FromStr for SchemeKind {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| {
-                let known = NAMES.join(", ");
-                format!("no scheme is named '{name}'; there are {known}")
-            })
+        names::find("scheme", name, &Self::ALL, Self::name)
     }
 }
 

@@ -7,7 +7,7 @@
 //! A file may hold the requests of many devices, which `Fold::Compact` keeps apart.
 //! Absent: contents; every whole page written is new.
 
-use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, exactly, number, ticks, values, verb_of};
 
 const TICK_NS: u64 = 1000;
 
@@ -19,15 +19,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
 
     let [device, verb, offset, length, time] = exactly(values(line))?;
 
-    let verb = match verb {
-        b"R" => RequestKind::Read,
-        b"W" => RequestKind::Write,
-        other => return Err(format!("opcode `{}` is neither R nor W", clip(other))),
-    };
+    let verb = verb_of(verb, "opcode", "R", "W")?;
 
-    let at_ns = number(time, "timestamp")?
-        .checked_mul(TICK_NS)
-        .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
+    let at_ns = ticks(time, TICK_NS)?;
 
     let extent = ByteExtent {
         offset: number(offset, "offset")?,

@@ -10,7 +10,9 @@ use std::str::FromStr;
 
 use super::blkparse::{Action, verb as verb_of_rwbs};
 use super::format::{FormatError, UnknownName};
-use super::record::{ByteExtent, Digests, Parsed, Reason, RequestKind, clip, decimal, number};
+use super::record::{
+    ByteExtent, Digests, Parsed, Reason, RequestKind, clip, decimal, number, verb_of,
+};
 
 /// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -323,7 +325,10 @@ impl<'a> Fields<'a> {
             Column::Time { unit } => self.at_ns = decimal(field, unit.ns(), "time")?,
             Column::Device => self.device = device(field),
             Column::Op => self.verb = Some(verb(field)?),
-            Column::OpNumber { read } => self.verb = Some(verb_of_number(field, read)?),
+            Column::OpNumber { read } => {
+                let (read, write) = if read == 0 { ("0", "1") } else { ("1", "0") };
+                self.verb = Some(Verb::Request(verb_of(field, "op", read, write)?));
+            }
             Column::Offset { unit } => self.extent.offset = unit.of(field, "offset")?,
             Column::Size { unit } => self.extent.len = unit.of(field, "size")?,
             Column::Digest => self.digest = Some(field),
@@ -402,14 +407,6 @@ fn verb(field: &[u8]) -> Result<Verb, Reason> {
         }
         _ => return Err(format!("op `{}` is no operation", clip(field))),
     })
-}
-
-fn verb_of_number(field: &[u8], read: u8) -> Result<Verb, Reason> {
-    match field {
-        b"0" | b"1" if field[0] - b'0' == read => Ok(Verb::Request(RequestKind::Read)),
-        b"0" | b"1" => Ok(Verb::Request(RequestKind::Write)),
-        other => Err(format!("op `{}` is neither 0 nor 1", clip(other))),
-    }
 }
 
 /// Number of a device: its own, or a hash of its name.

@@ -8,9 +8,7 @@
 //! The fingerprint is a number that stands for the content of the page; that of a read is not used.
 //! MQSim's lines are five numbers too: see [`is_ambiguous`]. Absent: devices.
 
-use super::record::{
-    ByteExtent, Digests, Parsed, Reason, RequestKind, clip, exactly, number, words,
-};
+use super::record::{ByteExtent, Digests, Parsed, Reason, exactly, number, verb_of, words};
 
 /// Every request is of one page.
 const SECTORS: u64 = 8;
@@ -19,11 +17,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     digests.clear();
     let [time, lsn, sectors, op, fingerprint] = exactly(words(line))?;
 
-    let verb = match op {
-        b"0" => RequestKind::Write,
-        b"1" => RequestKind::Read,
-        other => return Err(format!("op `{}` is neither 0 nor 1", clip(other))),
-    };
+    let verb = verb_of(op, "op", "1", "0")?;
     let (at_ns, sectors) = (number(time, "time")?, number(sectors, "size")?);
     if sectors != SECTORS {
         return Err(format!("a size of {sectors} sectors instead of {SECTORS}"));

@@ -6,15 +6,11 @@
 //!
 //! Absent: contents; every whole page written is new.
 
-use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, words};
+use super::record::{ByteExtent, Parsed, Reason, exactly, number, verb_of, words};
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, device, lba, sectors, verb] = exactly(words(line))?;
-    let verb = match verb {
-        b"0" => RequestKind::Write,
-        b"1" => RequestKind::Read,
-        other => return Err(format!("type `{}` is neither 0 nor 1", clip(other))),
-    };
+    let verb = verb_of(verb, "type", "1", "0")?;
     let (at_ns, device) = (number(time, "time")?, number(device, "device")?);
     ByteExtent::of_sectors(number(lba, "lba")?, number(sectors, "size")?)?
         .request(at_ns, device, verb)

@@ -7,15 +7,15 @@
 //! Offsets and sizes are bytes and need not be multiples of a sector.
 //! Absent: contents; every whole page written is new. The host name: one file is of one host.
 
-use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, values};
+use super::record::{
+    ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, ticks, values,
+};
 
 const TICK_NS: u64 = 100;
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, _host, disk, verb, offset, size, response] = exactly(values(line))?;
-    let at_ns = number(time, "timestamp")?
-        .checked_mul(TICK_NS)
-        .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
+    let at_ns = ticks(time, TICK_NS)?;
     let verb = if verb.eq_ignore_ascii_case(b"read") {
         RequestKind::Read
     } else if verb.eq_ignore_ascii_case(b"write") {

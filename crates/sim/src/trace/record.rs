@@ -236,6 +236,34 @@ fn long_number(field: &[u8], name: &str) -> Result<u64, Reason> {
         .map_err(|_| format!("{name} `{}` is too large", clip(field)))
 }
 
+/// A timestamp in units of `unit_ns` nanoseconds.
+pub(super) fn ticks(field: &[u8], unit_ns: u64) -> Result<u64, Reason> {
+    number(field, "timestamp")?
+        .checked_mul(unit_ns)
+        .ok_or_else(|| format!("timestamp `{}` is too large", clip(field)))
+}
+
+/// What one of two codes says, or a reason that names the field.
+#[inline(always)]
+pub(super) fn verb_of(
+    field: &[u8],
+    name: &str,
+    read: &str,
+    write: &str,
+) -> Result<RequestKind, Reason> {
+    if field == read.as_bytes() {
+        return Ok(RequestKind::Read);
+    }
+    if field == write.as_bytes() {
+        return Ok(RequestKind::Write);
+    }
+    let (first, second) = (read.min(write), read.max(write));
+    Err(format!(
+        "{name} `{}` is neither {first} nor {second}",
+        clip(field)
+    ))
+}
+
 /// Seconds with up to nine digits after the point, in nanoseconds.
 pub(super) fn seconds(field: &[u8]) -> Result<u64, Reason> {
     let not_time = || format!("time `{}` is not seconds.nanoseconds", clip(field));

@@ -9,9 +9,7 @@
 //! The response time may be missing; a request without a type is ignored.
 //! Absent: contents; every whole page written is new.
 
-use super::record::{
-    ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, seconds, values,
-};
+use super::record::{ByteExtent, Parsed, Reason, exactly, number, seconds, values, verb_of};
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, response, verb, lun, offset, size] = exactly(values(line))?;
@@ -25,12 +23,10 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
         seconds(response)?;
     }
 
-    let verb = match verb {
-        b"R" => RequestKind::Read,
-        b"W" => RequestKind::Write,
-        b"" => return Ok(Parsed::Ignored),
-        other => return Err(format!("type `{}` is neither R nor W", clip(other))),
-    };
+    if verb.is_empty() {
+        return Ok(Parsed::Ignored);
+    }
+    let verb = verb_of(verb, "type", "R", "W")?;
 
     let extent = ByteExtent {
         offset: number(offset, "offset")?,

@@ -6,20 +6,14 @@
 //!
 //! Times are whole seconds. Absent: contents; every whole page written is new.
 
-use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, exactly, number, ticks, values, verb_of};
 
 const TICK_NS: u64 = 1_000_000_000;
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, offset, size, verb, volume] = exactly(values(line))?;
-    let verb = match verb {
-        b"0" => RequestKind::Read,
-        b"1" => RequestKind::Write,
-        other => return Err(format!("type `{}` is neither 0 nor 1", clip(other))),
-    };
-    let at_ns = number(time, "timestamp")?
-        .checked_mul(TICK_NS)
-        .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
+    let verb = verb_of(verb, "type", "0", "1")?;
+    let at_ns = ticks(time, TICK_NS)?;
     let extent = ByteExtent::of_sectors(number(offset, "offset")?, number(size, "size")?)?;
     extent.request(at_ns, number(volume, "volume")?, verb)
 }
