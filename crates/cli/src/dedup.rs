@@ -9,8 +9,8 @@ use crate::output::{self, pairs};
 use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_dedup::{
-    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,
-    Statistics, scheme_on,
+    Ccaw, CcawOptions, DedupError, Engine, Hash, NewDedup, OrderMerge, OrderMergeOptions, Own,
+    Scheme, Statistics, scheme_on,
 };
 use remap_ssd_device::{Disk, HoldError};
 use remap_ssd_fuse::{Mounted, Pages};
@@ -74,37 +74,6 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
         _ => Err("yes or no".into()),
     }
 }
-
-/// Common interface of both engines, so that one function serves either.
-trait Deduplicating: Disk + Send + Sized + 'static {
-    type Below: Disk;
-    fn notes(&self) -> &[String];
-    fn hash(&self) -> Hash;
-    fn statistics(&self) -> Statistics;
-    fn close(self) -> Result<Self::Below, Self::Error>;
-}
-
-macro_rules! deduplicating {
-    ($($kind:ident),*) => {$(
-        impl<D: Disk + Send + 'static> Deduplicating for $kind<D> {
-            type Below = D;
-            fn notes(&self) -> &[String] {
-                $kind::notes(self)
-            }
-            fn hash(&self) -> Hash {
-                $kind::hash(self)
-            }
-            fn statistics(&self) -> Statistics {
-                $kind::statistics(self)
-            }
-            fn close(self) -> Result<D, Self::Error> {
-                $kind::close(self)
-            }
-        }
-    )*};
-}
-
-deduplicating!(Ccaw, OrderMerge);
 
 /// Runs `dedup`.
 ///
@@ -178,7 +147,12 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
 }
 
 /// Serves a disk until a signal arrives or it is unmounted, and closes it.
-fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
+fn serve<D, S>(disk: Engine<D, S>, args: &Args) -> Result<D, Failure>
+where
+    D: Disk + Send + 'static,
+    S: Own<D> + Send + 'static,
+    Engine<D, S>: Disk,
+{
     // The hash is stored on the disk. Another one would not find existing duplicates.
     if args.hash.is_some_and(|hash| hash != disk.hash()) {
         return Err(Failure::about(

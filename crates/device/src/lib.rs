@@ -44,6 +44,7 @@ pub mod reference;
 mod saved;
 mod scale;
 mod service;
+pub mod superblocks;
 pub mod timing;
 
 pub use check::FolderCheck;

@@ -187,14 +187,16 @@ const RECORDS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "crates/device/src/superblocks.rs",
+        &["const SUPERBLOCKS", "const CRC_FROM", "fn superblock_crc"],
+    ),
+    (
         "hosts/store/src/volume/format.rs",
         &[
             "const MAGIC",
             "const VERSION",
-            "const SUPERBLOCKS",
             "const EXTENTS_MAX",
             "struct SuperblockRecord",
-            "const SUPERBLOCK_CRC_FROM",
             "struct InodeRecord",
             "struct ExtentRecord",
             "const INODE_CRC_FROM",
@@ -207,10 +209,8 @@ const RECORDS: &[(&str, &[&str])] = &[
         &[
             "const MAGIC",
             "const VERSION",
-            "const SUPERBLOCKS",
             "fn number",
             "struct SuperblockRecord",
-            "const SUPERBLOCK_CRC_FROM",
             "fn hash_number",
             "fn crc",
         ],

@@ -21,6 +21,7 @@
 //! hosts of the same disk.
 
 mod ccaw;
+mod engine;
 mod error;
 pub mod guard;
 mod ordermerge;
@@ -31,6 +32,7 @@ mod superblock;
 mod window;
 
 pub use ccaw::{Ccaw, CcawOptions};
+pub use engine::{Engine, Own};
 pub use error::DedupError;
 pub use ordermerge::{OrderMerge, OrderMergeOptions};
 pub use signature::Hash;

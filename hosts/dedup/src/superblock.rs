@@ -13,17 +13,17 @@
 
 use crate::DedupError;
 use crate::guard::Guard;
-use crate::pages::{BATCH_PAGES, Page};
+use crate::pages::Page;
 use crate::signature::Hash;
 use remap_ssd_device::Disk;
+pub use remap_ssd_device::superblocks::SUPERBLOCKS;
+use remap_ssd_device::superblocks::{self, Copies, first_written, superblock_crc};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MAGIC: [u8; 8] = *b"RMPDEDUP";
 const VERSION: u32 = 1;
-/// Superblocks: pages 0 and 1.
-pub const SUPERBLOCKS: u64 = 2;
 
 /// Deduplication schemes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +128,6 @@ struct SuperblockRecord {
 }
 
 const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
-// After the magic (8 bytes) and the checksum itself (4).
-const SUPERBLOCK_CRC_FROM: usize = 12;
 
 fn hash_number(hash: Hash) -> u32 {
     match hash {
@@ -153,28 +151,13 @@ impl Superblock {
             extent: self.extent.into(),
             zeroes: [0; PAGE_BYTES - 88],
         };
-        record.crc = crc32c::crc32c(&record.as_bytes()[SUPERBLOCK_CRC_FROM..]).into();
+        record.crc = superblock_crc(record.as_bytes()).into();
         zerocopy::transmute!(record)
     }
 
     fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
-        // Distinguished from damage: a blank disk may be formatted.
-        if *page == [0; PAGE_BYTES] {
-            return Err("it is blank".into());
-        }
+        superblocks::check(page, MAGIC, VERSION)?;
         let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
-        if record.magic != MAGIC {
-            return Err("it is something else".into());
-        }
-        if record.crc.get() != crc32c::crc32c(&page[SUPERBLOCK_CRC_FROM..]) {
-            return Err("its checksum is wrong".into());
-        }
-        if record.version.get() != VERSION {
-            return Err(format!(
-                "it is of version {}, and only {VERSION} is known",
-                record.version
-            ));
-        }
 
         // Unknown numbers come from a later scheme under the same version, or from a fault.
         let number = record.scheme.get();
@@ -248,23 +231,16 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
         }
     });
 
-    let mended =
-        |page: u64, why: &str| format!("page {page} was written again from its copy: {why}");
-
-    // Two valid ones that differ belong to two disks: neither may overwrite the other.
-    match (first, second) {
-        (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
-        (Ok(_), Ok(_)) => Err(DedupError::Damaged(
+    match Copies::judge([first, second]) {
+        Copies::Sound(superblock, damaged) => {
+            let mended = damaged
+                .map(|(page, why)| format!("page {page} was written again from its copy: {why}"));
+            Ok((superblock, mended.into_iter().collect()))
+        }
+        Copies::Contradict => Err(DedupError::Damaged(
             "pages 0 and 1 are of two different disks".into(),
         )),
-        (Ok(first), Err(why)) => Ok((first, vec![mended(1, &why)])),
-        (Err(why), Ok(second)) => Ok((second, vec![mended(0, &why)])),
-        (Err(first), Err(second)) if first == second => {
-            Err(DedupError::NotFound(format!("page 0: {first}")))
-        }
-        (Err(first), Err(second)) => Err(DedupError::NotFound(format!(
-            "page 0: {first}; page 1: {second}"
-        ))),
+        Copies::Neither(why) => Err(DedupError::NotFound(why)),
     }
 }
 
@@ -338,19 +314,10 @@ fn must_be_blank<D: Disk>(
         Err(error) => return Err(error),
     }
 
-    let mut bytes = vec![[0; PAGE_BYTES]; BATCH_PAGES];
-    for first in (0..pages).step_by(BATCH_PAGES) {
-        let bytes = &mut bytes[..BATCH_PAGES.min((pages - first) as usize)];
-        disk.read(first, bytes.as_flattened_mut())?;
-        if let Some(index) = bytes.iter().position(|page| *page != [0; PAGE_BYTES]) {
-            return Err(DedupError::NotBlank(format!(
-                "something is in page {}",
-                first + index as u64
-            )));
-        }
-        progress(first + bytes.len() as u64, pages);
+    match first_written(pages, progress, |first, bytes| disk.read(first, bytes))? {
+        Some(page) => Err(DedupError::NotBlank(format!("something is in page {page}"))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Identity and key of a new disk.

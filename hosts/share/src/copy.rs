@@ -19,6 +19,7 @@
 
 use crate::Progress;
 use crate::namespaces::{NamespacePage, Namespaces, ShareError, ShareReport};
+use remap_ssd_device::superblocks;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Pages shared per call, i.e. per Copy command.
@@ -317,29 +318,9 @@ pub fn first_written<N: Namespaces + ?Sized>(
     pages: u64,
     progress: Progress<'_>,
 ) -> Result<Option<u64>, ShareError> {
-    let mut bytes = vec![0; LOOK_PAGES as usize * PAGE_BYTES];
-
-    for first in (0..pages).step_by(LOOK_PAGES as usize) {
-        let count = LOOK_PAGES.min(pages - first);
-        let bytes = &mut bytes[..count as usize * PAGE_BYTES];
-
-        device.read(after(at, first), bytes)?;
-
-        // Reading is the only way: a device does not report which pages are mapped.
-        let written = bytes
-            .as_chunks::<PAGE_BYTES>()
-            .0
-            .iter()
-            .position(|page| *page != [0; PAGE_BYTES]);
-
-        if let Some(index) = written {
-            return Ok(Some(at.page + first + index as u64));
-        }
-
-        progress(first + count, pages);
-    }
-
-    Ok(None)
+    let read = |first, bytes: &mut [u8]| device.read(after(at, first), bytes);
+    let found = superblocks::first_written(pages, progress, read)?;
+    Ok(found.map(|page| at.page + page))
 }
 
 /// Checks the pieces of a file against a contiguous target range, without changing anything.

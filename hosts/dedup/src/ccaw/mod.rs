@@ -17,13 +17,14 @@ mod format;
 mod segments;
 mod table;
 
+use crate::DedupError;
+use crate::engine::{Engine, Own};
 use crate::guard::Guard;
-use crate::pages::{BATCH_PAGES, Page, inside, runs, whole};
+use crate::pages::{BATCH_PAGES, Page, runs, whole};
 use crate::signature::Signature;
 use crate::statistics::Statistics;
 use crate::superblock::{self, NewDedup, Scheme, Superblock};
 use crate::window::Window;
-use crate::{DedupError, Hash};
 use format::Layout;
 use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -65,18 +66,15 @@ impl Default for CcawOptions {
     }
 }
 
-/// A disk that copies content that it already holds instead of writing it again.
-pub struct Ccaw<D> {
-    disk: D,
-    superblock: Superblock,
+/// A disk that copies what it has instead of writing it again.
+pub type Ccaw<D> = Engine<D, CopyTable>;
+
+/// What [`Ccaw`] has of its own: a table of what is where.
+pub struct CopyTable {
     layout: Layout,
     table: Table,
     segments: Segments,
-    window: Window,
     options: CcawOptions,
-    statistics: Statistics,
-    notes: Vec<String>,
-    broken: bool,
 }
 
 /// Storage decision for a page of a batch.
@@ -162,118 +160,41 @@ impl<D: Disk> Ccaw<D> {
         Ok(Self {
             disk,
             superblock,
-            layout,
-            table,
-            segments,
+            first_data_page: layout.first_data_page(),
             window: Window::new(options.window),
-            options,
             statistics: Statistics::default(),
+            compare: options.compare.unwrap_or(!superblock.hash.is_trusted()),
+            without: options.without,
             notes,
             broken: false,
-        })
-    }
-
-    /// Makes everything durable, including the table, and returns the disk.
-    ///
-    /// # Errors
-    /// A disk error. Flushed data are safe.
-    pub fn close(mut self) -> Result<D, DedupError<D::Error>> {
-        self.usable()?;
-        let segments = self.segments.out_of_date();
-        if segments.is_empty() {
-            self.flush_below()?
-        } else {
-            // A second flush: the commit writes the "valid" headers after its own flush.
-            self.commit(&segments)?;
-            self.flush_below()?;
-        }
-        Ok(self.disk)
-    }
-
-    /// Returns the disk as the end of the process would leave it.
-    pub fn into_disk(self) -> D {
-        self.disk
-    }
-
-    /// The disk below, for inspection.
-    pub fn disk(&self) -> &D {
-        &self.disk
-    }
-
-    /// The disk below, for operations that do not change its pages.
-    pub fn disk_mut(&mut self) -> &mut D {
-        &mut self.disk
-    }
-
-    /// Findings at open, in sentences.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// Hash function of the signatures.
-    pub fn hash(&self) -> Hash {
-        self.superblock.hash
-    }
-
-    /// Counters since open.
-    pub fn statistics(&self) -> Statistics {
-        Statistics {
-            entries_discarded: self.table.discarded(),
-            ..self.statistics
-        }
-    }
-
-    fn keeps(&self, guard: Guard) -> bool {
-        self.options.without != Some(guard)
-    }
-
-    fn usable(&self) -> Result<(), DedupError<D::Error>> {
-        if self.broken {
-            Err(DedupError::Broken)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Position of an address on the disk below.
-    fn place(&self, lba: u32) -> u64 {
-        self.layout.first_data_page() + u64::from(lba)
-    }
-
-    fn lbas(&self, page: u64, pages: u64) -> Result<Range<u32>, DedupError<D::Error>> {
-        self.usable()?;
-        inside(page, pages, self.layout.logical.into())?;
-        Ok(page as u32..(page + pages) as u32)
-    }
-
-    fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
-        self.statistics.flushes += 1;
-        // After a failure it is unknown which writes are durable, and a later success would not
-        // tell: a kernel reports a failed write-back to one flush only.
-        self.disk.flush().map_err(|error| {
-            self.broken = true;
-            error.into()
+            own: CopyTable {
+                layout,
+                table,
+                segments,
+                options,
+            },
         })
     }
 
     /// Prepares a change of addresses: removes them from the table, in memory and on the disk.
     fn change(&mut self, lbas: &Range<u32>) -> Result<(), DedupError<D::Error>> {
         // 1. "invalid"  2. flush. Cut before the end of 2: nothing has changed yet.
-        let valid = self.segments.valid(lbas);
+        let valid = self.own.segments.valid(lbas);
         if !valid.is_empty() {
-            self.segments
+            self.own
+                .segments
                 .invalidate(&mut self.disk, &valid, &mut self.statistics)?;
             if self.keeps(Guard::FlushInvalid) {
                 self.flush_below()?;
             }
-            self.segments.invalidated(&valid);
+            self.own.segments.invalidated(&valid);
             self.statistics.segments_invalidated += valid.len() as u64;
         }
 
         // 3. The targets are no longer sources.
-        self.segments.change(lbas);
+        self.own.segments.change(lbas);
         if self.keeps(Guard::TargetLeaves) {
-            lbas.clone().for_each(|lba| self.table.leave(lba));
+            lbas.clone().for_each(|lba| self.own.table.leave(lba));
         }
         Ok(())
     }
@@ -284,11 +205,7 @@ impl<D: Disk> Ccaw<D> {
         self.change(&lbas)?;
 
         // Each signature is computed once, for the lookup and for the table.
-        let key = &self.superblock.key;
-        let signatures: Vec<Signature> = pages
-            .iter()
-            .map(|page| self.superblock.hash.signature(key, page))
-            .collect();
+        let signatures = self.signatures(pages);
         let plans = self.plan(first, pages, &signatures);
 
         // 4. New content is written first: copies within the batch need it.
@@ -297,7 +214,8 @@ impl<D: Disk> Ccaw<D> {
             .collect();
         self.write_pages(first, pages, &written)?;
         written.iter().for_each(|index| {
-            self.table
+            self.own
+                .table
                 .enter(first + *index as u32, signatures[*index], 1)
         });
 
@@ -305,7 +223,7 @@ impl<D: Disk> Ccaw<D> {
         self.copy_pages(first, pages, &plans)?;
         let copied = (0..plans.len()).filter(|index| plans[*index] != Plan::Write);
         copied.for_each(|index| {
-            self.table.enter(
+            self.own.table.enter(
                 first + index as u32,
                 signatures[index],
                 plans[index].shared(),
@@ -318,10 +236,11 @@ impl<D: Disk> Ccaw<D> {
         // A segment is written again only after many changes: each commit costs a flush, and the
         // next change invalidates the segment again.
         let each = self
+            .own
             .options
             .commit_after
-            .unwrap_or(self.layout.segment_lbas());
-        let due = self.segments.due(&lbas, each.max(1));
+            .unwrap_or(self.own.layout.segment_lbas());
+        let due = self.own.segments.due(&lbas, each.max(1));
         if due.is_empty() {
             Ok(())
         } else {
@@ -331,23 +250,20 @@ impl<D: Disk> Ccaw<D> {
 
     /// Decides how each page of a batch is stored.
     fn plan(&mut self, first: u32, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
-        let compare = self
-            .options
-            .compare
-            .unwrap_or(!self.superblock.hash.is_trusted());
+        let compare = self.compare;
 
         // One owner is the source itself, so a copy needs room for one more.
-        let shared_max = if self.options.shared_max == u8::MAX {
+        let shared_max = if self.own.options.shared_max == u8::MAX {
             u8::MAX
         } else {
-            self.options.shared_max.saturating_sub(1)
+            self.own.options.shared_max.saturating_sub(1)
         };
         let mut in_batch: FxHashMap<Signature, (Source, Option<usize>)> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
             // Sources in this batch come first: their counts are exact.
             let known = in_batch.get(signature).copied();
-            let known = known.or_else(|| Some((self.table.find(signature)?, None)));
+            let known = known.or_else(|| Some((self.own.table.find(signature)?, None)));
             let known = known.filter(|(source, _)| source.shared <= shared_max);
 
             // A hash with known collisions is not decisive: the bytes are compared.
@@ -390,17 +306,6 @@ impl<D: Disk> Ccaw<D> {
             plans.push(plan);
         }
         plans
-    }
-
-    /// Returns true if an address holds this page.
-    fn holds(&mut self, lba: u32, page: &Page) -> bool {
-        let mut found = [0; PAGE_BYTES];
-        self.statistics.compared += 1;
-        let place = self.place(lba);
-        // An unreadable page is no source: the new one is written in full.
-        let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
-        self.statistics.mismatches += u64::from(!equal);
-        equal
     }
 
     fn write_pages(
@@ -472,14 +377,34 @@ impl<D: Disk> Ccaw<D> {
     /// Writes segments of the table and marks them valid.
     fn commit(&mut self, segments: &[u32]) -> Result<(), DedupError<D::Error>> {
         // 1. table pages  2. flush  3. "valid". Cut before 3: invalid.
-        self.segments
-            .write(&mut self.disk, segments, &self.table, &mut self.statistics)?;
+        self.own.segments.write(
+            &mut self.disk,
+            segments,
+            &self.own.table,
+            &mut self.statistics,
+        )?;
         if self.keeps(Guard::FlushTable) {
             self.flush_below()?;
         }
         Ok(self
+            .own
             .segments
             .validate(&mut self.disk, segments, &mut self.statistics)?)
+    }
+}
+
+impl<D: Disk> Own<D> for CopyTable {
+    fn settle(engine: &mut Ccaw<D>) -> Result<(), DedupError<D::Error>> {
+        let segments = engine.own.segments.out_of_date();
+        if !segments.is_empty() {
+            // One more flush behind it: the headers "valid" are written after the commit's own.
+            engine.commit(&segments)?;
+        }
+        engine.flush_below()
+    }
+
+    fn discarded(&self) -> u64 {
+        self.table.discarded()
     }
 }
 
@@ -487,7 +412,7 @@ impl<D: Disk> Disk for Ccaw<D> {
     type Error = DedupError<D::Error>;
 
     fn pages(&self) -> u64 {
-        self.layout.logical.into()
+        self.superblock.logical.into()
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
@@ -531,7 +456,7 @@ impl<D: Disk> Disk for Ccaw<D> {
         // Read before the sources may leave the table.
         let signatures: Vec<Option<Signature>> = source
             .clone()
-            .map(|lba| self.table.signature(lba))
+            .map(|lba| self.own.table.signature(lba))
             .collect();
 
         self.change(&target)?;
@@ -552,7 +477,7 @@ impl<D: Disk> Disk for Ccaw<D> {
         let known = target
             .zip(signatures)
             .filter_map(|(lba, signature)| Some((lba, signature?)));
-        known.for_each(|(lba, signature)| self.table.enter(lba, signature, 2));
+        known.for_each(|(lba, signature)| self.own.table.enter(lba, signature, 2));
         Ok(())
     }
 }

@@ -30,14 +30,14 @@ use remap_ssd_device::Disk;
 impl<D: Disk> OrderMerge<D> {
     pub(super) fn commit(&mut self) -> Result<(), DedupError<D::Error>> {
         // 1. Raised counts. Writing them too early is harmless: a count may be too high.
-        let risen = self.blocks.risen();
+        let risen = self.own.blocks.risen();
         let counts_first = self.keeps(Guard::CountsFirst);
         if counts_first {
             self.write_blocks(&risen)?;
         }
 
         // 2. Cut before its end: no mapping has changed.
-        if self.keeps(Guard::FlushData) || self.changed.is_empty() {
+        if self.keeps(Guard::FlushData) || self.own.changed.is_empty() {
             self.flush_below()?;
         }
 
@@ -45,19 +45,19 @@ impl<D: Disk> OrderMerge<D> {
         if !counts_first {
             self.write_blocks(&risen)?;
         }
-        if !self.changed.is_empty() {
+        if !self.own.changed.is_empty() {
             self.write_mappings()?;
             if self.keeps(Guard::FlushMappings) {
                 self.flush_below()?;
             }
         }
         // Cleared only here: after a failure above all changes are still pending.
-        self.blocks.risen_written();
-        self.changed.clear();
+        self.own.blocks.risen_written();
+        self.own.changed.clear();
 
         // 5. No mapping on the disk references these any more.
-        for block in std::mem::take(&mut self.replaced) {
-            self.blocks.let_go(block);
+        for block in std::mem::take(&mut self.own.replaced) {
+            self.own.blocks.let_go(block);
         }
         self.window.begin();
         Ok(())
@@ -68,19 +68,19 @@ impl<D: Disk> OrderMerge<D> {
         // The commit corrects the counts of replaced blocks; only then are the lowered counts
         // known.
         self.commit()?;
-        let fallen = self.blocks.fallen();
+        let fallen = self.own.blocks.fallen();
         if !fallen.is_empty() {
             self.write_blocks(&fallen)?;
             self.flush_below()?;
-            self.blocks.fallen_written();
+            self.own.blocks.fallen_written();
         }
         Ok(())
     }
 
     fn write_blocks(&mut self, pages: &[u32]) -> Result<(), DedupError<D::Error>> {
-        let first = self.layout.first_block_page();
+        let first = self.own.layout.first_block_page();
         let places: Vec<u64> = pages.iter().map(|page| first + u64::from(*page)).collect();
-        let (blocks, superblock) = (&self.blocks, &self.superblock);
+        let (blocks, superblock) = (&self.own.blocks, &self.superblock);
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as u32 * PAGE_BLOCKS;
             format::blocks(superblock, place, |index| match base + index {
@@ -94,14 +94,15 @@ impl<D: Disk> OrderMerge<D> {
     }
 
     fn write_mappings(&mut self) -> Result<(), DedupError<D::Error>> {
-        let first = self.layout.first_mapping_page();
+        let first = self.own.layout.first_mapping_page();
         let places: Vec<u64> = self
+            .own
             .changed
             .iter()
             .map(|page| first + u64::from(*page))
             .collect();
 
-        let (mapping, superblock) = (&self.mapping, &self.superblock);
+        let (mapping, superblock) = (&self.own.mapping, &self.superblock);
 
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as usize * PAGE_MAPPINGS as usize;

@@ -18,13 +18,14 @@ mod commit;
 mod format;
 mod opening;
 
+use crate::DedupError;
+use crate::engine::{Engine, Own};
 use crate::guard::Guard;
-use crate::pages::{BATCH_PAGES, Page, inside, runs, whole};
+use crate::pages::{BATCH_PAGES, Page, runs, whole};
 use crate::signature::Signature;
 use crate::statistics::Statistics;
 use crate::superblock::{self, NewDedup, Scheme, Superblock};
 use crate::window::Window;
-use crate::{DedupError, Hash};
 use blocks::Blocks;
 use format::{LOST, Layout, PAGE_MAPPINGS, UNMAPPED};
 use remap_ssd_device::{Disk, DiskRemap};
@@ -55,9 +56,10 @@ impl Default for OrderMergeOptions {
 }
 
 /// A disk that stores each content once.
-pub struct OrderMerge<D> {
-    disk: D,
-    superblock: Superblock,
+pub type OrderMerge<D> = Engine<D, BlockMap>;
+
+/// What [`OrderMerge`] has of its own: mappings and counts.
+pub struct BlockMap {
     layout: Layout,
     /// By address: block number plus 1, `UNMAPPED` or `LOST`.
     mapping: Vec<u32>,
@@ -67,12 +69,7 @@ pub struct OrderMerge<D> {
     /// Blocks that mappings on the disk may reference, and mappings in memory no longer do; once
     /// per lost reference.
     replaced: Vec<u32>,
-    window: Window,
-    options: OrderMergeOptions,
-    statistics: Statistics,
-    notes: Vec<String>,
     counts_too_low: u64,
-    broken: bool,
 }
 
 /// Storage decision for a page of a batch.
@@ -140,102 +137,33 @@ impl<D: Disk> OrderMerge<D> {
         Ok(Self {
             disk,
             superblock,
-            layout,
-            mapping: opened.mapping,
-            blocks: opened.blocks,
-            changed: BTreeSet::new(),
-            replaced: Vec::new(),
+            first_data_page: layout.first_data_page(),
             window: Window::new(options.window),
-            options,
             statistics: Statistics::default(),
+            compare: options.compare.unwrap_or(!superblock.hash.is_trusted()),
+            without: options.without,
             notes,
-            counts_too_low: opened.counts_too_low,
             broken: false,
+            own: BlockMap {
+                layout,
+                mapping: opened.mapping,
+                blocks: opened.blocks,
+                changed: BTreeSet::new(),
+                replaced: Vec::new(),
+                counts_too_low: opened.counts_too_low,
+            },
         })
-    }
-
-    /// Makes everything durable and returns the disk.
-    ///
-    /// # Errors
-    /// A disk error. Flushed data are safe.
-    pub fn close(mut self) -> Result<D, DedupError<D::Error>> {
-        self.usable()?;
-        self.settle()?;
-        Ok(self.disk)
-    }
-
-    /// Returns the disk as the end of the process would leave it.
-    pub fn into_disk(self) -> D {
-        self.disk
-    }
-
-    /// The disk below, for inspection.
-    pub fn disk(&self) -> &D {
-        &self.disk
-    }
-
-    /// The disk below, for operations that do not change its pages.
-    pub fn disk_mut(&mut self) -> &mut D {
-        &mut self.disk
-    }
-
-    /// Findings at open, in sentences.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// Hash function of the signatures.
-    pub fn hash(&self) -> Hash {
-        self.superblock.hash
-    }
-
-    /// Counters since open.
-    pub fn statistics(&self) -> Statistics {
-        self.statistics
     }
 
     /// Number of free blocks.
     pub fn blocks_free(&self) -> u32 {
-        self.blocks.free()
+        self.own.blocks.free()
     }
 
     /// Blocks whose recorded count at open was below the number of mappings that reference them. No
     /// power cut leaves any.
     pub fn counts_too_low(&self) -> u64 {
-        self.counts_too_low
-    }
-
-    fn keeps(&self, guard: Guard) -> bool {
-        self.options.without != Some(guard)
-    }
-
-    fn usable(&self) -> Result<(), DedupError<D::Error>> {
-        if self.broken {
-            Err(DedupError::Broken)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Position of a block on the disk below.
-    fn place(&self, block: u32) -> u64 {
-        self.layout.first_data_page() + u64::from(block)
-    }
-
-    fn lbas(&self, page: u64, pages: u64) -> Result<Range<u32>, DedupError<D::Error>> {
-        self.usable()?;
-        inside(page, pages, self.layout.logical.into())?;
-        Ok(page as u32..(page + pages) as u32)
-    }
-
-    fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
-        self.statistics.flushes += 1;
-        // After a failure it is unknown which writes are durable, and a later success would not
-        // tell: a kernel reports a failed write-back to one flush only.
-        self.disk.flush().map_err(|error| {
-            self.broken = true;
-            error.into()
-        })
+        self.own.counts_too_low
     }
 
     /// Adds pages to the window, and ends it if it is full.
@@ -249,28 +177,28 @@ impl<D: Disk> OrderMerge<D> {
 
     /// Maps an address to a block, or unmaps it.
     fn map(&mut self, lba: u32, entry: u32) {
-        let old = std::mem::replace(&mut self.mapping[lba as usize], entry);
+        let old = std::mem::replace(&mut self.own.mapping[lba as usize], entry);
         // The same content was written again: nothing changes.
         if old == entry {
             return;
         }
         if entry != UNMAPPED {
-            self.blocks.hold(entry - 1);
+            self.own.blocks.hold(entry - 1);
         }
         // Until this is durable the mapping on the disk references the old block.
         if old != UNMAPPED && old != LOST {
-            self.replaced.push(old - 1);
+            self.own.replaced.push(old - 1);
         }
-        self.changed.insert(lba / PAGE_MAPPINGS);
+        self.own.changed.insert(lba / PAGE_MAPPINGS);
     }
 
     /// Ensures that there are free blocks; returns how many of `pages` pages can be written now.
     fn room(&mut self, pages: usize) -> Result<usize, DedupError<D::Error>> {
         // Blocks replaced in this window are free only after its end: end it early.
-        if (self.blocks.free() as usize) < pages {
+        if (self.own.blocks.free() as usize) < pages {
             self.commit()?;
         }
-        match self.blocks.free() as usize {
+        match self.own.blocks.free() as usize {
             0 => Err(DedupError::Full),
             free => Ok(pages.min(free)),
         }
@@ -278,11 +206,7 @@ impl<D: Disk> OrderMerge<D> {
 
     /// Writes pages of one window. There must be enough free blocks.
     fn write_batch(&mut self, first: u32, pages: &[Page]) -> Result<(), DedupError<D::Error>> {
-        let key = &self.superblock.key;
-        let signatures: Vec<Signature> = pages
-            .iter()
-            .map(|page| self.superblock.hash.signature(key, page))
-            .collect();
+        let signatures = self.signatures(pages);
 
         // Planned before any write, so that duplicates within the batch are found too.
         let plans = self.plan(pages, &signatures);
@@ -291,7 +215,7 @@ impl<D: Disk> OrderMerge<D> {
         let new: Vec<usize> = (0..plans.len())
             .filter(|index| plans[*index] == Plan::New)
             .collect();
-        let chosen = self.blocks.choose(new.len());
+        let chosen = self.own.blocks.choose(new.len());
 
         // Consecutive pages in consecutive blocks are one write.
         let follows = |before: usize, this: usize| {
@@ -320,7 +244,7 @@ impl<D: Disk> OrderMerge<D> {
             self.map(first + index as u32, block + 1);
             // Only now: a signature leads to a block that a mapping references.
             if *plan == Plan::New {
-                self.blocks.learn(block, signatures[index]);
+                self.own.blocks.learn(block, signatures[index]);
             }
         }
         self.statistics.host_pages += pages.len() as u64;
@@ -330,16 +254,12 @@ impl<D: Disk> OrderMerge<D> {
 
     /// Decides how each page of a batch is stored.
     fn plan(&mut self, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
-        let compare = self
-            .options
-            .compare
-            .unwrap_or(!self.superblock.hash.is_trusted());
-
+        let compare = self.compare;
         let mut in_batch: FxHashMap<Signature, usize> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
             // Pages of this batch come first: they are not on the disk yet.
-            let plan = match (in_batch.get(signature), self.blocks.find(signature)) {
+            let plan = match (in_batch.get(signature), self.own.blocks.find(signature)) {
                 (Some(before), _) if !compare || pages[*before] == *page => Plan::Same(*before),
                 (None, Some(block)) if !compare || self.holds(block, page) => Plan::Block(block),
                 _ => Plan::New,
@@ -354,20 +274,9 @@ impl<D: Disk> OrderMerge<D> {
         plans
     }
 
-    /// Returns true if a block holds this page.
-    fn holds(&mut self, block: u32, page: &Page) -> bool {
-        let mut found = [0; PAGE_BYTES];
-        self.statistics.compared += 1;
-        let place = self.place(block);
-        // An unreadable block is not shared: the new page is written in full.
-        let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
-        self.statistics.mismatches += u64::from(!equal);
-        equal
-    }
-
     /// The mappings of addresses; an error if one is lost.
     fn entries(&self, lbas: Range<u32>) -> Result<Vec<u32>, DedupError<D::Error>> {
-        let entries = &self.mapping[lbas.start as usize..lbas.end as usize];
+        let entries = &self.own.mapping[lbas.start as usize..lbas.end as usize];
         match entries.iter().position(|entry| *entry == LOST) {
             None => Ok(entries.to_vec()),
             Some(index) => Err(DedupError::Damaged(format!(
@@ -378,11 +287,17 @@ impl<D: Disk> OrderMerge<D> {
     }
 }
 
+impl<D: Disk> Own<D> for BlockMap {
+    fn settle(engine: &mut OrderMerge<D>) -> Result<(), DedupError<D::Error>> {
+        engine.settle()
+    }
+}
+
 impl<D: Disk> Disk for OrderMerge<D> {
     type Error = DedupError<D::Error>;
 
     fn pages(&self) -> u64 {
-        self.layout.logical.into()
+        self.superblock.logical.into()
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
@@ -401,7 +316,7 @@ impl<D: Disk> Disk for OrderMerge<D> {
                 UNMAPPED => into.fill(0),
                 entry => self
                     .disk
-                    .read(self.layout.first_data_page() + u64::from(entry - 1), into)?,
+                    .read(self.first_data_page + u64::from(entry - 1), into)?,
             }
         }
         Ok(())

@@ -6,6 +6,8 @@
 //! is rejected. Absent: when they are written (`change.rs`).
 
 use super::space::Extent;
+pub use remap_ssd_device::superblocks::SUPERBLOCKS;
+use remap_ssd_device::superblocks::{self, superblock_crc};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -15,8 +17,6 @@ pub type Page = [u8; PAGE_BYTES];
 
 const MAGIC: [u8; 8] = *b"RMPVOLUM";
 const VERSION: u32 = 1;
-/// Superblocks: pages 0 and 1.
-pub const SUPERBLOCKS: u64 = 2;
 /// Maximum number of files in a volume.
 pub const SLOTS_MAX: u32 = 65_536;
 /// Default for the maximum number of files of a new volume.
@@ -51,8 +51,6 @@ struct SuperblockRecord {
 }
 
 const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
-// After the magic (8 bytes) and the checksum itself (4).
-const SUPERBLOCK_CRC_FROM: usize = 12;
 
 /// The record of a file, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,31 +136,14 @@ impl Superblock {
             zeroes: [0; PAGE_BYTES - 44],
         };
 
-        record.crc = crc32c::crc32c(&record.as_bytes()[SUPERBLOCK_CRC_FROM..]).into();
+        record.crc = superblock_crc(record.as_bytes()).into();
         zerocopy::transmute!(record)
     }
 
     /// Decodes a page of a disk of `disk_pages` pages, or says why it is invalid.
     pub fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
-        // Blank, foreign and damaged are three errors: only a blank one may be overwritten without
-        // `force`.
-        if page.iter().all(|byte| *byte == 0) {
-            return Err("it is blank".into());
-        }
-
+        superblocks::check(page, MAGIC, VERSION)?;
         let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
-        if record.magic != MAGIC {
-            return Err("it is something else".into());
-        }
-        if record.crc.get() != crc32c::crc32c(&page[SUPERBLOCK_CRC_FROM..]) {
-            return Err("its checksum is wrong".into());
-        }
-        if record.version.get() != VERSION {
-            return Err(format!(
-                "it is of version {}, and only {VERSION} is known",
-                record.version
-            ));
-        }
 
         let found = Self {
             uuid: record.uuid,

@@ -15,10 +15,8 @@ use super::tenancy::{Membership, Processes};
 use super::{Volume, change};
 use crate::StoreError;
 use remap_ssd_device::Disk;
+use remap_ssd_device::superblocks::{Copies, first_written};
 use remap_ssd_media::geometry::PAGE_BYTES;
-
-/// Pages read per command.
-const LOOK_PAGES: u64 = 256;
 
 /// Parameters of a new volume.
 #[derive(Clone, Debug)]
@@ -90,7 +88,10 @@ fn make<D: Disk>(
             )));
         }
         Err(StoreError::NoVolume(_)) => {
-            if let Some(page) = first_written(disk, pages, progress)? {
+            if let Some(page) =
+                first_written(pages, progress, |first, bytes| disk.read(first, bytes))
+                    .map_err(StoreError::disk)?
+            {
                 return Err(StoreError::NotBlank(format!("something is in page {page}")));
             }
         }
@@ -122,32 +123,6 @@ fn check(superblock: &Superblock, disk_pages: u64) -> Result<(), StoreError> {
     Err(StoreError::BadShape(wrong))
 }
 
-/// The first page that is not zeroes.
-fn first_written<D: Disk>(
-    disk: &mut D,
-    pages: u64,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<u64>, StoreError> {
-    let mut bytes = vec![0; LOOK_PAGES as usize * PAGE_BYTES];
-    for first in (0..pages).step_by(LOOK_PAGES as usize) {
-        let count = LOOK_PAGES.min(pages - first);
-        let bytes = &mut bytes[..count as usize * PAGE_BYTES];
-        disk.read(first, bytes).map_err(StoreError::disk)?;
-
-        // Any nonzero byte may be user data.
-        let written = bytes
-            .as_chunks::<PAGE_BYTES>()
-            .0
-            .iter()
-            .position(|page| *page != [0; PAGE_BYTES]);
-        if let Some(index) = written {
-            return Ok(Some(first + index as u64));
-        }
-        progress(first + count, pages);
-    }
-    Ok(None)
-}
-
 /// Reads the superblock, with messages about an invalid copy.
 pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreError> {
     let pages = disk.pages();
@@ -168,24 +143,17 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
         }),
     };
 
-    let mended = |page: u64, why: &str| {
-        format!("page {page} of the volume was written again from its copy: {why}")
-    };
-
-    // One valid copy is enough. Two that differ belong to two volumes.
-    match (first, second) {
-        (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
-        (Ok(_), Ok(_)) => Err(StoreError::Damaged(
+    match Copies::judge([first, second]) {
+        Copies::Sound(superblock, damaged) => {
+            let mended = damaged.map(|(page, why)| {
+                format!("page {page} of the volume was written again from its copy: {why}")
+            });
+            Ok((superblock, mended.into_iter().collect()))
+        }
+        Copies::Contradict => Err(StoreError::Damaged(
             "pages 0 and 1 are of two different volumes".into(),
         )),
-        (Ok(first), Err(why)) => Ok((first, vec![mended(1, &why)])),
-        (Err(why), Ok(second)) => Ok((second, vec![mended(0, &why)])),
-        (Err(first), Err(second)) if first == second => {
-            Err(StoreError::NoVolume(format!("page 0: {first}")))
-        }
-        (Err(first), Err(second)) => Err(StoreError::NoVolume(format!(
-            "page 0: {first}; page 1: {second}"
-        ))),
+        Copies::Neither(why) => Err(StoreError::NoVolume(why)),
     }
 }
 
