@@ -34,6 +34,7 @@ pub enum Create {
     New,
 }
 
+/// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Creation policy.
