@@ -6,10 +6,10 @@
 //! Absent: pending operations, time, and NVRAM.
 
 use crate::content::{ContentMode, Page, PageBytes, PageView};
-use crate::folder::MappedPages;
 use crate::geometry::{BlockId, Geometry, PAGE_BYTES, PageSlot, Ppn, SbId};
 use crate::identities::Identities;
 use crate::oob::{OOB_BYTES, Oob, SecondOwner};
+use crate::pages::MappedPages;
 use crate::slab::{Slab, prefetch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

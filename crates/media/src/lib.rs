@@ -20,6 +20,7 @@ pub mod image_file;
 mod media;
 pub mod oob;
 pub mod op;
+mod pages;
 pub mod rail;
 pub mod slab;
 

@@ -39,7 +39,7 @@ const RECORDS: &[(&str, &[&str])] = &[
             "fn kinds",
         ],
     ),
-    ("crates/media/src/folder/pages.rs", &["fn page"]),
+    ("crates/media/src/pages.rs", &["fn page"]),
     (
         "crates/device/src/fingerprints.rs",
         &[

@@ -30,11 +30,11 @@
 //!
 //! Absent: waiting, and when to commit (the service decides).
 
-use super::files::{CONTENTS, JOURNALS, about};
+use super::files::{JOURNALS, about};
 use super::{Durability, Folder, RecordedEffect, slot};
-use crate::array::{NandArray, PageContents};
+use crate::array::NandArray;
 use crate::effect::MediaEffect;
-use crate::media::Media;
+use crate::pages::CONTENTS;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -123,14 +123,39 @@ impl FolderCommit {
 }
 
 impl Folder {
-    fn position(&self) -> HistoryPosition {
+    /// Where the history ends now.
+    pub(crate) fn position(&self) -> HistoryPosition {
         HistoryPosition {
             generation: self.header.generation,
             end: self.operations_end,
         }
     }
 
-    fn vouch(&mut self, commit: &mut FolderCommit, nand: &mut NandArray) -> io::Result<()> {
+    /// Step 1.
+    pub(crate) fn begin_commit(&mut self, nand: &NandArray) -> io::Result<FolderCommit> {
+        // A write of contents may have failed since the last record; step 2 would not detect that.
+        self.heed(nand);
+        if let Some(why) = &self.broken {
+            return Err(io::Error::other(why.clone()));
+        }
+
+        self.syncs += 1;
+
+        let begun = self.position();
+        Ok(FolderCommit {
+            files: self.files.clone(),
+            begun,
+            programs: self.unproved.ever,
+            until: begun,
+        })
+    }
+
+    /// Step 3.
+    pub(crate) fn vouch(
+        &mut self,
+        commit: &mut FolderCommit,
+        nand: &mut NandArray,
+    ) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
         }
@@ -154,74 +179,12 @@ impl Folder {
         Ok(())
     }
 
-    fn finish(&mut self, until: HistoryPosition) {
+    /// Step 5.
+    pub(crate) fn finish(&mut self, until: HistoryPosition) {
         // An offset is meaningless in another journal.
         if self.header.generation == until.generation && self.broken.is_none() {
             self.witness(until.end);
             self.note(Durability::Durable { until: until.end });
-        }
-    }
-}
-
-/// Commits of a device in a folder.
-impl Media {
-    /// The present end of the history of a device in a folder; `None` for one in memory, which is
-    /// never durable.
-    pub fn position(&self) -> Option<HistoryPosition> {
-        self.folder.as_ref().map(|folder| folder.position())
-    }
-
-    /// Step 1 of a commit; `None` for a device in memory.
-    ///
-    /// # Errors
-    /// The system could not write, now or earlier: nothing may be acknowledged any more.
-    pub fn begin_commit(&mut self) -> io::Result<Option<FolderCommit>> {
-        let Some(folder) = &mut self.folder else {
-            return Ok(None);
-        };
-        // A write of contents may have failed since the last record; step 2 would not detect that.
-        folder.heed(&self.nand);
-        if let Some(why) = &folder.broken {
-            return Err(io::Error::other(why.clone()));
-        }
-
-        folder.syncs += 1;
-
-        let begun = folder.position();
-        Ok(Some(FolderCommit {
-            files: folder.files.clone(),
-            begun,
-            programs: folder.unproved.ever,
-            until: begun,
-        }))
-    }
-
-    /// Step 3 of a commit.
-    ///
-    /// # Errors
-    /// As `begin_commit`.
-    pub fn vouch(&mut self, commit: &mut FolderCommit) -> io::Result<()> {
-        self.folder_room();
-        match &mut self.folder {
-            Some(folder) => folder.vouch(commit, &mut self.nand),
-            None => Ok(()),
-        }
-    }
-
-    /// Step 5 of a commit, with the result of `FolderCommit::write_journal`.
-    pub fn finish_commit(&mut self, until: HistoryPosition) {
-        self.folder_room();
-        if let Some(folder) = &mut self.folder {
-            folder.finish(until);
-        }
-    }
-
-    /// Reports that a commit could not write: nothing may be acknowledged any more.
-    pub fn commit_failed(&mut self, error: &io::Error) {
-        if let (Some(folder), PageContents::Mapped(pages)) =
-            (&mut self.folder, &mut self.nand.contents)
-        {
-            folder.fail(&error.to_string(), pages);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! the file system can do that. Absent: the contents of files.
 
 use crate::image_file::ImageError;
+use crate::pages::CONTENTS;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -12,11 +13,10 @@ use std::path::{Path, PathBuf};
 
 pub(super) const STATES: [&str; 2] = ["state.0", "state.1"];
 pub(super) const JOURNALS: [&str; 2] = ["journal.0", "journal.1"];
-pub(super) const CONTENTS: &str = "contents";
 const LOCK: &str = "lock";
 
 /// Names of all files.
-pub(super) fn all(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn all(dir: &Path) -> Vec<PathBuf> {
     STATES
         .iter()
         .chain(&JOURNALS)

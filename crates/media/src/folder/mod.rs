@@ -42,7 +42,6 @@ mod damage;
 mod files;
 mod journal;
 mod open;
-mod pages;
 mod replay;
 mod rest;
 mod resting;
@@ -55,24 +54,25 @@ use crate::content::ContentMode;
 use crate::effect::{MediaEffect, NewEffect};
 use crate::geometry::Geometry;
 use crate::image_file::ImageError;
-use crate::media::Media;
+use crate::pages::{CONTENTS, MappedPages};
 use crate::slab::Slab;
 pub use commit::{FolderCommit, HistoryPosition};
 use commit::{SyncedFiles, UnprovedPrograms};
 pub use damage::FileDamage;
+pub(crate) use files::all as file_paths;
 pub use files::replace_file;
-use files::{CONTENTS, FolderAccess, JOURNALS, Locks, STATES, about};
+use files::{FolderAccess, JOURNALS, Locks, STATES, about};
 use journal::{
     Durability, HEADER_BYTES, Journal, PageContentKind, PageSum, RecordedEffect, STORE_WORDS_MAX,
 };
+pub use open::FoundFolder;
 use open::map_journal;
-pub use open::{FoundFolder, ReplayReport};
-pub(crate) use pages::MappedPages;
+pub use replay::ReplayReport;
 pub use resting::RestingFolder;
 use state::StateHeader;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 pub use witness::{FileVersion, WitnessedFile, newest_version, replace_witnessed, witness_version};
 use witness::{JournalWitness, WitnessPage};
 
@@ -81,6 +81,9 @@ pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
 /// Default size: twice the state's, within these bounds. A full journal makes commands wait while
 /// the whole state is written.
 const JOURNAL_BYTES_DEFAULT: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
+
+/// A device in a folder: its files, and its tables in memory.
+pub(crate) type FolderDevice = (Folder, NandArray, Slab<u64>);
 
 /// Files of a device that is in use.
 pub(crate) struct Folder {
@@ -107,12 +110,14 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    fn create(
+    /// Makes the files of a new device. The folder exists and has none; `journal_bytes` is about the
+    /// size of the state unless given.
+    pub(crate) fn create(
         dir: &Path,
         geometry: Geometry,
         nvram_words: usize,
         journal_bytes: Option<u64>,
-    ) -> Result<(Self, NandArray, Slab<u64>), ImageError> {
+    ) -> Result<FolderDevice, ImageError> {
         let mut header = StateHeader::new(geometry, nvram_words, 0, 0);
         let state_bytes = header.state_bytes()?;
         let usual =
@@ -223,7 +228,7 @@ impl Folder {
         // Cut before 3: the journal's header is of an older generation, so the journal is empty.
         // Cut before 4: the witness is of an older generation, which requires less. Contents first:
         // the state has checksums of pages, and the number of a witness that 1 made durable.
-        pages.sync()?;
+        pages.sync().map_err(|error| about(CONTENTS, error))?;
         self.header.witness = self.witness.as_ref().map_or(0, WitnessPage::number);
         state::write(&self.states[of], &self.header, nand, nvram)
             .map_err(|error| about(STATES[of], error))?;
@@ -243,7 +248,7 @@ impl Folder {
     /// Makes all durable: contents, the record `Synced`, the journal, and finally the witness and
     /// the record `Ended`, which are true whenever they become durable. Cut before the journal is
     /// durable: nothing was acknowledged. After: they may be missing.
-    fn sync(&mut self, nand: &mut NandArray) -> io::Result<()> {
+    pub(crate) fn sync(&mut self, nand: &mut NandArray) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
         }
@@ -258,7 +263,8 @@ impl Folder {
             unreachable!("a folder's contents are mapped")
         };
         let of = slot(self.header.generation);
-        let result = pages.sync().and_then(|()| {
+        let contents = pages.sync().map_err(|error| about(CONTENTS, error));
+        let result = contents.and_then(|()| {
             self.journal().note(Durability::Synced);
             self.journal()
                 .sync()
@@ -280,14 +286,14 @@ impl Folder {
     /// they were at that moment, and everything missing in them was never acknowledged. Contents
     /// stop first: if the record of an erase is not written, its pages must not be overwritten.
     #[cold]
-    fn fail(&mut self, why: &str, pages: &mut MappedPages) {
+    pub(crate) fn fail(&mut self, why: &str, pages: &mut MappedPages) {
         pages.fail(why);
         self.broken.get_or_insert_with(|| why.to_owned());
     }
 
     /// Makes room for one more record.
     #[inline]
-    fn make_room(&mut self, nand: &mut NandArray, nvram: &[u64]) {
+    pub(crate) fn make_room(&mut self, nand: &mut NandArray, nvram: &[u64]) {
         if !self.journal().has_room() {
             self.go_on_with_a_new_state(nand, nvram);
         }
@@ -313,6 +319,30 @@ impl Folder {
             };
             self.fail(&error.to_string(), pages);
         }
+    }
+
+    /// Writes a new state with an empty journal.
+    pub(crate) fn tidy(&mut self, nand: &mut NandArray, nvram: &[u64]) -> io::Result<()> {
+        self.go_on_with_a_new_state(nand, nvram);
+        self.broken
+            .clone()
+            .map_or(Ok(()), |why| Err(io::Error::other(why)))
+    }
+
+    /// Why nothing is written any more, if writing has stopped.
+    #[inline]
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// Generation of the newest state.
+    pub(crate) fn generation(&self) -> u64 {
+        self.header.generation
+    }
+
+    /// Number of requests to make everything durable.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs
     }
 
     /// Records a failed write of contents.
@@ -414,105 +444,20 @@ pub struct FolderLock {
     _locks: Locks,
 }
 
-/// The checksum of small files in a folder: CRC-32C.
-pub fn checksum(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-}
-
-/// Creating and syncing a device in a folder.
-impl Media {
-    /// Creates a device with real bytes in an existing folder without one. By default
-    /// `journal_bytes` is about the size of the state. On failure, files may be left behind.
-    ///
-    /// # Errors
-    /// The system's reason, a full disk among them.
-    pub fn create_folder(
-        dir: &Path,
-        geometry: Geometry,
-        nvram_words: usize,
-        journal_bytes: Option<u64>,
-    ) -> Result<Self, ImageError> {
-        let (folder, nand, nvram) = Folder::create(dir, geometry, nvram_words, journal_bytes)?;
-        Ok(Self::in_folder(folder, nand, nvram))
-    }
-
-    /// Opens the page contents of a device in a folder, for early write-back only.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub fn contents_file(dir: &Path) -> io::Result<File> {
-        files::open(dir, CONTENTS, FolderAccess::Look)
-    }
-
-    /// Locks a device in a folder until the result is dropped.
-    ///
-    /// # Errors
-    /// It is in use, or there is none.
-    pub fn lock_folder(dir: &Path) -> Result<FolderLock, ImageError> {
-        Ok(FolderLock {
+impl FolderLock {
+    pub(crate) fn take(dir: &Path) -> Result<Self, ImageError> {
+        Ok(Self {
             _locks: Locks::take(dir, FolderAccess::Look)?,
         })
     }
+}
 
-    /// Names of the files that `create_folder` makes.
-    pub fn folder_files(dir: &Path) -> Vec<PathBuf> {
-        files::all(dir)
-    }
+/// Opens the page contents to look at them.
+pub(crate) fn open_contents(dir: &Path) -> io::Result<File> {
+    files::open(dir, CONTENTS, FolderAccess::Look)
+}
 
-    fn in_folder(folder: Folder, nand: NandArray, nvram: Slab<u64>) -> Self {
-        let mut media = Self::assemble(nand, nvram);
-        media.folder = Some(Box::new(folder));
-        media
-    }
-
-    /// Makes everything survive a crash of this machine; nothing to do for a device in memory.
-    ///
-    /// # Errors
-    /// The system could not write, now or earlier: nothing may be acknowledged any more.
-    pub fn sync(&mut self) -> io::Result<()> {
-        self.folder_room();
-        match &mut self.folder {
-            Some(folder) => folder.sync(&mut self.nand),
-            None => Ok(()),
-        }
-    }
-
-    /// Writes a new state with an empty journal: the last step before the process ends.
-    ///
-    /// # Errors
-    /// As `sync`.
-    pub fn tidy(&mut self) -> io::Result<()> {
-        let Some(folder) = &mut self.folder else {
-            return Ok(());
-        };
-        folder.go_on_with_a_new_state(&mut self.nand, &self.nvram);
-        folder
-            .broken
-            .clone()
-            .map_or(Ok(()), |why| Err(io::Error::other(why)))
-    }
-
-    /// Why nothing may be acknowledged any more, if writing has stopped.
-    #[inline]
-    pub fn broken(&self) -> Option<&str> {
-        self.folder.as_ref()?.broken.as_deref()
-    }
-
-    /// Generation of the newest state. No later state has the same.
-    pub fn generation(&self) -> Option<u64> {
-        self.folder.as_ref().map(|folder| folder.header.generation)
-    }
-
-    /// Number of requests to make everything durable.
-    pub fn syncs(&self) -> u64 {
-        self.folder.as_ref().map_or(0, |folder| folder.syncs)
-    }
-
-    /// Makes room in the journal for the next record.
-    #[inline]
-    pub(crate) fn folder_room(&mut self) {
-        if let Some(folder) = &mut self.folder {
-            folder.make_room(&mut self.nand, &self.nvram);
-        }
-    }
+/// The checksum of small files in a folder: CRC-32C.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
 }

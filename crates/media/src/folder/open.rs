@@ -28,31 +28,17 @@ use super::commit::SyncedFiles;
 use super::damage::{DamageFindings, FileDamage};
 use super::files::{self, FolderAccess, JOURNALS, Locks, STATES, about};
 use super::journal::Journal;
-use super::pages::MappedPages;
-use super::replay::JournalReplay;
+use super::replay::{JournalReplay, ReplayReport};
 use super::state::{self, StateHeader, StateParts};
 use super::weigh::{FoundWitness, weigh_headers};
-use super::{Folder, JOURNAL_BYTES_MIN, slot, witness};
+use super::{Folder, FolderDevice, JOURNAL_BYTES_MIN, slot, witness};
 use crate::array::{NandArray, PageContents};
 use crate::geometry::Ppn;
 use crate::image_file::ImageError;
-use crate::media::Media;
+use crate::pages::{CONTENTS, MappedPages};
 use crate::slab::Slab;
 use std::fs::File;
 use std::path::Path;
-
-/// Result of replaying a folder's journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReplayReport {
-    /// Records of the journal that were applied.
-    pub records: u64,
-    /// Records dropped: those from the first one with contents that were not durable.
-    pub dropped: u64,
-    /// Generation of the state that the replay began with.
-    pub generation: u64,
-    /// True if the last journal ended when everything was durable, with no records after its end.
-    pub(super) is_at_rest: bool,
-}
 
 /// A folder that has been read, without any change to it.
 pub struct FoundFolder {
@@ -105,16 +91,27 @@ impl FoundFolder {
         (0..self.nand.geometry.pages()).filter(unknown).count() as u64
     }
 
-    /// Powers the device on.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub fn begin(self) -> Result<(Media, ReplayReport), ImageError> {
+    /// Reads a folder for use. `accept_loss`: drop what is damaged, where possible.
+    pub(crate) fn find(dir: &Path, accept_loss: bool) -> Result<Self, ImageError> {
+        load(dir, FolderAccess::Own, accept_loss)
+    }
+
+    /// Reads a folder to see what is damaged.
+    pub(crate) fn weigh(dir: &Path) -> Result<Self, ImageError> {
+        load(dir, FolderAccess::Look, true)
+    }
+
+    /// Reads a folder that is not damaged, for a copy of its device.
+    pub(crate) fn look(dir: &Path) -> Result<Self, ImageError> {
+        load(dir, FolderAccess::Look, false)
+    }
+
+    /// Takes the folder into use with a new state.
+    pub(crate) fn begin_state(self) -> Result<FolderDevice, ImageError> {
         let Self {
             mut folder,
             nand,
             nvram,
-            report,
             next,
             witness,
             ends,
@@ -137,49 +134,12 @@ impl FoundFolder {
             folder.write_state(&nand, &nvram)?;
         }
 
-        Ok((Media::in_folder(folder, nand, nvram), report))
+        Ok((folder, nand, nvram))
     }
 
-    /// Powers on a copy in memory.
-    pub fn into_copy(self) -> Media {
-        Media::assemble(self.nand, self.nvram)
-    }
-}
-
-/// Opening, creating and inspecting folders.
-impl Media {
-    /// Powers on the device in a folder.
-    ///
-    /// # Errors
-    /// There is none, it is damaged, in use, or of another version.
-    pub fn open_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
-        Self::find_folder(dir, false)?.begin()
-    }
-
-    /// Powers on a copy of the device in a folder: the files are not changed by any use of it.
-    ///
-    /// # Errors
-    /// As `open_folder`.
-    pub fn look_into_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
-        let found = load(dir, FolderAccess::Look, false)?;
-        let report = found.report;
-        Ok((found.into_copy(), report))
-    }
-
-    /// Reads the device in a folder for use. `accept_loss`: drop damaged data, where possible.
-    ///
-    /// # Errors
-    /// As `open_folder`; damaged files are unchanged.
-    pub fn find_folder(dir: &Path, accept_loss: bool) -> Result<FoundFolder, ImageError> {
-        load(dir, FolderAccess::Own, accept_loss)
-    }
-
-    /// Reads the device in a folder to find damage. Nothing is written.
-    ///
-    /// # Errors
-    /// The damage leaves nothing to recover from.
-    pub fn weigh_folder(dir: &Path) -> Result<FoundFolder, ImageError> {
-        load(dir, FolderAccess::Look, true)
+    /// The tables, without the files.
+    pub(crate) fn into_tables(self) -> (NandArray, Slab<u64>) {
+        (self.nand, self.nvram)
     }
 }
 
@@ -209,7 +169,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         )));
     }
 
-    files::check_length(locks.contents(), files::CONTENTS, contents_bytes)?;
+    files::check_length(locks.contents(), CONTENTS, contents_bytes)?;
     for (file, name) in journal_files.iter().zip(JOURNALS) {
         files::check_length(file, name, header.journal_bytes)?;
     }
@@ -217,7 +177,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     // Before anything is written: a sparse copy must fail here, and not in a command.
     if access == FolderAccess::Own {
         let state_bytes = header.next(header.generation).state_bytes()?;
-        files::reserve(locks.contents(), files::CONTENTS, contents_bytes)?;
+        files::reserve(locks.contents(), CONTENTS, contents_bytes)?;
         for index in 0..2 {
             files::reserve(&states[index], STATES[index], state_bytes)?;
             files::reserve(&journal_files[index], JOURNALS[index], header.journal_bytes)?;
@@ -230,7 +190,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         FolderAccess::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
         FolderAccess::Own => MappedPages::map(locks.contents(), geometry.pages()),
     };
-    let pages = pages.map_err(|error| about(files::CONTENTS, error))?;
+    let pages = pages.map_err(|error| about(CONTENTS, error))?;
 
     let (mut nand, mut nvram, mut suspects) = state::with_pages(parts, pages);
     let map = |index: usize| {
@@ -272,7 +232,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         && header.has_sums()
         && journals[slot(header.generation)].has_room_to_end();
     let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())
-        .map_err(|error| about(files::CONTENTS, error))?;
+        .map_err(|error| about(CONTENTS, error))?;
     let folder = Folder::new(locks, states, journals, header, files);
     Ok(FoundFolder {
         folder,

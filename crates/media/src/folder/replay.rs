@@ -9,13 +9,25 @@ use super::files::JOURNALS;
 use super::journal::{
     Durability, Journal, JournalRecord, PageContentKind, PageSum, RecordedEffect,
 };
-use super::open::ReplayReport;
 use super::slot;
 use super::weigh::{FoundWitness, JournalHeaders};
 use crate::array::{NandArray, PageContents, StoredPage};
 use crate::effect::{MediaEffect, PageSource};
 use crate::geometry::{PAGE_BYTES, Ppn};
 use crate::image_file::ImageError;
+
+/// Result of replaying a folder's journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayReport {
+    /// Records of the journal that were applied.
+    pub records: u64,
+    /// Records dropped: those from the first one with contents that were not durable.
+    pub dropped: u64,
+    /// Generation of the state that the replay began with.
+    pub generation: u64,
+    /// True if the last journal ended when everything was durable, with no records after its end.
+    pub(super) is_at_rest: bool,
+}
 
 /// Applies journals to their state.
 pub(super) struct JournalReplay<'a> {

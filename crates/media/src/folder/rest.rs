@@ -25,30 +25,23 @@
 //!
 //! Absent: fingerprints, which belong to a state with an empty journal (the device's).
 
-use super::open::{FoundFolder, ReplayReport};
-use super::{Folder, slot};
+use super::open::FoundFolder;
+use super::{Folder, FolderDevice, slot};
 use crate::image_file::ImageError;
-use crate::media::Media;
-use std::io;
-use std::path::Path;
 
 /// A longer journal is replaced by a state, rather than replayed by the next opening.
 const REST_BYTES_MAX: usize = 256 << 10;
 
 impl FoundFolder {
-    /// Powers the device on. If its journal is at rest, it is continued and nothing is written.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub fn resume(self) -> Result<(Media, ReplayReport), ImageError> {
+    /// Takes the folder into use. If its journal is at rest, it is continued and nothing is written.
+    pub(crate) fn go_on(self) -> Result<FolderDevice, ImageError> {
         if !self.rests {
-            return self.begin();
+            return self.begin_state();
         }
         let Self {
             mut folder,
             nand,
             nvram,
-            report,
             witness,
             ..
         } = self;
@@ -56,35 +49,13 @@ impl FoundFolder {
 
         folder.operations_end = folder.journal().end() as u64;
         folder.is_at_rest = true;
-        Ok((Media::in_folder(folder, nand, nvram), report))
+        Ok((folder, nand, nvram))
     }
 }
 
 impl Folder {
-    fn is_short(&self) -> bool {
+    /// Whether the journal may be left for the next opening to replay.
+    pub(crate) fn is_short(&self) -> bool {
         self.journals[slot(self.header.generation)].end() <= REST_BYTES_MAX
-    }
-}
-
-impl Media {
-    /// Powers on the device in a folder. Nothing is written if it was left by `rest` or `tidy`.
-    ///
-    /// # Errors
-    /// As `open_folder`.
-    pub fn resume_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
-        Self::find_folder(dir, false)?.resume()
-    }
-
-    /// The last step before the process ends: everything is durable, and the next opening continues
-    /// from here. Nothing is written if nothing has happened since the last sync.
-    ///
-    /// # Errors
-    /// As `sync`.
-    pub fn rest(&mut self) -> io::Result<()> {
-        match &self.folder {
-            None => Ok(()),
-            Some(folder) if folder.is_short() => self.sync(),
-            Some(_) => self.tidy(),
-        }
     }
 }

@@ -22,16 +22,14 @@
 //! keeping tables pays off (the caller's).
 
 use super::commit::SyncedFiles;
-use super::files::{self, CONTENTS, FolderAccess, JOURNALS, Locks, STATES};
+use super::files::{self, FolderAccess, JOURNALS, Locks, STATES};
 use super::journal::{HEADER_BYTES, Journal};
 use super::open::map_journal;
-use super::pages::MappedPages;
 use super::state::{self, StateHeader};
 use super::witness::{self, JournalWitness, WitnessDamaged, WitnessPage};
 use super::{Folder, slot};
-use crate::array::PageContents;
 use crate::image_file::ImageError;
-use crate::media::Media;
+use crate::pages::{CONTENTS, MappedPages};
 use crate::slab::Slab;
 use std::fs::File;
 use std::io;
@@ -80,52 +78,36 @@ impl FolderMark {
     }
 }
 
-impl Media {
-    /// Like `rest`, and closes the folder: the tables stay, without contents. Until `resume_here`
-    /// the media must not be used. `None` if the folder could not be left at rest, or none is open.
-    ///
-    /// # Errors
-    /// As `sync`.
-    pub fn rest_here(&mut self) -> io::Result<Option<RestingFolder>> {
-        self.rest()?;
-        let Some(folder) = self.folder.take().filter(|folder| folder.is_at_rest) else {
-            return Ok(None);
-        };
-        let contents = std::mem::replace(&mut self.nand.contents, PageContents::None);
-        let PageContents::Mapped(pages) = contents else {
-            unreachable!("a folder's contents are mapped")
-        };
-        let header = folder.header;
-        let mark = FolderMark::read(&header, &folder._locks, &folder.states, &folder.journals);
-        Ok(mark.ok().map(|mark| RestingFolder {
+impl Folder {
+    /// Closes the folder, if it is at rest. Its tables stay with the caller, without contents.
+    pub(crate) fn close(self, pages: MappedPages) -> Option<RestingFolder> {
+        let header = self.header;
+        let mark = FolderMark::read(&header, &self._locks, &self.states, &self.journals);
+        mark.ok().map(|mark| RestingFolder {
             header,
             mark,
             sums: pages.into_sums(),
-        }))
+        })
     }
 
-    /// Reopens the folder that `rest_here` closed. `false`: it has changed, or cannot be read, and
-    /// the media must be discarded.
-    ///
-    /// # Errors
-    /// The folder is in use.
-    pub fn resume_here(&mut self, dir: &Path, mark: RestingFolder) -> Result<bool, ImageError> {
-        let locks = match Locks::take(dir, FolderAccess::Own) {
-            Ok(locks) => locks,
-            Err(ImageError::InUse) => return Err(ImageError::InUse),
-            // The following opening reports the reason.
-            Err(_) => return Ok(false),
-        };
-        let Ok(Some((folder, pages))) = mark.reopen(dir, locks) else {
-            return Ok(false);
-        };
-        self.nand.contents = PageContents::Mapped(pages);
-        self.folder = Some(Box::new(folder));
-        Ok(true)
+    /// Whether nothing was recorded since the last sync had returned.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_at_rest
     }
 }
 
 impl RestingFolder {
+    /// Opens the folder again. `None`: it has changed, or cannot be read.
+    pub(crate) fn open(self, dir: &Path) -> Result<Option<(Folder, MappedPages)>, ImageError> {
+        let locks = match Locks::take(dir, FolderAccess::Own) {
+            Ok(locks) => locks,
+            Err(ImageError::InUse) => return Err(ImageError::InUse),
+            // The following opening reports the reason.
+            Err(_) => return Ok(None),
+        };
+        Ok(self.reopen(dir, locks).ok().flatten())
+    }
+
     /// Reopens the folder with its contents, if it has not changed.
     fn reopen(self, dir: &Path, locks: Locks) -> Result<Option<(Folder, MappedPages)>, ImageError> {
         let Self { header, mark, sums } = self;

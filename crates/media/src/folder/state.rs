@@ -12,12 +12,12 @@
 //! folder's).
 
 use super::journal::PageContentKind;
-use super::pages::MappedPages;
 use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
 use crate::geometry::{Geometry, Ppn, Shape};
 use crate::image_file::{HashingStream, ImageError};
 use crate::oob::OOB_BYTES;
+use crate::pages::MappedPages;
 use crate::slab::Slab;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};

@@ -4,12 +4,13 @@
 //! `open` lists the states that no crash can leave. Absent: the records of a journal (`replay`).
 
 use super::damage::DamageFindings;
-use super::files::{self, JOURNALS, Locks, STATES, about};
+use super::files::{JOURNALS, Locks, STATES, about};
 use super::journal::{HeaderFound, Journal};
 use super::slot;
 use super::state::{self, StateHeader};
 use super::witness::{self, JournalWitness, WitnessDamaged};
 use crate::image_file::ImageError;
+use crate::pages::CONTENTS;
 use std::fs::File;
 
 /// The contents of the page of witnesses.
@@ -38,20 +39,20 @@ impl FoundWitness {
         let pages = state.geometry()?.pages();
         let at = witness::offset(pages);
         let name = STATES[slot(state.generation)];
-        let read = witness::of_journal(locks.contents(), pages)
-            .map_err(|error| about(files::CONTENTS, error))?;
+        let read =
+            witness::of_journal(locks.contents(), pages).map_err(|error| about(CONTENTS, error))?;
         match read {
             Err(WitnessDamaged) => {
                 let what = "what tells older copies of the other files is damaged or missing";
                 let lost = "whether another file is an older copy cannot be known";
-                findings.add(files::CONTENTS, at, what.into(), lost.into())?;
+                findings.add(CONTENTS, at, what.into(), lost.into())?;
                 found.blank = true;
             }
             // The state has a number that was durable before it.
             Ok(journal) if journal.number < state.witness => {
                 let what = format!("an older copy of the file: {name} was written later");
                 let lost = "pages written since then: they read as media errors".to_owned();
-                findings.add(files::CONTENTS, at, what, lost)?;
+                findings.add(CONTENTS, at, what, lost)?;
                 found.journal = journal;
             }
             Ok(journal) => found.journal = journal,

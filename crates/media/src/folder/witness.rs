@@ -16,9 +16,10 @@
 //! that of the next flush, or the one that begins a new state, which contains the number. Absent:
 //! handling of a file that is too old (`open`, and the service for its own files).
 
-use super::files::{self, CONTENTS, FolderAccess, about};
+use super::files::{self, FolderAccess, about};
 use crate::geometry::PAGE_BYTES;
 use crate::image_file::ImageError;
+use crate::pages::CONTENTS;
 use memmap2::MmapMut;
 use std::fs::File;
 use std::io;

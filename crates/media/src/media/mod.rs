@@ -7,19 +7,23 @@
 //! handling.
 
 mod apply;
+mod durable;
+mod folder;
 mod nvram;
 mod power;
 mod program;
 mod read;
+mod rest;
 
 use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
 use crate::fault::Faults;
-use crate::folder::{Folder, MappedPages};
+use crate::folder::Folder;
 use crate::geometry::{BlockId, Geometry};
 use crate::image::Image;
 use crate::oob::Oob;
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
+use crate::pages::MappedPages;
 use crate::rail::Rail;
 use crate::slab::Slab;
 use std::sync::Arc;
@@ -44,8 +48,8 @@ pub type MetaPage = (Oob, Arc<[u8]>);
 
 /// Flash and NVRAM, with an optional power rail, faults and folder.
 pub struct Media {
-    pub(crate) nand: NandArray,
-    pub(crate) nvram: Slab<u64>,
+    nand: NandArray,
+    nvram: Slab<u64>,
     faults: Faults,
     faulty: bool,
     /// Operations since the list was last cleared, in order.
@@ -56,7 +60,7 @@ pub struct Media {
     untimed: bool,
     rail: Option<Box<Rail>>,
     /// Journal of all changes, for a device in a folder.
-    pub(crate) folder: Option<Box<Folder>>,
+    folder: Option<Box<Folder>>,
     next_clear: u64,
 }
 
@@ -84,7 +88,7 @@ impl Media {
         Self::assemble(nand, nvram)
     }
 
-    pub(crate) fn assemble(nand: NandArray, nvram: Slab<u64>) -> Self {
+    fn assemble(nand: NandArray, nvram: Slab<u64>) -> Self {
         Self {
             nand,
             nvram,

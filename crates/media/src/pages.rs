@@ -10,7 +10,6 @@
 //! page is that of the content meant for it, even if that could not be stored; reads compare.
 //! Absent: which pages hold data (the array's rows say that).
 
-use super::files::{CONTENTS, about};
 use crate::content::PageBytes;
 use crate::geometry::PAGE_BYTES;
 use crate::slab::Slab;
@@ -19,6 +18,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+/// Name of the mapped file in a folder.
+pub(crate) const CONTENTS: &str = "contents";
 
 /// Returns true if a file is on a file system without write-back (such as tmpfs), where stores to a
 /// mapping never wait.
@@ -42,7 +44,7 @@ pub(crate) struct MappedPages {
 }
 
 /// The page has no checksum: it stores nothing, or was written by version 1.
-pub(super) const UNKNOWN: u32 = 0;
+pub(crate) const UNKNOWN: u32 = 0;
 
 /// The stored form of a CRC: 0 becomes 1.
 #[inline]
@@ -52,7 +54,7 @@ fn kept(crc: u32) -> u32 {
 }
 
 impl MappedPages {
-    pub(super) fn map(file: &File, pages: u32) -> io::Result<Self> {
+    pub(crate) fn map(file: &File, pages: u32) -> io::Result<Self> {
         // SAFETY: the file is the folder's own, locked against other processes of this program, and
         // has been given its full length; bytes that another program changes are data, never
         // addresses or lengths. This process changes them by `pwrite`, through `&mut self` only, so
@@ -80,7 +82,7 @@ impl MappedPages {
     }
 
     /// Maps pages privately: writes stay in memory.
-    pub(super) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
+    pub(crate) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
         // SAFETY: as in `map`.
         let map = unsafe {
             memmap2::MmapOptions::new()
@@ -176,25 +178,25 @@ impl MappedPages {
 
     /// Sets the checksum of a page.
     #[inline]
-    pub(super) fn set_sum(&mut self, at: usize, crc: u32) {
+    pub(crate) fn set_sum(&mut self, at: usize, crc: u32) {
         self.sums[at] = kept(crc);
     }
 
     /// All checksums, for the state.
-    pub(super) fn sums(&self) -> &Slab<u32> {
+    pub(crate) fn sums(&self) -> &Slab<u32> {
         &self.sums
     }
-    pub(super) fn set_sums(&mut self, sums: Slab<u32>) {
+    pub(crate) fn set_sums(&mut self, sums: Slab<u32>) {
         self.sums = sums;
     }
 
     /// Takes the checksums of pages about to be unmapped.
-    pub(super) fn into_sums(self) -> Slab<u32> {
+    pub(crate) fn into_sums(self) -> Slab<u32> {
         self.sums
     }
 
     /// Returns true if a page, or the beginning of one, matches its checksum or has none.
-    pub(super) fn is_intact(&self, at: usize, bytes: usize) -> bool {
+    pub(crate) fn is_intact(&self, at: usize, bytes: usize) -> bool {
         let sum = self.sums.get(at).copied().unwrap_or(UNKNOWN);
         sum == UNKNOWN || kept(crc32c::crc32c(&self.page(at)[..bytes])) == sum
     }
@@ -206,7 +208,7 @@ impl MappedPages {
     }
 
     /// Returns true if the checksum of a page is unknown.
-    pub(super) fn has_no_sum(&self, at: usize) -> bool {
+    pub(crate) fn has_no_sum(&self, at: usize) -> bool {
         self.sums.get(at).is_none_or(|sum| *sum == UNKNOWN)
     }
 
@@ -223,19 +225,19 @@ impl MappedPages {
     }
 
     /// Stops all writes.
-    pub(super) fn fail(&mut self, why: &str) {
+    pub(crate) fn fail(&mut self, why: &str) {
         self.failure.get_or_insert_with(|| why.to_owned());
     }
 
     /// The error of the first failed write.
     #[inline]
-    pub(super) fn failure(&self) -> Option<&str> {
+    pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         match &self.file {
-            Some(file) => file.sync_data().map_err(|error| about(CONTENTS, error)),
+            Some(file) => file.sync_data(),
             None => Ok(()),
         }
     }
