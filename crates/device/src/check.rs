@@ -8,7 +8,7 @@
 use crate::config::DeviceConfig;
 use crate::config_file::{CONFIG, ConfigFile, write_config};
 use crate::device::Device;
-use crate::saved::OpenError;
+use crate::open_error::OpenError;
 use remap_ssd_ftl::{Ftl, Lpn, SuperblockState};
 use remap_ssd_media::folder::{FileDamage, FoundFolder};
 use remap_ssd_media::geometry::PAGE_BYTES;

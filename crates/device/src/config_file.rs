@@ -4,7 +4,7 @@
 //! permitted configurations (`config`).
 
 use crate::config::{DeviceConfig, DeviceConfigError};
-use crate::saved::OpenError;
+use crate::open_error::OpenError;
 use remap_ssd_media::folder::{FileDamage, checksum};
 use remap_ssd_media::image_file::ImageError;
 use std::fs::File;

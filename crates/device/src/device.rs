@@ -9,9 +9,9 @@
 use crate::command::PageCommand;
 use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
-use crate::fingerprints::Fingerprints;
+use crate::fingerprint_outcome::Fingerprints;
 use crate::halves::{DataPath, FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
-use crate::saved::OpenError;
+use crate::open_error::OpenError;
 use crate::timing::Timing;
 use remap_ssd_ftl::{FileBlock, FilePage, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -471,9 +471,3 @@ impl Device {
         done
     }
 }
-
-/// Distance in commands at which the first tables are prefetched.
-pub const LOOK_AHEAD_FAR: usize = 16;
-
-/// Distance in commands at which the second tables are prefetched.
-pub const LOOK_AHEAD_NEAR: usize = 8;

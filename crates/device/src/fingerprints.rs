@@ -23,6 +23,7 @@
 //! by which thread (the service).
 
 use crate::device::Device;
+use crate::fingerprint_outcome::{Fingerprints, SavedFingerprints};
 use remap_ssd_ftl::{FingerprintKind, UnknownPage};
 use remap_ssd_media::Ppn;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -70,28 +71,6 @@ fn number(kind: FingerprintKind) -> u32 {
         FingerprintKind::Blake3 => 0,
         FingerprintKind::Murmur3 => 1,
     }
-}
-
-/// Outcome of restoring saved fingerprints.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fingerprints {
-    /// The device does not deduplicate, is new, or is not in a folder.
-    NotSaved,
-    /// The fingerprints of this many pages were restored.
-    Recalled(u64),
-    /// They cannot be used, for this reason; the pages must be read.
-    Ignored(String),
-}
-
-/// Outcome of saving the fingerprints at a shutdown.
-#[derive(Debug)]
-pub enum SavedFingerprints {
-    /// The device does not deduplicate, or is not in a folder.
-    None,
-    /// The fingerprints of this many pages were saved.
-    Saved(u64),
-    /// Saving failed, for this reason.
-    Failed(io::Error),
 }
 
 impl Device {

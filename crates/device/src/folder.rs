@@ -12,8 +12,8 @@ use crate::check;
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::config_file::{CONFIG, CONFIG_ASIDE, ConfigFile, about, write_config};
 use crate::device::Device;
-use crate::fingerprints::SavedFingerprints;
-use crate::saved::OpenError;
+use crate::fingerprint_outcome::SavedFingerprints;
+use crate::open_error::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
 use remap_ssd_media::folder::{
     FolderCommit, FoundFolder, HistoryPosition, ReplayReport, RestingFolder,

@@ -15,7 +15,6 @@
 //! caller's), and threads (the caller's as well).
 
 use crate::command::{PageCommand, PageKind};
-use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR};
 use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};
@@ -83,6 +82,12 @@ pub(crate) fn perform(
     step(ftl, data);
     result
 }
+
+/// Distance in commands at which the first tables are prefetched.
+pub const LOOK_AHEAD_FAR: usize = 16;
+
+/// Distance in commands at which the second tables are prefetched.
+pub const LOOK_AHEAD_NEAR: usize = 8;
 
 /// Called before each command of a list is submitted, with its `index`: prefetches the data of
 /// later commands. Handles two commands at a time, so that their waits for the page table overlap.

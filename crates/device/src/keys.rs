@@ -10,6 +10,9 @@
 //! itself (`preset`, `scale`, `firmware.gc_mode`) is such a field; a test compares them. Absent:
 //! constraints on several keys (`DeviceConfig::check`, the firmware's `Config::check`).
 
+use crate::factor::parse_scale;
+use crate::preset::{self, PRESETS};
+pub use crate::suggest::{did_you_mean, suggest};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind, SchemeValues};
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -204,7 +207,7 @@ fn renamed(path: &str) -> Option<String> {
 }
 
 fn preset_names() -> Vec<&'static str> {
-    crate::PRESETS.iter().map(|preset| preset.name).collect()
+    PRESETS.iter().map(|preset| preset.name).collect()
 }
 
 /// A mode of garbage collection: a value of `firmware.gc_mode`.
@@ -259,25 +262,6 @@ pub fn find(path: &str) -> Option<&'static DeviceKey> {
     let renamed = renamed(path);
     let path = renamed.as_deref().unwrap_or(path);
     KEYS.iter().find(|key| key.path == path)
-}
-
-/// The name that is most similar to this one, ignoring case, if one is similar enough.
-pub fn suggest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Threshold of the Jaro-Winkler similarity, which is 1 for equal names.
-    const ALIKE: f64 = 0.8;
-    let plain = |text: &str| text.to_lowercase().replace('_', "-");
-    let given = plain(name);
-    names
-        .into_iter()
-        .map(|other| (strsim::jaro_winkler(&given, &plain(other)), other))
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, other)| other)
-}
-
-/// `: did you mean x?`, or an empty text.
-pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    suggest(name, names).map_or_else(String::new, |name| format!(": did you mean `{name}`?"))
 }
 
 /// A problem with one key.
@@ -419,7 +403,7 @@ impl DeviceKey {
             KeyKind::Choice(names) => value.as_str().is_some_and(|name| names().contains(&name)),
             KeyKind::Text => value.is_string(),
             KeyKind::Factor => match value {
-                Value::String(text) => crate::parse_scale(text).is_ok(),
+                Value::String(text) => parse_scale(text).is_ok(),
                 value => value
                     .as_f64()
                     .is_some_and(|value| value > 0.0 && value <= 1.0),
@@ -435,7 +419,7 @@ impl DeviceKey {
 
         // The most helpful sentence: the presets, the name that was meant, or the range.
         let text = match (self.path, self.kind, value) {
-            ("preset", _, Value::String(name)) => match crate::preset::preset(name) {
+            ("preset", _, Value::String(name)) => match preset::preset(name) {
                 Err(error) => error.to_string(),
                 Ok(_) => return None,
             },

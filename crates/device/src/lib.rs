@@ -31,42 +31,51 @@ mod completion;
 pub mod config;
 mod config_file;
 mod device;
+mod device_file;
 mod disk;
 mod ends;
+mod factor;
+mod fingerprint_outcome;
 mod fingerprints;
 mod folder;
 mod footprint;
 mod halves;
 pub mod keys;
+mod open_error;
 pub mod preset;
+mod problems;
 mod ranges;
 pub mod reference;
 mod saved;
 mod scale;
 mod service;
+mod setting;
+mod suggest;
 pub mod superblocks;
 pub mod timing;
 
 pub use check::FolderCheck;
 pub use command::{PageCommand, PageKind};
 pub use completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
-pub use config::{DeviceConfig, DeviceConfigError, Setting};
-pub use device::{Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR};
+pub use config::{DeviceConfig, DeviceConfigError};
+pub use device::Device;
 pub use disk::{
     Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, HoldError, HolderId, LocalDisk,
     LocalDiskError, RemapAllError,
 };
-pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
+pub use factor::parse_scale;
+pub use fingerprint_outcome::{Fingerprints, SavedFingerprints};
+pub use fingerprints::Relearner;
 pub use folder::RestingDevice;
-pub use halves::{CommandRecord, FirmwareHalf, TimingHalf};
+pub use halves::{CommandRecord, FirmwareHalf, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, TimingHalf};
+pub use open_error::OpenError;
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;
 // Re-exported so that a program needs only this crate.
 pub use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap, SchemeKind, Stats};
 pub use remap_ssd_media::{Lpn, Page, PageView, Payload};
-pub use saved::OpenError;
-pub use scale::parse_scale;
 pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
+pub use setting::Setting;
 pub use timing::{CommandStart, Timing};
 
 // The Rust code in the README and in the tutorial compiles and runs.

@@ -4,6 +4,7 @@
 //! Absent: workloads and aging, which belong to an experiment.
 
 use crate::config::{Background, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram};
+use crate::suggest::did_you_mean;
 use remap_ssd_ftl::{Config, FingerprintKind, Medium, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
@@ -27,6 +28,32 @@ impl Preset {
             name: self.name.into(),
             ..(self.build)()
         }
+    }
+}
+
+impl DeviceConfig {
+    /// A preset by its name.
+    ///
+    /// # Errors
+    /// Lists the known names.
+    ///
+    /// ```
+    /// use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
+    /// let preset = DeviceConfig::preset("fast21-32g")?;
+    /// let mut config = preset.with(&["firmware.gc_free=0.1".parse::<Setting>()?])?;
+    /// config.flash.read_ns = 40_000;
+    /// config = config.scale(parse_scale("1/8")?)?;
+    /// assert!(config.check().is_ok() && config.addressable_lpns() <= config.firmware.lpns);
+    /// assert_eq!(config.latencies().flash_read_ns, 40_000);
+    ///
+    /// // As a file, and from one.
+    /// assert_eq!(DeviceConfig::from_toml(&config.to_toml())?, config);
+    /// let error = DeviceConfig::preset("fast21").unwrap_err().to_string();
+    /// assert!(error.contains("fast21-256g"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn preset(name: &str) -> Result<Self, DeviceConfigError> {
+        Ok(preset(name)?.config())
     }
 }
 
@@ -102,7 +129,7 @@ pub fn preset(name: &str) -> Result<&'static Preset, DeviceConfigError> {
                 .map(|preset| preset.name)
                 .collect::<Vec<_>>()
                 .join(", ");
-            let hint = crate::keys::did_you_mean(name, PRESETS.iter().map(|preset| preset.name));
+            let hint = did_you_mean(name, PRESETS.iter().map(|preset| preset.name));
             DeviceConfigError(format!(
                 "no preset is named `{name}`; there are {names}{hint}"
             ))

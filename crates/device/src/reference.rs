@@ -2,7 +2,7 @@
 //! schema.
 //!
 //! Invariants: the descriptions are in `keys`, not here; a file with comments reads back as the
-//! same device. Absent: reading device files (`config`).
+//! same device. Absent: reading device files (`device_file`).
 
 use crate::config::DeviceConfig;
 use crate::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, NumberRange};

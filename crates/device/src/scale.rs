@@ -20,6 +20,7 @@
 //! checked.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::factor;
 use remap_ssd_ftl::Config;
 
 const DEALLOC_SLOTS_MIN: u32 = 64;
@@ -27,41 +28,14 @@ const FS_PLACES_MIN: u32 = 64;
 const SEGMENT_BYTES_MIN: u32 = 256;
 const SEGMENTS_PER_SUPERBLOCK: u64 = 16;
 
-/// Parses a factor: `1/16`, `0.25` or `1`.
-///
-/// # Errors
-/// It is not a number above 0 and at most 1.
-pub fn parse_scale(text: &str) -> Result<f64, DeviceConfigError> {
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    let factor = match text.split_once('/') {
-        Some((numerator, denominator)) => number(numerator)
-            .zip(number(denominator))
-            .map(|(n, d)| n / d),
-        None => number(text),
-    };
-    factor
-        .filter(|factor| valid(*factor))
-        .ok_or_else(|| refuse(text))
-}
-
-fn valid(factor: f64) -> bool {
-    factor > 0.0 && factor <= 1.0
-}
-
-fn refuse(factor: impl std::fmt::Display) -> DeviceConfigError {
-    DeviceConfigError(format!(
-        "scale {factor} must be above 0 and at most 1, such as 1/16 or 0.25"
-    ))
-}
-
 impl DeviceConfig {
     /// The device at `factor` of its size. 1 changes nothing.
     ///
     /// # Errors
     /// The factor is not above 0 and at most 1, or the scaled device cannot work.
     pub fn scale(mut self, factor: f64) -> Result<Self, DeviceConfigError> {
-        if !valid(factor) {
-            return Err(refuse(factor));
+        if !factor::is_valid(factor) {
+            return Err(factor::refuse(factor));
         }
         if factor < 1.0 {
             self.shrink(factor)?;

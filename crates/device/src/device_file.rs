@@ -1,0 +1,186 @@
+//! Reads the configuration of a device from a TOML file, and changes single values of one.
+//!
+//! Invariants: an unknown key is an error; an error lists all invalid keys at once, with their
+//! lines. Absent: the keys (`keys`), presets (`preset`), the effect of a factor (`scale`).
+
+use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::factor::parse_scale;
+use crate::keys::{self, KEYS, KeyProblem};
+use crate::preset::PRESETS;
+use crate::problems::listed;
+use crate::setting::Setting;
+use serde_json::{Map, Value};
+use toml::Table;
+use toml::de::{DeTable, DeValue};
+
+impl DeviceConfig {
+    /// Reads a device file and checks it.
+    ///
+    /// # Errors
+    /// The file cannot be parsed, or the device cannot work: one sentence, or a line for each
+    /// invalid key.
+    pub fn from_toml(text: &str) -> Result<Self, DeviceConfigError> {
+        let said: Table = text.parse().map_err(|error| sentence(&error, text))?;
+        let said = serde_json::to_value(said).expect("every TOML table has a JSON form");
+        Self::from_said(said, &|path| line_of(text, path))
+    }
+
+    /// The same device with some values changed.
+    ///
+    /// # Errors
+    /// The geometry is invalid. The other values are checked by `check`.
+    pub fn with(&self, settings: &[Setting]) -> Result<Self, DeviceConfigError> {
+        if settings.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut said = Value::Object(Map::new());
+        for setting in settings {
+            merge(
+                &mut said,
+                keys::nested(setting.key.path, setting.value.clone()),
+            );
+        }
+        // Names of older files first, so that a mode's keys are compared with values given under
+        // any name.
+        keys::move_renamed(&mut said);
+        keys::expand_mode(&mut said);
+        let mut merged = self.to_value();
+        merge(&mut merged, said);
+        read(merged)
+    }
+
+    fn from_said(
+        mut said: Value,
+        line: &dyn Fn(&str) -> Option<usize>,
+    ) -> Result<Self, DeviceConfigError> {
+        // All problems are reported at once, before any value is used.
+        let mut wrong = keys::problems(&said);
+        let mut take = |name| said.as_object_mut().and_then(|said| said.remove(name));
+
+        // These two belong to the file, not to the device.
+        let (preset, scale) = (take("preset"), take("scale"));
+
+        // With a preset, missing keys have the preset's values.
+        if preset.is_none() {
+            wrong.extend(missing(&said, &wrong));
+        }
+        if !wrong.is_empty() {
+            return Err(listed(&wrong, line));
+        }
+
+        let scale = match &scale {
+            None => 1.0,
+            Some(Value::String(text)) => parse_scale(text)?,
+            Some(factor) => factor.as_f64().unwrap_or(1.0),
+        };
+        let mut merged = match preset.as_ref().and_then(Value::as_str) {
+            Some(name) => Self::preset(name)?.to_value(),
+            None => Value::Object(Map::new()),
+        };
+        keys::move_renamed(&mut said);
+        keys::expand_mode(&mut said);
+        merge(&mut merged, said);
+        // Scaled after merging: values in the file refer to the whole device, like a preset's.
+        read(merged)?.scale(scale)
+    }
+}
+
+/// The required keys that are missing in a file without a preset, in one sentence. A misspelt key
+/// is not reported again.
+fn missing(said: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
+    let mut names: Vec<&str> = Vec::new();
+    for key in KEYS.iter() {
+        let (table, is_optional) = (
+            key.table(),
+            ["preset", "scale", "geometry.superblock_dies"].contains(&key.path),
+        );
+
+        let is_meant = wrong.iter().any(|wrong| wrong.meant == Some(key.path));
+        let whole = said.get(table);
+
+        let name = match (table, whole) {
+            ("", _) if said.get(key.path).is_none() => key.path,
+            ("", _) => continue,
+            (table, _) if table.starts_with("firmware.") => continue,
+            (table, None) => table,
+            // Keys of the firmware and of the schemes' tables have defaults.
+            ("firmware", Some(_)) => continue,
+
+            (_, Some(whole)) if whole.get(key.name()).is_none() => key.path,
+            _ => continue,
+        };
+
+        if !is_optional && !is_meant && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let (first, fields) = (
+        names.first()?,
+        if names.len() == 1 { "field" } else { "fields" },
+    );
+
+    Some(KeyProblem {
+        path: (*first).to_owned(),
+        text: format!(
+            "missing {fields} {}: say what they are, or name a preset to begin with (preset = \"{}\")",
+            quoted.join(", "),
+            PRESETS[0].name
+        ),
+        meant: None,
+    })
+}
+
+fn read(merged: Value) -> Result<DeviceConfig, DeviceConfigError> {
+    serde_json::from_value(merged).map_err(|error| DeviceConfigError(error.to_string()))
+}
+
+/// Merges `over` into `base`, table by table.
+fn merge(base: &mut Value, over: Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                match base.get_mut(&key) {
+                    Some(inner) => merge(inner, value),
+                    None => {
+                        base.insert(key, value);
+                    }
+                }
+            }
+        }
+
+        // A list is replaced as a whole, like a value.
+        (base, over) => *base = over,
+    }
+}
+
+/// The line number of a key.
+fn line_of(text: &str, path: &str) -> Option<usize> {
+    let parsed = DeTable::parse(text).ok()?;
+    let mut table = parsed.get_ref();
+    let mut found = None;
+    // As deep as the file goes: a missing key is reported at its table's line.
+    for name in path.split('.') {
+        let (key, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+        found = Some(key.span().start);
+        match value.get_ref() {
+            DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    let before = &text[..found?.min(text.len())];
+    Some(before.matches('\n').count() + 1)
+}
+
+/// The parser's error on one line, with the line number if it is known.
+fn sentence(error: &toml::de::Error, text: &str) -> DeviceConfigError {
+    let message = error.message().trim().replace('\n', ", ");
+    DeviceConfigError(match error.span() {
+        Some(span) if !text.is_empty() => {
+            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
+            format!("line {line}: {message}")
+        }
+        _ => message,
+    })
+}

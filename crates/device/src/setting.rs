@@ -1,0 +1,51 @@
+//! One value of a device, as given on a command line.
+//!
+//! Absent: the device that it changes (`DeviceConfig::with`).
+
+use crate::keys::{self, DeviceKey};
+use serde_json::Value;
+use std::str::FromStr;
+
+/// One value of a device as given on a command line: `firmware.gc_free=0.1`.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The key that is set.
+    pub key: &'static DeviceKey,
+    /// Its new value.
+    pub value: Value,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("`{text}` is not KEY=VALUE, such as firmware.gc_free=0.1"))?;
+
+        let key = match keys::find(path.trim()) {
+            // A setting changes an existing device; these two keys select it.
+            Some(key) if ["preset", "scale"].contains(&key.path) => {
+                return Err(format!("use {} instead", key.flag));
+            }
+            Some(key) => key,
+            None => {
+                // The error that a file with this key would get: it names the key that was probably
+                // meant.
+                let said = keys::nested(path.trim(), Value::Null);
+                let wrong = keys::problems(&said);
+                return Err(wrong.first().map_or_else(
+                    || format!("`{path}` is a table: name one of its keys"),
+                    |wrong| wrong.text.clone(),
+                ));
+            }
+        };
+
+        let value = key.value(value.trim());
+
+        match key.problem(&value) {
+            Some(problem) => Err(problem.text),
+            None => Ok(Self { key, value }),
+        }
+    }
+}
