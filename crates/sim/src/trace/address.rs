@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
 
-use super::format::UnknownName;
+use super::names::UnknownName;
 
 /// Bytes of a logical page.
 pub const PAGE_BYTES: u64 = 4096;

@@ -14,7 +14,8 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use super::blkparse::{Action, verb};
+use super::action::Action;
+use super::blkparse::verb;
 use super::record::{ByteExtent, Parsed, Reason, clip, decimal, number, words};
 
 const NS_PER_S: u64 = 1_000_000_000;

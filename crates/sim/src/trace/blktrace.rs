@@ -9,7 +9,8 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::blkparse::{Action, Wanted, since_earliest};
+use super::action::Action;
+use super::blkparse::{Wanted, since_earliest};
 use super::record::{ByteExtent, Parsed, Reason, RequestKind};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]

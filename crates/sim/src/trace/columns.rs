@@ -8,8 +8,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::blkparse::{Action, verb as verb_of_rwbs};
-use super::format::{FormatError, UnknownName};
+use super::action::Action;
+use super::blkparse::verb as verb_of_rwbs;
+use super::names::{FormatError, UnknownName};
 use super::record::{
     ByteExtent, Digests, Parsed, Reason, RequestKind, clip, decimal, number, verb_of,
 };
@@ -234,7 +235,7 @@ impl SizeUnit {
             SizeUnit::Bytes => 1,
             SizeUnit::Sectors => super::record::SECTOR_BYTES,
             SizeUnit::KiB => 1024,
-            SizeUnit::Pages => super::PAGE_BYTES,
+            SizeUnit::Pages => super::address::PAGE_BYTES,
         }
     }
 

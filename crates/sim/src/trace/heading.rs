@@ -4,7 +4,7 @@
 //! Invariant: no record of any format is a heading, since each has a number in some column where a
 //! heading has a name. Absent: headings of blank-separated columns (`biosnoop.rs`).
 
-use super::Format;
+use super::format::Format;
 use super::record::values;
 
 /// Published headings, in lower case.

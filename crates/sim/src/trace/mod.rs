@@ -14,6 +14,7 @@
 //! duplicates; a page written in part always has a fresh one. Absent: the fields of each format
 //! (its parser's), and the rate of replay (the run's).
 
+mod action;
 pub mod address;
 mod alibaba;
 mod biosnoop;
@@ -29,12 +30,15 @@ mod fast21;
 mod fio;
 mod fiu;
 mod format;
+mod guess;
 mod gzip;
 mod heading;
 mod identity;
 mod input;
+mod keys;
 mod mqsim;
 mod msr;
+mod names;
 mod oracle_general;
 mod order;
 mod parser;
@@ -50,11 +54,12 @@ mod write;
 
 use std::path::Path;
 
+pub use action::Action;
 pub use address::{Cut, DevicePage, Fold, Folder, PAGE_BYTES, cut};
-pub use blkparse::Action;
 pub use columns::Columns;
 pub use decoded::{Decoded, Replay};
-pub use format::{Format, FormatError, UnknownName};
+pub use format::Format;
+pub use names::{FormatError, UnknownName};
 pub use order::Disorder;
 pub use profile::{Duplicates, PageClasses, Profile, Profiler, Requests, Skew, profile};
 pub use stat::{TraceStat, stat};
@@ -64,7 +69,8 @@ use crate::source::{HostPage, Source, SourceError};
 use expand::{Expander, Item, Op};
 use identity::{Identities, Key};
 use input::Input;
-use order::{Keys, Order, TimedOp};
+use keys::Keys;
+use order::{Order, TimedOp};
 use parser::{ParsedRecord, Parser};
 use record::{Digests, Parsed};
 use remap_ssd_device::DeviceConfig;
@@ -502,7 +508,7 @@ impl Decoder {
                         offset: request.offset,
                         len: request.len,
                     };
-                    (request.at_ns, op, self.digests.keys(&request))
+                    (request.at_ns, op, Keys::of(&request, &self.digests))
                 }
                 Ok(Parsed::Moved(moved)) => (moved.at_ns, Op::Moved(moved), Keys::Fresh(0)),
                 Ok(Parsed::Flush(at_ns)) if self.flushes => (at_ns, Op::Flush, Keys::Fresh(0)),

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::expand::Op;
-use super::identity::Key;
+use super::keys::Keys;
 use super::record::Reason;
 
 /// Maximum requests that wait for earlier ones.
@@ -24,25 +24,6 @@ const NS_PER_S: f64 = 1e9;
 const NS_PER_YEAR: u64 = 31_557_600_000_000_000;
 /// The longest trace accepted; a time further from the first is due to a broken clock, or no time.
 const LONGEST_NS: u64 = 10 * NS_PER_YEAR;
-
-/// Keys of the contents that a request writes, before lookup.
-#[derive(Debug)]
-pub(super) enum Keys {
-    /// A number of contents different from all others.
-    Fresh(usize),
-    One(Key),
-    Many(Vec<Key>),
-}
-
-impl Keys {
-    /// Number of keys held while waiting.
-    fn waiting(&self) -> usize {
-        match self {
-            Keys::Many(keys) => keys.len(),
-            Keys::Fresh(_) | Keys::One(_) => 0,
-        }
-    }
-}
 
 /// A request with its time.
 #[derive(Debug)]

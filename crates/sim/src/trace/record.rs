@@ -9,10 +9,8 @@
 use remap_ssd_media::Escaped;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::address::{Cut, cut};
-use super::blkparse::Action;
-use super::identity::Key;
-use super::order::Keys;
+use super::action::Action;
+use super::address::PAGE_BYTES;
 
 /// Bytes of a sector, the unit of most formats.
 pub(super) const SECTOR_BYTES: u64 = 512;
@@ -161,8 +159,8 @@ impl Digests {
         let ahead = page_start.checked_sub(request.offset)?;
         let (chunk, digests) = match self.grain {
             Grain::None => return None,
-            Grain::Page => (super::PAGE_BYTES, 1),
-            Grain::Sector => (SECTOR_BYTES, (super::PAGE_BYTES / SECTOR_BYTES) as usize),
+            Grain::Page => (PAGE_BYTES, 1),
+            Grain::Sector => (SECTOR_BYTES, (PAGE_BYTES / SECTOR_BYTES) as usize),
         };
         if ahead % chunk != 0 {
             return None;
@@ -171,32 +169,12 @@ impl Digests {
         self.bytes.get(from..from + digests * DIGEST_BYTES)
     }
 
-    /// Content keys of a request: for each page of a write one key, in order.
-    #[inline]
-    pub fn keys(&self, request: &Request) -> Keys {
-        if request.verb != RequestKind::Write {
-            return Keys::Fresh(0);
-        }
-
-        let mut pages = cut(request.offset, request.len).map(|Cut { page, whole }| {
-            let digests = whole
-                .then(|| self.of_page(request, page * super::PAGE_BYTES))
-                .flatten();
-            digests.map_or(Key::Fresh, Key::of)
-        });
-        match (self.grain, pages.size_hint()) {
-            (Grain::None, _) => Keys::Fresh(pages.count()),
-            (_, (_, Some(1))) => pages.next().map_or(Keys::Fresh(0), Keys::One),
-            _ => Keys::Many(pages.collect()),
-        }
-    }
-
     /// Derives the content of a request of `len` bytes from `name`: each of its pages has the same
     /// content as that page of any other request with this name.
     pub fn of_request(&mut self, name: &[u8], len: u64) {
         self.grain = Grain::Page;
         let first = xxh3_128(name);
-        for page in 0..len.div_ceil(super::PAGE_BYTES) {
+        for page in 0..len.div_ceil(PAGE_BYTES) {
             let digest = match page {
                 0 => first,
                 _ => xxh3_128([first, page.into()].map(u128::to_le_bytes).as_flattened()),
