@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::draw::{Chance, below};
-use super::runs::Runs;
+use super::runs::{NOTHING, Runs};
 use super::{WorkloadError, Zipf};
 
 /// Source of the contents of writes.
@@ -181,9 +181,6 @@ enum From {
     },
     New,
 }
-
-/// In `present`: the page has not been written yet.
-pub(super) const NOTHING: u64 = 0;
 
 impl Contents {
     pub fn new(

@@ -7,8 +7,10 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Lpn;
 
-use super::content::NOTHING;
 use super::draw::{Chance, below};
+
+/// In a table of present contents: the page has not been written yet.
+pub(super) const NOTHING: u64 = 0;
 
 pub(super) struct Runs {
     chance: Chance,
