@@ -20,7 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::WorkloadError;
 use super::draw::{below, unit};
-use super::model::{Scale, Script, Steps};
+use super::script::{Scale, Script, Steps};
 use super::space::{PageExtent, Space};
 
 pub(super) const ABOUT: &str = "filebench fileserver: 10,000 files, gamma mean 128 KiB, 80 % preallocated, appends \

@@ -38,7 +38,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::bursts::{BurstFacts, Bursts};
 use super::draw::Chance;
-use super::model::{Scale, Script, Steps};
+use super::script::{Scale, Script, Steps};
 use super::space::PageExtent;
 use super::{ContentModel, WorkloadError, Zipf, stride};
 

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use super::model::{Scale, Steps};
+use super::script::{Scale, Steps};
 use super::space::PageExtent;
 
 /// Logical pages of a database page.

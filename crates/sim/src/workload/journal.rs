@@ -21,7 +21,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::WorkloadError;
 use super::draw::below;
-use super::model::{Scale, Script, Steps};
+use super::script::{Scale, Script, Steps};
 use super::space::PageExtent;
 
 pub(super) const ABOUT: &str = "physical journal of 128 MiB for 4 GiB of 16 KiB database pages, checkpointed by remaps to the \

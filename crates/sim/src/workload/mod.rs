@@ -20,6 +20,7 @@ mod model;
 mod named;
 mod oltp;
 mod runs;
+mod script;
 mod snapshot;
 mod space;
 mod spec;

@@ -1,8 +1,6 @@
 //! Models of the applications and traces of the published evaluations, as endless sources.
 //!
-//! A model is a *script* that yields requests (the pages, and whether they are read, written or
-//! deallocated); here they become page operations with contents. A script knows addresses only, so
-//! a model's addresses do not depend on its contents.
+//! A model is a *script* (`script.rs`) that yields requests; its contents are chosen apart from it.
 //!
 //! **Scaling.** Each model has a page set of a published size, and a reference device of a
 //! published size ([`ModelKind::reference_pages`]). A smaller device stands for that device scaled
@@ -18,8 +16,6 @@
 //! allocated per page once a model runs. Absent: time; metadata of the file system (one journal
 //! commit in five seconds is less than a hundredth of the pages).
 
-use remap_ssd_device::Lpn;
-use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
@@ -28,12 +24,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::content::Contents;
-use super::space::PageExtent;
+use super::script::{Scale, Script, Steps};
 use super::{
     Bursts, ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot,
     sysbench, tpcc, ycsb,
 };
-use crate::source::{HostPage, PageKind, Source, SourceError};
+use crate::source::{HostPage, Source, SourceError};
 
 /// A workload described in a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -243,12 +239,10 @@ impl ModelSpec {
 
         Ok(Model {
             script: self.kind.script(&scale)?,
-            steps: Steps {
-                discard: self.discard,
-                contents: Contents::new(content, addressable, content_base, draws)?,
-                kept: VecDeque::new(),
-                out: Vec::new(),
-            },
+            steps: Steps::new(
+                self.discard,
+                Contents::new(content, addressable, content_base, draws)?,
+            ),
         })
     }
 }
@@ -297,180 +291,6 @@ impl fmt::Display for ModelSpec {
     }
 }
 
-/// Parameters of a script.
-pub(super) struct Scale {
-    name: &'static str,
-    /// Addressable pages.
-    pub addressable: u32,
-    /// Size of its page set, in multiples of the published one.
-    pub factor: f64,
-    /// True if reads of applications go to the device.
-    pub direct: bool,
-    /// The generator of its draws.
-    pub rng: Xoshiro256PlusPlus,
-}
-
-impl Scale {
-    /// A published number, scaled: at least `least`.
-    pub fn of(&self, published: f64, least: u32) -> u32 {
-        ((published * self.factor).round().min(f64::from(u32::MAX)) as u32).max(least)
-    }
-
-    /// Returns an error if the addressable pages are fewer than `needed`.
-    pub fn needs(&self, needed: u64) -> Result<(), WorkloadError> {
-        if needed <= u64::from(self.addressable) {
-            Ok(())
-        } else {
-            Err(WorkloadError::new(format!(
-                "{} needs {needed} pages at this size and there are {}: use a larger device or a smaller size=FACTOR",
-                self.name, self.addressable
-            )))
-        }
-    }
-}
-
-pub(super) trait Script {
-    /// Yields the next few requests, of one to some hundred pages in total.
-    fn step(&mut self, steps: &mut Steps);
-}
-
-/// Pages of the longest request that a block layer does not split: 512 KiB.
-pub(super) const REQUEST_PAGES_MAX: u32 = 128;
-
-/// Collects a script's requests.
-pub(super) struct Steps {
-    discard: bool,
-    contents: Contents,
-    /// Contents written with [`Steps::keep`] and not yet again.
-    kept: VecDeque<u64>,
-    out: Vec<HostPage>,
-}
-
-impl Steps {
-    /// Reads the pages of an extent.
-    pub fn read(&mut self, extent: PageExtent) {
-        self.request(PageKind::Read, extent, |_, _| 0);
-    }
-
-    /// Writes the pages of an extent.
-    pub fn write(&mut self, extent: PageExtent) {
-        self.request(PageKind::Write, extent, |steps, lpn| {
-            steps.contents.next(lpn)
-        });
-    }
-
-    /// Writes parts of the pages of an extent.
-    pub fn modify(&mut self, extent: PageExtent) {
-        self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| {
-            steps.contents.next(lpn)
-        });
-    }
-
-    /// Writes pages whose contents will be written again.
-    pub fn keep(&mut self, extent: PageExtent) {
-        self.request(PageKind::Write, extent, |steps, lpn| {
-            let content = steps.contents.next(lpn);
-            steps.kept.push_back(content);
-            content
-        });
-    }
-
-    /// Writes the oldest contents kept.
-    pub fn again(&mut self, extent: PageExtent) {
-        self.request(PageKind::Write, extent, |steps, _| {
-            steps
-                .kept
-                .pop_front()
-                .expect("what is written again was kept")
-        });
-    }
-
-    /// Deallocates pages, if the file system sends discards.
-    pub fn trim(&mut self, extent: PageExtent) {
-        if self.discard {
-            // As one request: a file's extents are deallocated whole.
-            self.append(PageKind::Trim, extent, |_, _| 0);
-        }
-    }
-
-    /// Number of pages and commands so far.
-    pub fn len(&self) -> usize {
-        self.out.len()
-    }
-
-    /// Writes pages from `first` on in one request, each with the home that it may be remapped to,
-    /// if it has one.
-    pub fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
-        for (index, home) in (0..).zip(homes) {
-            let (lpn, last) = (Lpn(first + index), index as usize + 1 == homes.len());
-            let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor {
-                home: Lpn(home),
-            });
-            self.out.push(HostPage {
-                at_ns: 0,
-                content: self.contents.next(lpn),
-                lpn,
-                kind,
-                last,
-            });
-        }
-    }
-
-    /// Remaps pages to those from `source` on, which keep their data.
-    pub fn remap(&mut self, target: PageExtent, source: u32) {
-        // A request is at most a few megabytes in every model.
-        let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
-        let kind = PageKind::Remap {
-            source: Lpn(source),
-            len,
-            relocate: false,
-            atomic: false,
-        };
-        self.out.push(HostPage {
-            at_ns: 0,
-            content: 0,
-            lpn: Lpn(target.first),
-            kind,
-            last: true,
-        });
-    }
-
-    fn request(
-        &mut self,
-        kind: PageKind,
-        extent: PageExtent,
-        content: impl Fn(&mut Self, Lpn) -> u64,
-    ) {
-        let PageExtent { mut first, mut len } = extent;
-        while len > 0 {
-            // Splits long requests like the block layer.
-            let part = len.min(REQUEST_PAGES_MAX);
-            self.append(kind, PageExtent { first, len: part }, &content);
-            (first, len) = (first + part, len - part);
-        }
-    }
-
-    fn append(
-        &mut self,
-        kind: PageKind,
-        PageExtent { first, len }: PageExtent,
-        content: impl Fn(&mut Self, Lpn) -> u64,
-    ) {
-        let end = Lpn(first + len);
-        // Page by page, since each may have its own content.
-        for lpn in Lpn::range(Lpn(first), len) {
-            let content = content(self, lpn);
-            self.out.push(HostPage {
-                at_ns: 0,
-                content,
-                lpn,
-                kind,
-                last: lpn.offset(1) == end,
-            });
-        }
-    }
-}
-
 /// An endless source of a model's page operations.
 pub struct Model {
     script: Box<dyn Script + Send>,
@@ -479,19 +299,13 @@ pub struct Model {
 
 impl Source for Model {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
-        // The script writes directly into the caller's buffer.
-        std::mem::swap(out, &mut self.steps.out);
-        let full = self.steps.out.len() + want.max(1);
-        while self.steps.out.len() < full {
-            self.script.step(&mut self.steps);
-        }
-        std::mem::swap(out, &mut self.steps.out);
+        self.steps.fill(&mut *self.script, out, want);
         Ok(true)
     }
 }
 
 impl Endless for Model {
     fn content_end(&self) -> u64 {
-        self.steps.contents.end()
+        self.steps.content_end()
     }
 }

@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::WorkloadError;
 use super::draw::below;
-use super::model::{Scale, Script, Steps};
+use super::script::{Scale, Script, Steps};
 use super::space::PageExtent;
 
 pub(super) const ABOUT: &str = "filebench oltp: 10 files of 10 MB, 2 KiB I/O, 200 readers, 10 writers, 256 KiB log \

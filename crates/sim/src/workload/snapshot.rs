@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::WorkloadError;
 use super::draw::below;
-use super::model::{Scale, Script, Steps};
+use super::script::{Scale, Script, Steps};
 use super::space::PageExtent;
 
 pub(super) const ABOUT: &str = "40 volumes of 256 MiB, 64 KiB random writes; cloned in turn by Copy commands of 4 MiB (file copy \

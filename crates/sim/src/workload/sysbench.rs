@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::{below, unit};
 use super::innodb::Engine;
-use super::model::{Scale, Script, Steps};
+use super::script::{Scale, Script, Steps};
 
 pub(super) const ABOUT: &str = "sysbench oltp_read_write, pareto (h = 0.2) rows of 60 tables of 100,000; redo log and \
      doublewrite buffer (Coldmap figures 5 to 8)";

@@ -23,7 +23,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::below;
 use super::innodb::Engine;
-use super::model::{Scale, Script, Steps};
+use super::script::{Scale, Script, Steps};
 
 pub(super) const ABOUT: &str = "TPC-C-like transactions on 5 warehouses: new orders, payments and deliveries by NURand; \
      redo log and doublewrite buffer (Coldmap figures 5 to 8)";

@@ -27,7 +27,7 @@
 use std::collections::VecDeque;
 
 use super::WorkloadError;
-use super::model::{REQUEST_PAGES_MAX, Scale, Script, Steps};
+use super::script::{REQUEST_PAGES_MAX, Scale, Script, Steps};
 use super::space::{PageExtent, Space};
 
 pub(super) const ABOUT: &str = "YCSB zipfian (0.99) updates on an LSM store: 8 Mi records of 1 KiB, 64 MiB memtables \
