@@ -15,9 +15,11 @@ mod headline;
 pub mod html;
 pub mod metrics;
 mod palette;
+mod progress;
 pub mod table;
 
 pub use crate::plot::series;
-pub use html::{Progress, html};
+pub use html::html;
 pub use metrics::labels;
+pub use progress::Progress;
 pub use table::{details, table};

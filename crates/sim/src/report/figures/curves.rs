@@ -9,7 +9,7 @@ use crate::plot::lines::{ChartLine, LineChart};
 use crate::plot::series::{Point, finite, staircase, trend};
 use crate::plot::{Size, fluid};
 use crate::report::format::si;
-use crate::report::html::Progress;
+use crate::report::progress::Progress;
 use crate::summary::{RunSummary, Sample};
 
 impl Series<'_> {

@@ -8,9 +8,9 @@ mod curves;
 
 use maud::Markup;
 
-use super::html::Progress;
 use super::metrics::labels;
 use super::palette::paints;
+use super::progress::Progress;
 use crate::plot::paint::Paint;
 use crate::summary::RunSummary;
 
