@@ -31,7 +31,6 @@ mod inflight;
 pub mod metrics;
 pub mod micro;
 mod open;
-mod pipeline;
 pub mod plot;
 pub mod report;
 pub mod run;

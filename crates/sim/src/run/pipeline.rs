@@ -23,8 +23,12 @@
 //! each request has its own glimpse of the counters, so a reading is that of the moment when the
 //! request entered. Absent: clocks.
 
+use super::error::RunError;
+use super::feed::{Feed, command};
+use super::front::{Front, Sink};
+use super::options::{Progress, RunOptions};
+use super::tally::Tally;
 use crate::metrics::PageOps;
-use crate::run::{Feed, Front, Progress, RunError, RunOptions, Sink, Tally, command};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::times::{PageOutcome, RequestTimes};
 use remap_ssd_device::{CommandRecord, Device, FirmwareHalf, LOOK_AHEAD_FAR, Lpn, TimingHalf};
@@ -68,7 +72,7 @@ type Accounts = (Tally, bool);
 /// Runs the source on both halves of the device; `None` if it cannot be divided.
 ///
 /// # Errors
-/// As `run::run`.
+/// As [`super::run`].
 pub(crate) fn run(
     device: &mut Device,
     source: &mut dyn Source,

@@ -1,0 +1,49 @@
+//! What a caller says to a run, and what it is told meanwhile.
+
+/// Options of a run, for any source.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Stop after the request that reaches this many pages; `None`: when the source is exhausted.
+    pub pages: Option<u64>,
+    /// Stop when the device is worn out and refuses a write.
+    pub until_worn_out: bool,
+    /// Requests in flight, in a closed loop.
+    pub queue_depth: u32,
+    /// Requests enter at their own time instead.
+    pub open_loop: bool,
+    /// Maximum requests outstanding in an open loop; later arrivals wait.
+    pub bound: Option<u32>,
+    /// Initial virtual time between points of the series.
+    pub sample_interval_ns: u64,
+    /// Approximate number of points of the series.
+    pub samples: usize,
+    /// Threads that the run may use. With two or more the firmware gets its own, where that changes
+    /// no result. The choice never shows in the results.
+    pub threads: u32,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            pages: None,
+            until_worn_out: false,
+            queue_depth: 32,
+            open_loop: false,
+            bound: None,
+            sample_interval_ns: 10_000_000,
+            samples: 200,
+            threads: 1,
+        }
+    }
+}
+
+/// Progress of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Page operations submitted so far.
+    pub pages: u64,
+    /// Total number of pages, if known.
+    pub pages_total: Option<u64>,
+    /// Virtual seconds since the start.
+    pub seconds_simulated: f64,
+}
