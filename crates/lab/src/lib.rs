@@ -15,6 +15,7 @@
 
 pub mod analysis;
 pub mod claim;
+mod concluded;
 pub mod config;
 pub mod digest;
 pub mod export;

@@ -4,8 +4,8 @@
 //! bytes. Absent: verdicts.
 
 use crate::claim::{Claim, Verdict};
+use crate::concluded::Concluded;
 use crate::config::Form;
-use crate::study::Concluded;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use remap_ssd_sim::report::format::number;
 use remap_ssd_sim::report::html::styles;

@@ -9,6 +9,7 @@
 use crate::LabError;
 use crate::analysis::{self, Analysis};
 use crate::claim::{Claim, Expectation, judge};
+pub use crate::concluded::Concluded;
 use crate::config::{self, Experiment, Form, Paper};
 use crate::folder::Library;
 use crate::grid::{RunSpec, runs};
@@ -74,31 +75,6 @@ pub enum Event<'a> {
     Worked(f64),
     /// A run has been made and stored.
     Done(&'a RunSpec),
-}
-
-/// An experiment's outcome, for reports.
-#[derive(Debug)]
-pub struct Concluded {
-    /// Name of the experiment's folder, and of its results.
-    pub name: String,
-    /// Title of the experiment.
-    pub title: String,
-    /// Text of its `README.md`, for the report.
-    pub readme: String,
-    /// Title, authors and year of its paper.
-    pub paper: String,
-    /// Claims of the papers' list.
-    pub claims: Vec<Claim>,
-    /// Statements of the text that are not claims of the abstract or figures.
-    pub findings: Vec<Claim>,
-    /// All measures of the analysis.
-    pub measures: BTreeMap<String, f64>,
-    /// Figures in the paper's arrangement.
-    pub plots: Vec<crate::plot::Plot>,
-    /// A table in Markdown; empty if there is none.
-    pub text: String,
-    /// Number of its runs, including shared ones.
-    pub runs: usize,
 }
 
 impl Study {
