@@ -69,6 +69,7 @@ mod image;
 mod marks;
 mod record;
 mod run;
+mod served;
 mod shrink;
 mod stage;
 mod target;

@@ -11,9 +11,10 @@
 //!
 //! Absent: the contents of the disk.
 
-use crate::array::{Array, DISK, DiskGeometry, MARKS, MarkSink, Served, Slot};
+use crate::array::{Array, DiskGeometry};
 use crate::child::{ToolError, tool};
 use crate::error::TortureError;
+use crate::served::{DISK, MARKS, MarkSink, Served, Slot};
 use remap_ssd_fuse::Mounted;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

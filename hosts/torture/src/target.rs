@@ -7,7 +7,7 @@
 //! the next one is; hosts' writes change only this process's memory. Absent: the effect of a cut
 //! (`cut`), and file systems.
 
-use crate::array::{DiskGeometry, MARKS};
+use crate::array::DiskGeometry;
 use crate::child::Environment;
 use crate::contents::{ContentId, Contents, ZEROES};
 use crate::error::TortureError;
@@ -15,6 +15,7 @@ use crate::faults::FaultModel;
 use crate::firmware::broken;
 use crate::marks::MarkPipe;
 use crate::record::Recorder;
+use crate::served::MARKS;
 use remap_ssd_device::{Device, DeviceConfig, Lpn, SERVICE_BYTES_MIN};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::Payload;
