@@ -5,7 +5,8 @@
 //! all addresses of a name are checked for being reachable from elsewhere; a reload replaces
 //! everything or nothing. Absent: hosts' rights to namespaces (`nvme::controller::Rights`).
 
-use super::serve::Args;
+use super::address::{addresses_of, is_name};
+use super::args::Args;
 use super::supervisor::passed_socket;
 use crate::failure::Failure;
 use remap_ssd_nvme::Escaped;
@@ -13,53 +14,12 @@ use remap_ssd_nvme::auth::{Keyring, Keys};
 use remap_ssd_nvme::controller::{Rights, Subsystem};
 use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Network, Port, Who};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Default port of NVMe/TCP.
 const PORT: u16 = 4420;
-
-/// A listening address: an address or a name, and a port.
-#[derive(Clone, Debug)]
-pub struct ListenAt {
-    host: String,
-    port: u16,
-}
-
-impl ListenAt {
-    /// Parses `ADDRESS:PORT`, `[ADDRESS]:PORT` or `NAME:PORT`.
-    ///
-    /// # Errors
-    /// The expected form.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        // An address with its port, IPv6 in brackets; otherwise the last colon ends a name.
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            let (host, port) = (address.ip().to_string(), address.port());
-            return Ok(Self { host, port });
-        }
-        let name = text.rsplit_once(':').filter(|(host, _)| is_name(host));
-        let parsed = name.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
-        let (host, port) = parsed.ok_or(
-            "an address and a port, 192.0.2.1:4420 or [2001:db8::1]:4420, or a name and a port",
-        )?;
-        Ok(Self { host, port })
-    }
-
-    /// Resolves it to all of its current addresses.
-    fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
-        let found = if let Ok(address) = self.host.parse::<IpAddr>() {
-            vec![address]
-        } else {
-            addresses_of(&self.host)
-                .map_err(|why| Failure::usage(format_args!("--listen {}: {why}", self.host)))?
-        };
-        Ok(found
-            .into_iter()
-            .map(|address| SocketAddr::new(address, self.port))
-            .collect())
-    }
-}
 
 /// An entry of the list, as given.
 struct AccessEntry {
@@ -126,37 +86,6 @@ impl AccessEntry {
             rights: self.rights.clone(),
         };
         Ok(who.into_iter().map(host).collect())
-    }
-}
-
-/// Returns true if a text may be a DNS name.
-fn is_name(text: &str) -> bool {
-    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    !text.is_empty() && text.bytes().all(may_be)
-}
-
-/// The current addresses of a name, without duplicates.
-fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
-    let found = (name, 0).to_socket_addrs().map_err(|error| {
-        // The reason is only in the system's text.
-        let text = error.to_string();
-        if text.contains("Temporary failure") {
-            "the name cannot be looked up now (the name server does not answer)".to_owned()
-        } else {
-            "no such name".to_owned()
-        }
-    })?;
-
-    let mut known = BTreeSet::new();
-    let each: Vec<IpAddr> = found
-        .map(|one| one.ip())
-        .filter(|one| known.insert(*one))
-        .collect();
-
-    if each.is_empty() {
-        Err("the name has no address".into())
-    } else {
-        Ok(each)
     }
 }
 

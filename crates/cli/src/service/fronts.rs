@@ -5,8 +5,8 @@
 //! one.
 
 use super::access::{Access, Listen, Reload};
+use super::args::Args;
 use super::log::LogLevel;
-use super::serve::Args;
 use super::supervisor::{self, Supervisor};
 use crate::failure::Failure;
 use crate::watch::served::Served;

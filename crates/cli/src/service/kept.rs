@@ -2,15 +2,17 @@
 //!
 //! Invariants: a file is replaced atomically. `service.json` and `reservations.json` have serial
 //! numbers, and the image witnesses the newest one before it takes effect: an older copy, or a
-//! missing file where there was one, is refused. A crash of the machine may lose the last seconds
-//! of SMART counters. The service does not depend on these counters: a full disk or a damaged
-//! counter file causes only a warning.
+//! missing file where there was one, is refused. The namespaces read are valid for the device. A
+//! crash of the machine may lose the last seconds of SMART counters. The service does not depend on
+//! these counters: a full disk or a damaged counter file causes only a warning.
 
-use super::namespaces::Share;
+use super::share::Share;
 use crate::failure::Failure;
 use remap_ssd_device::Device;
 use remap_ssd_media::folder::{self, FileVersion, WitnessedFile};
-use remap_ssd_nvme::controller::{AllReservations, Health, ReservationStore};
+use remap_ssd_nvme::controller::{
+    AllReservations, Health, KeptNamespaces, NamespaceSpec, ReservationStore,
+};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -105,6 +107,46 @@ impl Service {
         made.fold((0, 0), |(count, pages), share| {
             (count + 1, pages + share.pages)
         })
+    }
+
+    /// The namespaces as the controller expects them.
+    pub fn specs(&self) -> Vec<NamespaceSpec> {
+        self.namespaces.iter().map(Share::spec).collect()
+    }
+
+    /// The same with their positions.
+    ///
+    /// # Errors
+    /// Impossible positions.
+    pub fn kept_namespaces(&self) -> Result<KeptNamespaces, String> {
+        let Some(made) = self.created else {
+            // No host has changed anything: the order gives the positions.
+            return KeptNamespaces::one_after_the_other(&self.specs())
+                .map_err(|error| error.to_string());
+        };
+
+        let placed = self.namespaces.iter().map(|share| {
+            let place = share.place.as_ref().ok_or("a namespace has no place")?;
+            Ok(share.placed(place))
+        });
+        let list: Result<Vec<_>, String> = placed.collect();
+        Ok(KeptNamespaces { list: list?, made })
+    }
+
+    /// Checks that a device of `pages` pages can have them.
+    ///
+    /// # Errors
+    /// Impossible namespaces.
+    pub fn check(&self, pages: u32) -> Result<(), String> {
+        let powers_of_two = |share: &Share| share.block_bytes.is_power_of_two();
+        if !self.namespaces.iter().all(powers_of_two) {
+            return Err("namespaces have blocks of 512 or 4096 bytes".into());
+        }
+        if self.created.is_none() && self.namespaces.is_empty() {
+            return Err("there is no namespace".into());
+        }
+        let all = self.kept_namespaces()?;
+        all.check(pages).map_err(|error| error.to_string())
     }
 
     /// Writes it to the image in `dir`, with its checksum and the next serial number.

@@ -1,6 +1,8 @@
 //! The device in service: `image` creates it, `serve` exports it, `io` sends it commands.
 
 mod access;
+mod address;
+mod args;
 mod fronts;
 pub mod image;
 pub mod io;
@@ -11,5 +13,6 @@ mod recording;
 mod relearn;
 pub mod serve;
 pub mod shape;
+mod share;
 mod supervisor;
 pub mod writeback;

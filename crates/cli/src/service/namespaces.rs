@@ -1,154 +1,18 @@
-//! The namespaces of a device in a folder, as stored in its file.
+//! The namespaces of a device in a folder, as hosts change them and as the device uses them.
 //!
 //! They are contiguous and numbered from 1, until a host creates, deletes, formats, attaches or
-//! detaches one. From then on each has its position and its hosts in the file. Invariant: the
-//! namespaces read are valid for the device. Absent: the file itself (`kept`), and the order of
-//! steps (`remap_ssd_nvme::controller`, `namespaces::change`).
+//! detaches one. From then on each has its position and its hosts in the file. Absent: the file
+//! itself (`kept`), and the order of steps (`remap_ssd_nvme::controller`, `namespaces::change`).
 
 use super::kept::Service;
-use remap_ssd_device::{Device, Lpn};
-use remap_ssd_nvme::controller::{
-    Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceSpec, NamespaceStore,
-};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use super::share::{Begun, Place, Share};
+use remap_ssd_device::Device;
+use remap_ssd_nvme::controller::{KeptNamespace, KeptNamespaces, NamespaceStore};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// A namespace in the file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Share {
-    /// Its size in flash pages.
-    pub pages: u32,
-    /// Bytes of a logical block.
-    pub block_bytes: u32,
-    /// Its pages are never shared, by deduplication or by remaps.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unshared: bool,
-    /// It was made for a snapshot.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub snapshots: bool,
-    /// Its position and its hosts, unless they follow from the order in the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
-}
-
-/// Position of a namespace, and the hosts that see it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Place {
-    /// Its number.
-    nsid: u32,
-    /// First logical page of the device.
-    first_page: u32,
-    /// 0 if it was made with the image, otherwise its index among those created by hosts, from 1.
-    serial: u32,
-    /// Operation in progress.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    clearing: Option<Begun>,
-    /// Visible to hosts that are not in `except`.
-    attached: bool,
-    /// Names of the hosts for which the opposite holds.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    except: BTreeSet<String>,
-}
-
-/// An operation in progress on a namespace, to be finished at the next start.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Begun {
-    /// It is emptied, and then used again.
-    Format,
-    /// It is emptied, and then removed.
-    Delete,
-}
-
-impl From<Begun> for Clearing {
-    fn from(begun: Begun) -> Self {
-        match begun {
-            Begun::Format => Self::ThenUse,
-            Begun::Delete => Self::ThenDelete,
-        }
-    }
-}
-
-impl From<Clearing> for Begun {
-    fn from(clearing: Clearing) -> Self {
-        match clearing {
-            Clearing::ThenUse => Self::Format,
-            Clearing::ThenDelete => Self::Delete,
-        }
-    }
-}
-
-impl Share {
-    fn spec(&self) -> NamespaceSpec {
-        NamespaceSpec {
-            pages: self.pages,
-            lba_shift: self.block_bytes.checked_ilog2().unwrap_or(0) as u8,
-        }
-    }
-
-    fn placed(&self, place: &Place) -> KeptNamespace {
-        let NamespaceSpec { pages, lba_shift } = self.spec();
-        KeptNamespace {
-            nsid: place.nsid,
-            first_lpn: Lpn(place.first_page),
-            pages,
-            lba_shift,
-            serial: place.serial,
-            clearing: place.clearing.map(Clearing::from),
-            attachment: Attachment {
-                others: place.attached,
-                except: place.except.clone(),
-            },
-        }
-    }
-}
-
 impl Service {
-    /// The namespaces as the controller expects them.
-    pub fn specs(&self) -> Vec<NamespaceSpec> {
-        self.namespaces.iter().map(Share::spec).collect()
-    }
-
-    /// The same with their positions.
-    ///
-    /// # Errors
-    /// Impossible positions.
-    pub fn kept_namespaces(&self) -> Result<KeptNamespaces, String> {
-        let Some(made) = self.created else {
-            // No host has changed anything: the order gives the positions.
-            return KeptNamespaces::one_after_the_other(&self.specs())
-                .map_err(|error| error.to_string());
-        };
-
-        let placed = self.namespaces.iter().map(|share| {
-            let place = share.place.as_ref().ok_or("a namespace has no place")?;
-            Ok(share.placed(place))
-        });
-        let list: Result<Vec<_>, String> = placed.collect();
-        Ok(KeptNamespaces { list: list?, made })
-    }
-
-    /// Checks that a device of `pages` pages can have them.
-    ///
-    /// # Errors
-    /// Impossible namespaces.
-    pub fn check(&self, pages: u32) -> Result<(), String> {
-        let powers_of_two = |share: &Share| share.block_bytes.is_power_of_two();
-        if !self.namespaces.iter().all(powers_of_two) {
-            return Err("namespaces have blocks of 512 or 4096 bytes".into());
-        }
-        if self.created.is_none() && self.namespaces.is_empty() {
-            return Err("there is no namespace".into());
-        }
-        let all = self.kept_namespaces()?;
-        all.check(pages).map_err(|error| error.to_string())
-    }
-
     /// Replaces the namespaces; fields that hosts cannot set are kept.
     fn set_namespaces(&mut self, all: &KeptNamespaces) {
         let before: Vec<(u32, u32, Share)> = self
@@ -237,6 +101,9 @@ impl NamespaceStore for NamespaceFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remap_ssd_device::Lpn;
+    use remap_ssd_nvme::controller::{Attachment, Clearing};
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     /// A folder with a file of two namespaces, the second of which is unshared.

@@ -1,0 +1,87 @@
+//! Addresses and DNS names in arguments, and their lookup.
+//!
+//! Invariant: a name stands for all of its addresses, each once. Absent: who may connect
+//! (`access`).
+
+use crate::failure::Failure;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// A listening address: an address or a name, and a port.
+#[derive(Clone, Debug)]
+pub struct ListenAt {
+    /// The address or the name, as given.
+    pub host: String,
+    port: u16,
+}
+
+impl ListenAt {
+    /// Parses `ADDRESS:PORT`, `[ADDRESS]:PORT` or `NAME:PORT`.
+    ///
+    /// # Errors
+    /// The expected form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // An address with its port, IPv6 in brackets; otherwise the last colon ends a name.
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            let (host, port) = (address.ip().to_string(), address.port());
+            return Ok(Self { host, port });
+        }
+        let name = text.rsplit_once(':').filter(|(host, _)| is_name(host));
+        let parsed = name.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        let (host, port) = parsed.ok_or(
+            "an address and a port, 192.0.2.1:4420 or [2001:db8::1]:4420, or a name and a port",
+        )?;
+        Ok(Self { host, port })
+    }
+
+    /// Resolves it to all of its current addresses.
+    ///
+    /// # Errors
+    /// There is no such name, or it cannot be looked up now.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let found = if let Ok(address) = self.host.parse::<IpAddr>() {
+            vec![address]
+        } else {
+            addresses_of(&self.host)
+                .map_err(|why| Failure::usage(format_args!("--listen {}: {why}", self.host)))?
+        };
+        Ok(found
+            .into_iter()
+            .map(|address| SocketAddr::new(address, self.port))
+            .collect())
+    }
+}
+
+/// Returns true if a text may be a DNS name.
+pub fn is_name(text: &str) -> bool {
+    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !text.is_empty() && text.bytes().all(may_be)
+}
+
+/// The current addresses of a name, without duplicates.
+///
+/// # Errors
+/// The reason, in a few words.
+pub fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
+    let found = (name, 0).to_socket_addrs().map_err(|error| {
+        // The reason is only in the system's text.
+        let text = error.to_string();
+        if text.contains("Temporary failure") {
+            "the name cannot be looked up now (the name server does not answer)".to_owned()
+        } else {
+            "no such name".to_owned()
+        }
+    })?;
+
+    let mut known = BTreeSet::new();
+    let each: Vec<IpAddr> = found
+        .map(|one| one.ip())
+        .filter(|one| known.insert(*one))
+        .collect();
+
+    if each.is_empty() {
+        Err("the name has no address".into())
+    } else {
+        Ok(each)
+    }
+}
