@@ -1,7 +1,6 @@
 //! The arguments of `serve`.
 //!
-//! Absent: which of them contradict each other in a device (`serve`), and which leave it open to
-//! others (`access`).
+//! Absent: checks of several arguments together (`serve`, `access`).
 
 use super::address::ListenAt;
 use super::shape::DeviceShape;

@@ -1,4 +1,4 @@
-//! What a caller says to a run, and what it is told meanwhile.
+//! Options of a run, and its progress.
 
 /// Options of a run, for any source.
 #[derive(Clone, Debug)]

@@ -38,6 +38,7 @@ impl Keys {
     }
 
     /// Number of keys held while waiting.
+    #[inline]
     pub fn waiting(&self) -> usize {
         match self {
             Keys::Many(keys) => keys.len(),

@@ -1,6 +1,6 @@
 //! Errors of the names that choose a format, its columns, its actions and a folding.
 //!
-//! Absent: the names themselves, each with what it names.
+//! Absent: the valid names (`format.rs`, `columns.rs`, `action.rs`, `address.rs`).
 
 /// An unknown name; the message lists the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

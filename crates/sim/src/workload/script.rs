@@ -2,8 +2,8 @@
 //!
 //! A script yields the pages of each request, and whether they are read, written or deallocated;
 //! [`Steps`] makes page operations with contents of them. A script knows addresses only, so a
-//! model's addresses do not depend on its contents. Invariant: no request is longer than a block
-//! layer lets pass, except deallocations and commands. Absent: which models there are (`model.rs`).
+//! model's addresses do not depend on its contents. Invariant: an extent that is read or written is
+//! split into requests of at most [`REQUEST_PAGES_MAX`] pages. Absent: the models (`model.rs`).
 
 use remap_ssd_device::Lpn;
 use std::collections::VecDeque;
