@@ -1,6 +1,6 @@
 //! Tests of the reference model.
 
-use remap_ssd_crash::content::Content;
+use remap_ssd_crash::content::{Content, LOST};
 use remap_ssd_crash::oracle::{AtomicVerdict, Oracle};
 use remap_ssd_crash::script::ScriptCommand;
 use remap_ssd_media::Lpn;
@@ -328,4 +328,32 @@ fn a_failure_says_what_was_read_and_what_was_allowed() {
         text,
         "LPN 3 reads content 4; allowed: content 90 (#9, acknowledged or seen), zeroes (#10, under way)"
     );
+}
+
+#[test]
+fn a_write_of_many_pages_repeats_known_contents_and_numbers_the_others() {
+    let many = |source| ScriptCommand::WriteMany {
+        lpn: Lpn(4),
+        len: 3,
+        source,
+        fresh: 90,
+    };
+    let mut oracle = numbered();
+    let id = oracle.submit(&many(None));
+    oracle.acknowledge(id);
+    assert!(allowed(&oracle, &[(4, 90), (5, 91), (6, 92)]));
+    assert!(!allowed(&oracle, &[(4, 90), (5, 90), (6, 90)]));
+    assert!(!allowed(&oracle, &[(4, 0), (5, 0), (6, 0)]));
+
+    // LPN 2 is unmapped, and what LPN 3 holds was lost: neither can be repeated.
+    let mut oracle = numbered();
+    let trim = oracle.submit(&ScriptCommand::Deallocate {
+        lpn: Lpn(2),
+        len: 1,
+    });
+    oracle.acknowledge(trim);
+    oracle.adopt(&reads(&[(2, 0), (3, LOST)]));
+    let id = oracle.submit(&many(Some(Lpn(1))));
+    oracle.acknowledge(id);
+    assert_eq!(oracle.live()[4..7], [2, 91, 92]);
 }
