@@ -143,3 +143,36 @@ fn without_a_limit_nothing_is_retired() {
     ftl.media_mut().ops.retain(|op| op.kind == OpKind::Erase);
     assert!(ftl.media().ops.len() > 2 * LIMIT as usize && ftl.stats().blocks_worn == 0);
 }
+
+/// The figure is the number of pages the host had written when the first block wore out. It is
+/// absent before that, and does not change when more blocks follow.
+#[test]
+fn the_first_worn_block_is_the_one_whose_time_is_kept() {
+    let config = config(SchemeKind::None, GcPolicy::Greedy);
+    let mut ftl = device(small_geometry(), &config);
+    let (mut random, mut first) = (Random(7), None);
+
+    let worn = loop {
+        let lpn = Lpn(random.below(LPNS.into()) as u32);
+        let is_written = ftl.write(lpn, &content(1 + random.below(900))).is_ok();
+        ftl.media_mut().ops.clear();
+        let worn = ftl.stats().blocks_worn;
+        if worn > 0 && first.is_none() {
+            // While the last write was made, which may not have been counted yet.
+            first = ftl.first_retired();
+            let written = ftl.stats().host_writes;
+            assert!(
+                first.is_some_and(|pages| (written - 1..=written).contains(&pages)),
+                "{first:?} of {written} pages"
+            );
+        }
+        assert_eq!(ftl.first_retired(), first, "{worn} blocks are worn");
+        if !is_written {
+            break worn;
+        }
+    };
+    assert!(
+        worn > u64::from(small_geometry().dies_total()),
+        "more blocks followed"
+    );
+}
