@@ -525,3 +525,22 @@ fn models_are_known_by_name_and_mistakes_are_explained() {
         .unwrap();
     assert!(small.to_string().starts_with("ycsb needs "), "{small}");
 }
+
+/// Schemes that remap a page only to the home it was written for ask for this.
+#[test]
+fn a_model_says_that_it_names_homes_exactly_if_it_does() {
+    for kind in MODELS {
+        let mut pages = Vec::new();
+        model(kind.name(), 2 * GIB, 1)
+            .fill(&mut pages, 20_000)
+            .unwrap();
+        let names = |page: &HostPage| matches!(page.kind, PageKind::WriteFor { .. });
+        let found = pages.iter().any(names);
+        assert_eq!(kind.names_homes(), found, "{}", kind.name());
+
+        let named: NamedWorkload = kind.name().parse().unwrap();
+        assert_eq!(named.names_homes(), found, "{}", kind.name());
+    }
+    let pattern: NamedWorkload = "randwrite".parse().unwrap();
+    assert!(!pattern.names_homes());
+}

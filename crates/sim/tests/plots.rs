@@ -3,6 +3,7 @@
 use remap_ssd_sim::plot::axis::Axis;
 use remap_ssd_sim::plot::bars::{Bar, BarChart, Part};
 use remap_ssd_sim::plot::columns::{ColumnChart, Panel};
+use remap_ssd_sim::plot::legend::{Legend, Mark};
 use remap_ssd_sim::plot::lines::{ChartLine, LineChart};
 use remap_ssd_sim::plot::paint::paints;
 use remap_ssd_sim::plot::{self, Size, text};
@@ -250,4 +251,48 @@ fn a_file_brings_its_colours_for_light_and_dark() {
     let file = plot::file(&chart.draw(Size::Wide, true));
     assert!(file.starts_with("<?xml") && file.contains("prefers-color-scheme: dark"));
     roxmltree::Document::parse(&file).expect("it is well-formed");
+}
+
+/// Each name of a legend stands to the right of its own mark, and before the next one.
+#[test]
+fn no_name_of_a_legend_lies_over_a_mark() {
+    let names = names();
+    let entries = || {
+        names
+            .iter()
+            .map(String::as_str)
+            .zip(paints(names.iter().map(String::as_str)))
+    };
+
+    for (mark, mark_width) in [(Mark::Line, 24.0), (Mark::Box, 11.0)] {
+        for size in SIZES {
+            let (left, right) = (40.0, size.width() - 8.0);
+            let legend = Legend::new(entries(), mark, (left, right));
+            let picture = format!("<svg>{}</svg>", legend.draw(5.0).into_string());
+            let document = roxmltree::Document::parse(&picture).expect("it is well-formed");
+            let nodes: Vec<_> = document.root_element().children().collect();
+            assert_eq!(nodes.len(), 2 * names.len());
+
+            // Position of the end of the last entry, and its base line.
+            let mut before = (left, 0.0);
+            for pair in nodes.chunks_exact(2) {
+                let mark_left: f64 = match pair[0].attribute("d") {
+                    Some(line) => line[1..].split(' ').next().unwrap().parse().unwrap(),
+                    None => pair[0].attribute("x").unwrap().parse().unwrap(),
+                };
+                let number = |name| pair[1].attribute(name).unwrap().parse::<f64>().unwrap();
+                let (x, y) = (number("x"), number("y"));
+                let end = x + text::width(pair[1].text().unwrap(), text::TEXT);
+
+                let words = pair[1].text().unwrap();
+                assert!(x >= mark_left + mark_width, "`{words}` in {size:?}");
+                assert!(end <= right + 0.1, "`{words}` in {size:?}");
+                let begins_row = y > before.1 && mark_left == left;
+                assert!(begins_row || mark_left > before.0, "`{words}` in {size:?}");
+                before = (end, y);
+            }
+            let height = legend.height() + 5.0;
+            assert!(before.1 < height, "the last row is within the legend");
+        }
+    }
 }

@@ -11,4 +11,5 @@ mod kit;
 mod oracle;
 mod real;
 mod samples;
+mod vscsi;
 mod writing;
