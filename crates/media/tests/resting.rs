@@ -4,7 +4,8 @@
 mod kit;
 
 use kit::folder::{
-    CONTENTS, FILES, JOURNAL_BYTES, JOURNALS, Operation, blank, create, files, operate, put_files,
+    CONTENTS, FILES, JOURNAL_BYTES, JOURNALS, Operation, STATES, blank, create, files, operate,
+    put_files,
 };
 use kit::numbers::Numbers;
 use remap_ssd_media::folder::RestingFolder;
@@ -241,4 +242,26 @@ fn a_resting_folder_is_free_for_others_and_may_be_gone() {
 #[test]
 fn a_device_in_memory_cannot_rest() {
     assert!(blank().rest_here().expect("no disk").is_none());
+}
+
+// Headers and journals are those of the tables: only the hash of the state differs.
+#[test]
+fn another_state_of_the_same_number_is_noticed() {
+    let written = |value| {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut media = filled(dir.path(), 6);
+        store(&mut media, 5, value);
+        media.tidy().expect("the disk works");
+        (dir, media)
+    };
+    let ((here, media), (there, other)) = (written(50), written(51));
+    let own = STATES[(media.generation().expect("a folder") % 2) as usize];
+    assert_eq!(media.generation(), other.generation());
+    drop(other);
+
+    let resting = Resting::of(media);
+    let mut swapped = files(here.path());
+    swapped[own].clone_from(&files(there.path())[own]);
+    put_files(here.path(), &swapped);
+    assert!(resting.resume(here.path()).is_none());
 }
