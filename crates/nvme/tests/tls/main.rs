@@ -4,6 +4,7 @@ mod hostile;
 mod keys;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod memory;
 
 use kit::numbers::Numbers;
 use kit::{NQN, Rig, keyring, secret};
