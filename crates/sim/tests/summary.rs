@@ -29,7 +29,7 @@ impl Mixed {
     /// A number from a position, the same in every run.
     fn draw(&self, below: u32) -> u32 {
         let mixed = (self.at ^ 0x5bd1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((mixed >> 32) * u64::from(below) >> 32) as u32
+        (((mixed >> 32) * u64::from(below)) >> 32) as u32
     }
 }
 
