@@ -11,7 +11,6 @@
 //! includes Diffie-Hellman, so that a later leak of the key does not decrypt recorded traffic; no
 //! tickets, hence no resumption; no early data, hence no replay; no certificates, so that a key is
 //! indispensable. Absent: keys (`auth`), access rules (`tcp`).
-//! no key gets nowhere. Absent: keys (`auth`), who may connect where (`tcp`).
 
 #[cfg(not(feature = "tls"))]
 mod absent;
