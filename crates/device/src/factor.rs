@@ -21,12 +21,12 @@ pub fn parse_scale(text: &str) -> Result<f64, DeviceConfigError> {
         .ok_or_else(|| refuse(text))
 }
 
-/// Whether a device can be scaled by this factor.
+/// Returns true if a device can be scaled by this factor.
 pub(crate) fn is_valid(factor: f64) -> bool {
     factor > 0.0 && factor <= 1.0
 }
 
-/// The error for one that is not valid.
+/// The error for an invalid factor.
 pub(crate) fn refuse(factor: impl std::fmt::Display) -> DeviceConfigError {
     DeviceConfigError(format!(
         "scale {factor} must be above 0 and at most 1, such as 1/16 or 0.25"

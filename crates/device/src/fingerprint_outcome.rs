@@ -1,4 +1,4 @@
-//! What became of the fingerprints of a device at a shutdown and at the power-on after it.
+//! Outcomes of saving a device's fingerprints at a shutdown and restoring them at power-on.
 //!
 //! Absent: the file that holds them (`fingerprints`).
 

@@ -9,11 +9,11 @@
 //! that state's generation. Opening a folder begins a new generation before anything changes, and
 //! removes the file.
 //!
-//! Order: 1. the last state, durable  2. the file under a temporary name, durable  3. its rename
-//! 4. the device is opened: a state of the next generation, durable  5. anything changes. Cut
-//! before 3: there is no file of this generation, and any other is ignored. Between 3 and 4: state
-//! and file match. After 4: no state has the file's generation any more, so a file that was not
-//! removed is ignored.
+//! Order: 1. the last state, durable  2. the file under a temporary name, durable  3. its rename  4.
+//! the device is opened: a state of the next generation, durable  5. anything changes. Cut before 3:
+//! there is no file of this generation, and any other is ignored. Between 3 and 4: state and file
+//! match. After 4: no state has the file's generation any more, so a file that was not removed is
+//! ignored.
 //!
 //! A file with the right generation may still not match the contents (a folder assembled from two
 //! copies). So the firmware compares a page with its saved digest at the first hit, before it maps

@@ -1,11 +1,11 @@
 //! Superblocks of host software: pages 0 and 1 of its disk, twice the same.
 //!
 //! ```text
-//! magic (8)  CRC-32C of everything behind it (4)  version (4)  what the owner keeps
+//! magic (8)  CRC-32C of all following bytes (4)  version (4)  the owner's data
 //! ```
 //!
-//! Both copies are written together and never again. So two sound copies are the same, and one is
-//! enough. Absent: what an owner keeps, and when copies are written.
+//! Both copies are written together and never change. So two sound copies are equal, and one is
+//! enough. Absent: the owner's data, and when copies are written.
 
 use remap_ssd_media::folder::checksum;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -13,10 +13,10 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 /// Superblocks: pages 0 and 1.
 pub const SUPERBLOCKS: u64 = 2;
 
-/// Pages that are looked at together.
+/// Pages read at a time.
 const LOOK_PAGES: u64 = 256;
 
-// Behind the magic (8 bytes) and the checksum itself (4).
+// After the magic (8 bytes) and the checksum (4).
 const CRC_FROM: usize = 12;
 
 /// The checksum of a superblock.
@@ -24,12 +24,12 @@ pub fn superblock_crc(page: &[u8]) -> u32 {
     checksum(&page[CRC_FROM..])
 }
 
-/// Whether a page is a whole superblock with this magic and version.
+/// Checks that a page is a valid superblock with this magic and version.
 ///
 /// # Errors
-/// What it is instead.
+/// A description of the page.
 pub fn check(page: &[u8; PAGE_BYTES], magic: [u8; 8], version: u32) -> Result<(), String> {
-    // Blank, foreign and damaged are three answers: only a blank page may be overwritten unasked.
+    // Blank, foreign and damaged pages differ: only a blank one may be overwritten without asking.
     if *page == [0; PAGE_BYTES] {
         return Err("it is blank".into());
     }
@@ -50,19 +50,19 @@ pub fn check(page: &[u8; PAGE_BYTES], magic: [u8; 8], version: u32) -> Result<()
     }
 }
 
-/// What two copies of a superblock say.
+/// Result of comparing the two copies of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copies<S> {
-    /// The superblock; the page of a copy that has to be written again, and why.
+    /// The superblock; the page of a copy that must be rewritten, if any, and why.
     Sound(S, Option<(u64, String)>),
-    /// Both are sound, and of two different disks: neither may be written over the other.
+    /// Both are sound, but belong to different disks: neither may overwrite the other.
     Contradict,
-    /// Neither is sound; why.
+    /// Neither is sound, for this reason.
     Neither(String),
 }
 
 impl<S: PartialEq> Copies<S> {
-    /// Judges what pages 0 and 1 were decoded as.
+    /// Compares the superblocks decoded from pages 0 and 1.
     pub fn judge(copies: [Result<S, String>; SUPERBLOCKS as usize]) -> Self {
         match copies.into() {
             (Ok(first), Ok(second)) if first == second => Self::Sound(first, None),
@@ -79,11 +79,11 @@ impl<S: PartialEq> Copies<S> {
     }
 }
 
-/// The first of so many pages that is not zeroes. `progress` is told how many of how many pages
-/// have been looked at.
+/// Finds the first of `pages` pages that is not all zeroes. `progress` gets the number of pages
+/// checked so far, and `pages`.
 ///
 /// # Errors
-/// Those of `read`, which reads whole pages from one on.
+/// Those of `read`, which reads whole pages from the given one on.
 pub fn first_written<E>(
     pages: u64,
     progress: &mut dyn FnMut(u64, u64),
@@ -92,7 +92,7 @@ pub fn first_written<E>(
     let mut bytes = vec![[0; PAGE_BYTES]; LOOK_PAGES as usize];
     for first in (0..pages).step_by(LOOK_PAGES as usize) {
         let bytes = &mut bytes[..LOOK_PAGES.min(pages - first) as usize];
-        // Only reading tells: a device does not say which pages have a mapping.
+        // Pages must be read: a device does not report which pages are mapped.
         read(first, bytes.as_flattened_mut())?;
         if let Some(index) = bytes.iter().position(|page| *page != [0; PAGE_BYTES]) {
             return Ok(Some(first + index as u64));

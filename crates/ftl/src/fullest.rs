@@ -80,7 +80,7 @@ impl FullestBlocks {
             self.ends[entries as usize].1 = block;
             self.top = self.top.max(entries as usize);
         }
-        // Amortized constant: each step down pays for an earlier step up.
+        // Amortized constant: each step down undoes an earlier step up.
         while self.top > 0 && self.ends[self.top].0 == NONE {
             self.top -= 1;
         }

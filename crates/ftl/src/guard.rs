@@ -90,7 +90,7 @@ guards! {
     FsWhole = "fs-whole",
     /// A slot of the file map in which part of an entry landed is not reused before the next reset.
     FsTornPlaces = "fs-torn-places",
-    /// A page shared with its home by a commit record moves with a new number for both.
+    /// A page that its home owns by a commit record moves with a new number for both.
     HomesRenewed = "homes-renewed",
     /// A commit record that gathers pages is stored before anything is reclaimed.
     RecordBeforeReclaim = "record-before-reclaim",

@@ -72,7 +72,7 @@ impl LifeRecord {
         }
     }
 
-    /// Stores the first word: dead and clean marks and the incarnation.
+    /// Stores the first word: `dead_before`, `clean` and the incarnation.
     pub fn store_life(media: &mut Media, sb: SbId, life: Life, after: After) {
         media.store(
             sb.0 as usize * LIFE_WORDS,

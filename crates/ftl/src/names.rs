@@ -3,7 +3,7 @@
 /// The one of `all` that has this name.
 ///
 /// # Errors
-/// None has it; the sentence lists the names that there are.
+/// None has it; the sentence lists the known names.
 pub(crate) fn find<T: Copy>(
     what: &str,
     given: &str,

@@ -5,9 +5,9 @@
 //! the pages, rewrite the other references.
 //!
 //! Order: 1. the pages at their new place, each with one owner in its OOB  2. entries of the other
-//! owners, each after the pages it names  3. the victim is marked dead, after everything  4. erases
-//! 5. its entries are released. Cut before 3: the victim is a witness as before, equal to the
-//! copies. After 3: the copies are.
+//! owners, each after the pages it names  3. the victim is marked dead, after everything  4. its
+//! erases  5. its entries are released. Cut before 3: the victim is a witness as before, and says
+//! the same as the copies. After 3: only the copies are witnesses.
 //!
 //! Invariants: a job gains space (its victim has garbage, and its references' entries fit into the
 //! reserve); remaps onto the victim's pages while the job runs are in `late`. Absent: the choices

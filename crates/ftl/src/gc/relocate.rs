@@ -368,7 +368,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Moves a page that its home shares by a commit record, and perhaps the LPN it was written
+    /// Moves a page that its home owns by a commit record, and perhaps also the LPN it was written
     /// under. Its copy names both, with a new number: the number of the write would be too old for
     /// the home, which may have been written after it.
     ///

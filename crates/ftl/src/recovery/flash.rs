@@ -148,8 +148,8 @@ impl Ftl {
                 };
             }
 
-            // No valid head: torn, or of a superblock whose erase was interrupted. It is erased
-            // before it is used.
+            // No valid head: torn, or of a superblock whose erase was interrupted. The superblock
+            // is erased before it is used.
             found.life.set_clean(false);
             if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
                 // The head cannot show that the superblock was dead; missing pages can.

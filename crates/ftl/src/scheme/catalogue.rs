@@ -101,8 +101,8 @@ impl SchemeValues {
         all
     }
 
-    /// The only scheme with a key of this name; `None` if several have it. Older files have such
-    /// keys in `[firmware]`.
+    /// The only scheme with a key of this name; `None` if none or several have it. Older files have
+    /// such keys in `[firmware]`.
     pub fn owner_of(name: &str) -> Option<SchemeKind> {
         let mut owners = SchemeKind::ALL
             .into_iter()

@@ -183,8 +183,8 @@ impl Superblocks {
         Some(self.geometry.page(open.sb, offset))
     }
 
-    /// Allocates up to `len` consecutive pages of one row, if no page has to be skipped; `None` if
-    /// the next page needs `take`.
+    /// Allocates up to `len` consecutive pages of one row, up to the first one that must be skipped;
+    /// `None` if the next page needs `take`.
     #[inline(always)]
     pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;

@@ -123,7 +123,7 @@ impl FolderCommit {
 }
 
 impl Folder {
-    /// Where the history ends now.
+    /// The present end of the history.
     pub(crate) fn position(&self) -> HistoryPosition {
         HistoryPosition {
             generation: self.header.generation,

@@ -375,8 +375,8 @@ impl Journal {
         after_end.iter().copied().find(proves)
     }
 
-    /// Returns true if everything was durable when the last of these records was stored, or there is
-    /// none.
+    /// Returns true if everything was durable when the last of these records was stored, or if there
+    /// are no records.
     pub(super) fn has_ended(&self, records: &[usize]) -> bool {
         let ended = |at: &usize| self.head_at(*at).is_some_and(|head| head.kind() == ENDED);
         records.last().is_none_or(ended)

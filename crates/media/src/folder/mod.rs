@@ -110,8 +110,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes the files of a new device. The folder exists and has none; `journal_bytes` is about the
-    /// size of the state unless given.
+    /// Makes the files of a new device. The folder exists and has none. By default `journal_bytes`
+    /// is about the size of the state.
     pub(crate) fn create(
         dir: &Path,
         geometry: Geometry,
@@ -434,7 +434,7 @@ impl Folder {
     }
 }
 
-/// The file, of two, for a generation.
+/// Index of the file of a generation, in each pair of files.
 fn slot(generation: u64) -> usize {
     (generation % 2) as usize
 }

@@ -54,7 +54,7 @@ impl FoundFolder {
 }
 
 impl Folder {
-    /// Whether the journal may be left for the next opening to replay.
+    /// Returns true if the journal may be left for the next opening to replay.
     pub(crate) fn is_short(&self) -> bool {
         self.journals[slot(self.header.generation)].end() <= REST_BYTES_MAX
     }

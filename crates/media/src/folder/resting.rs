@@ -5,8 +5,8 @@
 //! takes the locks again, and compares the files with the mark instead of reading them.
 //!
 //! *Resume here*: 1. the locks  2. the files match the mark  3. records are appended after the end
-//! of the journal. If 2 fails, nothing has been written, and the folder is opened normally. In
-//! every case that 2 accepts, the tables are as `resume` would have read them:
+//! of the journal. If 2 fails, no file has other contents than before, and the folder is opened
+//! normally. In every case that 2 accepts, the tables are as `resume` would have read them:
 //!
 //! - A process that has begun a new state has changed the headers of a state and of a journal.
 //! - A process that continued this journal has appended a record at its end, which has the
@@ -44,7 +44,7 @@ pub struct RestingFolder {
     sums: Slab<u32>,
 }
 
-/// Fingerprint of the files of a folder at rest: any change of them changes it.
+/// Fingerprint of the files of a folder at rest: any change changes it, except to pages' contents.
 #[derive(PartialEq, Eq)]
 struct FolderMark {
     /// Headers of both states: the other one may have been cut while it was written.
@@ -79,7 +79,8 @@ impl FolderMark {
 }
 
 impl Folder {
-    /// Closes the folder, if it is at rest. Its tables stay with the caller, without contents.
+    /// Closes the folder, which is at rest. Its tables stay with the caller, without contents.
+    /// `None` if its files cannot be read.
     pub(crate) fn close(self, pages: MappedPages) -> Option<RestingFolder> {
         let header = self.header;
         let mark = FolderMark::read(&header, &self._locks, &self.states, &self.journals);
@@ -90,7 +91,7 @@ impl Folder {
         })
     }
 
-    /// Whether nothing was recorded since the last sync had returned.
+    /// Returns true if nothing was recorded since the last sync returned.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.is_at_rest
     }

@@ -8,7 +8,7 @@ use crate::array::PageContents;
 use crate::folder::{FolderCommit, HistoryPosition};
 use std::io;
 
-/// How a device in a folder is made durable.
+/// Durability of a device in a folder.
 impl Media {
     /// Makes everything survive a crash of this machine; nothing to do for a device in memory.
     ///

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where a device in a folder comes from.
+/// Creating and opening a device in a folder.
 impl Media {
     /// Creates a device with real bytes in an existing folder without one. By default
     /// `journal_bytes` is about the size of the state. On failure, files may be left behind.

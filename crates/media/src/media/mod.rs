@@ -160,7 +160,8 @@ impl Media {
         &self.faults
     }
 
-    /// Returns true without faults and damage: reads return the data programmed, and nothing fails.
+    /// Returns true if there is no fault and no damage: reads return the data programmed, and
+    /// nothing fails.
     #[inline(always)]
     pub fn is_sound(&self) -> bool {
         !self.faulty && self.nand.is_pristine()

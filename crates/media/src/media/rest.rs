@@ -1,6 +1,6 @@
-//! Leaves a folder so that it is opened again at little cost.
+//! Leaves a folder so that it can be reopened at low cost.
 //!
-//! Absent: what a folder at rest is (`folder`).
+//! Absent: the definition of a folder at rest (`folder`).
 
 use super::Media;
 use crate::array::PageContents;
@@ -23,8 +23,9 @@ impl Media {
         }
     }
 
-    /// Like `rest`, and closes the folder: the tables stay, without contents. Until `resume_here`
-    /// the media must not be used. `None` if the folder could not be left at rest, or none is open.
+    /// Like `rest`, and closes the folder in any case: the tables stay, without contents. Until
+    /// `resume_here` the media must not be used. `None` if the folder could not be left at rest or
+    /// cannot be read, or none is open.
     ///
     /// # Errors
     /// As `sync`.

@@ -6,8 +6,8 @@
 //! one number, and counts once.
 //!
 //! Rewriting a group: 1. its valid entries in new pages  2. the last of these pages, which
-//! supersedes the earlier ones, after everything, including the witnesses that made the other
-//! entries invalid. Cut before 2: the old pages count, and the new ones are equal to them.
+//! supersedes all old ones, after everything, including the witnesses that made the other entries
+//! invalid. Cut before 2: the old pages count, and the entries of the new ones repeat theirs.
 //!
 //! A device that is nearly worn out may run out of flash before either is complete. Then the data
 //! written so far counts in addition to the data it should have replaced, and is equal to it, as

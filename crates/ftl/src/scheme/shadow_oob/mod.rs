@@ -1,9 +1,9 @@
 //! Copyless Copy (HPCC'19 §II): the LPNs that share a page are in DRAM, in a *shadow* of its OOB.
 //!
-//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not: `2^n - 1`
-//! in total (`count_max`). A remap is just a store to DRAM. When power fails, a capacitor has the
-//! energy to program `energy_pages` flash pages, and the shadows are programmed to flash kept
-//! erased for them (`saved`). Recovery reads only flash.
+//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to
+//! 2^n - 1 in total (`count_max`). A remap is just a store to DRAM. When power fails, a capacitor
+//! has the energy to program `energy_pages` flash pages, and the shadows are programmed to flash
+//! kept erased for them (`saved`). Recovery reads only flash.
 //!
 //! DRAM is part of the NVRAM image, without NVRAM's costs: `log_bytes` of entries. As in all
 //! schemes, L2P and counts are not saved but follow from OOBs, tails and entries, so a mapping

@@ -6,7 +6,7 @@
 //! names LPNs, not pages: target, source, length, number. It refers to the newest page that was
 //! written under the source for that home before the record.
 //!
-//! Garbage collection gives a page shared with its home a new witness (`Ftl::move_pair`): the copy
+//! Garbage collection gives a page that its home owns a new witness (`Ftl::move_pair`): the copy
 //! names both owners with a new number, or the home alone. So a record is needed until the
 //! superblock of its pages is erased, or until none of its homes has such a page any more. If the
 //! log is full and no record can be released, remaps become copies.
@@ -168,8 +168,8 @@ impl Wal {
             }
         }
 
-        // A sweep that finds few slots is followed by twice as many refusals before the next, so
-        // that a log full of needed records costs little.
+        // Each sweep that finds few slots doubles the refusals before the next one, so that a log
+        // full of needed records costs little.
         let worth_it = gone.len() * 16 >= self.records.len();
         self.patience_next = if worth_it {
             1
@@ -216,9 +216,9 @@ impl Persist for Wal {
         }
 
         if may_reclaim && self.patience == 0 {
-            // 1. the open record  2. zeroes in the slots of older records of its homes, which the
-            // tables no longer need. With 2 first, a cut in between would leave these homes without
-            // a witness.
+            // 1. the open record  2. zeroes in the slots of older records of its homes, which by
+            // the tables are no longer needed. With 2 first, a cut in between would leave these
+            // homes without a witness.
             if core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.issue(core);
             }
