@@ -56,7 +56,7 @@ guards! {
     TornBits = "torn-bits",
     /// Segments are zeroed before use.
     SegmentZeroed = "segment-zeroed",
-    /// A released segment is zeroed only after its entries' replacements are durable.
+    /// A released segment is zeroed only after everything that superseded its entries is durable.
     ClearWaits = "clear-waits",
     /// Segments of an earlier incarnation of a superblock are ignored.
     StaleSegments = "stale-segments",
@@ -80,7 +80,8 @@ guards! {
     Commit = "commit",
     /// Aborted atomic remaps stay aborted.
     AbortedStay = "aborted-stay",
-    /// The slot of a superseded entry is overwritten only after its replacement is durable.
+    /// The slot of a superseded entry is overwritten only after the witness that superseded it is
+    /// durable.
     SlotReuse = "slot-reuse",
     /// A page is listed in the file map only once its data is durable.
     FsAfterData = "fs-after-data",

@@ -17,7 +17,7 @@ use crate::guard::Guard;
 use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{After, Lpn, Ppn, Purpose, SbId, SecondOwner, StoredPage};
 
-/// Maximum distance between pages that are copied as one row.
+/// Maximum span of the pages that are copied as one row, including the first and the last.
 const ROW_SPAN: u32 = 64;
 
 impl Ftl {

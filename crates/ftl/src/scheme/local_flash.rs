@@ -9,8 +9,9 @@
 //! The DRAM is part of the NVRAM image, without NVRAM's costs, like FLog's buffers: the capacitor
 //! is assumed to work.
 //!
-//! Invariants: an entry is in the cache or in a later page of its superblock's group; a slot of the
-//! cache is reused only after it has been zeroed. Absent: pages on flash (`group_log`).
+//! Invariants: an entry is in the cache, or in a page of its superblock's group that was programmed
+//! after it; a slot of the cache is reused only after it has been zeroed. Absent: pages on flash
+//! (`group_log`).
 
 use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::log_entry::LogEntry;

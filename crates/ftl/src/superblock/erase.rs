@@ -58,7 +58,7 @@ impl Superblocks {
         // A free superblock that is not clean is erased again when it is opened.
         self.leave_pool(sb);
 
-        // 1. everything that replaces this superblock's contents  2. "dead"  3. erases  4. "clean".
+        // 1. everything that supersedes its contents  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
         // A superblock at the limit is retired by this erase, or by the next one if a cut comes in

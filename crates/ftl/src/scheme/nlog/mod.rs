@@ -167,7 +167,7 @@ impl NLog {
     fn begin_unit(&mut self, media: &mut Media, purpose: Purpose) {
         let (unit, clear) = self.free.pop_front().expect("a free unit was secured");
         // 1. zeroes  2. the unit's head  3. entries. Zeroes that landed after the head would erase
-        // it, and without a head the entries would have no order.
+        // it, and entries that landed before the head would have no order.
         let head = UnitHead::new().with_torn(true).with_sequence(self.sequence);
         media.store(self.word(unit), head.into(), purpose, After::clear(clear));
         media.fence();

@@ -224,7 +224,7 @@ impl NLog {
             .collect()
     }
 
-    /// Zeroes the unit with these entries, after their replacements, and frees it.
+    /// Zeroes the unit with these entries, after everything that superseded them, and frees it.
     fn release(&mut self, media: &mut Media, entries: &Range<usize>) {
         let at = entries.start - SLOT_WORDS;
         let after = self.guards.waits(Guard::ClearWaits, After::ALL);

@@ -12,8 +12,8 @@
 //! in force has the newest number of its LPN, so it may get a newer one.
 //!
 //! Invariants: a remapped LPN in force has a slot of its page; a slot that is not empty is
-//! overwritten only by a newer entry of its own LPN, or after the replacement of its entry is
-//! durable; no slot is used before it has been zeroed since the room's last incarnation. Absent:
+//! overwritten only by a newer entry of its own LPN, or after the witness that superseded its entry
+//! is durable; no slot is used before it has been zeroed since the room's last incarnation. Absent:
 //! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery uses OOBs
 //! and slots.
 
@@ -240,7 +240,7 @@ impl Pebble {
             stale = stale.or(Some((at, slot.lpn())));
         }
 
-        // An empty slot avoids the wait for an old entry's replacement.
+        // An empty slot avoids the wait for the witness that superseded an old entry.
         let empty = empty.map(|at| (at, self.entry_after(tables.geometry, ppn)));
         empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(tables, ppn, old))))
     }
@@ -498,9 +498,9 @@ impl Ownership for Pebble {
             return; // Still zero, or being zeroed.
         }
 
-        // 1. "dead", which waits for everything that replaces this superblock's contents  2.
-        // zeroes. Cut between: the head's incarnation does not count, and recovery zeroes the slots
-        // before they are reused.
+        // 1. "dead", which waits for everything that supersedes this superblock's contents
+        // 2. zeroes. Cut between: the head's incarnation does not count, and recovery zeroes the
+        // slots before they are reused.
         let after = self.guards.waits(Guard::ClearWaits, After::FENCE);
 
         let len = media.geometry().pages_per_superblock() as usize * self.degree;

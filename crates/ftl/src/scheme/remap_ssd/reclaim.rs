@@ -2,7 +2,7 @@
 //!
 //! Active GC takes the group with the most invalid entries, rewrites the valid ones into free
 //! segments and releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only
-//! after the replacements of their entries are durable. Absent: when to reclaim (`admit`).
+//! after everything that superseded their entries is durable. Absent: when to reclaim (`admit`).
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::clock::WsnClock;

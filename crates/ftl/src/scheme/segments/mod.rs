@@ -1,7 +1,7 @@
 //! NVRAM in segments of equal size, each owned by one superblock while in use (FAST'21 §4.3).
 //!
 //! Invariants: a segment is in one chain or free; it is zeroed before use, and its head is durable
-//! before its slots; it is zeroed again only after the replacements of its slots are durable.
+//! before its slots; it is zeroed again only after everything that superseded its slots is durable.
 //! Absent: the contents of slots, when segments are allocated or released, and recovery
 //! (`recover`).
 
@@ -301,8 +301,8 @@ impl Segments {
         let waits = self.guards.has(Guard::ClearWaits);
         for &segment in segments {
             let after = if waits { After::ALL } else { After::NOTHING };
-            // The stale entries stay readable until the zeroes land, and are consistent with their
-            // replacements.
+            // The stale entries stay readable until the zeroes land. Each is equal to its copy, or
+            // older than another witness.
             let clear = media.clear(self.word(segment), self.segment_words, after);
             self.free.push_back((segment, clear));
         }

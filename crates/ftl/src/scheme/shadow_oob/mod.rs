@@ -17,8 +17,8 @@
 //!
 //! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has
 //! room for all slots; while not armed, every one has a saved entry, and no entry is added. A slot
-//! is reused only after it has been zeroed, which waits for the replacement of its entry. Absent:
-//! the saving after a power failure (`saved`).
+//! is reused only after it has been zeroed, which waits for everything that superseded its entry.
+//! Absent: the saving after a power failure (`saved`).
 
 mod arm;
 mod reclaim;
@@ -239,7 +239,7 @@ impl ShadowOob {
         self.tags[sb.0 as usize].push(EntryTag::new(slot, entry.lpn, offset, entry.wsn));
     }
 
-    /// Zeroes a slot, after the replacement of its entry, and frees it.
+    /// Zeroes a slot, after everything that superseded its entry, and frees it.
     fn release(&mut self, media: &mut Media, slot: u32) {
         // It is only on flash, and disappears with its superblock.
         if slot == SAVED {
