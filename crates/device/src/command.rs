@@ -27,8 +27,8 @@ pub enum PageKind {
         /// The LPN that will get the page.
         home: Lpn,
     },
-    /// A sub-page or unaligned write: the device reads the page, then writes it with a new,
-    /// distinct content.
+    /// A sub-page or unaligned write: the device reads the page, then writes it with a new content
+    /// that no other page has.
     ReadModifyWrite,
     /// Deallocates one page, as a trim does.
     Trim,

@@ -200,7 +200,7 @@ impl Core {
             .charge(OpKind::NvWrite, bytes, purpose, After::page(ppn));
     }
 
-    /// A program of this page failed: retires its block.
+    /// A program of this page failed: stops programming its block.
     pub fn fail_block_of(&mut self, ppn: Ppn) {
         let die = self.geometry.die_of_offset(self.geometry.offset(ppn));
         self.blocks

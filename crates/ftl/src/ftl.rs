@@ -258,8 +258,8 @@ impl Ftl {
         &self.apart
     }
 
-    /// Pauses or resumes deduplication of writes. Data written while it is paused is never found by
-    /// content. Not persisted.
+    /// Pauses or resumes deduplication of writes. Data written while it is paused is not entered in
+    /// the fingerprint store. Not persisted.
     pub fn pause_dedup(&mut self, pause: bool) {
         self.end_write();
         self.dedup_paused = pause;

@@ -348,9 +348,9 @@ impl Ftl {
         true
     }
 
-    /// Finds the blocks that were excluded: those after the tail's first page without a tail page,
-    /// and those with an erased page before it. A later recovery must not mistake these for blocks
-    /// that an erase has emptied.
+    /// Finds the blocks that were excluded: those without a tail page after the tail's first page,
+    /// and those with a page before it that was never programmed. A later recovery must not mistake
+    /// these for blocks that an erase has emptied.
     fn find_left_out(&mut self, sb: SbId) {
         let core = &mut self.core;
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);

@@ -167,7 +167,7 @@ impl Media {
         !self.faulty && self.nand.is_pristine()
     }
 
-    /// Returns true if the media are sound, without rail and folder: operations are their effects.
+    /// Returns true if the media are sound, without rail and folder: operations only change cells.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         !self.is_tracked() && self.nand.is_pristine()
