@@ -418,8 +418,8 @@ impl Disk {
             return Err(DiskError::Alignment);
         };
 
-        // Both sides must have the same block size. If there is nothing to copy, the range is past
-        // the end.
+        // Copy takes whole blocks, of the same size on both sides. If no byte is left to copy, the
+        // range is past the end.
         if count == 0 || from_namespace.lba_shift != shift {
             return Err(if len == 0 {
                 DiskError::Range

@@ -2,9 +2,8 @@
 //!
 //! The mount of a killed server remains, dead: accesses fail with "Transport endpoint is not
 //! connected". The next server removes such a mount if it was one of ours, and no other. Invariant:
-//! the device can always be given back: when unmounting returns, the gate is closed, or the disk
-//! taken out.
-//! the disk taken out, when unmounting returns.
+//! the device can be given back however a mount ends: when unmounting returns, the gate is closed,
+//! or the disk can be taken out.
 
 use crate::bytes::Bytes;
 use crate::delayed::DelayedAnswers;

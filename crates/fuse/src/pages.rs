@@ -3,7 +3,6 @@
 //! Requests take turns (one mutex around the disk). Partial pages are read, modified and written in
 //! one turn, so that neighbouring bytes are never lost. Invariant: after `take` every request fails
 //! with "gone". Absent: time; durability, which is up to the disk.
-//! answered with "gone". Absent: time; the disk's promises are its own.
 
 use crate::bytes::Bytes;
 use crate::disk::DiskError;

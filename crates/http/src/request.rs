@@ -1,8 +1,8 @@
 //! One parsed request: its method, path and body, and the headers used here.
 //!
 //! Invariants: a head has at most `HEAD_BYTES_MAX` bytes and 64 headers, a body `BODY_BYTES_MAX`;
-//! malformed input is refused with a status, never guessed. One request per connection prevents
-//! request smuggling. Absent: sockets (`server`).
+//! input not understood is refused with a status, never guessed. One request per connection
+//! prevents request smuggling. Absent: sockets (`server`).
 
 use crate::response::Response;
 

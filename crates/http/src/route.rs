@@ -9,7 +9,7 @@
 //! POST /api/ctl/VERB                      with a token
 //! POST /api/play                          speed of a simulation
 //! ```
-//! Without a token file, only requests whose Host is a loopback address are answered, which stops
+//! Without a token file, only requests whose `Host` names the loopback are answered, which stops
 //! DNS rebinding. Paths are compared whole: there is no lookup in a file system. Absent: sockets.
 
 use crate::metrics::{self, Format};
@@ -116,7 +116,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         "/api/config",
         "/api/statistics",
     ];
-    // Unknown paths are reported before the token is checked: the existing ones are public anyway.
+    // Unknown paths are reported before the token is checked: the existing ones are documented.
     if !known.contains(&&*request.path) {
         return Response::error(404, "there is nothing here");
     }

@@ -28,7 +28,8 @@ pub struct Process(u64);
 impl Process {
     /// The current process.
     pub fn current() -> Self {
-        /// Number of processes in this line of descent. Copied to children.
+        /// Number of processes among this one and its ancestors that have a number. Copied to
+        /// children.
         static TAKEN: AtomicU64 = AtomicU64::new(0);
 
         let Some(number) = wiped_word() else {

@@ -6,7 +6,6 @@
 //! not used afterwards; a controller that is reset has no queues, and earlier commands are not
 //! completed to its successor; closing gives the device back. Absent: vfio-user messages
 //! (`socket`), and execution of commands (`commands`).
-//! messages (`socket`), and what commands do (`commands`).
 
 use crate::completions::DelayedCompletions;
 use crate::memory::Memory;
@@ -269,7 +268,8 @@ impl FunctionState {
 }
 
 impl FunctionShared {
-    /// A failed thread leaves the queues consistent; the device protects itself.
+    /// Also after a panic: a failed thread leaves the queues as they were, and the device below
+    /// protects itself.
     pub fn lock(&self) -> MutexGuard<'_, Option<FunctionState>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

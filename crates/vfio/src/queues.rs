@@ -288,7 +288,7 @@ impl Queues {
             .checked_add(u64::from(queue.tail) * CQE_BYTES)
             .ok_or(OutOfReach)?;
 
-        // 1. all but the last dword 2. the last, whose phase makes the entry visible to the guest.
+        // All but the last dword first; then the last, whose phase makes the entry visible.
         memory.write(at, &cqe.as_bytes()[..12])?;
         let last = u32::from_le_bytes(cqe.as_bytes()[12..].try_into().expect("four bytes"));
         memory.store(at + 12, last.to_le())?;

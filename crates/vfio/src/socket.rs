@@ -166,7 +166,7 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
     }
 }
 
-/// Creates a listening socket that only its owner can ever connect to.
+/// Creates a listening socket that only its owner can connect to, from the start.
 fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
     let owner = Mode::RUSR | Mode::WUSR;
 

@@ -4,7 +4,6 @@
 //! weak), and a key pair is used once. Exponents are random and of 512 bits: more than twice the
 //! strength of the largest group (RFC 7919 appendix A asks for 400). Absent: use of the shared
 //! secret.
-//! shared secret is for.
 
 use super::primes;
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};

@@ -13,7 +13,6 @@
 //!
 //! Invariant: a key is never shown, and its memory is cleared. Absent: files (`keys`), the
 //! handshake (`tls`).
-//! handshake (`tls`).
 
 use super::hash::Hash;
 use base64::Engine;

@@ -426,10 +426,12 @@ impl Association {
             begins && !self.discovery
         };
 
-        // 1. no command begins any more 2. commands in progress have ended 3. everything executed
-        //    is flushed 4. the host reads that the shutdown is complete. A command acknowledged
-        //    later was executed before 3, so no acknowledged data may be lost. The lock is not held
-        //    during this: every queue takes it when it hears from its host.
+        // 1. no command begins any more
+        // 2. commands in progress have ended
+        // 3. everything executed is flushed
+        // 4. the host reads that the shutdown is complete
+        // A command acknowledged later was executed before 3, so that nothing acknowledged is lost.
+        // The lock is not held during this: every queue takes it when it hears from its host.
         let kept = if shuts_down {
             self.settle();
             self.subsystem.flush_all()

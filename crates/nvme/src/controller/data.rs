@@ -10,7 +10,7 @@
 pub trait HostData {
     /// The next bytes from the host, at most a page; fewer than `len` if there are no more.
     fn take(&mut self, len: usize) -> &[u8];
-    /// Appends bytes for the host. They are discarded if the command fails.
+    /// Appends bytes for the host. After a failed command the caller must discard them.
     fn put(&mut self, bytes: &[u8]);
     /// Appends `len` zero bytes for the host.
     fn put_zeroes(&mut self, len: usize);

@@ -166,7 +166,7 @@ impl ActiveCommand<'_, '_> {
     /// may still use them.
     fn check_namespaces(&self) -> Result<(), Status> {
         let job = self.job;
-        // A flush covers any namespaces.
+        // A flush covers whichever namespaces exist.
         if *job.request != IoRequest::Flush {
             self.device.namespace_must_be(job)?;
             job.rights.check_request(job.nsid, job.request)?;

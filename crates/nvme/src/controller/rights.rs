@@ -420,7 +420,7 @@ impl Association {
             .filter(|nsid| before.access(*nsid) != rights.access(*nsid))
             .collect();
 
-        // 1. the rights 2. the event: a host that reads at once sees the new state.
+        // The rights first, then the event: a host that reads at once sees the new state.
         self.rights.set(rights);
         self.note_changed(changed);
     }

@@ -10,10 +10,14 @@
 //! `DeviceTurn::enter` each time a turn gets the device, by `commands` for operations without a
 //! turn, and by a connection before each PDU and each answer.
 //!
-//! Order in which queues end: 1. the epoch changes 2. `settle`: every slice and every command that
-//! began before 1 has ended 3. the reset, drop or revocation is acknowledged. A slice that begins
-//! after 2 finds the new epoch, so no command of these queues is executed after 3. Absent: who ends
-//! queues.
+//! Order in which queues end:
+//!
+//! 1. the epoch changes
+//! 2. `settle`: every slice and every command that began before 1 has ended
+//! 3. the reset, drop or revocation is acknowledged
+//!
+//! A slice that begins after step 2 finds the new epoch, so no command of these queues is executed
+//! after step 3. Absent: who ends queues.
 
 use super::association::Association;
 use super::subsystem::Subsystem;
@@ -142,7 +146,8 @@ impl Association {
         Self::settle_all(all);
     }
 
-    /// Waits for the end of every step begun before these controllers ended or changed.
+    /// Waits for the end of every step begun before these controllers ended, or before their hosts
+    /// got other rights.
     pub fn settle_all(all: &[Arc<Self>]) {
         if let Some(one) = all.first() {
             one.subsystem.settle_turns();

@@ -5,7 +5,6 @@
 //! microsecond: the index is a count of leading zeros, and an observation is two relaxed additions.
 //! Invariants: counters never decrease; a reading may miss concurrent additions, but nothing else.
 //! Absent: clocks, external names (`remap-ssd-http`), and SMART counters (`subsystem`).
-//! counts (`subsystem`).
 
 use super::request::IoRequest;
 use std::cell::Cell;

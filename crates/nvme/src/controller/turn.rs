@@ -11,7 +11,7 @@
 //!
 //! Invariants: a waiting thread gets the device after at most `PASSES` turns and those ahead of it
 //! in its queue; no thread keeps it for more than a slice and one step of a few pages, except for
-//! internal work of the firmware: moving a block's pages, or waiting for the disk before an erase.
+//! internal work of the firmware: moving 256 pages of a victim, or the disk wait before an erase.
 //! Absent: clocks, and the work done in a turn.
 
 use super::execute::Job;

@@ -43,6 +43,7 @@ impl Buffer {
     /// Reads available bytes; 0 at the end of the stream. A signal ends the wait early, as the
     /// socket's time-out does: a caller that waits longer checks its clock and reads again.
     ///
+    /// # Errors
     /// The system's reason, with `WouldBlock` instead of `Interrupted`. A connection reset is not
     /// an error, but the end of the stream.
     pub fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {

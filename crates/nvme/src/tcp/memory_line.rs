@@ -52,7 +52,7 @@ enum Served {
     Granted,
     /// None of its connections may have more.
     PassedOver,
-    /// The server's memory is too short for it.
+    /// The server has too little memory for it.
     Short,
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: all unsafe code for TLS in this crate is here. Absent: the mapping of identities to
 //! keys (`handshake`).
-//! identity (`handshake`).
 
 use crate::auth::{Hash, Psk};
 use foreign_types::{ForeignType, ForeignTypeRef};

@@ -263,8 +263,10 @@ impl Subsystem {
         let notices = change(all.entry(nsid).or_default())?;
         let after = persistent(&all);
 
-        // 1. the new state is durable 2. it is in force 3. the command is acknowledged. A cut
-        //    before 1: the command did not happen. After 1: it did, and no host was acknowledged.
+        // 1. the new state is durable
+        // 2. it is in force
+        // 3. the command is acknowledged
+        // A cut before 1: the command has no effect. After 1: it has, without acknowledgement.
         if let Some(store) = reservations.store.as_ref().filter(|_| before != after) {
             store.save(&after).map_err(|_| Status::INTERNAL)?;
         }

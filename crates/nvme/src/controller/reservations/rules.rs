@@ -24,7 +24,7 @@ pub struct HostIdentity<'a> {
 }
 
 impl HostIdentity<'_> {
-    /// A local user without NVMe, such as the file system: it can never be registered.
+    /// A local user without NVMe, such as one of files through FUSE: it can never be registered.
     pub const LOCAL: Self = Self {
         id: [0; 16],
         nqn: "",

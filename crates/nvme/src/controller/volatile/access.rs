@@ -12,7 +12,7 @@
 //! cache:
 //!
 //! ```text
-//! 1. read the device's content; write the newest version      cut before 2: any version since the
+//! 1. read the device's content; write the newest version       cut before 2: any version since the
 //!    to the device; keep both in the cache                     last durable one, or that one
 //! 2. a sync makes the device's history durable up to a         cut between 2 and 3: the same, since
 //!    position, in its files                                    nothing is acknowledged

@@ -26,7 +26,7 @@ pub enum ClientError {
     /// The target requires authentication, and we have no secret.
     #[error("the target wants this host to authenticate, and it has no secret")]
     NoSecret,
-    /// The target must authenticate, but does not support authentication.
+    /// The target must authenticate, but does not even request authentication from us.
     #[error(
         "the target asks for no authentication, so it cannot prove that it knows the controller's secret"
     )]

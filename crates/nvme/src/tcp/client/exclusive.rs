@@ -2,18 +2,22 @@
 //! §8.19).
 //!
 //! A *holder* is an identifier of 16 bytes, which is the host identifier of all its connections;
-//! its key is derived from it. Steps of `hold`: 1. read the current holder from log page C1h; a
-//! connected holder is left alone 2. register 3. acquire, or preempt a holder that has ended
-//! 4. persist through power loss 5. set feature C0h: from now on our commands end with the
-//!    reservation.
+//! its key is derived from it. Steps of `hold`:
 //!
-//! 1 and 3 are two commands, and a holder that was gone may reconnect between them: by 5 it gets
-//! Reservation Conflict for every command after 3, even if we have released the namespace by then.
-//! So preemption is correct without any timing assumption. If two preempt one holder, the second
-//! one names a key without registrants, gets Reservation Conflict, and starts again at 1, where the
-//! first one is connected. Killed after 2: a registrant without reservation excludes no host, and
-//! the next holder removes it. Killed after 3: a holder that is not connected. The server is killed
-//! after 3, before 4: the reservation is gone, and 5 of every connection fails.
+//! 1. read the current holder from log page C1h; a connected holder is left alone
+//! 2. register
+//! 3. acquire, or preempt a holder that has ended
+//! 4. persist through power loss
+//! 5. set feature C0h: from now on our commands end with the reservation
+//!
+//! Steps 1 and 3 are two commands, and a holder that was gone may reconnect between them: since it
+//! sets the feature of step 5 when it reconnects, it gets Reservation Conflict for every command
+//! after 3, even if we have released the namespace by then. So preemption is correct without any
+//! timing assumption. If two preempt one holder, the second one names a key that no registrant has
+//! any more, gets Reservation Conflict, and starts again at 1, where the first one is connected.
+//! Killed after 2: a registrant without reservation excludes no host, and the next holder removes
+//! it. Killed after 3: a holder that is not connected. The server is killed after 3, before 4: the
+//! reservation is gone, and step 5 of every connection fails.
 //!
 //! Invariants: a holder registers once, in `hold`; a reconnection only checks. Keys of other
 //! software are never preempted. Absent: the choice of holders (by host software).
@@ -44,10 +48,10 @@ const HOLDS_OR_STOPS: u32 = 0xc0;
 /// State of a client's exclusive hold on its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exclusive {
-    /// It has not asked to.
+    /// It has not asked to hold the namespace.
     No,
     Held,
-    /// It did, and never will again.
+    /// It held the namespace, and never will again.
     Lost,
 }
 

@@ -6,9 +6,8 @@
 //! checkpoint, which writes a database's pages in order from all over a log, takes a handful of
 //! commands. Relocations and atomic remaps, which Copy cannot express, are commands of their own.
 //!
-//! Invariants: the number of outstanding commands never exceeds the queue; a wave begins after all
-//! responses of the previous one. Absent: state between lists.
-//! responses of the previous one. Absent: state between lists.
+//! Invariants: there are never more outstanding commands than the queue holds; a wave begins after
+//! all responses of the previous one. Absent: state between lists.
 
 use super::{Call, Client, ClientError};
 use crate::spec::command::{CopyCdw12, CopyRange, RemapCdw12, Sqe};

@@ -4,8 +4,8 @@
 //! handler was installed with `SA_RESTART` (signal(7)). Profilers, interval timers and garbage
 //! collectors send thousands of signals per second.
 //!
-//! Invariants: a signal is neither a failure nor prolongs a wait, whose duration is measured by a
-//! clock. Absent: the reasons for waiting.
+//! Invariants: a signal is not a failure and does not prolong a wait, whose duration is measured by
+//! a clock. Absent: the reasons for waiting.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

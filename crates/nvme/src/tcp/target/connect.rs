@@ -148,8 +148,8 @@ impl Connection {
         Ok((association, Some(joined), joined.entries))
     }
 
-    /// Checks that a host may join a controller whose admin queue came from another address: it
-    /// must not gain rights that its own address lacks.
+    /// Checks that a host may join a controller whose admin queue came from another address: both
+    /// addresses must have the same rights.
     fn check_address(&self, association: &Association, from: IpAddr) -> Result<(), ConnectRefusal> {
         let host = association.hostnqn();
         let is_same = from == self.peer.ip()
