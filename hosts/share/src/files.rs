@@ -19,10 +19,10 @@
 //! *Delete*: 1. rename to `!part`  2. the copies are deleted  3. the manifest is. Cut before the
 //! end of 1: complete. Later: no snapshot, and the next delete continues with 2.
 //!
-//! *Roll back*: 1. rename to `!rollback`  2. the files share the copies' pages and get their sizes
-//! 3. sync of all  4. rename to `@NAME`. Cut before the end of 1: the files are unchanged. Cut
-//! before the end of 4: each page is old or the snapshot's, and the manifest says so; the copies
-//! have not changed, so the rollback can be repeated. Until it is, no snapshot can be made.
+//! *Roll back*: 1. rename to `!rollback`  2. the files share the copies' pages and get their
+//! sizes  3. sync of all  4. rename to `@NAME`. Cut before the end of 1: the files are unchanged.
+//! Cut before the end of 4: each page is old or the snapshot's, and the manifest says so; the
+//! copies have not changed, so the rollback can be repeated. Until it is, no snapshot can be made.
 //!
 //! *Copy* of a file: 1. the pages, under `TARGET@!copy`  2. sync  3. rename to TARGET. Cut before
 //! 3: no TARGET, and the next copy removes the leftover.

@@ -44,7 +44,7 @@ const TRIM_PAGES: u64 = 1 << 18;
 /// A snapshot, complete or interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its name, a key.
+    /// Its name, by which commands find it.
     pub name: String,
     /// Number of the namespace that holds it.
     pub nsid: u32,

@@ -7,7 +7,7 @@
 //! be longer than the database, whose own header has the size; a file without a first page is an
 //! empty database. An ordinary file has its exact size: zeroes there are a damaged database.
 //!
-//! # Pages written to the store later than by SQLite
+//! # Pages that reach the store later than SQLite wrote them
 //!
 //! SQLite changes a database by `write` under its EXCLUSIVE lock, when the journal has the old
 //! pages. Written pages are gathered until SQLite announces a sync of the database

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! SQLite ── vfs        names, files, locks of the system's VFS
-//!             └ connection   a page written right after it was read: a share
+//!            └ connection   a page written right after it was read: a share
 //!                ├ database     pages as they are
 //!                ├ wal          frames at pages of the device; a checkpoint shares them with the database
-//!                 └ journal      old images shared from the database; one page of metadata per transaction
+//!                └ journal      old images shared from the database; one page of metadata per transaction
 //!                     └ remap_ssd_store::Store   a volume on a device, or files
 //! ```
 //!

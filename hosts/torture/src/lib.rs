@@ -1,7 +1,8 @@
 //! Power cuts for any program: one run is recorded, and cut as often as needed.
 //!
 //! ```text
-//! array     the disk of blocks that backs the served file; it can be exchanged
+//! array     the disk of blocks that backs the served file
+//! served    the two files of the folder: the disk, which can be exchanged, and marks
 //! contents  contents of written blocks, each stored once
 //! record    requests on a disk, in one order
 //! cut       the states that a power cut can leave

@@ -140,7 +140,7 @@ fn record_over_tcp(
     Ok(recorder.finish(about(run, check)))
 }
 
-/// Decides from the workload's end if its recording is valid.
+/// Decides from the workload's end whether its recording is valid.
 fn must_end_well(
     run: &RecordingSpec,
     (ending, output): (Ending, String),

@@ -91,7 +91,8 @@ impl Target {
         texts.into_iter().chain([marks]).collect()
     }
 
-    /// The pipe for a workload's marks; a check reads those before the cut from it.
+    /// Path of the marks: a pipe for those of a workload, a file with those before the cut for a
+    /// check.
     pub fn marks(&self) -> PathBuf {
         self.scratch.path().join(MARKS)
     }

@@ -81,7 +81,7 @@ pub struct CopyTable {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
     Write,
-    /// Copied from an address; `shared` addresses share its page already.
+    /// Copied from an address; `shared` counts the addresses that share its page after the copy.
     Copy(Source),
 }
 

@@ -7,12 +7,12 @@
 //! - *a batch* of segments: 1. the dirty pages  2. flush, of the data as well  3. headers "valid".
 //!   Cut before 3: invalid. Cut in 3: each is invalid, or valid with pages and data that are
 //!   durable because of 2. The next change begins with a header of its own, which is the later one.
-//! - *opening* an invalid segment: its pages are trimmed, since they may predate or postdate the
-//!   cut; the trim is durable before the segment is valid, because of 2. A page with a wrong
+//! - *opening* an invalid segment: its pages are trimmed, since some may be older than the cut
+//!   and some newer; the trim is durable before the segment is valid, because of 2. A page with a wrong
 //!   checksum carries no information and is dirty.
 //!
-//! Invariant: `is_valid` here is never true if a change may follow the header on the disk. Absent:
-//! the table's contents (`table.rs`).
+//! Invariant: `valid` is never true here if a change may follow the header on the disk. Absent: the
+//! table's contents (`table.rs`).
 
 use super::format::{self, Layout, PAGE_SIGNATURES};
 use super::table::Table;

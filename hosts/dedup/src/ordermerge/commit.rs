@@ -1,7 +1,9 @@
 //! The end of a window makes its writes durable, in two flushes.
 //!
-//! 1. pages of records in which a count went up (data was written before)  2. flush  3. pages of
-//!    mappings  4. flush
+//! 1. pages of records in which a count went up (data was written before)
+//! 2. flush
+//! 3. pages of mappings
+//! 4. flush
 //! 5. counts of replaced blocks go down, in memory; their pages are written with those of 1 that
 //!    they share, or at close.
 //!

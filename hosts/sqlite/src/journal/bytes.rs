@@ -1,7 +1,7 @@
 //! Conversion between SQLite's bytes and records.
 //!
-//! Invariant: only the last segment changes, except for the headers of the others: the position of
-//! later segments depends on where it ends.
+//! Invariant: only the last segment changes, except for the headers of the others: each segment
+//! begins where the previous one ends.
 
 use super::Journal;
 use super::images::BATCH;

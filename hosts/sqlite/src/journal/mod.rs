@@ -23,8 +23,8 @@
 //!    that were durable are the same in both versions and their images are not touched, so with any
 //!    mix of old and new pages, all records of the first sync are valid. Page 0 has the new total
 //!    of records, or the old one. (A slot of small pages that was not full is rewritten with more
-//!    bytes appended: the new page 0 also records the part that was durable.) *Metadata after the
-//!    database*: a page of the database may be overwritten while metadata of other pages is not in
+//!    bytes appended: the new page 0 also records the part that was durable.) *Metadata later than
+//!    the database*: a page of the database may be overwritten while metadata of other pages is not in
 //!    the store. A killed process then leaves the images of all pages that it has overwritten; the
 //!    missing ones are images of pages that are unchanged.
 //! 4. *Segments* follow each other. One is valid if it has the nonce and the next number, and if it
@@ -154,7 +154,7 @@ impl Journal {
         }
     }
 
-    /// Sets if pages of the database may carry the header of a frame; true at first.
+    /// Sets whether pages of the database may carry the header of a frame; true at first.
     pub fn set_stamps(&mut self, allowed: bool) {
         self.stamps = allowed;
     }

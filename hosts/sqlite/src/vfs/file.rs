@@ -1,8 +1,8 @@
 //! The functions of an open file.
 //!
 //! Invariants: a read beyond the end of the file is zero-filled and reported as short. Before a
-//! lock is released, and before shared memory refers to data, that data is in the store. No file is
-//! mapped: pages may carry stamps that readers must not see. A database opened read-only is not
+//! lock is released, and before shared memory refers to data, that data is in the store. No file of a store
+//! is mapped: pages may carry stamps that readers must not see. A database opened read-only is not
 //! changed: SQLite relies on the system to refuse a write lock, and closes such a connection
 //! without a checkpoint.
 //!
@@ -40,7 +40,7 @@ pub(super) struct Handle {
     pub lock: Option<LockFile>,
     /// Registration of a database, by which its log and journal find it.
     pub known: Option<Known>,
-    /// An ordinary database's file, whose name may be moved.
+    /// An ordinary database's file, to detect that its name leads elsewhere.
     pub ordinary: Option<Opened>,
     /// Excludes SQLite's own VFS from an ordinary database, from its first use until it is closed.
     pub beside: Option<Arc<BesideLock>>,

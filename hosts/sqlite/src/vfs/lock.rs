@@ -30,8 +30,9 @@ pub(super) struct LockFile {
     index: *mut c_void,
     /// Number of log frames in the database when the last checkpoint began.
     backfill: u32,
-    /// The path, and below the file in the volume that it locks.
+    /// Its path.
     path: PathBuf,
+    /// The file in a volume that it locks, once recorded there.
     noted: Option<(Arc<dyn Store>, FileId)>,
 }
 

@@ -65,7 +65,7 @@ impl RefusedFile {
 pub(super) unsafe fn fail_opening(db: *mut ffi::sqlite3, message: *mut *mut c_char) -> c_int {
     let mut file: *mut ffi::sqlite3_file = std::ptr::null_mut();
     // SAFETY: the operation takes a place for a pointer; the functions of a file are at its
-    // beginning, and only a file with these is a `RefusedFile`.
+    // beginning, and only a file with `METHODS` is a `RefusedFile`.
     unsafe {
         let asked = ffi::sqlite3_file_control(
             db,

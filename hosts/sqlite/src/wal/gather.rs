@@ -5,9 +5,9 @@
 //! headers   of frames whose pages are in the store without them
 //! ```
 //!
-//! Invariants: a frame whose header is in `headers` is raw in the store. Each time a frame is
-//! handed over, it is decided again if its page carries its header. Handing over empties `frames`;
-//! with `Amount::All` also `headers`. Absent: the time of handing over (`Wal`).
+//! Invariants: a frame whose header is in `headers` is raw in the store. Whether its page carries
+//! its header is decided when a frame is handed over, and anew each time. Handing over empties
+//! `frames`; with `Amount::All` also `headers`. Absent: the time of handing over (`Wal`).
 
 use super::layout::{GROUP_FRAMES, Header, Layout, has_salts};
 use super::stored::{PageRun, StoredLog};

@@ -136,7 +136,7 @@ impl Wal {
         }
     }
 
-    /// Sets if pages may carry headers. If not, a page that seems to carry one is plain data.
+    /// Sets whether pages may carry headers. If not, a page that seems to carry one is plain data.
     pub fn set_stamps(&mut self, allowed: bool) {
         self.stored.stamps = allowed;
     }

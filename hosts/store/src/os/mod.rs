@@ -80,7 +80,8 @@ impl Opened {
 impl OsStore {
     /// Opens an existing folder.
     ///
-    /// # Errors It does not exist, or is no folder.
+    /// # Errors
+    /// It does not exist, or is no folder.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let failed = |error| StoreError::system(folder.display(), error);
         if !std::fs::metadata(folder).map_err(failed)?.is_dir() {

@@ -62,7 +62,8 @@ impl<D: Disk> VolumeState<D> {
         result
     }
 
-    /// Makes the present layout durable if a dead process may have left it otherwise, and reads it.
+    /// Reads the present layout, after a flush if it may not be durable: a process died within a
+    /// change, or this is the first use since the machine booted.
     fn settle(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         let died = generation % 2 == 1;

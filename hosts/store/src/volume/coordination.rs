@@ -173,8 +173,8 @@ fn open_present(tenancy: &Tenancy, slots: u32) -> Result<CoordinationFile, Store
         unsignalled(|| file.lock())?;
         let mut known = vec![0; boot.len()];
 
-        // The boot_id says if the contents are valid. No other process has the file mapped while
-        // the first one is here.
+        // The boot_id tells whether the contents are valid. While the first process is here, no
+        // other one has the file mapped.
         let read = file.read_at(&mut known, BOOT_AT)?;
         if tenancy.is_first() && known[..read] != *boot {
             file.set_len(0)?;

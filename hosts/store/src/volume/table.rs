@@ -241,7 +241,8 @@ impl Table {
 
     /// The pages that no file claims.
     ///
-    /// # Errors A record is damaged: the pages that it claims are unknown.
+    /// # Errors
+    /// A record is damaged: the pages that it claims are unknown.
     pub fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
         // A damaged record may claim any page, so none can be given away.
         if let Some(why) = self.damaged_slots().next() {

@@ -144,8 +144,9 @@ impl FileHold {
 }
 
 impl Membership {
-    /// Joins the users of the volume on a disk. With `alone`, fails if there are other users. No
-    /// process can join until `let_join` or `leave`.
+    /// Joins the users of the volume on a disk; the disk then answers. With `alone`, fails if there
+    /// are other users, and none can join before `leave`. Otherwise others wait until `let_join` or
+    /// `leave`.
     pub fn join<D: Disk>(
         processes: &Processes,
         disk: &mut D,
