@@ -11,7 +11,7 @@ use std::io;
 pub enum Failure {
     /// The arguments are inconsistent: exit code 2.
     Usage(String),
-    /// The operation failed, or its object does not exist: exit code 1.
+    /// The operation failed, or a condition that it checks does not hold: exit code 1.
     Failed(String),
     /// The command completed with a bad finding, already on standard output: exit code 1.
     Found,

@@ -3,8 +3,8 @@
 //! Each command has its module: clap's arguments first, then the work, then the presentation.
 //! Invariants: results go to standard output, everything else (progress, notes, errors) to standard
 //! error; exit code 0 is success, 1 a failure, 2 a mistake in the arguments, 130 Ctrl-C; with
-//! `--json` standard output is one JSON value, the same for the same seed. Absent: functionality
-//! that the libraries below provide.
+//! `--json` standard output is one JSON value, the same for the same seed. Absent: any function
+//! that the libraries below do not offer.
 
 pub mod bench;
 pub mod compare;

@@ -74,7 +74,7 @@ pub fn file(path: &Path, text: &str) -> Result<(), Failure> {
 #[derive(Debug)]
 pub struct Pending {
     path: PathBuf,
-    /// None if the path is no regular file, such as a terminal.
+    /// None if the path exists and is no regular file, such as a terminal.
     beside: Option<NamedTempFile>,
 }
 

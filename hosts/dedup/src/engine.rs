@@ -1,7 +1,7 @@
-//! What both schemes are built on: a disk, what it was made into, and whether it can be believed.
+//! Basis of both schemes: the disk, its superblock, counters, and whether a flush has failed.
 //!
-//! Invariant: after a flush that failed nothing is done any more, since what is durable is unknown.
-//! Absent: what becomes of a page that is written (`ccaw`, `ordermerge`).
+//! Invariant: after a failed flush every operation fails, since what is durable is unknown.
+//! Absent: the handling of a page that is written (`ccaw`, `ordermerge`).
 
 use crate::guard::Guard;
 use crate::pages::{Page, inside};
@@ -19,35 +19,35 @@ use std::ops::Range;
 pub struct Engine<D, S> {
     pub(crate) disk: D,
     pub(crate) superblock: Superblock,
-    /// The page of the disk below that has number 0 of the scheme's pages.
+    /// Address, on the disk below, of the scheme's page 0.
     pub(crate) first_data_page: u64,
     pub(crate) window: Window,
     pub(crate) statistics: Statistics,
-    /// Whether contents are compared before they are shared.
+    /// Compares contents before sharing a page.
     pub(crate) compare: bool,
     pub(crate) without: Option<Guard>,
     pub(crate) notes: Vec<String>,
     pub(crate) broken: bool,
-    /// What the scheme has of its own.
+    /// State of the scheme itself.
     pub(crate) own: S,
 }
 
-/// What a scheme does in its own way.
+/// Functions in which the schemes differ.
 pub trait Own<D: Disk>: Sized {
-    /// Makes everything durable before the disk is given back.
+    /// Makes everything durable before the disk is returned.
     ///
     /// # Errors
     /// The disk.
     fn settle(engine: &mut Engine<D, Self>) -> Result<(), DedupError<D::Error>>;
 
-    /// Entries of a table that were discarded for want of room.
+    /// Number of table entries discarded because the table was full.
     fn discarded(&self) -> u64 {
         0
     }
 }
 
 impl<D: Disk, S: Own<D>> Engine<D, S> {
-    /// Makes everything durable, records of its own too, and gives the disk back.
+    /// Makes everything durable, including the scheme's records, and returns the disk.
     ///
     /// # Errors
     /// The disk. What was flushed before is there.
@@ -57,22 +57,22 @@ impl<D: Disk, S: Own<D>> Engine<D, S> {
         Ok(self.disk)
     }
 
-    /// Gives the disk back as it is, as the end of the process would.
+    /// Returns the disk as it is, without a flush, like the end of the process.
     pub fn into_disk(self) -> D {
         self.disk
     }
 
-    /// The disk below, to look at.
+    /// The disk below, for reading its state.
     pub fn disk(&self) -> &D {
         &self.disk
     }
 
-    /// The disk below, for what does not change its pages.
+    /// The disk below, for operations that do not change its pages.
     pub fn disk_mut(&mut self) -> &mut D {
         &mut self.disk
     }
 
-    /// What was found when it was opened, in sentences.
+    /// Findings of the opening, as sentences.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -102,7 +102,7 @@ impl<D: Disk, S: Own<D>> Engine<D, S> {
         }
     }
 
-    /// Where a page of the scheme's is on the disk below.
+    /// Address, on the disk below, of one of the scheme's pages.
     pub(crate) fn place(&self, number: u32) -> u64 {
         self.first_data_page + u64::from(number)
     }
@@ -115,8 +115,8 @@ impl<D: Disk, S: Own<D>> Engine<D, S> {
 
     pub(crate) fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
         self.statistics.flushes += 1;
-        // After a failure it is unknown what is durable, and a later success would not say.
-        // A kernel reports a failed write-back to one flush and forgets it.
+        // After a failure it is unknown what is durable, and a later success does not tell:
+        // a kernel reports a failed write-back to one flush and forgets it.
         self.disk.flush().map_err(|error| {
             self.broken = true;
             error.into()
@@ -128,12 +128,12 @@ impl<D: Disk, S: Own<D>> Engine<D, S> {
         pages.iter().map(|page| hash.signature(key, page)).collect()
     }
 
-    /// Whether a page of the scheme's holds this.
+    /// Tells whether one of the scheme's pages holds these contents.
     pub(crate) fn holds(&mut self, number: u32, page: &Page) -> bool {
         let mut found = [0; PAGE_BYTES];
         self.statistics.compared += 1;
         let place = self.place(number);
-        // A page that cannot be read is shared with no other: the new one is written, and is whole.
+        // An unreadable page is not shared: the new page is written instead, and is intact.
         let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
         self.statistics.mismatches += u64::from(!equal);
         equal

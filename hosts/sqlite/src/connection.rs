@@ -123,8 +123,8 @@ impl Connection {
 
     /// Attaches an empty log without a file, since the volume has no room for another one. Its
     /// first write creates the file; until then, each use checks whether another connection has
-    /// created it. The file is not deleted in between: for that, SQLite locks the database exclusively
-    /// against all connections that have the log open.
+    /// created it. The file is not deleted in between: for that, SQLite locks the database
+    /// exclusively against all connections that have the log open.
     pub fn open_wal_without_file(&mut self, name: &str) {
         self.wal_without_file = Some(name.into());
     }

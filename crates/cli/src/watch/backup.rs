@@ -49,7 +49,7 @@ pub struct Copied {
     pub seconds: f64,
 }
 
-/// Determines if a superblock's contents have changed.
+/// Version of a superblock's contents: equal versions have equal contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SuperblockVersion {
     erases: u64,

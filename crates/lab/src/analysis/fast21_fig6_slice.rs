@@ -45,7 +45,7 @@ fn row<'a>(
     })
 }
 
-/// Closed loop: Remap-SSD's bandwidth relative to Opt's, and NoRemap's relative to the others'.
+/// Closed loop: how far Remap-SSD's bandwidth is below Opt's, and the others' over NoRemap's.
 fn below_opt(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let speed =
         |scheme, workload, log| row(table, "", scheme, workload, log)?.number("bandwidth_mib_s");

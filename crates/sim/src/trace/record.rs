@@ -221,7 +221,7 @@ pub(super) fn ticks(field: &[u8], unit_ns: u64) -> Result<u64, Reason> {
         .ok_or_else(|| format!("timestamp `{}` is too large", clip(field)))
 }
 
-/// What one of two codes says, or a reason that names the field.
+/// Returns the kind for one of two codes, or a reason that names the field.
 #[inline(always)]
 pub(super) fn verb_of(
     field: &[u8],

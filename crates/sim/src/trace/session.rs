@@ -149,7 +149,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     // Digests of the previous record must not remain.
     digests.clear();
 
-    // The device's description is for human readers; it is no record.
+    // The device's description is no record: `device` reads it when the file is opened.
     if line.starts_with(b"#") {
         return Ok(Parsed::Blank);
     }

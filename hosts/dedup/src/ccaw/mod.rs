@@ -69,7 +69,7 @@ impl Default for CcawOptions {
 /// A disk that copies what it has instead of writing it again.
 pub type Ccaw<D> = Engine<D, CopyTable>;
 
-/// What [`Ccaw`] has of its own: a table of what is where.
+/// State of [`Ccaw`] itself: the signature table, in memory and on the disk.
 pub struct CopyTable {
     layout: Layout,
     table: Table,

@@ -8,8 +8,8 @@
 //!   Cut before 3: invalid. Cut in 3: each is invalid, or valid with pages and data that are
 //!   durable because of 2. The next change begins with a header of its own, which is the later one.
 //! - *opening* an invalid segment: its pages are trimmed, since some may be older than the cut
-//!   and some newer; the trim is durable before the segment is valid, because of 2. A page with a wrong
-//!   checksum carries no information and is dirty.
+//!   and some newer; the trim is durable before the segment is valid, because of 2. A page with a
+//!   wrong checksum carries no information and is dirty.
 //!
 //! Invariant: `valid` is never true here if a change may follow the header on the disk. Absent: the
 //! table's contents (`table.rs`).

@@ -58,7 +58,7 @@ impl Default for OrderMergeOptions {
 /// A disk that stores each content once.
 pub type OrderMerge<D> = Engine<D, BlockMap>;
 
-/// What [`OrderMerge`] has of its own: mappings and counts.
+/// State of [`OrderMerge`] itself: mappings and reference counts.
 pub struct BlockMap {
     layout: Layout,
     /// By address: block number plus 1, `UNMAPPED` or `LOST`.

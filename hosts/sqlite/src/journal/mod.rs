@@ -24,9 +24,9 @@
 //!    mix of old and new pages, all records of the first sync are valid. Page 0 has the new total
 //!    of records, or the old one. (A slot of small pages that was not full is rewritten with more
 //!    bytes appended: the new page 0 also records the part that was durable.) *Metadata later than
-//!    the database*: a page of the database may be overwritten while metadata of other pages is not in
-//!    the store. A killed process then leaves the images of all pages that it has overwritten; the
-//!    missing ones are images of pages that are unchanged.
+//!    the database*: a page of the database may be overwritten while metadata of other pages is not
+//!    in the store. A killed process then leaves the images of all pages that it has overwritten;
+//!    the missing ones are images of pages that are unchanged.
 //! 4. *Segments* follow each other. One is valid if it has the nonce and the next number, and if it
 //!    starts where the previous one ends, for SQLite and in the store. An older version of the
 //!    previous one ends elsewhere: then the journal ends there. Its later records were not synced,

@@ -1,9 +1,9 @@
 //! The functions of an open file.
 //!
 //! Invariants: a read beyond the end of the file is zero-filled and reported as short. Before a
-//! lock is released, and before shared memory refers to data, that data is in the store. No file of a store
-//! is mapped: pages may carry stamps that readers must not see. A database opened read-only is not
-//! changed: SQLite relies on the system to refuse a write lock, and closes such a connection
+//! lock is released, and before shared memory refers to data, that data is in the store. No file of
+//! a store is mapped: pages may carry stamps that readers must not see. A database opened read-only
+//! is not changed: SQLite relies on the system to refuse a write lock, and closes such a connection
 //! without a checkpoint.
 //!
 //! Absent: opening.

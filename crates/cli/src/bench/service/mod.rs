@@ -270,7 +270,7 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<
 fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure> {
     let blocks = size.region / PAGE_BYTES as u64;
 
-    // The number of pages programmed shows if they were copied or shared.
+    // The number of pages programmed shows whether they were copied or shared.
     let before = counters(client)?;
     let (mut copy, mut remap) = (Vec::new(), Vec::new());
 
