@@ -55,6 +55,10 @@ impl ConfigFile {
         Ok(Self { text, damage })
     }
 
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
     pub(crate) fn damage(&self) -> Option<&FileDamage> {
         self.damage.as_ref()
     }

@@ -101,6 +101,8 @@ pub struct Device {
     config: DeviceConfig,
     /// The folder of the device, if it is in one.
     pub(crate) dir: Option<PathBuf>,
+    /// Text of its configuration file when it was opened there.
+    pub(crate) config_text: Option<String>,
     pub(crate) fingerprints: Fingerprints,
 }
 
@@ -165,6 +167,7 @@ impl Device {
             charging: OpCharger::new(timing, hashes),
             config,
             dir: None,
+            config_text: None,
             fingerprints: Fingerprints::NotSaved,
         }
     }

@@ -126,8 +126,7 @@ impl Device {
     /// # Errors
     /// The folder holds no device, one in use, a damaged one, or one that cannot be recovered.
     pub fn open_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
-        let config = ConfigFile::read(dir)?.intact()?;
-        Self::begin_in_folder(dir, config, FoundFolder::begin)
+        Self::begin_in_folder(dir, ConfigFile::read(dir)?, |found, _| found.begin())
     }
 
     /// Like `open_in_folder`, at low cost for programs that open and close often: nothing is
@@ -136,21 +135,22 @@ impl Device {
     /// # Errors
     /// As `open_in_folder`.
     pub fn resume_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
-        let config = ConfigFile::read(dir)?.intact()?;
-        // Fingerprints belong to a state; the next state must exist before anything changes.
-        let begin = if config.firmware.dedup {
-            FoundFolder::begin
-        } else {
-            FoundFolder::resume
-        };
-        Self::begin_in_folder(dir, config, begin)
+        Self::begin_in_folder(dir, ConfigFile::read(dir)?, |found, config| {
+            // Fingerprints belong to a state; the next state must exist before anything changes.
+            if config.firmware.dedup {
+                found.begin()
+            } else {
+                found.resume()
+            }
+        })
     }
 
     fn begin_in_folder(
         dir: &Path,
-        config: DeviceConfig,
-        begin: impl FnOnce(FoundFolder) -> Result<(Media, ReplayReport), ImageError>,
+        file: ConfigFile,
+        begin: impl FnOnce(FoundFolder, &DeviceConfig) -> Result<(Media, ReplayReport), ImageError>,
     ) -> Result<(Self, RecoveryReport), OpenError> {
+        let config = file.intact()?;
         let mut found = Media::find_folder(dir, false)?;
         // Only the firmware can tell if these pages matter, and only by recovering a copy.
         if !found.suspects().is_empty() {
@@ -162,9 +162,10 @@ impl Device {
             found = Media::find_folder(dir, false)?;
         }
 
-        let (media, replayed) = begin(found)?;
+        let (media, replayed) = begin(found, &config)?;
         let (mut device, report) = Self::recover(media, config)?;
         device.dir = Some(dir.to_owned());
+        device.config_text = Some(file.into_text());
         // Records in the journal mean that no clean shutdown followed this state: the saved
         // fingerprints are out of date.
         device.recall_fingerprints(dir, (replayed.records == 0).then_some(replayed.generation));
@@ -261,7 +262,7 @@ impl Device {
 
     /// Like `rest`, and keeps the device's tables in memory, for a process that reopens the folder.
     /// Nothing else is kept: other processes can open the folder in the meantime. `None` for a
-    /// device that deduplicates, or is in no folder.
+    /// device that deduplicates, and for one in memory, which ends.
     ///
     /// ```
     /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, SchemeKind};
@@ -290,17 +291,12 @@ impl Device {
             self.close()?;
             return Ok(None);
         }
-        let config = std::fs::read(dir.join(CONFIG));
         let folder = self.untimed(|ftl| ftl.media_mut().rest_here())?;
-        let resting = folder
-            .zip(config.ok())
-            .map(|(folder, config)| RestingDevice {
-                device: self,
-                dir,
-                folder,
-                config,
-            });
-        Ok(resting)
+        Ok(folder.map(|folder| RestingDevice {
+            device: self,
+            dir,
+            folder,
+        }))
     }
 }
 
@@ -310,8 +306,6 @@ pub struct RestingDevice {
     device: Device,
     dir: PathBuf,
     folder: RestingFolder,
-    /// The configuration file.
-    config: Vec<u8>,
 }
 
 impl RestingDevice {
@@ -324,9 +318,10 @@ impl RestingDevice {
             mut device,
             dir,
             folder,
-            config,
         } = self;
-        let is_same = std::fs::read(dir.join(CONFIG)).is_ok_and(|found| found == config);
+        // It may have been edited while the device was open, too.
+        let is_same =
+            ConfigFile::read(&dir).is_ok_and(|found| device.config_text == Some(found.into_text()));
         let is_open = is_same && device.untimed(|ftl| ftl.media_mut().resume_here(&dir, folder))?;
         Ok(is_open.then_some(device))
     }

@@ -22,6 +22,14 @@ impl DeviceConfig {
     }
 
     /// The same without contents.
+    ///
+    /// ```
+    /// use remap_ssd_device::{DeviceConfig, SchemeKind};
+    ///
+    /// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
+    /// assert!(config.table_bytes() < config.memory_bytes() / 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn table_bytes(&self) -> u64 {
         let firmware = &self.firmware;
         let scheme = firmware.scheme.host_bytes_per_page(firmware.dedup);

@@ -11,6 +11,7 @@ use kit::numbers::Numbers;
 use remap_ssd_media::folder::RestingFolder;
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{After, Media, Purpose};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// A process that has closed the folder and kept its tables.
@@ -237,6 +238,21 @@ fn a_resting_folder_is_free_for_others_and_may_be_gone() {
     dir.close().expect("nobody has it open");
     let parent = tempfile::tempdir().expect("a folder");
     assert!(resting.resume(&parent.path().join("gone")).is_none());
+}
+
+// Only an opening that reads the folder reports it, and begins the page anew.
+#[test]
+fn tables_are_not_kept_beside_a_damaged_page_of_witnesses() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut media = filled(dir.path(), 6);
+    let path = dir.path().join(FILES[CONTENTS]);
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    let file = file.expect("it is there");
+    let end = file.metadata().expect("it is there").len();
+    media.rest().expect("the disk works");
+    file.write_all_at(&[0xff; 4096], end - 4096)
+        .expect("there is room");
+    assert!(media.rest_here().expect("the disk works").is_none());
 }
 
 #[test]

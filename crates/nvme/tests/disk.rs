@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 const BYTES: u64 = 16 << 20;
@@ -371,6 +371,77 @@ fn counting_proxy(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
         }
     });
     (address, turns)
+}
+
+/// Forwards bytes between a host and the server. Once armed, the next answer is dropped, and with it
+/// its connection: the host cannot know whether its commands were executed.
+fn dropping_proxy(server: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let armed = Arc::new(AtomicBool::new(false));
+    let drops = armed.clone();
+    std::thread::spawn(move || {
+        for host in listener.incoming().map_while(Result::ok) {
+            let target = TcpStream::connect(server).expect("it listens");
+            let copy = |stream: &TcpStream| stream.try_clone().expect("possible");
+            let ways = [(copy(&host), copy(&target), false), (target, host, true)];
+            for (mut from, mut to, is_answer) in ways {
+                let drops = drops.clone();
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0; 1 << 20];
+                    while let Ok(len) = from.read(&mut buffer)
+                        && len > 0
+                        && !(is_answer && drops.swap(false, Ordering::SeqCst))
+                        && to.write_all(&buffer[..len]).is_ok()
+                    {}
+                    let _ = to.shutdown(Shutdown::Both);
+                    let _ = from.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, armed)
+}
+
+// If the answer to a remap is lost, the remap may have been executed. One whose source and target
+// overlap, or that takes the source away, must not be executed again.
+#[test]
+fn a_remap_that_cannot_be_repeated_is_not_sent_again_when_its_answer_is_lost() {
+    const PAGES: u64 = 6;
+    for (target, source, relocate) in [(1, 0, false), (0, 1, false), (20, 0, true), (20, 0, false)]
+    {
+        for in_list in [false, true] {
+            let rig = Rig::with(device(BYTES, false), &[], Latency::None);
+            let (address, armed) = dropping_proxy(rig.address);
+            let mut client = Client::connect(address, Options::default()).expect("it listens");
+            let mut expected = vec![0; at(SPAN)];
+            let bytes = content(0, PAGES + 1, 7);
+            Disk::write(&mut client, 0, &bytes).expect("possible");
+            expected[..bytes.len()].copy_from_slice(&bytes);
+
+            let remap = DiskRemap {
+                target,
+                source,
+                pages: PAGES as u32,
+                relocate,
+                atomic: false,
+            };
+            armed.store(true, Ordering::SeqCst);
+            let result = if in_list {
+                client.remap_all(&[remap]).map_err(|failure| failure.error)
+            } else {
+                Disk::remap(&mut client, &remap)
+            };
+            let is_repeatable = !relocate && target == 20;
+            assert_eq!(result.is_ok(), is_repeatable, "{remap:?}: {result:?}");
+
+            // It was executed once.
+            remapped(&mut expected, &remap);
+            let mut found = vec![0; at(SPAN)];
+            Disk::read(&mut client, 0, &mut found).expect("readable");
+            assert!(found == expected, "{remap:?}, in a list: {in_list}");
+        }
+    }
 }
 
 #[test]

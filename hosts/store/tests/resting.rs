@@ -146,6 +146,17 @@ fn a_list_of_namespaces_or_a_configuration_that_changed_is_noticed() {
     }
 }
 
+// A device goes on with the configuration that it was opened with, and the next opening takes the new one.
+#[test]
+fn a_configuration_that_is_edited_while_the_device_is_open_is_noticed() {
+    let image = Image::new(false);
+    let volume = image.open();
+    let text = config_text(&image.folder()) + "# changed\n";
+    std::fs::write(image.folder().join("device.toml"), text).expect("there is room");
+    let resting = rest(volume).expect("nothing has failed");
+    assert!(resting.resume().expect("nobody has it open").is_none());
+}
+
 fn config_text(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("device.toml")).expect("it is there")
 }

@@ -26,7 +26,7 @@ use super::files::{self, FolderAccess, JOURNALS, Locks, STATES};
 use super::journal::{HEADER_BYTES, Journal};
 use super::open::map_journal;
 use super::state::{self, StateHeader};
-use super::witness::{self, JournalWitness, WitnessDamaged, WitnessPage};
+use super::witness::{self, JournalWitness, WitnessPage};
 use super::{Folder, slot};
 use crate::image_file::ImageError;
 use crate::pages::{CONTENTS, MappedPages};
@@ -55,25 +55,27 @@ struct FolderMark {
     /// The end of the valid records, and the CRC-32C of their journal up to there.
     end: usize,
     sum: u32,
-    witness: Result<JournalWitness, WitnessDamaged>,
+    witness: JournalWitness,
 }
 
 impl FolderMark {
-    /// Reads the mark of a locked folder.
+    /// Reads the mark of a locked folder; `None` if it cannot be read, or the page of witnesses is
+    /// damaged, which only an ordinary opening reports and mends.
     fn read(
         header: &StateHeader,
         locks: &Locks,
         states: &[File; 2],
         journals: &[Journal; 2],
-    ) -> Result<Self, ImageError> {
+    ) -> Option<Self> {
         let own = slot(header.generation);
-        Ok(Self {
+        let pages = header.geometry().ok()?.pages();
+        Some(Self {
             states: states.each_ref().map(|file| state::read_header(file).ok()),
-            hash: state::read_hash(&states[own], header)?,
+            hash: state::read_hash(&states[own], header).ok()?,
             journals: journals.each_ref().map(Journal::header_bytes),
             end: journals[own].end(),
             sum: journals[own].sum(),
-            witness: witness::of_journal(locks.contents(), header.geometry()?.pages())?,
+            witness: witness::of_journal(locks.contents(), pages).ok()?.ok()?,
         })
     }
 }
@@ -84,7 +86,7 @@ impl Folder {
     pub(crate) fn close(self, pages: MappedPages) -> Option<RestingFolder> {
         let header = self.header;
         let mark = FolderMark::read(&header, &self._locks, &self.states, &self.journals);
-        mark.ok().map(|mark| RestingFolder {
+        mark.map(|mark| RestingFolder {
             header,
             mark,
             sums: pages.into_sums(),
@@ -135,19 +137,14 @@ impl RestingFolder {
         let map = |file: &File| map_journal(file, header.journal_bytes, FolderAccess::Own);
         let mut journals = [map(&journal_files[0])?, map(&journal_files[1])?];
         journals[own].go_to(header.generation, mark.end);
-        let found = FolderMark::read(&header, &locks, &states, &journals)?;
-        if found != mark || journals[own].has_record_at_end() {
+        let found = FolderMark::read(&header, &locks, &states, &journals);
+        if found.as_ref() != Some(&mark) || journals[own].has_record_at_end() {
             return Ok(None);
         }
 
         let mut mapped = MappedPages::map(locks.contents(), pages)?;
         mapped.set_sums(sums);
-        let page = WitnessPage::map(
-            locks.contents(),
-            pages,
-            mark.witness.unwrap_or_default(),
-            false,
-        )?;
+        let page = WitnessPage::map(locks.contents(), pages, mark.witness, false)?;
         let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())?;
         let mut folder = Folder::new(locks, states, journals, header, files);
         folder.witness = Some(page);

@@ -36,6 +36,11 @@ fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
     )
 }
 
+/// Returns true if source and target have pages in common.
+fn overlaps_itself(remap: &DiskRemap) -> bool {
+    remap.source.abs_diff(remap.target) < u64::from(remap.pages)
+}
+
 /// Length of the first wave: the number of remaps that may be executed in any order. Their ranges
 /// must have been checked.
 fn independent(remaps: &[DiskRemap]) -> usize {
@@ -110,8 +115,7 @@ impl Client {
         for (index, remap) in (first..).zip(wave).filter(|(_, remap)| remap.pages > 0) {
             // Copy executes ranges in ascending order, and supports neither relocation nor
             // atomicity.
-            let overlaps = remap.source.abs_diff(remap.target) < u64::from(remap.pages);
-            if remap.relocate || remap.atomic || overlaps || !can_copy {
+            if remap.relocate || remap.atomic || overlaps_itself(remap) || !can_copy {
                 commands.push(self.single_remap(index, remap)?);
             } else {
                 copies.push((index, *remap));
@@ -151,7 +155,8 @@ impl Client {
             sqe,
             ranges: Vec::new(),
             index,
-            again: !remap.relocate,
+            // The second time an overlapping remap would read pages that it has changed.
+            again: !remap.relocate && !overlaps_itself(remap),
         })
     }
 
