@@ -262,7 +262,7 @@ impl Device {
 
     /// Like `rest`, and keeps the device's tables in memory, for a process that reopens the folder.
     /// Nothing else is kept: other processes can open the folder in the meantime. `None` for a
-    /// device that deduplicates, and for one in memory, which ends.
+    /// device that deduplicates or is read-only, and for one in memory, which ends.
     ///
     /// ```
     /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, SchemeKind};
@@ -289,6 +289,11 @@ impl Device {
         };
         if self.ftl().deduplicates() {
             self.close()?;
+            return Ok(None);
+        }
+        // Recovery decides anew whether such a device accepts writes.
+        if self.ftl().is_read_only() {
+            self.rest()?;
             return Ok(None);
         }
         let folder = self.untimed(|ftl| ftl.media_mut().rest_here())?;

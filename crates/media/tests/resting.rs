@@ -11,6 +11,7 @@ use kit::numbers::Numbers;
 use remap_ssd_media::folder::RestingFolder;
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{After, Media, Purpose};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -173,6 +174,53 @@ fn older_and_newer_copies_of_each_file_are_noticed() {
         }
     }
     assert_eq!(compared, 10);
+}
+
+// The files have been through a crash of the disk that this process has not seen: of another
+// process's records the first one is missing.
+#[test]
+fn a_record_after_a_gap_is_noticed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let resting = Resting::of(filled(dir.path(), 7));
+    let before = files(dir.path());
+    let mut media = open(dir.path());
+    (0..200).for_each(|value| store(&mut media, 7, value));
+    let journal = JOURNALS[(media.generation().expect("a folder") % 2) as usize];
+    drop(media);
+
+    let mut left = files(dir.path());
+    let differs = |index: &usize| before[journal][*index] != left[journal][*index];
+    let end = (0..left[journal].len()).find(differs).expect("records") / 8 * 8;
+    left[journal][end..end + 24].copy_from_slice(&before[journal][end..end + 24]);
+    put_files(dir.path(), &left);
+    assert!(resting.resume(dir.path()).is_none());
+}
+
+// A child of `fork` has copies of all descriptors, and with them of their locks.
+#[test]
+fn a_copy_of_the_descriptors_does_not_keep_the_folder_locked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let media = filled(dir.path(), 8);
+    let copies = descriptors(dir.path());
+    assert!(copies.len() > 4, "{} files are open", copies.len());
+    let resting = Resting::of(media);
+    drop(open(dir.path()));
+    assert!(resting.resume(dir.path()).is_some());
+}
+
+/// Copies of all descriptors of this process on files in a folder.
+fn descriptors(dir: &Path) -> Vec<OwnedFd> {
+    let dir = dir.canonicalize().expect("it is there");
+    let all = std::fs::read_dir("/proc/self/fd").expect("Linux");
+    let all = all
+        .flatten()
+        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to.parent() == Some(&dir)));
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
+    // SAFETY: they are open for as long as the device is, which is not closed meanwhile.
+    let copy = |number| unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
+    all.filter_map(number)
+        .map(|number| copy(number).expect("possible"))
+        .collect()
 }
 
 // The newest copies of the other files do not tell: the state is the same.

@@ -73,6 +73,13 @@ impl Locks {
         })
     }
 
+    /// Releases the locks, also for copies of their descriptors. Where that fails they end with the
+    /// files.
+    pub(super) fn release(&self) {
+        let _ = self.contents.unlock();
+        let _ = self._lock.as_ref().map(File::unlock);
+    }
+
     /// The file of pages' contents.
     pub(super) fn contents(&self) -> &File {
         &self.contents

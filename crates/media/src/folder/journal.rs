@@ -392,9 +392,9 @@ impl Journal {
         crc32c::crc32c(&self.map[..self.at])
     }
 
-    /// Returns true if a record of this generation begins at the end of the records.
-    pub(super) fn has_record_at_end(&self) -> bool {
-        self.end_of(self.at).is_some()
+    /// Returns true if a record of this generation begins at the end or anywhere after it.
+    pub(super) fn has_records_from_end(&self) -> bool {
+        self.end_of(self.at).is_some() || !self.records_after_end().is_empty()
     }
 
     /// The header's bytes in the file.

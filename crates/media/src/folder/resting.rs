@@ -2,7 +2,8 @@
 //!
 //! `Media::rest_here` closes the folder: no lock, file or mapping remains. The tables in memory
 //! (rows, OOBs, checksums, NVRAM) stay, with a mark of the files they belong to. `resume_here`
-//! takes the locks again, and compares the files with the mark instead of reading them.
+//! takes the locks again, and compares the files with the mark instead of reading them. The locks
+//! are released explicitly: a child of `fork` has copies of their descriptors.
 //!
 //! *Resume here*: 1. the locks  2. the files match the mark  3. records are appended after the end
 //! of the journal. If 2 fails, no file has other contents than before, and the folder is opened
@@ -14,16 +15,17 @@
 //!   stored has no effect: at most it has changed contents of erased pages.
 //! - A file that was replaced by a copy, older or of another history, differs in a header, in the
 //!   records (the mark has their CRC), in its length, or in the page of witnesses.
-//! - No record of this generation lies after a gap: the folder was at rest, which excludes it, and
-//!   a process that stores a record beyond this end stores one at this end first. A crash of the
-//!   machine, which could reorder the two, ends the process that has the mark.
+//! - No record of this generation lies after the end. The files may have been through a crash that
+//!   this process has not seen: a restored snapshot of the moment when another process was writing,
+//!   or a disk that was unplugged. Such a record after a gap would count again once the gap is
+//!   filled.
 //!
 //! Contents of pages are not compared: reads verify their checksums, as always. Absent: when
 //! keeping tables pays off (the caller's).
 
 use super::commit::SyncedFiles;
 use super::files::{self, FolderAccess, JOURNALS, Locks, STATES};
-use super::journal::{HEADER_BYTES, Journal};
+use super::journal::{HEADER_BYTES, HeaderFound, Journal};
 use super::open::map_journal;
 use super::state::{self, StateHeader};
 use super::witness::{self, JournalWitness, WitnessPage};
@@ -47,8 +49,8 @@ pub struct RestingFolder {
 /// Fingerprint of the files of a folder at rest: any change changes it, except to pages' contents.
 #[derive(PartialEq, Eq)]
 struct FolderMark {
-    /// Headers of both states: the other one may have been cut while it was written.
-    states: [Option<StateHeader>; 2],
+    /// Header of the other state, which may have been cut while it was written.
+    other: Option<StateHeader>,
     /// Hash of the state in force.
     hash: [u8; 32],
     journals: [[u8; HEADER_BYTES]; 2],
@@ -59,8 +61,8 @@ struct FolderMark {
 }
 
 impl FolderMark {
-    /// Reads the mark of a locked folder; `None` if it cannot be read, or the page of witnesses is
-    /// damaged, which only an ordinary opening reports and mends.
+    /// Reads the mark of a locked folder; `None` if a part of it is damaged or cannot be read, which
+    /// only an ordinary opening reports and mends.
     fn read(
         header: &StateHeader,
         locks: &Locks,
@@ -69,8 +71,12 @@ impl FolderMark {
     ) -> Option<Self> {
         let own = slot(header.generation);
         let pages = header.geometry().ok()?.pages();
+        let is_begun = journals[own].header() == HeaderFound::Begun(header.generation);
+        if state::read_header(&states[own]).ok()? != *header || !is_begun {
+            return None;
+        }
         Some(Self {
-            states: states.each_ref().map(|file| state::read_header(file).ok()),
+            other: state::read_header(&states[1 - own]).ok(),
             hash: state::read_hash(&states[own], header).ok()?,
             journals: journals.each_ref().map(Journal::header_bytes),
             end: journals[own].end(),
@@ -86,6 +92,7 @@ impl Folder {
     pub(crate) fn close(self, pages: MappedPages) -> Option<RestingFolder> {
         let header = self.header;
         let mark = FolderMark::read(&header, &self._locks, &self.states, &self.journals);
+        self._locks.release();
         mark.map(|mark| RestingFolder {
             header,
             mark,
@@ -121,24 +128,29 @@ impl RestingFolder {
         };
         let (states, journal_files) = (open_both(STATES)?, open_both(JOURNALS)?);
 
-        // The files may have been replaced by sparse ones (`load`).
+        // The files may have been replaced by sparse ones (`load`), or by shorter ones.
         let pages = header.geometry()?.pages();
         let contents_bytes = witness::contents_bytes(pages);
-        files::check_length(locks.contents(), CONTENTS, contents_bytes)?;
-        files::reserve(locks.contents(), CONTENTS, contents_bytes)?;
         let state_bytes = header.state_bytes()?;
-        for index in 0..2 {
-            let (journal, bytes) = (&journal_files[index], header.journal_bytes);
-            files::check_length(journal, JOURNALS[index], bytes)?;
-            files::reserve(journal, JOURNALS[index], bytes)?;
-            files::reserve(&states[index], STATES[index], state_bytes)?;
+        let all = [
+            (locks.contents(), CONTENTS, contents_bytes),
+            (&states[0], STATES[0], state_bytes),
+            (&states[1], STATES[1], state_bytes),
+            (&journal_files[0], JOURNALS[0], header.journal_bytes),
+            (&journal_files[1], JOURNALS[1], header.journal_bytes),
+        ];
+        for (file, name, bytes) in all {
+            files::check_length(file, name, bytes)?;
+        }
+        for (file, name, bytes) in all {
+            files::reserve(file, name, bytes)?;
         }
 
         let map = |file: &File| map_journal(file, header.journal_bytes, FolderAccess::Own);
         let mut journals = [map(&journal_files[0])?, map(&journal_files[1])?];
         journals[own].go_to(header.generation, mark.end);
         let found = FolderMark::read(&header, &locks, &states, &journals);
-        if found.as_ref() != Some(&mark) || journals[own].has_record_at_end() {
+        if found.as_ref() != Some(&mark) || journals[own].has_records_from_end() {
             return Ok(None);
         }
 

@@ -248,10 +248,11 @@ impl<D: Disk> Drop for Volume<D> {
         let Some(state) = self.state.take() else {
             return;
         };
-        let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match self.rest.take() {
-            Some(rest) => rest(state),
-            None => drop(state.leave()),
+        match (state.into_inner(), self.rest.take()) {
+            (Ok(state), Some(rest)) => rest(state),
+            // After a panic the firmware's tables are recovered from what is on the disk.
+            (Ok(state), None) => drop(state.leave()),
+            (Err(poisoned), _) => drop(poisoned.into_inner().leave()),
         }
     }
 }
