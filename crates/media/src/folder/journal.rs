@@ -182,14 +182,19 @@ pub(super) enum HeaderFound {
 /// A journal in a mapped file.
 pub(super) struct Journal {
     map: MmapMut,
+    /// Ranges of the file that may hold other bytes than zeroes, as of when it was mapped: multiples
+    /// of 8.
+    data: Vec<Range<usize>>,
     generation: u64,
     at: usize,
 }
 
 impl Journal {
-    pub(super) fn new(map: MmapMut) -> Self {
+    /// A journal in a file whose other ranges than `data` are known to be zeroes.
+    pub(super) fn new(map: MmapMut, data: Vec<Range<usize>>) -> Self {
         Self {
             map,
+            data,
             generation: 0,
             at: 0,
         }
@@ -443,14 +448,22 @@ impl Journal {
     /// Those of them where a word has the kind of a record: few, in a long journal.
     fn heads_behind(&self) -> impl Iterator<Item = usize> {
         const KIND_AT: usize = 4;
-        let first = self.at + 8;
-        let words = self.map.get(first..).unwrap_or_default().as_chunks::<8>().0;
+        const BLOCK: usize = 512;
         let is_head = |head: &[u8; 8]| (PROGRAM..=CONTINUED).contains(&head[KIND_AT]);
-        let heads = words
-            .iter()
-            .enumerate()
-            .filter(move |(_, head)| is_head(head));
-        heads.map(move |(index, _)| first + index * 8)
+        // Most of a journal was never written: a range of which the file system says so is not read,
+        // and a block of zeroes is skipped as a whole.
+        let blocks = self.data.iter().flat_map(move |range| {
+            let first = range.start.max(self.at + 8);
+            let bytes = self.map.get(first..range.end).unwrap_or_default();
+            let blocks = bytes.chunks(BLOCK).enumerate();
+            blocks.map(move |(index, block)| (first + index * BLOCK, block))
+        });
+        let written = blocks.filter(|(_, block)| !is_zero(block));
+        written.flat_map(move |(first, block)| {
+            let words = block.as_chunks::<8>().0.iter().enumerate();
+            let heads = words.filter(move |(_, head)| is_head(head));
+            heads.map(move |(index, _)| first + index * 8)
+        })
     }
 
     fn word_at(&self, at: usize) -> Option<u64> {
@@ -547,6 +560,12 @@ impl Journal {
 }
 
 const _: () = assert!(OOB_BYTES == 10);
+
+/// Returns true if all whole words of some bytes are zero.
+fn is_zero(bytes: &[u8]) -> bool {
+    let words = bytes.as_chunks::<8>().0.iter();
+    words.fold(0, |any, word| any | u64::from_ne_bytes(*word)) == 0
+}
 
 /// The header's word of a generation.
 fn begun(generation: u64) -> JournalGeneration {

@@ -233,6 +233,8 @@ impl<D: Disk> VolumeState<D> {
                 .disk
                 .trim(state.superblock.page_of(slot), 1)
                 .map_err(StoreError::disk)?;
+            let generation = state.generation();
+            state.table.set(slot, SlotContent::Free, generation);
             state.flush_for(Guard::FlushReleased)?;
             // Pages that another file claims too stay: deleting this file repairs the other one.
             for extent in state.table.claimed_alone(slot, &inode.extents) {
