@@ -1,4 +1,4 @@
-//! Volumes are open as long as they are used, and no longer.
+//! Volumes are open as long as they are used, and no longer; and a name leads to one place.
 
 mod kit;
 
@@ -11,6 +11,7 @@ use remap_ssd_store::{
 };
 use std::ffi::{CStr, CString, c_int};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -219,4 +220,108 @@ fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
         );
         store.deletes_opened.store(false, Ordering::Relaxed);
     }
+}
+
+/// The full name of a connection's database.
+fn full_name(db: &Db) -> String {
+    let rows = db.rows("PRAGMA database_list", &[]).expect("possible");
+    rows[0][2].text().to_owned()
+}
+
+fn table(uri: &str, content: &str) -> Db {
+    let db = Db::open(uri).expect("possible");
+    db.run(&format!("CREATE TABLE t AS SELECT '{content}' AS a"))
+        .expect("there is none yet");
+    db
+}
+
+fn content(uri: &str) -> String {
+    let db = Db::open(uri).expect("possible");
+    let content = db.value("SELECT a FROM t").expect("readable");
+    content.text().to_owned()
+}
+
+#[test]
+fn an_absolute_name_is_of_a_file_of_the_system_although_a_volume_is_open() {
+    start_with_vfs();
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = kit::disk::MemDisk::new(4000);
+    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
+    let mounted = remap_ssd_sqlite::mount("absolute", Arc::new(volume.expect("possible")));
+    let mounted = mounted.expect("the name is free");
+    let db = table("file:app.db?vfs=remap&store=absolute", "in the volume");
+
+    let [opened, attached] =
+        ["opened.db", "attached.db"].map(|name| dir.path().join(name).display().to_string());
+    let uri = format!("file:{opened}?vfs=remap");
+    drop(table(&uri, "in the folder"));
+    assert_eq!(content(&uri), "in the folder");
+    db.run(&format!("ATTACH '{attached}' AS other"))
+        .expect("possible");
+    db.run("CREATE TABLE other.t(a)").expect("possible");
+
+    for name in [&opened, &attached] {
+        assert!(Path::new(name).exists(), "{name}");
+    }
+    let files = mounted.store().list().expect("possible");
+    let names: Vec<_> = files.into_iter().map(|file| file.name).collect();
+    assert!(
+        names.iter().all(|name| name.starts_with("app.db")),
+        "{names:?}"
+    );
+}
+
+/// The folder with the files of the process below.
+const PART: &str = "SQLITE_PLACES_PART";
+
+#[test]
+fn the_environment_places_relative_names_and_volumes_that_are_not_open() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = image(&dir.path().join("disk"));
+    let mut command = Command::new(std::env::current_exe().expect("it runs"));
+    command
+        .args(["--exact", "process", "--ignored", "--nocapture", "--quiet"])
+        .env(PART, dir.path())
+        .env("REMAP_SSD_IMAGE", image)
+        .env_remove("REMAP_SSD_DEVICE")
+        .env_remove("REMAP_SSD_FOLDER");
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Opens databases by all kinds of names, with an image in the environment.
+#[test]
+#[ignore = "another test starts this one, in a process of its own"]
+fn process() {
+    let folder = std::env::var(PART).expect("another test starts this one");
+    start_with_vfs();
+    let disk = kit::disk::MemDisk::new(4000);
+    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
+    let mounted = remap_ssd_sqlite::mount("mine", Arc::new(volume.expect("possible")));
+    let mounted = mounted.expect("the name is free");
+
+    // One name in three places.
+    let named = "file:app.db?vfs=remap&store=mine";
+    let absolute = format!("file:{folder}/app.db?vfs=remap");
+    let relative = "file:app.db?vfs=remap";
+    let in_store = table(named, "in the store");
+    drop(table(&absolute, "in the folder"));
+    let in_image = table(relative, "in the image");
+
+    assert_eq!(content(named), "in the store");
+    assert_eq!(content(&absolute), "in the folder");
+    assert_eq!(content(relative), "in the image");
+
+    // Full names of two volumes, as SQLite's super-journals have them.
+    let uri = |db: &Db| format!("file:{}?vfs=remap", full_name(db));
+    let (store_uri, image_uri) = (uri(&in_store), uri(&in_image));
+    assert_ne!(store_uri, image_uri);
+    assert_eq!(content(&store_uri), "in the store");
+    assert_eq!(content(&image_uri), "in the image");
+
+    // The image is closed, and opened again as the environment says; the store is gone.
+    drop((in_store, in_image, mounted));
+    ImageDisk::open(Path::new(&folder).join("disk").as_path(), 1).expect("it is not in use");
+    assert_eq!(content(&image_uri), "in the image");
+    assert!(Db::open(&store_uri).is_err(), "it is on another volume");
 }

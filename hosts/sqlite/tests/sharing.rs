@@ -1,13 +1,15 @@
-//! A page read from a log is shared only if it is still there. SQLite's own functions are bypassed:
-//! the VFS gets calls in an order that SQLite rarely makes.
+//! A page that was read from a log or another database is shared only if it is still there. SQLite's
+//! own functions are bypassed: the VFS gets calls in an order that SQLite rarely makes.
 
 mod kit;
 
 use kit::disk::MemDisk;
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
+use remap_ssd_sqlite::Mounted;
 use remap_ssd_store::{NewVolume, Processes, Volume};
 use std::ffi::c_int;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
@@ -67,6 +69,12 @@ impl File {
         assert_eq!(code, ffi::SQLITE_OK);
     }
 
+    fn truncate(&self, bytes: i64) {
+        // SAFETY: the file is open.
+        let code = unsafe { self.methods().xTruncate.expect("it has one")(self.0, bytes) };
+        assert_eq!(code, ffi::SQLITE_OK);
+    }
+
     fn sync(&self) {
         // SAFETY: as above.
         let code =
@@ -120,4 +128,126 @@ fn a_page_that_was_read_and_is_overwritten_is_not_shared() {
         "the database got what has come into the log since"
     );
     drop((db, mounted));
+}
+
+/// A page with contents of its own.
+fn page(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(PAGE / size_of::<u64>())
+}
+
+/// Two databases of one volume, and the files that SQLite has open for them.
+struct Copying {
+    source: File,
+    target: File,
+    // Dropped in this order: first the databases, then their store.
+    target_db: Db,
+    _source_db: Db,
+    _mounted: Mounted,
+}
+
+impl Copying {
+    /// Place of the first page that is not SQLite's.
+    const FIRST: u64 = 10;
+
+    fn new(store: &str) -> Self {
+        start_with_vfs();
+        let disk = MemDisk::new(4000);
+        let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
+        let volume = Arc::new(volume.expect("possible"));
+        let mounted = remap_ssd_sqlite::mount(store, volume).expect("the name is free");
+
+        let [source_db, target_db] = ["source", "target"].map(|name| {
+            let db = Db::open(&format!("file:{name}.db?vfs=remap&store={store}"));
+            let db = db.expect("possible");
+            db.run("CREATE TABLE t(a)").expect("possible");
+            db
+        });
+        let file = |db| File::of(db, ffi::SQLITE_FCNTL_FILE_POINTER);
+        Self {
+            source: file(&source_db),
+            target: file(&target_db),
+            target_db,
+            _source_db: source_db,
+            _mounted: mounted,
+        }
+    }
+
+    fn offset(index: u64) -> i64 {
+        (Self::FIRST + index) as i64 * PAGE as i64
+    }
+
+    /// The source gets pages with these contents, and they are read from it.
+    fn have_read(&self, pages: Range<u64>) {
+        for index in pages.clone() {
+            self.source.write(Self::offset(index), &page(index));
+        }
+        self.source.sync();
+        for index in pages {
+            assert!(self.source.read(Self::offset(index)) == page(index));
+        }
+    }
+
+    /// Writes pages with these contents to the target. Returns how many of them were shared, and
+    /// how many written.
+    fn copied(&self, pages: Range<u64>) -> (u64, u64) {
+        let before = self.counted();
+        for index in pages.clone() {
+            self.target.write(Self::offset(index), &page(index));
+        }
+        self.target.sync();
+        let after = self.counted();
+
+        for index in pages {
+            assert!(
+                self.target.read(Self::offset(index)) == page(index),
+                "page {index} has other contents"
+            );
+        }
+        (after.0 - before.0, after.1 - before.1)
+    }
+
+    fn counted(&self) -> (u64, u64) {
+        let text = self.target_db.value("PRAGMA remap_ssd_statistics");
+        let all: serde_json::Value =
+            serde_json::from_str(text.expect("possible").text()).expect("it is JSON");
+        let count = |name: &str| all["database"][name].as_u64().expect("a counter");
+        (count("pages_shared_with_others"), count("pages_written"))
+    }
+}
+
+// More than are gathered at a time.
+#[test]
+fn a_copy_of_a_database_shares_every_page_that_was_read_from_it() {
+    const PAGES: u64 = 300;
+    let copying = Copying::new("copies");
+    copying.have_read(0..PAGES);
+    assert_eq!(copying.copied(0..PAGES), (PAGES, 0));
+
+    // These are in no file yet.
+    assert_eq!(copying.copied(PAGES..PAGES + 5), (0, 5));
+}
+
+#[test]
+fn a_page_that_another_database_no_longer_has_is_written() {
+    let copying = Copying::new("changes");
+    copying.have_read(0..8);
+
+    // Three of the eight pages change after they were read.
+    for index in 2..5 {
+        copying
+            .source
+            .write(Copying::offset(index), &page(1000 + index));
+    }
+    copying.source.sync();
+    assert_eq!(copying.copied(0..8), (5, 3));
+}
+
+#[test]
+fn pages_of_another_database_that_has_become_shorter_are_written() {
+    let copying = Copying::new("ends");
+    copying.have_read(0..8);
+    copying.source.truncate(Copying::offset(4));
+    let (shared, written) = copying.copied(0..8);
+    assert_eq!(shared + written, 8);
+    assert!(written >= 4, "{written} pages were written");
 }

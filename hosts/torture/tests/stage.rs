@@ -13,14 +13,18 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The recording of a run; none if a requirement is missing.
 fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
-    let shape = DiskGeometry {
-        block_bytes: 512,
-        blocks: 65_536,
-    };
     let fs = fs.map(|name| FileSystem {
         name: name.into(),
         ..FileSystem::default()
     });
+    recorded_on(fs, workload)
+}
+
+fn recorded_on(fs: Option<FileSystem>, workload: &str) -> Option<Recording> {
+    let shape = DiskGeometry {
+        block_bytes: 512,
+        blocks: 65_536,
+    };
     let run = RecordingSpec {
         shape,
         fs,
@@ -214,4 +218,21 @@ fn a_file_system_that_goes_on_elsewhere_does_not_write_to_the_disk_of_the_next_c
             verdict.output
         );
     }
+}
+
+#[test]
+fn workload_and_check_run_with_the_options_of_the_user_for_mkfs_and_mount() {
+    let fs = FileSystem {
+        name: "ext4".into(),
+        mkfs_options: "-b 1024 -N 512".into(),
+        mount_options: "noatime,commit=77".into(),
+    };
+    let command = "grep \" $DIR \" /proc/mounts | grep noatime | grep commit=77 &&
+        [ \"$(stat -f -c '%S %c' $DIR)\" = '1024 512' ]";
+    let Some(recording) = recorded_on(Some(fs), command) else {
+        return;
+    };
+    let mut campaign = Campaign::new(&recording, command, LIMIT, &STOP).unwrap();
+    let verdict = campaign.whole().unwrap();
+    assert!(verdict.passed(), "{}\n{}", verdict.finding, verdict.output);
 }

@@ -2,10 +2,10 @@
 //!
 //! Invariants: the ranges of a list take effect in order. Whole pages become one list of remaps,
 //! which the disk has outstanding together; partial pages are copied in their turn, after the
-//! remaps before them. In a list of remaps no page is both a source and a target: so if the disk
-//! refuses one, which may leave any part of the list done, the whole list can be redone by reading
-//! and writing. A range that reads the target of an earlier one of the list begins a new list; a
-//! range that overlaps itself is copied. Neither happens in a checkpoint.
+//! remaps before them. In a list of remaps no page is a source and later a target: so if the disk
+//! refuses one, which may leave any part of the list done, the whole list can be redone in order by
+//! reading and writing. A range that changes a source of an earlier one of the list begins a new
+//! list; a range that overlaps itself is copied. Neither happens in a checkpoint.
 //!
 //! Flag 0: the source keeps its pages. A log may still be read while it is being checkpointed, and
 //! recovery needs it. Absent: atomic remaps. SQLite's checkpoints and journals do not need them.
@@ -29,28 +29,22 @@ struct Batch {
     remaps: Vec<DiskRemap>,
     /// Per remap, its source file and its target file.
     files: Vec<[FileId; 2]>,
-    /// Source pages, and target pages.
-    named: PageRanges,
-    changed: PageRanges,
+    /// Source pages.
+    sources: PageRanges,
     /// New ends of files that grow when the remaps are done.
     ends: HashMap<FileId, u64>,
 }
 
 impl Batch {
-    /// True if a remap's source is a target of the list, or its target is a source or target of the
-    /// list.
+    /// True if a remap changes a source of the list, which the list could not read again then.
     fn is_in_the_way_of(&self, remap: &DiskRemap) -> bool {
-        let pages = u64::from(remap.pages);
-        let (source_end, target_end) = (remap.source + pages, remap.target + pages);
-        self.changed.meets(remap.source, source_end)
-            || self.named.meets(remap.target, target_end)
-            || self.changed.meets(remap.target, target_end)
+        let end = remap.target + u64::from(remap.pages);
+        self.sources.meets(remap.target, end)
     }
 
     fn add(&mut self, remap: DiskRemap, files: [FileId; 2]) {
-        let pages = u64::from(remap.pages);
-        self.named.add(remap.source, remap.source + pages);
-        self.changed.add(remap.target, remap.target + pages);
+        let end = remap.source + u64::from(remap.pages);
+        self.sources.add(remap.source, end);
         self.remaps.push(remap);
         self.files.push(files);
     }

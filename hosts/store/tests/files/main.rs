@@ -3,6 +3,7 @@
 
 #[path = "../kit/mod.rs"]
 mod kit;
+mod shares;
 mod steps;
 
 use kit::{MemDisk, PAGE, contents, tagged, write};

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use remap_ssd_device::{Disk, DiskRemap, DiskWrite};
+use remap_ssd_device::{Disk, DiskRemap, DiskWrite, RemapAllError};
 use remap_ssd_store::{FileId, Store};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -31,6 +31,10 @@ pub struct Medium {
     pub before_write: Option<(std::ops::Range<u64>, Interruption)>,
     /// Makes the disk refuse every remap.
     pub no_remap: bool,
+    /// Number of lists of remaps.
+    pub remap_lists: usize,
+    /// Refuses the next list of remaps after the remaps whose bits are set, in order from bit 0.
+    pub refuses_list_after: Option<u32>,
     /// Pages that cannot be read.
     pub unreadable: std::ops::Range<u64>,
     /// Writes are done, and their responses lost.
@@ -212,6 +216,25 @@ impl Disk for MemDisk {
             medium.set(page, content);
         }
         Ok(())
+    }
+
+    fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<MemError>> {
+        self.medium().remap_lists += 1;
+        let refused_after = self.medium().refuses_list_after.take();
+        for (index, remap) in remaps.iter().enumerate() {
+            if refused_after.is_none_or(|done| done >> index & 1 == 1) {
+                self.remap(remap)
+                    .map_err(|error| RemapAllError { index, error })?;
+            }
+        }
+
+        match refused_after {
+            Some(_) => Err(RemapAllError {
+                index: 0,
+                error: MemError("this list is refused"),
+            }),
+            None => Ok(()),
+        }
     }
 }
 

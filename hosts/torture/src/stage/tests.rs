@@ -1,4 +1,4 @@
-//! Mounts with a copy in another mount namespace.
+//! Options of mounts, and mounts with a copy in another mount namespace.
 
 use super::*;
 use crate::contents::{Contents, ZEROES};
@@ -101,4 +101,24 @@ fn a_file_system_that_another_mount_namespace_uses_is_not_given_back() {
     drop(elsewhere);
     let mounted = stage.mount(&ext4()).unwrap().unwrap();
     assert_eq!(mounted.unmount(), Unmounted::Free);
+}
+
+// Another cut of the recording may be mounted: XFS refuses a second file system of one UUID.
+#[test]
+fn a_mount_has_the_options_of_the_user_and_xfs_the_one_that_allows_two_cuts() {
+    let options = |name: &str, users: &str| {
+        let fs = FileSystem {
+            name: name.into(),
+            mount_options: users.into(),
+            ..FileSystem::default()
+        };
+        mount_options(&fs).join(",")
+    };
+    assert_eq!(options("ext4", ""), "");
+    assert_eq!(
+        options("ext4", "noatime,data=journal"),
+        "noatime,data=journal"
+    );
+    assert_eq!(options("xfs", ""), "nouuid");
+    assert_eq!(options("xfs", "noatime"), "nouuid,noatime");
 }
