@@ -281,6 +281,7 @@ fn the_environment_places_relative_names_and_volumes_that_are_not_open() {
     let mut command = Command::new(std::env::current_exe().expect("it runs"));
     command
         .args(["--exact", "process", "--ignored", "--nocapture", "--quiet"])
+        .current_dir(dir.path())
         .env(PART, dir.path())
         .env("REMAP_SSD_IMAGE", image)
         .env_remove("REMAP_SSD_DEVICE")
@@ -323,5 +324,7 @@ fn process() {
     drop((in_store, in_image, mounted));
     ImageDisk::open(Path::new(&folder).join("disk").as_path(), 1).expect("it is not in use");
     assert_eq!(content(&image_uri), "in the image");
+    let named = format!("{relative}&image={folder}/disk");
+    assert_eq!(content(&named), "in the image");
     assert!(Db::open(&store_uri).is_err(), "it is on another volume");
 }
