@@ -3,10 +3,11 @@
 
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::grid::RunSpec;
-use remap_ssd_lab::{Form, Study, recordings};
+use remap_ssd_lab::{Form, Study, digest::digest, recordings};
 use remap_ssd_sim::source::PageKind;
 use remap_ssd_sim::trace::TraceOptions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Addresses are folded to this range.
 const WHOLE_DISK: u32 = u32::MAX >> 1;
@@ -123,4 +124,49 @@ fn a_recording_up_to_a_mark_ends_with_it() {
             .unwrap_err()
             .contains("no mark")
     );
+}
+
+// A run is stored under all that determines its result: replaced by another recording of the same
+// name, it is another run.
+#[test]
+fn a_run_that_replays_a_recording_is_named_by_the_bytes_of_the_recording() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/recordings");
+    let of_file = |name: &str| digest(&std::fs::read(folder.join(format!("{name}.xz"))).unwrap());
+
+    let mut seen = BTreeSet::new();
+    for name in recordings::names() {
+        let found = recordings::find(name).unwrap().digest();
+        assert_eq!(found, of_file(name), "{name}");
+        assert!(seen.insert(found), "{name} has bytes of its own");
+    }
+
+    let names = ["pebble-f2fs".to_owned(), "fast21-fig7".to_owned()];
+    let study = Study::plan(&built_in(), &names, Form::Smoke).unwrap();
+    let (mut replays, mut others) = (0, 0);
+    for run in study.planned.iter().flat_map(|planned| &planned.runs) {
+        match run.workload.strip_prefix(recordings::PREFIX) {
+            Some(name) => {
+                // Also up to a mark, it is the recording's bytes.
+                let whole = name.split_once('@').map_or(name, |(whole, _)| whole);
+                assert_eq!(run.recording, of_file(whole), "{name}");
+                replays += 1;
+
+                let mut other = run.clone();
+                other.recording = digest(b"another recording");
+                assert_ne!(other.key(), run.key(), "{name}");
+            }
+            None => {
+                assert_eq!(run.recording, "", "{} replays nothing", run.title());
+                others += 1;
+            }
+        }
+    }
+    assert!(replays > 0 && others > 0);
+}
+
+// Results that were stored by earlier builds are found under the same names.
+#[test]
+fn a_digest_is_the_first_sixteen_digits_of_blake3() {
+    assert_eq!(digest(b""), "af1349b9f5f9a1a6");
+    assert_eq!(digest(b"abc"), "6437b3ac38465133");
 }
