@@ -234,6 +234,40 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
     run(&["compare", "--job", OLTP_JOB, "--trace", "x"]).fails(2, &["--trace"]);
 }
 
+// In a closed loop the requests in flight are their rate times their mean latency (Little's law).
+#[test]
+fn requests_in_flight_are_those_of_the_option_else_of_the_job_file_else_of_the_device() {
+    let directory = tempfile::tempdir().unwrap();
+    let job = "[a]\nioengine=libaio\nrw=randwrite\niodepth=2\nnumjobs=2\n";
+    std::fs::write(directory.path().join("four.fio"), job).unwrap();
+
+    let in_flight = |args: &[&str]| {
+        let common = ["compare", "--json", "--scheme", "none", "--no-aging"];
+        let results = run_in(directory.path(), &[&common, TINY, args].concat());
+        let results = results.ok().json();
+        let number = |name: &str| results["runs"][0].pointer(name).unwrap().as_f64().unwrap();
+        let measured = number("/requests_per_s") * number("/latency_us/mean") / 1e6;
+        (results["config"]["queue_depth"].as_u64().unwrap(), measured)
+    };
+
+    let with_job = ["--job", "four.fio"];
+    let with_both = ["--job", "four.fio", "--queue-depth", "8"];
+    let with_one = ["--job", "four.fio", "--queue-depth", "1"];
+    for (args, expected) in [
+        (&["--workload", "randwrite"][..], 32),
+        (&["--queue-depth", "8"], 8),
+        (&with_job, 4),
+        (&with_both, 8),
+        (&with_one, 1),
+    ] {
+        let (said, measured) = in_flight(args);
+        assert_eq!(said, expected, "{args:?}");
+        // The first and the last requests of the run are alone.
+        let near = 0.9 * expected as f64..1.01 * expected as f64;
+        assert!(near.contains(&measured), "{args:?}: {measured} in flight");
+    }
+}
+
 #[test]
 fn the_examples_of_the_program_itself_parse() {
     let help = run(&["--help"]).ok().out;

@@ -1,6 +1,7 @@
 //! `bench`: its contract.
 
 use crate::kit::run;
+use std::path::Path;
 
 #[test]
 fn the_bench_says_all_it_promises() {
@@ -35,6 +36,37 @@ fn the_bench_says_all_it_promises() {
             results["bytes_per_page_no_dedup"].as_f64().unwrap(),
         );
         assert!(bare > 0.0 && bare < full, "{bare} {full}");
+    }
+
+    for (run, moved) in [
+        ("run", "gc_pages_per_host_page"),
+        ("run_no_dedup", "gc_pages_per_host_page_no_dedup"),
+    ] {
+        let moved = results[moved].as_f64().unwrap();
+        assert_times_of_whole_runs(&results[run], 1.0 + moved);
+    }
+}
+
+/// Processor time is in nanoseconds, and at most the elapsed time of the same pages.
+fn assert_times_of_whole_runs(run: &serde_json::Value, page_ops_per_host_page: f64) {
+    let number = |name: &str| run[name].as_f64().unwrap();
+    assert!(number("speedup") > 0.0, "{run}");
+
+    // Where the system does not report processor time, there is none.
+    if !Path::new("/proc/thread-self/schedstat").exists() {
+        return;
+    }
+
+    assert!(number("speedup_by_processor_time") > 0.0, "{run}");
+    for (name, rate) in [
+        ("ns_per_host_page", "page_ops_per_s"),
+        ("firmware_ns_per_host_page", "page_ops_per_s_two_threads"),
+        ("times_ns_per_host_page", "page_ops_per_s_two_threads"),
+    ] {
+        // Twice, since collection moves about as many pages as in earlier rounds, not exactly.
+        let bound = 2.0 * page_ops_per_host_page / number(rate) * 1e9;
+        let is_time = (1.0..bound).contains(&number(name));
+        assert!(is_time, "{name} is not from 1 to {bound}: {run}");
     }
 }
 
