@@ -95,7 +95,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     bar.clear();
     let config = staged.device.config();
     let options = Options {
-        queue_depth: compared.queue_depth.unwrap_or(config.queue_depth),
+        queue_depth: compared.queue_depth().unwrap_or(config.queue_depth),
         pages_total: staged.pages,
         speed: args.speed,
     };

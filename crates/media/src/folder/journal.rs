@@ -356,6 +356,7 @@ impl Journal {
 
     /// After `read`: offsets of the records of this generation that lie after the end.
     pub(super) fn records_after_end(&self) -> Vec<usize> {
+        self.stop_reading_ahead();
         self.heads_behind()
             .filter(|at| self.end_of(*at).is_some())
             .collect()
@@ -390,6 +391,13 @@ impl Journal {
     /// Continues at the known end of a generation's records.
     pub(super) fn go_to(&mut self, generation: u64, end: usize) {
         (self.generation, self.at) = (generation, end);
+        self.stop_reading_ahead();
+    }
+
+    /// Pages read ahead of the records would count as written from then on (`data`), and be read by
+    /// every later opening.
+    fn stop_reading_ahead(&self) {
+        let _ = self.map.advise(memmap2::Advice::Random);
     }
 
     /// CRC-32C of the header and of all records.
