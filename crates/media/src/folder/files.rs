@@ -8,7 +8,6 @@ use crate::image_file::ImageError;
 use crate::pages::CONTENTS;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -155,64 +154,6 @@ pub(super) fn reserve(file: &File, name: &str, bytes: u64) -> Result<(), ImageEr
             error: error.into(),
         }),
     }
-}
-
-/// Ranges of the first `bytes` bytes of a file, outside of which there are only zeroes: where the
-/// file system can be relied on to know them, those that were ever written (`SEEK_DATA` of
-/// lseek(2)), else all.
-pub(super) fn data_ranges(file: &File, bytes: usize) -> Vec<Range<usize>> {
-    if knows_its_holes(file)
-        && let Some(ranges) = written_ranges(file, bytes as u64)
-    {
-        return ranges;
-    }
-    std::iter::once(0..bytes).collect()
-}
-
-/// Others have reported stores to a mapping as holes, as long as they were not written out.
-#[cfg(target_os = "linux")]
-fn knows_its_holes(file: &File) -> bool {
-    const EXT4: i128 = 0xef53;
-    const XFS: i128 = 0x5846_5342;
-    rustix::fs::fstatfs(file).is_ok_and(|about| [EXT4, XFS].contains(&i128::from(about.f_type)))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn knows_its_holes(_: &File) -> bool {
-    false
-}
-
-#[cfg(target_os = "linux")]
-fn written_ranges(file: &File, bytes: u64) -> Option<Vec<Range<usize>>> {
-    use rustix::fs::{SeekFrom, seek};
-    /// Blocks of all file systems are multiples of this.
-    const UNIT: u64 = 512;
-
-    let (mut ranges, mut at) = (Vec::new(), 0);
-    while at < bytes {
-        let start = match seek(file, SeekFrom::Data(at)) {
-            Ok(start) => start.min(bytes),
-            // Nothing but a hole up to the end.
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(_) => return None,
-        };
-        if start >= bytes {
-            break;
-        }
-        let end = seek(file, SeekFrom::Hole(start)).ok()?;
-        if end <= start {
-            return None;
-        }
-        let (start, end) = (start / UNIT * UNIT, end.next_multiple_of(UNIT).min(bytes));
-        ranges.push(start as usize..end as usize);
-        at = end;
-    }
-    Some(ranges)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn written_ranges(_: &File, _: u64) -> Option<Vec<Range<usize>>> {
-    None
 }
 
 /// Replaces a file by another one of the same name, durably and as a whole.

@@ -182,19 +182,14 @@ pub(super) enum HeaderFound {
 /// A journal in a mapped file.
 pub(super) struct Journal {
     map: MmapMut,
-    /// Ranges of the file that may hold other bytes than zeroes, as of when it was mapped: multiples
-    /// of 8.
-    data: Vec<Range<usize>>,
     generation: u64,
     at: usize,
 }
 
 impl Journal {
-    /// A journal in a file whose other ranges than `data` are known to be zeroes.
-    pub(super) fn new(map: MmapMut, data: Vec<Range<usize>>) -> Self {
+    pub(super) fn new(map: MmapMut) -> Self {
         Self {
             map,
-            data,
             generation: 0,
             at: 0,
         }
@@ -356,7 +351,6 @@ impl Journal {
 
     /// After `read`: offsets of the records of this generation that lie after the end.
     pub(super) fn records_after_end(&self) -> Vec<usize> {
-        self.stop_reading_ahead();
         self.heads_behind()
             .filter(|at| self.end_of(*at).is_some())
             .collect()
@@ -391,13 +385,6 @@ impl Journal {
     /// Continues at the known end of a generation's records.
     pub(super) fn go_to(&mut self, generation: u64, end: usize) {
         (self.generation, self.at) = (generation, end);
-        self.stop_reading_ahead();
-    }
-
-    /// Pages read ahead of the records would count as written from then on (`data`), and be read by
-    /// every later opening.
-    fn stop_reading_ahead(&self) {
-        let _ = self.map.advise(memmap2::Advice::Random);
     }
 
     /// CRC-32C of the header and of all records.
@@ -458,16 +445,13 @@ impl Journal {
         const KIND_AT: usize = 4;
         const BLOCK: usize = 512;
         let is_head = |head: &[u8; 8]| (PROGRAM..=CONTINUED).contains(&head[KIND_AT]);
-        // Most of a journal was never written: a range of which the file system says so is not read,
-        // and a block of zeroes is skipped as a whole.
-        let blocks = self.data.iter().flat_map(move |range| {
-            let first = range.start.max(self.at + 8);
-            let bytes = self.map.get(first..range.end).unwrap_or_default();
-            let blocks = bytes.chunks(BLOCK).enumerate();
-            blocks.map(move |(index, block)| (first + index * BLOCK, block))
-        });
+        let first = self.at + 8;
+        let bytes = self.map.get(first..).unwrap_or_default();
+        // Most of a journal was never written.
+        let blocks = bytes.chunks(BLOCK).enumerate();
         let written = blocks.filter(|(_, block)| !is_zero(block));
-        written.flat_map(move |(first, block)| {
+        written.flat_map(move |(index, block)| {
+            let first = first + index * BLOCK;
             let words = block.as_chunks::<8>().0.iter().enumerate();
             let heads = words.filter(move |(_, head)| is_head(head));
             heads.map(move |(index, _)| first + index * 8)

@@ -262,7 +262,7 @@ pub(super) fn map_journal(
             FolderAccess::Look => options.map_copy(file)?,
         }
     };
-    Ok(Journal::new(map, files::data_ranges(file, bytes as usize)))
+    Ok(Journal::new(map))
 }
 
 /// Finds the newest complete state.
