@@ -272,7 +272,7 @@ impl Device {
     /// let mut device = Device::create_in_folder(&folder, config, None)?;
     /// device.write(0, Lpn(0), &Payload::Bytes(&[1; 4096])).result?;
     ///
-    /// let resting = device.rest_here()?.expect("it does not deduplicate");
+    /// let resting = device.rest_keeping_tables()?.expect("it does not deduplicate");
     /// let mut device = match resting.resume()? {
     ///     Some(device) => device,
     ///     None => Device::resume_in_folder(&folder)?.0, // another process has changed it
@@ -283,7 +283,7 @@ impl Device {
     ///
     /// # Errors
     /// As `sync`.
-    pub fn rest_here(mut self) -> io::Result<Option<RestingDevice>> {
+    pub fn rest_keeping_tables(mut self) -> io::Result<Option<RestingDevice>> {
         let Some(dir) = self.dir.clone() else {
             return Ok(None);
         };
@@ -296,7 +296,7 @@ impl Device {
             self.rest()?;
             return Ok(None);
         }
-        let folder = self.untimed(|ftl| ftl.media_mut().rest_here())?;
+        let folder = self.untimed(|ftl| ftl.media_mut().rest_keeping_tables())?;
         Ok(folder.map(|folder| RestingDevice {
             device: self,
             dir,
@@ -327,7 +327,8 @@ impl RestingDevice {
         // It may have been edited while the device was open, too.
         let is_same =
             ConfigFile::read(&dir).is_ok_and(|found| device.config_text == Some(found.into_text()));
-        let is_open = is_same && device.untimed(|ftl| ftl.media_mut().resume_here(&dir, folder))?;
+        let is_open =
+            is_same && device.untimed(|ftl| ftl.media_mut().resume_with_tables(&dir, folder))?;
         Ok(is_open.then_some(device))
     }
 

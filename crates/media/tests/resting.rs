@@ -23,7 +23,7 @@ struct Resting {
 
 impl Resting {
     fn of(mut media: Media) -> Self {
-        let folder = media.rest_here().expect("the disk works");
+        let folder = media.rest_keeping_tables().expect("the disk works");
         let folder = folder.expect("a folder at rest");
         Self { media, folder }
     }
@@ -31,7 +31,9 @@ impl Resting {
     /// The device, if the tables can be used.
     fn resume(self, dir: &Path) -> Option<Media> {
         let Self { mut media, folder } = self;
-        let resumed = media.resume_here(dir, folder).expect("nobody has it open");
+        let resumed = media
+            .resume_with_tables(dir, folder)
+            .expect("nobody has it open");
         resumed.then_some(media)
     }
 }
@@ -216,7 +218,7 @@ fn descriptors(dir: &Path) -> Vec<OwnedFd> {
         .flatten()
         .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to.parent() == Some(&dir)));
     let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
-    // SAFETY: they are open for as long as the device is, which is not closed meanwhile.
+    // SAFETY: the device owns these descriptors, and is open until the caller closes it.
     let copy = |number| unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
     all.filter_map(number)
         .map(|number| copy(number).expect("possible"))
@@ -279,7 +281,7 @@ fn a_resting_folder_is_free_for_others_and_may_be_gone() {
     let dir = tempfile::tempdir().expect("a folder");
     let Resting { mut media, folder } = Resting::of(filled(dir.path(), 4));
     let other = open(dir.path());
-    let refused = media.resume_here(dir.path(), folder);
+    let refused = media.resume_with_tables(dir.path(), folder);
     assert!(matches!(refused, Err(ImageError::InUse)), "{refused:?}");
 
     let resting = Resting::of(other);
@@ -300,12 +302,17 @@ fn tables_are_not_kept_beside_a_damaged_page_of_witnesses() {
     media.rest().expect("the disk works");
     file.write_all_at(&[0xff; 4096], end - 4096)
         .expect("there is room");
-    assert!(media.rest_here().expect("the disk works").is_none());
+    assert!(
+        media
+            .rest_keeping_tables()
+            .expect("the disk works")
+            .is_none()
+    );
 }
 
 #[test]
 fn a_device_in_memory_cannot_rest() {
-    assert!(blank().rest_here().expect("no disk").is_none());
+    assert!(blank().rest_keeping_tables().expect("no disk").is_none());
 }
 
 // Headers and journals are those of the tables: only the hash of the state differs.

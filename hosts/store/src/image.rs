@@ -169,14 +169,14 @@ impl ImageDisk {
     }
 
     /// Closes the device, keeping its tables; `None` if they cannot be kept.
-    pub(crate) fn rest_here(mut self) -> Result<Option<RestingImage>, ImageError> {
+    pub(crate) fn rest_keeping_tables(mut self) -> Result<Option<RestingImage>, ImageError> {
         let Some(inner) = self.inner.take() else {
             return Ok(None);
         };
         let (first, window_pages) = (inner.first(), inner.pages());
         let device = inner.into_disk().into_device();
         let service = ServiceFile::read(&self.folder, device.config().geometry.pages());
-        let (Some(device), Ok(service)) = (device.rest_here()?, service) else {
+        let (Some(device), Ok(service)) = (device.rest_keeping_tables()?, service) else {
             return Ok(None);
         };
         Ok(Some(RestingImage {

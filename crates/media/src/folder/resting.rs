@@ -1,13 +1,14 @@
 //! Tables of a closed folder, kept in memory for a process that reopens it.
 //!
-//! `Media::rest_here` closes the folder: no lock, file or mapping remains. The tables in memory
-//! (rows, OOBs, checksums, NVRAM) stay, with a mark of the files they belong to. `resume_here`
-//! takes the locks again, and compares the files with the mark instead of reading them. The locks
-//! are released explicitly: a child of `fork` has copies of their descriptors.
+//! `Media::rest_keeping_tables` closes the folder: no lock, file or mapping remains. The tables in
+//! memory (rows, OOBs, checksums, NVRAM) stay, with a mark of the files they belong to.
+//! `resume_with_tables` takes the locks again, and compares the files with the mark instead of
+//! reading them. The locks are released explicitly: a child of `fork` has copies of their
+//! descriptors.
 //!
-//! *Resume here*: 1. the locks  2. the files match the mark  3. records are appended after the end
-//! of the journal. If 2 fails, no file has other contents than before, and the folder is opened
-//! normally. In every case that 2 accepts, the tables are as `resume` would have read them:
+//! *Resume with tables*: 1. the locks  2. the files match the mark  3. records are appended after
+//! the end of the journal. If 2 fails, no file has other contents than before, and the folder is
+//! opened normally. In every case that 2 accepts, the tables are as `resume` would have read them:
 //!
 //! - A process that has begun a new state has changed the headers of a state and of a journal.
 //! - A process that continued this journal has appended a record at its end, which has the
@@ -15,10 +16,9 @@
 //!   stored has no effect: at most it has changed contents of erased pages.
 //! - A file that was replaced by a copy, older or of another history, differs in a header, in the
 //!   records (the mark has their CRC), in its length, or in the page of witnesses.
-//! - No record of this generation lies after the end. The files may have been through a crash that
-//!   this process has not seen: a restored snapshot of the moment when another process was writing,
-//!   or a disk that was unplugged. Such a record after a gap would count again once the gap is
-//!   filled.
+//! - No record of this generation lies after the end: it would count again once the gap before it is
+//!   filled. A crash that this process has not seen may leave one: a restored snapshot of the moment
+//!   when another process was writing, or a disk that was unplugged.
 //!
 //! Contents of pages are not compared: reads verify their checksums, as always. Absent: when
 //! keeping tables pays off (the caller's).

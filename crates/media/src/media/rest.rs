@@ -24,12 +24,12 @@ impl Media {
     }
 
     /// Like `rest`, and closes the folder in any case: the tables stay, without contents. Until
-    /// `resume_here` the media must not be used. `None` if the folder could not be left at rest or
+    /// `resume_with_tables` the media must not be used. `None` if the folder could not be left at rest or
     /// cannot be read, or none is open.
     ///
     /// # Errors
     /// As `sync`.
-    pub fn rest_here(&mut self) -> io::Result<Option<RestingFolder>> {
+    pub fn rest_keeping_tables(&mut self) -> io::Result<Option<RestingFolder>> {
         self.rest()?;
         let Some(folder) = self.folder.take().filter(|folder| folder.is_at_rest()) else {
             return Ok(None);
@@ -41,12 +41,16 @@ impl Media {
         Ok(folder.close(pages))
     }
 
-    /// Reopens the folder that `rest_here` closed. `false`: it has changed, or cannot be read, and
+    /// Reopens the folder that `rest_keeping_tables` closed. `false`: it has changed, or cannot be read, and
     /// the media must be discarded.
     ///
     /// # Errors
     /// The folder is in use.
-    pub fn resume_here(&mut self, dir: &Path, mark: RestingFolder) -> Result<bool, ImageError> {
+    pub fn resume_with_tables(
+        &mut self,
+        dir: &Path,
+        mark: RestingFolder,
+    ) -> Result<bool, ImageError> {
         let Some((folder, pages)) = mark.open(dir)? else {
             return Ok(false);
         };
