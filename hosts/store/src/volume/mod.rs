@@ -26,6 +26,7 @@ mod cache;
 mod change;
 mod coordination;
 mod defrag;
+mod domain;
 mod format;
 mod lists;
 mod make;

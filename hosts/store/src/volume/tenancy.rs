@@ -61,18 +61,19 @@
 //!
 //! *A forked child* shares its parent's locks, and releases nothing.
 //!
-//! Files owned by other users, and links, are refused. Absent: the meaning of the words
-//! (`coordination.rs`), how a disk excludes other holders.
+//! Absent: the meaning of the words (`coordination.rs`), files that only this user can change
+//! (`domain.rs`), how a disk excludes other holders.
 
 use super::change::random;
+use super::domain::{Folder, is_linked};
 use super::format::uuid_text;
 use super::make;
 use crate::StoreError;
 use remap_ssd_device::{Disk, HoldError, HolderId};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::AtFlags;
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const ID_BYTES: usize = size_of::<HolderId>();
@@ -124,12 +125,6 @@ pub struct Tenancy {
     /// True if this process created the tenancy.
     is_first: bool,
     process: u32,
-}
-
-/// A folder owned by this user, open and locked (shared).
-struct Folder {
-    path: PathBuf,
-    file: File,
 }
 
 /// Keeps a file of a volume from being deleted or replaced by other processes.
@@ -495,87 +490,6 @@ pub fn unsignalled(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }
-    }
-}
-
-fn is_linked(file: &File) -> io::Result<bool> {
-    Ok(rustix::fs::fstat(file)?.st_nlink > 0)
-}
-
-impl Folder {
-    /// Opens the folder of a domain, created if missing.
-    fn domain(path: &Path) -> Result<Self, StoreError> {
-        let failed = |error: io::Error| StoreError::system(path.display(), error);
-        // An existing folder is checked below.
-        match std::fs::DirBuilder::new().mode(0o700).create(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed(error));
-            }
-            _ => {}
-        }
-
-        // Opened first and checked then, so that it cannot be exchanged in between.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(CWD, path, flags, Mode::empty());
-        let file = File::from(folder.map_err(|error| failed(error.into()))?);
-        let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
-        let own = stat.st_uid == rustix::process::geteuid().as_raw();
-        if !own || stat.st_mode & 0o022 != 0 {
-            return Err(failed(io::Error::other(
-                "this folder is not ours alone: others could put files there",
-            )));
-        }
-        Ok(Self::locked(path.into(), file))
-    }
-
-    fn locked(path: PathBuf, file: File) -> Self {
-        // Where folders cannot be locked, they are merely not protected from cleaning.
-        let _ = file.try_lock_shared();
-        Self { path, file }
-    }
-
-    /// Creates a folder in this one if `new`, else opens an existing one.
-    fn folder(&self, name: &str, new: bool) -> Result<Self, StoreError> {
-        let path = self.path.join(name);
-        let failed = |error: rustix::io::Errno| StoreError::system(path.display(), error);
-        if new {
-            rustix::fs::mkdirat(&self.file, name, Mode::RWXU).map_err(failed)?;
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.file, name, flags, Mode::empty()) {
-            Ok(file) => Ok(Self::locked(path, file.into())),
-            Err(rustix::io::Errno::NOENT) => Err(StoreError::removed(&path)),
-            Err(error) => Err(failed(error)),
-        }
-    }
-
-    /// Returns true if this name is that of an open file.
-    fn has(&self, name: &str, file: &File) -> bool {
-        let named = rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW);
-        match (named, rustix::fs::fstat(file)) {
-            (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
-            _ => false,
-        }
-    }
-
-    /// Opens a file of this user, creating it if `create`; links are refused.
-    fn open(&self, name: &str, create: bool) -> Result<File, StoreError> {
-        let path = self.path.join(name);
-        let failed = |error: io::Error| StoreError::system(path.display(), error);
-        let mut flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        flags.set(OFlags::CREATE, create);
-        let file = match rustix::fs::openat(&self.file, name, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(file) => File::from(file),
-            Err(rustix::io::Errno::NOENT) => return Err(StoreError::removed(&path)),
-            Err(error) => return Err(failed(error.into())),
-        };
-
-        // Opening a pipe or a device could hang or have side effects.
-        let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(failed(io::Error::other("it is no file")));
-        }
-        Ok(file)
     }
 }
 
