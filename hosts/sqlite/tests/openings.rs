@@ -146,6 +146,15 @@ fn image(folder: &Path) -> String {
     format!("file:app.db?vfs=remap&image={}", folder.display())
 }
 
+/// The same, with a database in this journal mode.
+fn image_with_database(folder: &Path, mode: &str) -> String {
+    let uri = image(folder);
+    let db = Db::open(&uri).expect("possible");
+    db.run(&format!("PRAGMA journal_mode={mode}"))
+        .expect("possible");
+    uri
+}
+
 fn files(folder: &Path, names: &[&str]) -> Vec<Vec<u8>> {
     let read = |name: &&str| std::fs::read(folder.join(name)).expect("it is there");
     names.iter().map(read).collect()
@@ -158,11 +167,7 @@ fn an_opening_on_an_image_writes_nothing_but_the_change() {
     for mode in ["DELETE", "WAL"] {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = dir.path().join("disk");
-        let uri = image(&folder);
-        let db = Db::open(&uri).expect("possible");
-        db.run(&format!("PRAGMA journal_mode={mode}"))
-            .expect("possible");
-        drop(db);
+        let uri = image_with_database(&folder, mode);
         request(&uri);
 
         // A reader leaves the device unchanged; in WAL mode SQLite creates and removes a log.
@@ -192,11 +197,7 @@ fn an_image_that_changed_while_it_was_closed_is_read_again() {
     for mode in ["DELETE", "WAL"] {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = dir.path().join("disk");
-        let uri = image(&folder);
-        let db = Db::open(&uri).expect("possible");
-        db.run(&format!("PRAGMA journal_mode={mode}"))
-            .expect("possible");
-        drop(db);
+        let uri = image_with_database(&folder, mode);
         for row in 1..4 {
             request(&uri);
             assert_eq!(rows(&uri), row);
