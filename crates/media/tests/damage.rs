@@ -203,9 +203,22 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
     Media::open_folder(dir.path()).expect("whole again");
 }
 
-/// No sync has ended after these records, but a commit has, which is equivalent.
+/// No sync has ended after these records, but a commit has, which is equivalent. Its record in the
+/// journal and that in the page of witnesses each suffice: the disk may have lost either.
 #[test]
 fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
+    for is_witness_lost in [false, true] {
+        let (mut flips, covered) = committed(is_witness_lost);
+        assert_eq!(
+            flips.every("journal.0", 16..covered).tally(),
+            (covered as u64 - 16, 0),
+            "the witness is lost: {is_witness_lost}"
+        );
+    }
+}
+
+/// A folder whose history ends with a commit, and the end of the records that it covers.
+fn committed(is_witness_lost: bool) -> (Flips, usize) {
     let dir = tempfile::tempdir().expect("a folder");
     let mut media = Media::create_folder(dir.path(), tiny(), WORDS, Some(JOURNAL_BYTES))
         .expect("an empty folder");
@@ -213,6 +226,7 @@ fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
     (0..20).for_each(|word| media.store(word, word as u64 + 1, Purpose::Host, After::NOTHING));
     program(&mut media, 0, 1, false);
     let covered = used(dir.path(), "journal.0");
+    let witness = witness_page(dir.path());
 
     let mut commit = media
         .begin_commit()
@@ -224,16 +238,28 @@ fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
     media.finish_commit(until);
     let whole = media.to_image().digest();
     drop(media);
-    let mut flips = Flips {
+
+    assert_ne!(witness, witness_page(dir.path()), "the commit is witnessed");
+    if is_witness_lost {
+        let path = dir.path().join("contents");
+        let mut contents = std::fs::read(&path).expect("it is there");
+        let start = contents.len() - witness.len();
+        contents[start..].copy_from_slice(&witness);
+        std::fs::write(path, contents).expect("there is room");
+    }
+    let flips = Flips {
         dir,
         whole,
         refused: 0,
         harmless: 0,
     };
-    assert_eq!(
-        flips.every("journal.0", 16..covered).tally(),
-        (covered as u64 - 16, 0)
-    );
+    (flips, covered)
+}
+
+/// The last page of the contents.
+fn witness_page(dir: &Path) -> Vec<u8> {
+    let contents = std::fs::read(dir.join("contents")).expect("it is there");
+    contents[contents.len() - PAGE_BYTES..].to_vec()
 }
 
 /// Counts pages that read correctly, and pages that cannot be read.
