@@ -2,7 +2,7 @@
 
 use remap_ssd_device::{Device, DeviceConfig, SchemeKind};
 use remap_ssd_store::{
-    Create, ImageDisk, NewVolume, OpenOptions, Processes, RestingVolume, Store, Volume,
+    Create, ImageDisk, LockFiles, NewVolume, OpenOptions, Processes, RestingVolume, Store, Volume,
 };
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -85,6 +85,25 @@ fn a_volume_that_nobody_has_changed_goes_on_as_it_was() {
     }
     drop(volume);
     assert_eq!(get(&image.open(), "file-5"), Some(19));
+}
+
+// The only process makes new lock files whenever it opens the volume.
+#[test]
+fn lock_files_of_before_do_not_bind_the_next_opening() {
+    let image = Image::new(false);
+    let volume = image.open();
+    put(&volume, "file", 1);
+    let note = |volume: &Volume<ImageDisk>, locks| {
+        let file = volume.open("file", OpenOptions::default());
+        let files = LockFiles { locks, memory: 0 };
+        volume.note_lock_files(file.expect("it is there"), files)
+    };
+    note(&volume, 7).expect("nothing is noted yet");
+    note(&volume, 8).expect_err("other files are in their place");
+
+    let resting = rest(volume).expect("nothing has failed");
+    let volume = resting.resume().expect("nobody has it open");
+    note(&volume.expect("nobody has changed it"), 8).expect("nothing is noted yet");
 }
 
 #[test]
