@@ -340,6 +340,7 @@ fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), F
         OpenOptions {
             create: Create::New,
             open_end: false,
+            written_next: false,
         },
     )?;
 
@@ -396,6 +397,7 @@ fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<Fi
         OpenOptions {
             create: Create::IfAbsent,
             open_end: false,
+            written_next: false,
         },
     )?;
 

@@ -27,6 +27,7 @@ fn options() -> OpenOptions {
     OpenOptions {
         create: Create::IfAbsent,
         open_end: false,
+        written_next: false,
     }
 }
 

@@ -79,6 +79,7 @@ fn script(seed: u64, steps: usize) -> (MemDisk, usize, Vec<Moment>) {
                     OpenOptions {
                         create: Create::IfAbsent,
                         open_end: false,
+                        written_next: false,
                     },
                 );
                 let file = file.expect("there is room");
@@ -286,6 +287,7 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
             OpenOptions {
                 create: Create::New,
                 open_end: false,
+                written_next: false,
             },
         )
         .expect("there is room");
@@ -308,6 +310,7 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
             OpenOptions {
                 create: Create::New,
                 open_end: false,
+                written_next: false,
             },
         )
         .expect("there is room");
@@ -343,6 +346,7 @@ fn a_full_volume_refuses_and_nothing_is_left_of_what_was_begun() {
             OpenOptions {
                 create: Create::New,
                 open_end: false,
+                written_next: false,
             },
         )
         .expect("there is room");
@@ -411,6 +415,7 @@ fn a_snapshot_of_files_that_says_it_is_whole_is_whole_after_a_lost_answer() {
                 OpenOptions {
                     create: Create::IfAbsent,
                     open_end: false,
+                    written_next: false,
                 },
             )
             .expect("possible");

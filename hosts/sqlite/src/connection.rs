@@ -56,7 +56,7 @@ pub struct Connection {
     stamps: bool,
     database: Option<Database>,
     wal: Option<(FileId, Wal)>,
-    /// The name of a log that has no file yet, because the volume had no room for another one.
+    /// The name of a log that has no file yet: its first frame creates it.
     wal_without_file: Option<String>,
     journal: Option<(FileId, Journal)>,
     /// Counters of journals already closed.
@@ -121,8 +121,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Attaches an empty log without a file, since the volume has no room for another one. Its
-    /// first write creates the file; until then, each use checks whether another connection has
+    /// Attaches an empty log that has no file yet. Its first write creates the file; until then, each use checks whether another connection has
     /// created it. The file is not deleted in between: for that, SQLite locks the database
     /// exclusively against all connections that have the log open.
     pub fn open_wal_without_file(&mut self, name: &str) {
@@ -138,6 +137,7 @@ impl Connection {
         let options = OpenOptions {
             create,
             open_end: true,
+            written_next: true,
         };
         match self.store.open(name, options) {
             Ok(file) => {

@@ -249,6 +249,7 @@ fn new_disk(page: usize) -> MemDisk {
                 OpenOptions {
                     create: Create::New,
                     open_end,
+                    written_next: false,
                 },
             )
             .expect("possible")

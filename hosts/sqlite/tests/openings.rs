@@ -3,6 +3,7 @@
 
 mod kit;
 
+use kit::disk::{MemDisk, Op};
 use kit::engine::{Db, start_with_vfs};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
@@ -10,6 +11,7 @@ use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_sqlite::mount;
 use remap_ssd_store::{ImageDisk, NewVolume, Processes, Store, Volume};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -170,12 +172,13 @@ fn an_opening_on_an_image_writes_nothing_but_the_change() {
         let uri = image_with_database(&folder, mode);
         request(&uri);
 
-        // A reader leaves the device unchanged; in WAL mode SQLite creates and removes a log.
+        // A reader leaves the device unchanged: no log is created in WAL mode.
         let before = files(&folder, &ALL);
         assert_eq!(rows(&uri), 1);
-        if mode == "DELETE" {
-            assert!(files(&folder, &ALL) == before, "nothing was written");
-        }
+        assert!(
+            files(&folder, &ALL) == before,
+            "{mode}: nothing was written"
+        );
 
         // A change is recorded in the journal, without writing a state.
         let states = files(&folder, &ALL[3..]);
@@ -188,6 +191,56 @@ fn an_opening_on_an_image_writes_nothing_but_the_change() {
             "{mode}: a state was written"
         );
     }
+}
+
+#[test]
+fn a_log_that_lasts_for_one_transaction_costs_seven_flushes_and_a_reader_none() {
+    start_with_vfs();
+    let disk = MemDisk::new(4000);
+    let volume = Volume::create(
+        disk.clone(),
+        &Processes::One,
+        &NewVolume::default(),
+        &mut |_, _| {},
+    );
+    let volume = Arc::new(volume.expect("it is blank"));
+    let _mounted = mount("flushes", volume.clone()).expect("the name is free");
+    let uri = "file:app.db?vfs=remap&store=flushes";
+    let flushes = || {
+        let medium = disk.medium();
+        medium
+            .log
+            .iter()
+            .filter(|op| matches!(op, Op::Flush))
+            .count()
+    };
+    let has_log = || {
+        let files = volume.list().expect("readable");
+        files.iter().any(|file| file.name == "app.db-wal")
+    };
+    let db = Db::open(uri).expect("possible");
+    db.run("PRAGMA journal_mode=WAL").expect("possible");
+    drop(db);
+    request(uri);
+
+    // Two create the log with its first pages, one follows its header, and one its frame. SQLite syncs
+    // log and database in the checkpoint; the deletion is the last one.
+    let before = flushes();
+    let db = Db::open(uri).expect("possible");
+    db.run("INSERT INTO t VALUES(2)").expect("possible");
+    assert_eq!(flushes() - before, 4, "until the transaction has ended");
+    assert!(has_log());
+    drop(db);
+    assert_eq!(flushes() - before, 7, "until the database was closed");
+    assert!(!has_log());
+
+    let before = flushes();
+    let db = Db::open(uri).expect("possible");
+    let count = db.value("SELECT count(*) FROM t").expect("readable");
+    assert_eq!(count.integer(), 2);
+    assert!(!has_log(), "no log for a reader");
+    drop(db);
+    assert_eq!(flushes(), before, "a reader");
 }
 
 // Tables of the image stay in this process. Another one changes the image, or replaces it.

@@ -33,6 +33,7 @@ impl Bench {
         let options = OpenOptions {
             create: Create::New,
             open_end: true,
+            written_next: false,
         };
         let file = store.open("wal", options).expect("possible");
         Self { store, file, mark }

@@ -97,6 +97,7 @@ impl Script {
                 OpenOptions {
                     create: Create::New,
                     open_end: true,
+                    written_next: true,
                 },
             )
             .expect("possible");
@@ -406,6 +407,7 @@ fn a_killed_process_leaves_whole_transactions_and_all_that_were_committed() {
                 OpenOptions {
                     create: Create::New,
                     open_end: true,
+                    written_next: true,
                 },
             )
             .expect("possible");

@@ -44,6 +44,9 @@ pub struct OpenOptions {
     /// machine the size of the file is its allocated space; bytes after the last ones written are
     /// zeroes, or earlier contents of the file itself.
     pub open_end: bool,
+    /// For a new file: it is about to be written. It gets its first pages as it is created, which
+    /// costs a flush less than if the first write asked for them.
+    pub written_next: bool,
 }
 
 /// An entry of the list of files.

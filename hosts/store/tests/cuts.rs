@@ -44,6 +44,7 @@ fn options(name: &str) -> OpenOptions {
     OpenOptions {
         create: Create::IfAbsent,
         open_end: name == "wal",
+        written_next: name == "wal",
     }
 }
 
@@ -396,6 +397,7 @@ fn judge(
     let open = OpenOptions {
         create: Create::New,
         open_end: true,
+        written_next: true,
     };
     let later = volume
         .open("later", open)

@@ -10,6 +10,7 @@ use std::sync::Arc;
 const NEW: OpenOptions = OpenOptions {
     create: Create::New,
     open_end: false,
+    written_next: false,
 };
 
 /// A volume of two files.

@@ -8,6 +8,7 @@ use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, 
 const NEW: OpenOptions = OpenOptions {
     create: Create::New,
     open_end: false,
+    written_next: false,
 };
 
 /// A volume with a fragmented file `x`, between whose extents other files were.

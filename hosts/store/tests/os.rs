@@ -18,6 +18,7 @@ use std::time::Instant;
 const NEW: OpenOptions = OpenOptions {
     create: Create::New,
     open_end: false,
+    written_next: false,
 };
 const PAGES: usize = 64;
 

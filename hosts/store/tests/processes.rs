@@ -18,6 +18,7 @@ use std::sync::Arc;
 const NEW: OpenOptions = OpenOptions {
     create: Create::IfAbsent,
     open_end: false,
+    written_next: false,
 };
 
 fn make(disk: &MemDisk, dir: &Path) -> Processes {

@@ -117,6 +117,7 @@ fn refusal<R>(result: Result<R, StoreError>) -> String {
 const NEW: OpenOptions = OpenOptions {
     create: Create::IfAbsent,
     open_end: false,
+    written_next: false,
 };
 
 /// Appends bytes, without a sync.

@@ -166,6 +166,7 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
             OpenOptions {
                 create: Create::New,
                 open_end: false,
+                written_next: false,
             },
         )
         .map_err(about)?;

@@ -96,6 +96,7 @@ fn run(rows: u64, sharing: bool) -> Result<Compacted, Box<dyn Error>> {
         OpenOptions {
             create: Create::New,
             open_end: false,
+            written_next: false,
         },
     )?;
     let backend = Backend::new(volume, file);

@@ -225,10 +225,18 @@ fn attach(
             error,
         })?;
     }
-    let file = match place.store.open(name, OpenOptions { create, open_end }) {
-        // SQLite creates the log of a database at its first read. A reader needs no file for it: a
-        // missing log is empty.
-        Err(StoreError::NoSlot(_)) if kind == Kind::Wal => None,
+    let options = OpenOptions {
+        // SQLite creates the log of a database at its first read. In a volume, where a file costs
+        // flushes and one of a few slots, its first frame creates it: a missing log is empty.
+        create: match kind {
+            Kind::Wal if place.ordinary(name).is_none() => Create::Never,
+            _ => create,
+        },
+        open_end,
+        written_next: false,
+    };
+    let file = match place.store.open(name, options) {
+        Err(StoreError::NotFound(_)) if kind == Kind::Wal && create != Create::Never => None,
         opened => Some(opened?),
     };
 

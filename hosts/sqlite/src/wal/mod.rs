@@ -57,6 +57,9 @@
 //!    present one.
 //! 5. Page 0 is written by a restart, when all frames are durably in the database. Old frames have
 //!    other salts.
+//! 6. When the log grows over a header page, zeroes for it are written together with the pages
+//!    after it. If they are lost, the page is zeroes from when the store gave it to the file, or
+//!    one of an earlier round, with other salts.
 //!
 //! A process may also die between two writes to the store. Pages go first, header pages next, and
 //! the run with the commit frame last; readers read only frames in the wal-index, which SQLite

@@ -118,9 +118,16 @@ impl StoredLog {
         Ok(())
     }
 
-    /// Writes contiguous pages.
+    /// Writes contiguous pages. If they follow a header page that the file does not have yet, zeroes
+    /// for it go in the same write: the store would zero the gap with a flush of its own.
     pub fn write_run(&mut self, run: &PageRun) -> Result<(), StoreError> {
-        self.write(run.place, &run.pages)?;
+        let skipped = run.place.saturating_sub(self.size()?);
+        if skipped == PAGE_BYTES as u64 {
+            let with_headers = [&[0; PAGE_BYTES], run.pages.as_slice()].concat();
+            self.write(run.place - skipped, &with_headers)?;
+        } else {
+            self.write(run.place, &run.pages)?;
+        }
         self.counters.runs += 1;
         self.counters.pages += (run.pages.len() / PAGE_BYTES) as u64;
         Ok(())

@@ -33,6 +33,7 @@ impl Bench {
                     OpenOptions {
                         create: Create::New,
                         open_end,
+                        written_next: false,
                     },
                 )
                 .expect("possible")

@@ -3,7 +3,7 @@
 //! Invariants: a name is the name of a file in the folder; ranges that the file system can share
 //! are shared, the rest is copied and counted with the reason. Several processes use the folder as
 //! they would without this store. A file without write permission is opened read-only. Absent:
-//! subfolders, and sizes that are not kept (`open_end` has no effect).
+//! subfolders, and sizes that are not kept (`open_end` and `written_next` have no effect).
 
 mod share;
 

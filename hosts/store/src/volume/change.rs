@@ -11,7 +11,8 @@
 //!
 //! *Create*: 1. the record, with a name that no record has, in a free slot  2. flush. Cut before
 //! the end of 2: the file exists or not. The slot and the name were durably free, so nothing is
-//! lost and no name exists twice.
+//! lost and no name exists twice. A file that gets its first pages at once: claim's 1 and 2 for
+//! them first, then as here and as in claim's 3 and 4, which are this 1 and 2.
 //!
 //! *Claim*: 1. trim of the pages  2. flush  3. the record, with the pages  4. flush. Cut before 3:
 //! they are still free, and their old contents are not needed. Cut in 3 or 4: the file has them or
@@ -31,11 +32,11 @@
 //! becomes wrong.
 
 use super::format::{EXTENTS_MAX, Inode};
-use super::space;
+use super::space::{self, Extent};
 use super::state::VolumeState;
 use super::table::SlotContent;
 use crate::guard::Guard;
-use crate::{FileId, StoreError};
+use crate::{FileId, OpenOptions, StoreError};
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::time::Duration;
@@ -126,30 +127,51 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Creates an empty file; the name must be free. The lock must be held.
-    pub fn create(&mut self, name: &str, open_end: bool) -> Result<FileId, StoreError> {
-        self.table.free_runs(&self.superblock)?; // A damaged record may have any name.
+    pub fn create(&mut self, name: &str, options: OpenOptions) -> Result<FileId, StoreError> {
+        let runs = self.table.free_runs(&self.superblock)?; // A damaged record may have any name.
         let slot = self
             .table
             .free_slot()
             .ok_or(StoreError::NoSlot(self.superblock.slots))?;
+        // Without room the file is created all the same: its first write reports it.
+        let extents = if options.written_next {
+            let free = space::pages_in(&runs);
+            space::choose(runs, None, space::wish(0, 1, free), 1).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
 
         // The birth tells the file apart from earlier ones in its slot.
         let inode = Inode {
             name: name.into(),
             birth: random(),
             size: 0,
-            open_end,
-            extents: Vec::new(),
+            open_end: options.open_end,
+            extents,
         };
         let birth = inode.birth;
 
         self.begin()?;
+        self.clear(&inode.extents)?;
         // The size is set before the record: others look it up as soon as they see the file.
         self.coordination.set_size(slot, birth, 0);
         self.put(slot, inode)?;
         self.flush_for(Guard::FlushCreated)?;
         self.end()?;
         Ok(FileId { slot, birth })
+    }
+
+    /// Zeroes free pages, durably, before a file claims them: they may have another file's data.
+    fn clear(&mut self, free: &[Extent]) -> Result<(), StoreError> {
+        if free.is_empty() {
+            return Ok(());
+        }
+        if self.without != Some(Guard::TrimClaimed) {
+            for extent in free {
+                self.trim(extent.first, extent.pages)?;
+            }
+        }
+        self.flush_for(Guard::FlushTrimmed)
     }
 
     /// Grows a file to at least `pages` pages.
@@ -163,7 +185,7 @@ impl<D: Disk> VolumeState<D> {
 
             // Free runs come from the records, which are reread under the lock.
             let runs = state.table.free_runs(&state.superblock)?;
-            let free = runs.iter().map(|run| run.pages).sum();
+            let free = space::pages_in(&runs);
             // Each claim costs two flushes, so a growing file asks for more than it needs at once.
             let wanted = space::wish(capacity, needed, free);
             let after = inode.extents.last().map(|extent| extent.end());
@@ -176,13 +198,7 @@ impl<D: Disk> VolumeState<D> {
             inode.size = state.size(file)?;
 
             state.begin()?;
-            // Trimmed before they are claimed, to hide another file's old data.
-            if state.without != Some(Guard::TrimClaimed) {
-                for extent in &more {
-                    state.trim(extent.first, extent.pages)?;
-                }
-            }
-            state.flush_for(Guard::FlushTrimmed)?;
+            state.clear(&more)?;
             state.put(file.slot, inode)?;
             state.flush_for(Guard::FlushClaimed)?;
             state.end()

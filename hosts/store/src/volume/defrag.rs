@@ -35,14 +35,14 @@ impl DefragPlan {
 
     /// Number of pages in the file.
     pub fn pages(&self) -> u64 {
-        self.from.iter().map(|extent| extent.pages).sum()
+        space::pages_in(&self.from)
     }
 }
 
 /// Chooses the best target in the free runs: the smallest run that takes the whole file, or the
 /// largest ones if they are fewer than the present extents.
 fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
-    let pages: u64 = from.iter().map(|extent| extent.pages).sum();
+    let pages = space::pages_in(from);
     let free_in_a_row = free.iter().map(|run| run.pages).max().unwrap_or(0);
 
     // The smallest fitting run keeps large ones for large files.
@@ -60,7 +60,7 @@ fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
         None => {
             free.sort_by_key(|run| std::cmp::Reverse(run.pages));
             let (to, _) = space::split(&free, pages);
-            let is_room = to.iter().map(|extent| extent.pages).sum::<u64>() == pages;
+            let is_room = space::pages_in(&to) == pages;
 
             // Only fewer extents than now are worth the remaps.
             if is_room && to.len() < from.len() {

@@ -191,7 +191,7 @@ impl<D: Disk> Volume<D> {
             uuid: state.superblock.uuid_text(),
             pages: state.superblock.pages,
             pages_metadata: state.superblock.first_data_page(),
-            pages_free: free.iter().map(|run| run.pages).sum(),
+            pages_free: space::pages_in(&free),
             pages_free_in_a_row: free.iter().map(|run| run.pages).max().unwrap_or(0),
             files: state.table.files().count() as u32,
             files_max: state.superblock.slots,
@@ -286,7 +286,7 @@ impl<D: Disk + Send> Store for Volume<D> {
                 // Another process was faster.
                 Some(_) if create == Create::New => Err(StoreError::Exists(name.into())),
                 Some(file) => state.table.check_alone(file.slot).map(|()| file),
-                None => state.create(name, options.open_end),
+                None => state.create(name, options),
             }),
         }
     }

@@ -49,6 +49,11 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Vec<Extent> 
     free
 }
 
+/// Sum of the pages of extents.
+pub fn pages_in(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.pages).sum()
+}
+
 /// The parts of `extents` that `others` do not claim.
 pub fn unclaimed(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
     extents

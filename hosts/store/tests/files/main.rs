@@ -257,6 +257,7 @@ fn a_shared_page_is_programmed_once_and_a_store_that_cannot_share_says_why() {
         let options = OpenOptions {
             create: Create::New,
             open_end: false,
+            written_next: false,
         };
         let (a, b) = (
             store.open("a", options).expect("possible"),
@@ -323,6 +324,7 @@ fn a_gap_in_a_list_of_writes_is_zeroes_whatever_was_on_its_pages() {
             OpenOptions {
                 create: Create::New,
                 open_end: false,
+                written_next: false,
             },
         )
         .expect("possible");
@@ -375,6 +377,7 @@ fn what_cannot_be_is_one_sentence() {
             OpenOptions {
                 create: Create::New,
                 open_end: false,
+                written_next: false,
             },
         )
     };

@@ -133,6 +133,7 @@ pub fn perform(store: &dyn Store, files: &mut BTreeMap<&str, Vec<u8>>, index: us
                 OpenOptions {
                     create,
                     open_end: false,
+                    written_next: false,
                 },
             );
             match (files.contains_key(name), create) {
