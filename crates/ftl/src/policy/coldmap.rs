@@ -1,4 +1,4 @@
-//! Coldmap (Seo): a shared page dies only when the last of its LPNs is overwritten, so it lives
+//! Coldmap (Seo, Koo): a shared page dies only when the last of its LPNs is overwritten, so it lives
 //! longer. Such pages go to a cold zone, whose superblocks are chosen among the most worn, where
 //! they rest. Greedy victims.
 //!
