@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 # The parts of the tree that the tests need.
 PARTS = [
-    "Cargo.toml", "Cargo.lock", "FORMAT.md", "README.md", "docs", "crates", "hosts", "python", "experiments", ".cargo",
-    "rust-toolchain.toml",
+    "Cargo.toml", "Cargo.lock", "FORMAT.md", "README.md", "docs", "crates", "hosts", "python", "fuzz", "experiments",
+    ".cargo", "rust-toolchain.toml",
 ]
 
 
