@@ -78,10 +78,13 @@ pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
 pub use setting::Setting;
 pub use timing::{CommandStart, Timing};
 
-// The Rust code in the README and in the tutorial compiles and runs.
+// The Rust code in the READMEs and in the tutorial compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorial.md")]
 struct Tutorial;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct PackageReadme;

@@ -27,7 +27,7 @@ pub const CSS: Asset = Asset {
 /// shared with the plotter, so that there is one palette.
 pub const PLOT_CSS: Asset = Asset {
     content_type: "text/css; charset=utf-8",
-    text: include_str!("../../sim/src/plot/plot.css"),
+    text: include_str!("../page/plot.css"),
 };
 
 /// The page's script, `/page.js`; it fetches `/api/live`, `/api/map` and `/api/hosts`.
