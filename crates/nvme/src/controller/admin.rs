@@ -1,10 +1,11 @@
 //! Admin commands, including fabrics commands.
 
-use super::association::{Association, AssociationState, EVENTS_MAX};
-use super::bus::Transport;
+use super::association::Association;
 use super::features::{Features, Setting};
+use super::host::{AssociationState, EVENTS_MAX};
 use super::identify::IDENTIFY_BYTES;
-use super::namespaces::management_transfer;
+use super::namespaces::commands::management_transfer;
+use super::portals::Transport;
 use super::request::Transfer;
 use super::{TRANSFER_BYTES_MAX, logs};
 use crate::spec::command::Sqe;
@@ -120,11 +121,10 @@ impl Association {
                 if let Some(result) = self.holding_feature(sqe) {
                     return result.map(Some);
                 }
+                let sees = |nsid| self.namespace(nsid).is_some();
                 let state = self.state();
-                state
-                    .features
-                    .get(sqe, self, state.keep_alive_ms, out)
-                    .map(Some)
+                let result = state.features.get(sqe, sees, state.keep_alive_ms, out);
+                result.map(Some)
             }
             admin::SET_FEATURES => {
                 let had_cache = self.cache_enabled();
@@ -167,7 +167,8 @@ impl Association {
             ..
         } = &mut *self.state();
         let with = Setting {
-            association: self,
+            namespaces: &self.subsystem.namespaces,
+            sees: &|nsid| self.namespace(nsid).is_some(),
             keep_alive_ms,
             queues_made: *queues_made,
         };

@@ -4,8 +4,9 @@
 //! Registers are the fabrics properties, at the same offsets. Absent: queues and doorbells (in the
 //! transport), and registers used only there.
 
-use super::association::{Association, AssociationState};
-use super::portals::Portal;
+use super::association::Association;
+use super::host::{AssociationState, HostController};
+use super::portals::{Portal, Transport};
 use super::rights::HostRights;
 use super::standing::CommandsUnderWay;
 use super::subsystem::Subsystem;
@@ -15,23 +16,21 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-/// How a host is connected to its controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
-    Fabrics,
-    /// Over a bus, with queues in memory.
-    Bus,
-}
-
 impl Association {
     /// A new controller for the host on its bus.
     pub fn on_bus(subsystem: &Arc<Subsystem>) -> Arc<Self> {
-        let state = AssociationState::new(subsystem, Transport::Bus, 0, 0);
+        let state = AssociationState::new(
+            subsystem.volatile_cache(),
+            &subsystem.reservations,
+            Transport::Bus,
+            0,
+            0,
+        );
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let association = Arc::new(Self {
-            subsystem: subsystem.clone(),
+        let controller = HostController {
             cntlid: subsystem
-                .take_cntlid()
+                .controllers
+                .take_id()
                 .expect("fewer functions than numbers"),
             discovery: false,
             transport: Transport::Bus,
@@ -45,9 +44,8 @@ impl Association {
             state: Mutex::new(state),
             epoch: Arc::default(),
             commands: CommandsUnderWay::default(),
-        });
-        subsystem.note_controller(&association);
-        association
+        };
+        Self::of(subsystem, controller)
     }
 
     /// The configuration written last.

@@ -3,7 +3,6 @@
 //! Invariants: every change is in the page until the host reads it, and there is at most one event
 //! until then (Base 2.0 §5.2, §5.16.1.5). Absent: the kind of change, which the host finds out.
 
-use super::association::{Association, AssociationState};
 use crate::spec::log::{event, lid};
 use std::collections::BTreeSet;
 
@@ -22,6 +21,30 @@ pub(super) struct ChangedNamespaces {
 }
 
 impl ChangedNamespaces {
+    pub fn add(&mut self, numbers: Vec<u32>) {
+        self.numbers.extend(numbers);
+    }
+
+    /// The log page. Unless the host retains the event, another one may follow.
+    pub fn read(&mut self, keep_event: bool) -> Vec<u8> {
+        let page = self.page();
+        if !keep_event {
+            *self = Self::default();
+        }
+        page
+    }
+
+    /// Returns true if the host has not been told of a change since it last read the page.
+    pub fn is_news(&self) -> bool {
+        !self.numbers.is_empty() && !self.is_reported
+    }
+
+    /// The result of the event, which is sent now.
+    pub fn report(&mut self) -> u64 {
+        self.is_reported = true;
+        event::NOTICE | event::NAMESPACES_CHANGED << 8 | u64::from(lid::CHANGED_NAMESPACES) << 16
+    }
+
     fn page(&self) -> Vec<u8> {
         // A truncated list would hide changes, so one entry for all replaces it.
         let numbers: Vec<u32> = if self.numbers.len() > ENTRIES_MAX {
@@ -32,46 +55,6 @@ impl ChangedNamespaces {
         let mut page: Vec<u8> = numbers.into_iter().flat_map(u32::to_le_bytes).collect();
         page.resize(CHANGED_BYTES, 0);
         page
-    }
-}
-
-impl Association {
-    /// Notes changed namespaces for a host that may know them.
-    pub(super) fn note_changed(&self, numbers: Vec<u32>) {
-        let mut state = self.state();
-        // A host that has not enabled the controller reads all namespaces afterwards anyway.
-        if state.cc.en() {
-            state.changed.numbers.extend(numbers);
-        }
-    }
-
-    /// The log page. Unless the host retains the event, another one may follow.
-    pub(super) fn changed_page(&self, keep_event: bool) -> Vec<u8> {
-        let changed = &mut self.state().changed;
-        let page = changed.page();
-        if !keep_event {
-            *changed = ChangedNamespaces::default();
-        }
-        page
-    }
-}
-
-impl AssociationState {
-    /// The event, if it is due and a request is waiting.
-    pub(super) fn changed_event(&mut self) -> Option<(u16, u64)> {
-        let changed = &mut self.changed;
-        let is_new = !changed.numbers.is_empty() && !changed.is_reported;
-        if !is_new || !self.features.namespace_events() {
-            return None;
-        }
-
-        // Taken only when the event is sent: a known change must not consume a request.
-        let cid = self.event_requests.pop_front()?;
-        changed.is_reported = true;
-        let result = event::NOTICE
-            | event::NAMESPACES_CHANGED << 8
-            | u64::from(lid::CHANGED_NAMESPACES) << 16;
-        Some((cid, result))
     }
 }
 

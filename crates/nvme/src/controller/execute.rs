@@ -4,80 +4,25 @@
 //! validation of commands (`request`), pages (`io`, `remap`, `file_map`), and waiting until the
 //! sync is durable (`durable`).
 
+use super::blocks::{Blocks, Namespace, PAGE_SHIFT, pieces};
+use super::copy::{copy, copy_parts};
+use super::counters::Counters;
 use super::data::{HostData, InMemory, take_all};
-use super::faults::BlockAccess;
-use super::io::{ActiveCommand, pieces};
-use super::namespaces::Namespace;
+use super::faults::{BlockAccess, FaultInjector};
+use super::io::{ActiveCommand, Failure};
+use super::job::{FailedBlock, Job, Outcome};
 use super::record::CommandRecord;
-use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
-use super::reservations::Actor;
-use super::rights::HostRights;
-use super::subsystem::{Counters, PAGE_SHIFT, Subsystem};
+use super::request::{IoRequest, dsm_ranges};
+use super::subsystem::Subsystem;
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::{CopyRange, DsmRange, RemapResult};
 use crate::spec::status::Status;
 use remap_ssd_device::Lpn;
 use remap_ssd_ftl::{FilePage, FileStatus};
-use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A checked command with its context.
-#[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
-    /// Number of its namespace.
-    pub nsid: u32,
-    /// Version of the namespace that it was checked against.
-    pub version: u32,
-    /// The command, validated and decoded.
-    pub request: &'a IoRequest,
-    /// Time of execution; completions are due later.
-    pub now: u64,
-    /// True if writes may stay in a volatile cache.
-    pub cache_enabled: bool,
-    /// Rights of its host.
-    pub rights: &'a HostRights,
-    /// Its origin: a host, or the service itself.
-    pub actor: Actor<'a>,
-}
-
-/// The result of a command, and when it may be completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Status of its completion.
-    pub status: Status,
-    /// Dwords 0 and 1 of the completion.
-    pub result: u64,
-    /// Completion time by the timing model, in the clock of `now`.
-    pub done_at: u64,
-    /// The position that must be durable before it is acknowledged
-    /// (`Subsystem::wait_until_durable`).
-    pub sync_to: Option<HistoryPosition>,
-    /// The first block with an error, if the command failed by one.
-    pub failed_block: Option<FailedBlock>,
-}
-
-/// A block with an error, as the error log names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FailedBlock {
-    /// Its namespace. A copy may read from another one than the command's.
-    pub nsid: u32,
-    /// Its address in that namespace, in blocks of its format.
-    pub lba: u64,
-}
-
-struct Failure {
-    status: Status,
-    /// Dwords 0 and 1 of the completion.
-    result: u64,
-}
-
-impl From<Status> for Failure {
-    fn from(status: Status) -> Self {
-        Self { status, result: 0 }
-    }
-}
+use std::time::Duration;
 
 impl Subsystem {
     /// Number of commands begun so far; tells after a power cut which of them had begun.
@@ -141,6 +86,9 @@ impl Subsystem {
 
         let mut command = ActiveCommand {
             device,
+            namespaces: &self.namespaces,
+            reservations: &self.reservations,
+            faults: self.fault_injector(),
             now: job.now,
             done_at: job.now,
             sync_to: None,
@@ -208,7 +156,9 @@ impl Subsystem {
         Outcome {
             status,
             result,
-            done_at: command.done_at.saturating_add(self.injected_delay_ns()),
+            done_at: command
+                .done_at
+                .saturating_add(delay_ns(self.fault_injector())),
             sync_to: command.sync_to,
             failed_block: command.failed_byte.and_then(|byte| self.block_at(byte)),
         }
@@ -263,7 +213,7 @@ impl Subsystem {
         // A flush may name no namespace.
         let namespace = match *job.request {
             IoRequest::Flush => return Ok(()),
-            _ => &self.namespace_of(job)?,
+            _ => &self.namespaces.of_job(job)?,
         };
 
         // Checked when the command was parsed, and again: rights may have been revoked while its
@@ -312,8 +262,14 @@ impl Subsystem {
             } => {
                 // Take the whole list first. All ranges are checked before the first is copied.
                 let list = take_all(data, ranges as usize * size_of::<CopyRange>());
-                let parts =
-                    self.copy_parts(namespace, target, with_namespaces, &list, job.rights)?;
+                let parts = copy_parts(
+                    &self.namespaces,
+                    namespace,
+                    target,
+                    with_namespaces,
+                    &list,
+                    job.rights,
+                )?;
                 copy(command, namespace, &parts)
             }
             IoRequest::Remap { pages, .. } => {
@@ -437,49 +393,16 @@ impl Subsystem {
     }
 }
 
+/// Additional delay of a command's answer, in nanoseconds.
+#[inline]
+fn delay_ns(injector: Option<&dyn FaultInjector>) -> u64 {
+    let delay = injector.map_or(Duration::ZERO, FaultInjector::delay);
+    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Blocks in units of 512 bytes.
 fn sectors(namespace: &Namespace, blocks: Blocks) -> i64 {
     i64::from(blocks.count) << (namespace.lba_shift - 9)
-}
-
-/// Copies the ranges in sequence. If one fails, the result is the number of ranges copied.
-fn copy(
-    command: &mut ActiveCommand<'_, '_>,
-    namespace: &Namespace,
-    parts: &[CopyPart],
-) -> Result<(), Failure> {
-    // Check all sources before the first block is copied, and each again before its copy.
-    for part in parts {
-        command.read_from(&part.source)?;
-    }
-
-    for (index, part) in parts.iter().enumerate() {
-        let from = (&part.source, part.slba);
-        command
-            .read_from(&part.source)
-            .and_then(|()| access_copied(command, namespace, part))
-            .and_then(|()| command.copy((namespace, part.target), from, part.count))
-            .map_err(|status| Failure {
-                status,
-                result: index as u64,
-            })?;
-    }
-
-    Ok(())
-}
-
-/// Announces the reads and writes of a part of a copy to the fault injector.
-fn access_copied(
-    command: &mut ActiveCommand<'_, '_>,
-    namespace: &Namespace,
-    part: &CopyPart,
-) -> Result<(), Status> {
-    let blocks = |slba| Blocks {
-        slba,
-        count: part.count,
-    };
-    command.access(BlockAccess::Read, &part.source, blocks(part.slba))?;
-    command.access(BlockAccess::Write, namespace, blocks(part.target))
 }
 
 fn verify(

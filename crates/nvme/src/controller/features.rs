@@ -3,9 +3,8 @@
 //! Invariant: no value is saved; Error Recovery is per namespace, all others are per controller.
 //! Absent: their effects, except temperature warnings.
 
-use super::association::Association;
-use super::bus::Transport;
-use super::reservations::{fid as reservations, holding_fid};
+use super::namespaces::Namespaces;
+use super::portals::Transport;
 use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
 use crate::spec::NSID_ALL;
 use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
@@ -27,6 +26,11 @@ pub(crate) mod fid {
     pub const EVENTS: u8 = 0x0b;
     pub const KEEP_ALIVE: u8 = 0x0f;
     pub const HOST_BEHAVIOR: u8 = 0x16;
+    pub const HOST_ID: u8 = 0x81;
+    pub const NOTIFICATION_MASK: u8 = 0x82;
+    pub const PERSISTENCE: u8 = 0x83;
+    /// Vendor: docs/nvme-vendor.md.
+    pub const HOLDS_OR_STOPS: u8 = 0xc0;
 }
 
 /// Data size of Host Behavior Support.
@@ -49,7 +53,10 @@ pub(super) fn keep_alive_granted(ms: u32) -> u32 {
 
 /// Context for setting a feature.
 pub(super) struct Setting<'a> {
-    pub association: &'a Association,
+    /// All namespaces of the subsystem.
+    pub namespaces: &'a Namespaces,
+    /// Returns true if the host sees a namespace.
+    pub sees: &'a dyn Fn(u32) -> bool,
     pub keep_alive_ms: &'a mut u32,
     /// True if there has been an I/O queue since the last reset.
     pub queues_made: bool,
@@ -145,11 +152,7 @@ impl Features {
         match FeatureCdw10::from_bits(sqe.cdw10).fid() {
             fid::HOST_BEHAVIOR => HOST_BEHAVIOR_BYTES,
             // Read-only, and only in its 16-byte form: EXHID.
-            reservations::HOST_ID
-                if sqe.head().opcode() == admin::GET_FEATURES && sqe.cdw11 & 1 == 1 =>
-            {
-                16
-            }
+            fid::HOST_ID if sqe.head().opcode() == admin::GET_FEATURES && sqe.cdw11 & 1 == 1 => 16,
             _ => 0,
         }
     }
@@ -162,10 +165,10 @@ impl Features {
         // Reservations are for network hosts.
         if self.values.contains_key(&fid::KEEP_ALIVE) {
             let of_reservations = [
-                reservations::HOST_ID,
-                reservations::NOTIFICATION_MASK,
-                reservations::PERSISTENCE,
-                holding_fid::HOLDS_OR_STOPS,
+                fid::HOST_ID,
+                fid::NOTIFICATION_MASK,
+                fid::PERSISTENCE,
+                fid::HOLDS_OR_STOPS,
             ];
             known.extend(of_reservations);
         }
@@ -173,9 +176,9 @@ impl Features {
         for fid in known {
             let scope = match fid {
                 fid::ERROR_RECOVERY
-                | reservations::NOTIFICATION_MASK
-                | reservations::PERSISTENCE
-                | holding_fid::HOLDS_OR_STOPS => features::NAMESPACE,
+                | fid::NOTIFICATION_MASK
+                | fid::PERSISTENCE
+                | fid::HOLDS_OR_STOPS => features::NAMESPACE,
                 _ => features::CONTROLLER,
             };
             let at = usize::from(fid) * 4;
@@ -188,7 +191,7 @@ impl Features {
     pub fn get(
         &self,
         sqe: &Sqe,
-        association: &Association,
+        sees: impl Fn(u32) -> bool,
         keep_alive_ms: u32,
         out: &mut Vec<u8>,
     ) -> Result<u64, Status> {
@@ -207,9 +210,9 @@ impl Features {
         let (now, default) = match cdw10.fid() {
             fid::TEMPERATURE => self.threshold(sqe)?,
             fid::ERROR_RECOVERY => {
-                association
-                    .namespace(sqe.nsid)
-                    .ok_or(Status::INVALID_NAMESPACE)?;
+                if !sees(sqe.nsid) {
+                    return Err(Status::INVALID_NAMESPACE);
+                }
                 (
                     self.error_recovery
                         .get(&sqe.nsid)
@@ -266,9 +269,9 @@ impl Features {
 
         // A controller-wide feature cannot be set for one namespace.
         if sqe.nsid != 0 && sqe.nsid != NSID_ALL {
-            with.association
-                .namespace(sqe.nsid)
-                .ok_or(Status::INVALID_NAMESPACE)?;
+            if !(with.sees)(sqe.nsid) {
+                return Err(Status::INVALID_NAMESPACE);
+            }
             if cdw10.fid() != fid::ERROR_RECOVERY {
                 return Err(Status::NOT_NAMESPACE_SPECIFIC);
             }
@@ -308,7 +311,7 @@ impl Features {
                 _ if value & DEALLOCATED_BLOCK_ERROR != 0 => return Err(Status::INVALID_FIELD),
                 0 => return Err(Status::INVALID_NAMESPACE),
                 NSID_ALL => {
-                    let all = with.association.subsystem.namespaces().into_iter();
+                    let all = with.namespaces.all().into_iter();
                     self.error_recovery = all.map(|namespace| (namespace.nsid, value)).collect()
                 }
                 nsid => drop(self.error_recovery.insert(nsid, value)),

@@ -2,10 +2,9 @@
 //!
 //! Absent: storage of the map in the device.
 
+use super::blocks::{Blocks, Namespace};
 use super::data::HostData;
 use super::io::{ActiveCommand, status_of};
-use super::namespaces::Namespace;
-use super::request::Blocks;
 use super::turn::Step;
 use crate::spec::status::Status;
 use remap_ssd_device::Completion;

@@ -10,13 +10,12 @@
 //! erase.
 
 use super::association::Association;
-use super::execute::Job;
-use super::namespaces::{LBA_SHIFTS, Namespace};
-use super::request::{Blocks, IoRequest};
-use super::reservations::{Actor, Claim, CommandClass};
+use super::blocks::{Blocks, LBA_SHIFTS, Namespace, PAGE_SHIFT};
+use super::job::{Actor, Job};
+use super::request::IoRequest;
+use super::reservations::{Claim, CommandClass};
 use super::rights::Need;
-use super::subsystem::PAGE_SHIFT;
-use super::turn::Weight;
+use super::turnstile::Weight;
 use crate::spec::command::{FormatCdw10, Sqe};
 use crate::spec::status::Status;
 
@@ -62,7 +61,8 @@ impl Association {
         }
 
         // Also if a previous change of the block size could not be finished.
-        if lba_shift != namespace.lba_shift || self.subsystem.is_being_emptied(sqe.nsid) {
+        if lba_shift != namespace.lba_shift || self.subsystem.namespaces.is_being_emptied(sqe.nsid)
+        {
             self.rights().check(sqe.nsid, Need::Write)?;
             self.must_not_be_reserved(sqe.nsid)?;
             return self.subsystem.reformat_namespace(sqe.nsid, lba_shift);
@@ -74,7 +74,7 @@ impl Association {
         }
 
         // The trims must be durable before the acknowledgement.
-        self.subsystem.witness_flush();
+        self.subsystem.device.witness_flush();
         self.format_step(&namespace, &IoRequest::Flush)
     }
 
@@ -83,8 +83,8 @@ impl Association {
     /// # Errors
     /// Reservation Conflict.
     pub(super) fn must_not_be_reserved(&self, nsid: u32) -> Result<(), Status> {
-        let turn = self.subsystem.device();
-        turn.reservations().check(&Claim {
+        let _turn = self.subsystem.device();
+        self.subsystem.reservations.check(&Claim {
             host: self.host(),
             nsid: Some(nsid),
             class: CommandClass::Write,

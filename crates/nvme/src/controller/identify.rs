@@ -1,12 +1,12 @@
 //! Identify: the properties of the device. All values hold for the firmware below.
 
-use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
-use super::bus::Transport;
+use super::association::Association;
+use super::blocks::{LBA_SHIFTS, NSID_MAX, Namespace, PAGE_SHIFT};
 use super::features::{KEEP_ALIVE_STEP_MS, WARNING_TEMPERATURE_K};
-use super::namespaces::{LBA_SHIFTS, NSID_MAX, Namespace};
-use super::portals::{GROUP, TRANSITION_SECONDS};
+use super::host::{ERRORS, EVENTS_MAX, VERSION};
+use super::portals::{GROUP, TRANSITION_SECONDS, Transport};
 use super::rights::Access;
-use super::subsystem::{PAGE_SHIFT, Subsystem};
+use super::subsystem::Subsystem;
 use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS,
     QUEUE_ENTRIES_MAX, VSL, copy_blocks_max, copy_range_blocks_max,
@@ -157,12 +157,12 @@ impl Association {
         // The names of other hosts are private: a host without all rights sees only its own
         // controllers.
         let sees_all = self.rights().get().is_all();
-        let controllers = self.subsystem.controllers();
+        let controllers = self.subsystem.controllers.all();
         let listed = controllers
             .iter()
             .filter(|one| one.cntlid() >= cdw10.cntid())
             .filter(|one| sees_all || one.hostnqn() == self.hostnqn())
-            .filter(|one| !by_namespace || one.sees(sqe.nsid));
+            .filter(|one| !by_namespace || one.sees(&self.subsystem.namespaces, sqe.nsid));
         Ok(put_controller_list(listed.map(|one| one.cntlid())))
     }
 

@@ -6,14 +6,15 @@
 //! have been checked. Absent: the location of host data (`data`), remaps (`remap`), and waiting for
 //! durability (`durable`).
 
+use super::blocks::{Blocks, Namespace, PAGE_SHIFT, Piece, pieces, whole_pages};
 use super::data::HostData;
-use super::execute::Job;
-use super::namespaces::Namespace;
+use super::faults::FaultInjector;
+use super::job::{Actor, Job};
+use super::namespaces::Namespaces;
 use super::record::{CommandRecord, RecordedOp};
-use super::request::{Blocks, IoRequest};
-use super::reservations::{Actor, Claim};
+use super::request::IoRequest;
+use super::reservations::{Claim, Reservations};
 use super::rights::Need;
-use super::subsystem::PAGE_SHIFT;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::RemapResult;
 use crate::spec::status::Status;
@@ -32,6 +33,9 @@ const SLICES_SHORT: u32 = 8;
 /// A command in progress, with the completion time so far and the position to make durable.
 pub(super) struct ActiveCommand<'a, 't> {
     pub device: &'a mut DeviceTurn<'t>,
+    pub namespaces: &'a Namespaces,
+    pub reservations: &'a Reservations,
+    pub faults: Option<&'a dyn FaultInjector>,
     pub now: u64,
     pub done_at: u64,
     /// Position that must be durable before it is acknowledged.
@@ -55,38 +59,17 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub record: Option<CommandRecord<'a>>,
 }
 
-/// A part of one page.
-pub(super) struct Piece {
-    pub lpn: Lpn,
-    /// First byte in the page.
-    pub start: usize,
-    pub len: usize,
+/// Why a command failed.
+pub(super) struct Failure {
+    pub status: Status,
+    /// Dwords 0 and 1 of the completion.
+    pub result: u64,
 }
 
-/// The pages that a range of blocks covers, whole or in part.
-pub(super) fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Item = Piece> + use<> {
-    let start = blocks.slba << namespace.lba_shift;
-    let end = start + (u64::from(blocks.count) << namespace.lba_shift);
-    pieces_of(namespace.first_lpn, start..end)
-}
-
-/// Like `pieces`, for a range of bytes relative to the page `first_lpn`.
-pub(super) fn pieces_of(
-    first_lpn: Lpn,
-    Range { start, end }: Range<u64>,
-) -> impl Iterator<Item = Piece> + use<> {
-    let mut at = start;
-    std::iter::from_fn(move || {
-        let start = (at as usize) & (PAGE_BYTES - 1);
-        let len = (PAGE_BYTES - start).min((end - at) as usize);
-        let piece = (at < end).then_some(Piece {
-            lpn: first_lpn.offset((at >> PAGE_SHIFT) as u32),
-            start,
-            len,
-        });
-        at += len as u64;
-        piece
-    })
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self { status, result: 0 }
+    }
 }
 
 pub(super) fn status_of(refusal: Refusal) -> Status {
@@ -100,41 +83,6 @@ pub(super) fn status_of(refusal: Refusal) -> Status {
         }
         Refusal::NoFileMap => Status::NO_FILE_MAP,
     }
-}
-
-/// The whole pages of a range (first page and count), and the partial pages at its ends.
-fn whole_pages(
-    namespace: &Namespace,
-    blocks: Blocks,
-) -> ((Lpn, u32), impl Iterator<Item = Piece> + use<>) {
-    let page = PAGE_BYTES as u64;
-
-    // Pages entirely within the range. If there is none, `behind` may be below `first`.
-    let start = blocks.slba << namespace.lba_shift;
-    let end = start + (u64::from(blocks.count) << namespace.lba_shift);
-    let (first, behind) = (start.div_ceil(page), end / page);
-
-    // A range within one page is only a head: the tail begins where the head ends.
-    let head = start..end.min(first * page);
-    let tail = head.end.max(behind * page)..end;
-
-    let first_lpn = namespace.first_lpn;
-    let parts = [head, tail]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .map(move |part| Piece {
-            lpn: first_lpn.offset((part.start / page) as u32),
-            start: (part.start % page) as usize,
-            len: (part.end - part.start) as usize,
-        });
-
-    (
-        (
-            first_lpn.offset(first as u32),
-            behind.saturating_sub(first) as u32,
-        ),
-        parts,
-    )
 }
 
 impl ActiveCommand<'_, '_> {
@@ -168,13 +116,13 @@ impl ActiveCommand<'_, '_> {
         let job = self.job;
         // A flush covers whichever namespaces exist.
         if *job.request != IoRequest::Flush {
-            self.device.namespace_must_be(job)?;
+            self.namespaces.of_job(job)?;
             job.rights.check_request(job.nsid, job.request)?;
         }
         let Some(Namespace { nsid, version, .. }) = self.source else {
             return Ok(());
         };
-        self.device.namespace_must_be(&Job {
+        self.namespaces.of_job(&Job {
             nsid,
             version,
             ..*job
@@ -186,7 +134,7 @@ impl ActiveCommand<'_, '_> {
     #[inline]
     pub fn check_reservations(&self) -> Result<(), Status> {
         let stops = matches!(self.job.actor, Actor::Host(host) if host.holds_or_stops != 0);
-        if stops || self.device.reservations().is_any() {
+        if stops || self.reservations.is_any() {
             self.ask_reservations()
         } else {
             Ok(())
@@ -198,12 +146,11 @@ impl ActiveCommand<'_, '_> {
         let Actor::Host(host) = self.job.actor else {
             return Ok(());
         };
-        let reservations = self.device.reservations();
-
-        reservations.check(&Claim::of(host, self.job.nsid, self.job.request))?;
+        self.reservations
+            .check(&Claim::of(host, self.job.nsid, self.job.request))?;
         // A copy also reads a namespace, whose reservation may exclude this host.
         self.source.map_or(Ok(()), |source| {
-            reservations.check(&Claim::to_read(host, source.nsid))
+            self.reservations.check(&Claim::to_read(host, source.nsid))
         })
     }
 

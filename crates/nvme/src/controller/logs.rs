@@ -1,9 +1,10 @@
 //! Get Log Page: builds the whole page, then returns the part requested.
 
-use super::association::{Association, ERRORS};
-use super::bus::Transport;
+use super::association::Association;
 use super::changed::CHANGED_BYTES;
 use super::faults::FaultInjector;
+use super::host::ERRORS;
+use super::portals::Transport;
 use super::rights::Need;
 use super::statistics;
 use super::subsystem::Subsystem;
@@ -56,7 +57,8 @@ impl Association {
             (lid::FIRMWARE, false) => firmware(),
             (lid::CHANGED_NAMESPACES, false) => {
                 // A refused read does not count.
-                self.changed_page(cdw10.rae() || offset > CHANGED_BYTES as u64)
+                let keep_event = cdw10.rae() || offset > CHANGED_BYTES as u64;
+                self.state().changed.read(keep_event)
             }
             (lid::ANA, false) if self.transport == Transport::Fabrics => {
                 self.ana_page(cdw10.lsp(), cdw10.rae())

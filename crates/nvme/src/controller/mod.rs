@@ -1,52 +1,75 @@
 //! Command execution of an NVM subsystem: statuses and data out, no I/O, no clock.
 //!
 //! ```text
-//! subsystem   the device and other state that connections share
-//! namespaces  their set, location and visibility; creation, deletion, attachment
+//! blocks      logical blocks, and the pages of the device that hold them
 //! request     decodes and validates a submission queue entry
-//! execute     execution of I/O commands
-//! io          reads, writes and deallocations of blocks, page by page
-//! remap       remaps and copies, in steps
-//! file_map    pages of files
-//! turn        scheduling of the device: fair turns, and slices of long commands
+//! rights      rights of hosts, and the rights that each command needs
+//! job         a command to execute, with its context, and its result
+//! standing    whether a queue may go on: its controller was neither reset nor has it ended
 //! volatile    a volatile write cache between commands and the device, and its content after a power cut
+//! turnstile   fair turns at the device
 //! durable     group commit for commands that wait for durability
-//! data        command data, wherever the transport has it
-//! bus         registers of a controller on a bus, which has no connections
-//! format      formats all blocks of a namespace
-//! gate        access for services that may have to release the device
+//! turn        the shared device, and slices of long commands
+//! namespaces  their set, location and visibility; creation, deletion, attachment
+//! reservations exclusive access of hosts to a namespace
+//! portals     the paths to the subsystem, and their ANA states
+//! features    settings of a host
+//! changed     the namespaces that have changed for a host
+//! host        one host's controller: registers, features, events
+//! controllers all of them, by their IDs
+//! counters    counters for SMART
 //! telemetry   counts and latencies of commands, for an operator
+//! subsystem   the device and other parts that connections share
+//!
+//! io          reads, writes and deallocations of blocks, page by page
+//! announce    accesses told to the injector of faults, changes told to the witness
+//! remap       remaps and copies, in steps
+//! copy        the ranges of Copy commands
+//! file_map    pages of files
+//! execute     execution of I/O commands
 //! operate     power cuts, damage and switches, for an operator
+//!
+//! association a host's controller and the subsystem; admin commands in `admin`
+//! connect     reasons to refuse a host a controller
+//! ana         asymmetric access as a host sees it
+//! format      formats all blocks of a namespace
+//! bus         registers of a controller on a bus, which has no connections
+//! gate        access for services that may have to release the device
+//!
+//! data        command data, wherever the transport has it
 //! record      operations on the device, for traces
 //! witness     changes of commands, and their completion
 //! faults      commands that fail or are late, to test hosts
-//! reservations exclusive access of hosts to a namespace
-//! portals     the paths to the subsystem, and their ANA states
-//! association one host's controller: registers, features, events; admin commands in `admin`
-//! connect     reasons to refuse a host a controller
-//! rights      rights of hosts, and the rights that each command needs
-//! changed     the namespaces that have changed for a host
-//! standing    whether a queue may go on: its controller was neither reset nor has it ended
 //! ```
+//! A module uses those above it, not those below.
 //! Invariants: input from a host is checked in `request` or refused there; no input can reach past
 //! its namespace or cause a panic here. Absent: sockets, queues in memory, and time, which is an
 //! argument.
 
 mod admin;
+mod ana;
+mod announce;
 mod association;
+mod blocks;
 mod bus;
 mod changed;
 mod connect;
+mod controllers;
+mod copy;
+mod counters;
 mod data;
 mod durable;
+mod error;
 mod execute;
 mod faults;
 pub(crate) mod features;
 mod file_map;
 mod format;
 mod gate;
+mod host;
 mod identify;
 mod io;
+mod job;
 mod logs;
 mod namespaces;
 pub mod operate;
@@ -61,31 +84,34 @@ pub mod statistics;
 mod subsystem;
 pub mod telemetry;
 mod turn;
+mod turnstile;
 mod volatile;
 mod witness;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
-pub use association::{Association, JoinedQueue};
+pub use association::Association;
+pub use blocks::{Blocks, NSID_MAX, Namespace, NamespaceSpec};
 pub use connect::ConnectRefusal;
+pub use counters::Health;
 pub use data::{HostData, InMemory};
-pub use execute::{FailedBlock, Job, Outcome};
+pub use error::SubsystemError;
 pub use faults::{BlockAccess, FaultInjector};
 pub use gate::Gate;
-pub use namespaces::{
-    Attachment, Clearing, KeptNamespace, KeptNamespaces, NSID_MAX, Namespace, NamespaceSpec,
-    NamespaceStore,
-};
+pub use host::{HostController, JoinedQueue};
+pub use job::{Actor, FailedBlock, Job, Outcome};
+pub use namespaces::{Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceStore};
 pub use portals::{AnaState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};
-pub use request::{Blocks, CheckedRequest, IoRequest, RemapBlocks, Transfer};
+pub use request::{CheckedRequest, IoRequest, RemapBlocks, Transfer};
 pub use reservations::{
-    Actor, AllReservations, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationStore,
+    AllReservations, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationStore,
     ReservationType,
 };
 pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
 pub use standing::Standing;
-pub use subsystem::{Health, Latency, Subsystem, SubsystemError};
-pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
+pub use subsystem::{Latency, Subsystem};
+pub use turn::{DeviceTurn, SLICE_UNITS};
+pub use turnstile::Weight;
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
 pub use witness::{NewContent, Ticket, Witness};
 

@@ -6,8 +6,7 @@
 //! all users. Absent: authorization (`remap-ssd-http`), and the connections that a power cut ends
 //! (`tcp::roster`).
 
-use super::association::Association;
-use super::bus::Transport;
+use super::portals::Transport;
 use super::subsystem::{Latency, Subsystem};
 use super::turn::DeviceTurn;
 use remap_ssd_device::{Device, DeviceConfig, Lpn, OpenError};
@@ -66,11 +65,14 @@ impl Subsystem {
     pub fn power_cut_of_all(&self, seed: u64) -> Result<RecoveryReport, OperateError> {
         let mut ended = Vec::new();
         let report = self.power_cut_with(seed, || {
-            ended = self.controllers();
+            ended = self.controllers.all();
             ended.retain(|one| one.transport == Transport::Fabrics);
             ended.iter().for_each(|one| one.close());
         });
-        Association::settle_all(&ended);
+        if !ended.is_empty() {
+            self.device.turnstile.pass();
+        }
+        ended.iter().for_each(|one| one.commands.settle());
         report
     }
 
@@ -109,7 +111,7 @@ impl Subsystem {
         })?;
 
         recovered.map_err(|reason| {
-            self.fail();
+            self.device.fail();
             OperateError(format!("the device does not recover: {reason}"))
         })
     }
@@ -123,7 +125,8 @@ impl Subsystem {
         let namespace = self
             .namespace(nsid)
             .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
-        self.clear_reservations(&namespace)
+        self.reservations
+            .clear(&self.device, &self.namespaces, &namespace)
             .map_err(|_| OperateError("the change could not be kept".into()))
     }
 

@@ -4,12 +4,11 @@
 //! remap each page is old or new, so that others may go first there. Absent: remaps inside the
 //! device.
 
+use super::blocks::{Blocks, Namespace, PAGE_SHIFT};
 use super::data::InMemory;
 use super::io::ActiveCommand;
-use super::namespaces::Namespace;
 use super::record::RecordedOp;
-use super::request::{Blocks, IoRequest};
-use super::subsystem::PAGE_SHIFT;
+use super::request::IoRequest;
 use super::turn::Step;
 use crate::spec::command::RemapResult;
 use crate::spec::status::Status;

@@ -2,17 +2,11 @@
 //! answer.
 //!
 //! Invariant: blocks and pages of a parsed request are within its namespace, and so are those of
-//! the lists that come in a command's data (`dsm_ranges`, `Subsystem::copy_parts`). Absent:
+//! the list in the data of a Dataset Management (`dsm_ranges`). Absent: the ranges of a Copy (`copy`),
 //! execution (`execute`).
 
-use super::association::Association;
-use super::namespaces::Namespace;
-use super::rights::{HostRights, Need};
-use super::subsystem::{PAGE_SHIFT, Subsystem};
-use super::{
-    COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, TRANSFER_BYTES_MAX, VERIFY_BYTES_MAX, copy_blocks_max,
-    copy_range_blocks_max,
-};
+use super::blocks::{Blocks, Namespace, PAGE_SHIFT};
+use super::{COPY_FORMAT_NAMESPACES, TRANSFER_BYTES_MAX, VERIFY_BYTES_MAX};
 use crate::spec::command::{
     CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe,
 };
@@ -22,15 +16,6 @@ use crate::spec::status::Status;
 use remap_ssd_ftl::{FilePage, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::FromBytes;
-
-/// Logical blocks of one namespace, in bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocks {
-    /// The first of the blocks, in blocks of the namespace.
-    pub slba: u64,
-    /// Number of blocks, at least one.
-    pub count: u32,
-}
 
 /// Data transfer of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,17 +107,6 @@ pub struct RemapBlocks {
     pub relocate: bool,
     /// True if it must be all or nothing after a power cut.
     pub atomic: bool,
-}
-
-/// One range of a Copy, with its target.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CopyPart {
-    pub source: Namespace,
-    /// First source block.
-    pub slba: u64,
-    /// First target block, in the command's namespace.
-    pub target: u64,
-    pub count: u32,
 }
 
 /// The first LBA that a command names.
@@ -405,48 +379,6 @@ impl CheckedRequest {
     }
 }
 
-impl Association {
-    /// Checks an I/O command; returns the request and its data transfer.
-    ///
-    /// # Errors
-    /// The status to answer.
-    #[inline(always)]
-    pub fn io_request(&self, sqe: &Sqe) -> Result<(CheckedRequest, Transfer), Status> {
-        self.must_be_accessible()?;
-        let head = sqe.head();
-        // A flush may name all namespaces at once (NVM 1.0 §7.2).
-        if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {
-            // It names no blocks, and needs no existing namespace.
-            let flush = CheckedRequest {
-                request: IoRequest::Flush,
-                version: 0,
-                lba_shift: PAGE_SHIFT,
-            };
-            return Ok((flush, Transfer::None));
-        }
-
-        let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        // Take the lock only for the one command that depends on the state.
-        let copy_formats = if head.opcode() == io::COPY {
-            self.state().features.copy_formats()
-        } else {
-            0
-        };
-
-        let request = IoRequest::parse(sqe, &namespace, copy_formats)?;
-        // Check rights last: an invalid command gets the same answer for every host that sees the
-        // namespace.
-        self.rights.check_request(sqe.nsid, &request)?;
-        let transfer = request.transfer(namespace.lba_shift);
-        let checked = CheckedRequest {
-            request,
-            version: namespace.version,
-            lba_shift: namespace.lba_shift,
-        };
-        Ok((checked, transfer))
-    }
-}
-
 /// The ranges of a Dataset Management, all checked before the first is deallocated.
 ///
 /// # Errors
@@ -458,77 +390,4 @@ pub(super) fn dsm_ranges(namespace: &Namespace, data: &[u8]) -> Result<Vec<Block
         .filter(|range| range.blocks > 0)
         .map(|range| namespace.blocks(range.slba, range.blocks))
         .collect()
-}
-
-/// Source ranges of Copy, within the limits reported by Identify.
-fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
-    let ranges: Vec<CopyRange> = data
-        .chunks_exact(size_of::<CopyRange>())
-        .filter_map(|bytes| CopyRange::read_from_bytes(bytes).ok())
-        .collect();
-
-    let blocks = |range: &CopyRange| u32::from(range.nlb_z) + 1;
-    let total: u64 = ranges.iter().map(|range| u64::from(blocks(range))).sum();
-    let longest = u32::from(copy_range_blocks_max(lba_shift));
-    let too_long = ranges.iter().any(|range| blocks(range) > longest);
-
-    if ranges.len() as u32 > COPY_RANGES_MAX
-        || total > u64::from(copy_blocks_max(lba_shift))
-        || too_long
-    {
-        return Err(Status::SIZE_LIMIT);
-    }
-    Ok(ranges)
-}
-
-impl Subsystem {
-    /// The ranges in the data of a Copy to `target` in `namespace`. All are checked, including its
-    /// host's rights, before the first is copied.
-    ///
-    /// # Errors
-    /// The status to answer.
-    pub(super) fn copy_parts(
-        &self,
-        namespace: &Namespace,
-        target: u64,
-        with_namespaces: bool,
-        data: &[u8],
-        rights: &HostRights,
-    ) -> Result<Vec<CopyPart>, Status> {
-        let ranges = copy_ranges(data, namespace.lba_shift)?;
-
-        let mut to = target;
-        let mut parts = Vec::with_capacity(ranges.len());
-        for range in &ranges {
-            let source = if with_namespaces {
-                // A source that the host does not see is refused as one that does not exist.
-                rights.check(range.snsid, Need::Read)?;
-                if self.is_being_emptied(range.snsid) {
-                    return Err(Status::FORMAT_IN_PROGRESS);
-                }
-                self.attached(range.snsid, rights)
-                    .ok_or(Status::INVALID_NAMESPACE)?
-            } else {
-                *namespace
-            };
-
-            // Blocks of different sizes cannot be copied.
-            if source.lba_shift != namespace.lba_shift {
-                return Err(Status::INVALID_NAMESPACE);
-            }
-
-            let count = u32::from(range.nlb_z) + 1;
-            // Check source and target of every range before the first block is copied.
-            source.blocks(range.slba, count)?;
-            namespace.blocks(to, count)?;
-            parts.push(CopyPart {
-                source,
-                slba: range.slba,
-                target: to,
-                count,
-            });
-            to += u64::from(count);
-        }
-        Ok(parts)
-    }
 }

@@ -13,10 +13,7 @@
 //! pays one load per check; the mapping of commands to rights is an exhaustive match. Absent: which
 //! host has which rights (`auth::keys`, `tcp::target::port`).
 
-use super::association::Association;
-use super::namespaces::Namespace;
 use super::request::IoRequest;
-use crate::spec::identify::NSATTR_WRITE_PROTECTED;
 use crate::spec::log::lid;
 use crate::spec::status::Status;
 use std::collections::BTreeMap;
@@ -224,7 +221,7 @@ pub(super) enum Need {
 }
 
 impl Need {
-    /// The need of an I/O command, except for the sources of a Copy (`Subsystem::copy_parts`).
+    /// The need of an I/O command, except for the sources of a Copy (`copy`).
     pub fn of(request: &IoRequest) -> Self {
         match request {
             // It may name no namespace, and changes no data.
@@ -335,7 +332,7 @@ impl HostRights {
         self.denied.load(Ordering::Relaxed)
     }
 
-    fn set(&self, rights: Rights) {
+    pub(super) fn set(&self, rights: Rights) {
         let mut locked = self.rights.write().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: a reader that sees the host limited waits here for the new rights.
         self.is_limited.store(!rights.is_all(), Ordering::Release);
@@ -398,58 +395,6 @@ impl HostRights {
             self.locked().access(nsid)
         } else {
             Access::ReadWrite
-        }
-    }
-}
-
-impl Association {
-    /// The rights of its host.
-    pub fn rights(&self) -> &HostRights {
-        &self.rights
-    }
-
-    /// Gives its host other rights, from the next command on: commands in progress are checked
-    /// again before they are executed. A host that has enabled the event is notified of changed
-    /// namespaces.
-    pub fn grant(&self, rights: Rights) {
-        // Only namespaces whose access differs have changed for this host.
-        let before = self.rights.get();
-        let all = self.subsystem.all_attached(&self.rights).into_iter();
-        let changed = all
-            .map(|namespace| namespace.nsid)
-            .filter(|nsid| before.access(*nsid) != rights.access(*nsid))
-            .collect();
-
-        // The rights first, then the event: a host that reads at once sees the new state.
-        self.rights.set(rights);
-        self.note_changed(changed);
-    }
-
-    /// A namespace, if its host sees it.
-    #[inline]
-    pub(super) fn namespace(&self, nsid: u32) -> Option<Namespace> {
-        let found = self.subsystem.attached(nsid, &self.rights)?;
-        (self.rights.check(nsid, Need::Read).is_ok()).then_some(found)
-    }
-
-    /// Returns true if its host sees a namespace. Counts no denial: the host sent no command.
-    pub(super) fn sees(&self, nsid: u32) -> bool {
-        let is_attached = self.subsystem.attached(nsid, &self.rights).is_some();
-        is_attached && self.rights.access(nsid) > Access::None
-    }
-
-    /// The namespaces that its host sees.
-    pub(super) fn namespaces(&self) -> impl Iterator<Item = Namespace> {
-        let all = self.subsystem.all_attached(&self.rights).into_iter();
-        all.filter(|namespace| self.rights.access(namespace.nsid) > Access::None)
-    }
-
-    /// Attributes of a namespace, for Identify: write protected or not for its host.
-    pub(super) fn attributes(&self, nsid: u32) -> u8 {
-        // A read-only host sees the namespace as write protected, and can mount it read-only.
-        match self.rights.access(nsid) {
-            Access::ReadWrite => 0,
-            Access::None | Access::ReadOnly => NSATTR_WRITE_PROTECTED,
         }
     }
 }

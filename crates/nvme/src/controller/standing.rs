@@ -19,8 +19,6 @@
 //! A slice that begins after step 2 finds the new epoch, so no command of these queues is executed
 //! after step 3. Absent: who ends queues.
 
-use super::association::Association;
-use super::subsystem::Subsystem;
 use crate::spec::status::Status;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -127,47 +125,9 @@ impl CommandsUnderWay {
         Ok(guard)
     }
 
-    fn settle(&self) {
+    /// Waits for the end of every command begun before.
+    pub fn settle(&self) {
         drop(self.0.write().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-impl Association {
-    /// Ends the controller: none of its queues goes on from now on, and commands in progress have
-    /// ended when this returns. The caller must not have the device.
-    pub fn end(&self) {
-        self.close();
-        self.settle();
-    }
-
-    /// Ends several controllers, waiting for the device only once.
-    pub fn end_all(all: &[Arc<Self>]) {
-        all.iter().for_each(|one| one.close());
-        Self::settle_all(all);
-    }
-
-    /// Waits for the end of every step begun before these controllers ended, or before their hosts
-    /// got other rights.
-    pub fn settle_all(all: &[Arc<Self>]) {
-        if let Some(one) = all.first() {
-            one.subsystem.settle_turns();
-        }
-        all.iter().for_each(|one| one.commands.settle());
-    }
-
-    pub(super) fn settle(&self) {
-        // The discovery service has no namespaces to change.
-        if !self.discovery {
-            self.subsystem.settle_turns();
-            self.commands.settle();
-        }
-    }
-}
-
-impl Subsystem {
-    /// Waits until the current slice has ended. The caller must not have the device.
-    fn settle_turns(&self) {
-        self.turnstile.pass();
     }
 }
 

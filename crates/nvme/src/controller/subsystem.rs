@@ -3,25 +3,29 @@
 //! Invariants: namespaces do not overlap and lie within the device; the holder of a `DeviceTurn`
 //! has exclusive access to the device. Absent: hosts (`association`), the order of turns (`turn`).
 
-use super::association::Association;
-use super::durable::Durable;
+use super::blocks::{Namespace, NamespaceSpec, PAGE_SHIFT};
+use super::controllers::Controllers;
+use super::counters::{Counters, Health};
+use super::error::SubsystemError;
 use super::faults::FaultInjector;
-use super::namespaces::{NamespaceSpec, Namespaces};
-use super::portals::Portals;
+use super::job::Outcome;
+use super::namespaces::{Attachment, KeptNamespaces, NamespaceStore, Namespaces};
+use super::portals::{AnaState, Portal, Portals};
 use super::record::Recorder;
-use super::reservations::Reservations;
+use super::reservations::rules::{NamespaceReservations, Notices};
+use super::reservations::{AllReservations, ReservationStore, Reservations};
+use super::standing::Standing;
 use super::telemetry::Telemetry;
-use super::turn::{DeviceTurn, Turnstile};
+use super::turn::{DeviceTurn, SharedDevice};
+use super::turnstile::Weight;
 use super::volatile::VolatileCache;
 use super::witness::Witness;
+use crate::spec::status::Status;
 use remap_ssd_device::Device;
-use remap_ssd_media::geometry::PAGE_BYTES;
-use std::collections::BTreeMap;
+use remap_ssd_media::folder::HistoryPosition;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-
-/// log2 of the size of a flash page.
-pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
+use std::sync::{Arc, Mutex};
 
 /// When completions are due: at once, or with the timing of real flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,94 +36,9 @@ pub enum Latency {
     Emulated,
 }
 
-/// SMART counters, over all power cycles if the caller keeps them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Health {
-    /// Blocks of 512 bytes read by hosts.
-    pub sectors_read: u64,
-    /// Blocks of 512 bytes written by hosts.
-    pub sectors_written: u64,
-    /// Read and Compare commands served.
-    pub read_commands: u64,
-    /// Write commands served.
-    pub write_commands: u64,
-    /// Number of power-ons.
-    pub power_cycles: u64,
-    /// Power cycles that did not end in a clean shutdown.
-    pub unsafe_shutdowns: u64,
-    /// Commands answered with a media error.
-    pub media_errors: u64,
-    /// Seconds in service, over all starts.
-    pub power_on_seconds: u64,
-}
-
-/// A counter that only the holder of the device's turn changes, so adding needs no locked
-/// instruction. Any thread may read it.
-#[derive(Default)]
-pub(super) struct TurnCounter(AtomicU64);
-
-impl TurnCounter {
-    /// Adds `by`, which may be negative to take back a count.
-    #[inline]
-    pub fn add(&self, _turn: &DeviceTurn<'_>, by: i64) {
-        // The turn proves that no other thread adds. A load and a store are enough.
-        let before = self.0.load(Ordering::Relaxed);
-        self.0
-            .store(before.wrapping_add_signed(by), Ordering::Relaxed);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-#[derive(Default)]
-pub(super) struct Counters {
-    pub sectors_read: TurnCounter,
-    pub sectors_written: TurnCounter,
-    pub read_commands: TurnCounter,
-    pub write_commands: TurnCounter,
-    pub media_errors: TurnCounter,
-    /// Power cuts requested by an operator.
-    pub power_cuts: AtomicU64,
-    /// Commands denied to hosts that lack the rights.
-    pub denied: Arc<AtomicU64>,
-}
-
-/// Why the subsystem cannot be created.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SubsystemError(String);
-
-impl SubsystemError {
-    pub(super) fn new(why: String) -> Self {
-        Self(why)
-    }
-}
-
-/// Controller IDs: 0 is not used, and those from 0xfff0 on are reserved.
-const CNTLID_FIRST: u16 = 1;
-const CNTLID_END: u16 = 0xfff0;
-
-struct Cntlids {
-    next: u16,
-    /// IDs in use, with their controllers once those exist.
-    taken: BTreeMap<u16, Weak<Association>>,
-}
-
 /// An NVM subsystem: a device, its namespaces and its controllers.
 pub struct Subsystem {
-    /// Locked only by the holder of the turn, hence never contended.
-    pub(super) device: Mutex<Device>,
-    pub(super) cache: Option<Mutex<VolatileCache>>,
-    pub(super) turnstile: Turnstile,
-    pub(super) durable: Durable,
-    /// Readable without a turn: the device has failed.
-    broken: AtomicBool,
-    /// The system's error message when the disk failed.
-    disk_failure: OnceLock<String>,
-    programs: AtomicU64,
+    pub(super) device: SharedDevice,
     pub(super) namespaces: Namespaces,
     nqn: String,
     serial: String,
@@ -134,10 +53,9 @@ pub struct Subsystem {
     before: Health,
     telemetry: Telemetry,
     pub(super) counters: Counters,
-    cntlids: Mutex<Cntlids>,
+    pub(super) controllers: Controllers,
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
-    witness: Option<Box<dyn Witness>>,
     /// Armed by others, who also ask it which commands failed.
     faults: Option<Arc<dyn FaultInjector>>,
     pub(super) reservations: Reservations,
@@ -162,14 +80,14 @@ impl Subsystem {
         // A device that keeps identities of contents instead of bytes has no data that a host could
         // read.
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
-            return Err(SubsystemError(
+            return Err(SubsystemError::new(
                 "a device that hosts use must store bytes: content = \"bytes\"".into(),
             ));
         }
 
         // The specification's limit. Fields have room for 256 bytes.
         if nqn.is_empty() || nqn.len() > 223 || !nqn.starts_with("nqn.") {
-            return Err(SubsystemError(format!(
+            return Err(SubsystemError::new(format!(
                 "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
             )));
         }
@@ -181,13 +99,7 @@ impl Subsystem {
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
 
         Ok(Self {
-            device: Mutex::new(device),
-            cache: None,
-            turnstile: Turnstile::default(),
-            durable: Durable::default(),
-            broken: AtomicBool::new(false),
-            disk_failure: OnceLock::new(),
-            programs: AtomicU64::new(0),
+            device: SharedDevice::new(device),
             namespaces,
             nqn: nqn.into(),
             serial,
@@ -198,17 +110,37 @@ impl Subsystem {
             before: health,
             telemetry: Telemetry::default(),
             counters: Counters::default(),
-            cntlids: Mutex::new(Cntlids {
-                next: CNTLID_FIRST,
-                taken: BTreeMap::new(),
-            }),
+            controllers: Controllers::default(),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
-            witness: None,
             faults: None,
             reservations: Reservations::default(),
             portals: Portals::default(),
         })
+    }
+
+    /// Loads saved namespaces; `store` keeps all later changes. Namespaces left half emptied by a
+    /// power cut are emptied by `finish_clearing`.
+    ///
+    /// # Errors
+    /// They do not fit on this device.
+    pub fn with_namespaces(
+        mut self,
+        kept: KeptNamespaces,
+        store: Box<dyn NamespaceStore>,
+    ) -> Result<Self, SubsystemError> {
+        self.namespaces = self.namespaces.kept(kept, store)?;
+        Ok(self)
+    }
+
+    /// Loads saved reservations; `store` keeps all later changes.
+    pub fn with_reservations(
+        mut self,
+        kept: AllReservations,
+        store: Box<dyn ReservationStore>,
+    ) -> Self {
+        self.reservations = Reservations::kept(kept, store);
+        self
     }
 
     /// Makes the namespaces' identifiers unique to this incarnation. A device in memory that starts
@@ -223,12 +155,10 @@ impl Subsystem {
 
     /// Adds a volatile write cache of `bytes` bytes: writes that are neither flushed nor FUA are
     /// lost when the power is cut (`cut_power`) or the process ends, unless `drain` comes first.
-    pub fn with_cache(self, bytes: u64) -> Self {
-        Self {
-            cache: Some(Mutex::new(VolatileCache::new(bytes))),
-            volatile_cache: true,
-            ..self
-        }
+    pub fn with_cache(mut self, bytes: u64) -> Self {
+        self.device.cache = Some(Mutex::new(VolatileCache::new(bytes)));
+        self.volatile_cache = true;
+        self
     }
 
     /// Records the operations on the device.
@@ -244,17 +174,15 @@ impl Subsystem {
 
     /// Reports the changes of commands to a witness. Commands are then never paused, so that those
     /// with the same blocks have one order.
-    pub fn witnessed(self, witness: Box<dyn Witness>) -> Self {
-        Self {
-            witness: Some(witness),
-            ..self
-        }
+    pub fn witnessed(mut self, witness: Box<dyn Witness>) -> Self {
+        self.device.witness = Some(witness);
+        self
     }
 
     /// The witness of changes, if there is one.
     #[inline]
     pub fn witness(&self) -> Option<&dyn Witness> {
-        self.witness.as_deref()
+        self.device.witness.as_deref()
     }
 
     /// Lets an injector make commands fail or delay their answers.
@@ -286,7 +214,7 @@ impl Subsystem {
     }
     /// Returns true if there is a cache in this process, not only in the machine's memory.
     pub(super) fn has_cache(&self) -> bool {
-        self.cache.is_some()
+        self.device.cache.is_some()
     }
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
@@ -310,79 +238,143 @@ impl Subsystem {
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
-    /// Allocates a controller ID; `None` if all are in use. `release_cntlid` frees it.
-    pub(super) fn take_cntlid(&self) -> Option<u16> {
-        let mut cntlids = self.cntlids();
-        let Cntlids { next, taken } = &mut *cntlids;
-        // Round robin, so that an ID is not reused soon after its controller is gone.
-        let free = (*next..CNTLID_END)
-            .chain(CNTLID_FIRST..*next)
-            .find(|cntlid| !taken.contains_key(cntlid))?;
-        *next = if free + 1 == CNTLID_END {
-            CNTLID_FIRST
-        } else {
-            free + 1
-        };
-        taken.insert(free, Weak::new());
-        Some(free)
-    }
-    pub(super) fn release_cntlid(&self, cntlid: u16) {
-        self.cntlids().taken.remove(&cntlid);
-    }
-    /// Notes a new controller, under the ID that it has taken.
-    pub(super) fn note_controller(&self, controller: &Arc<Association>) {
-        let mut cntlids = self.cntlids();
-        cntlids
-            .taken
-            .insert(controller.cntlid(), Arc::downgrade(controller));
-    }
-    /// The controllers of hosts, in the order of their IDs; not discovery controllers.
-    pub(super) fn controllers(&self) -> Vec<Arc<Association>> {
-        let taken: Vec<_> = self.cntlids().taken.values().cloned().collect();
-        // Not under the lock: dropping the last reference ends a controller, which takes the lock.
-        let there = taken.iter().filter_map(Weak::upgrade);
-        there.filter(|one| !one.is_discovery()).collect()
-    }
-    fn cntlids(&self) -> MutexGuard<'_, Cntlids> {
-        self.cntlids
-            .lock()
-            .expect("nothing under this lock can fail")
+
+    /// All namespaces, in the order of their numbers.
+    pub fn namespaces(&self) -> Vec<Namespace> {
+        self.namespaces.all()
     }
 
-    /// At the end of a turn, publishes values that are read without a turn.
-    pub(super) fn publish(&self, device: &Device) {
-        let media = device.ftl().media();
-        self.programs
-            .store(media.counts.programs, Ordering::Relaxed);
-        if let Some(why) = media.broken() {
-            self.disk_failure.get_or_init(|| why.to_owned());
-            self.broken.store(true, Ordering::Relaxed);
+    /// A namespace by its number.
+    pub fn namespace(&self, nsid: u32) -> Option<Namespace> {
+        self.namespaces.get(nsid)
+    }
+
+    /// The hosts that see a namespace.
+    pub fn attachment(&self, nsid: u32) -> Option<Attachment> {
+        self.namespaces.attachment(nsid)
+    }
+
+    /// The reservations of a namespace, for an operator.
+    pub fn reservations_of(&self, nsid: u32) -> NamespaceReservations {
+        self.reservations.of(nsid)
+    }
+
+    /// Changes the reservations of a namespace. The caller must not have the device.
+    ///
+    /// # Errors
+    /// As `Reservations::change`.
+    pub(super) fn change_reservations(
+        &self,
+        namespace: &Namespace,
+        change: impl FnOnce(&mut NamespaceReservations) -> Result<Notices, Status>,
+    ) -> Result<(), Status> {
+        let Self {
+            device, namespaces, ..
+        } = self;
+        self.reservations
+            .change(device, namespaces, namespace, change)
+    }
+
+    /// Adds a portal.
+    pub fn add_portal(&self, address: SocketAddr) {
+        self.portals.add(address);
+    }
+
+    /// All portals, in the order in which they were opened.
+    pub fn portals(&self) -> Vec<Arc<Portal>> {
+        self.portals.all()
+    }
+
+    /// The portal of a connection with this local address.
+    pub(crate) fn portal_of(&self, local: SocketAddr) -> Arc<Portal> {
+        self.portals.of(local)
+    }
+
+    /// Sets the state of a portal, or of all without an address. Returns the number of portals set.
+    pub fn set_ana_state(&self, address: Option<SocketAddr>, state: AnaState) -> usize {
+        self.portals.set(address, state)
+    }
+
+    /// Waits for the device. Panics if an assertion in the firmware has failed before.
+    pub fn device(&self) -> DeviceTurn<'_> {
+        self.device.turn()
+    }
+
+    /// Like `device`, for a thread whose last turn had this weight.
+    pub fn turn(&self, weight: Weight) -> DeviceTurn<'_> {
+        DeviceTurn::begin(&self.device, weight, None)
+    }
+
+    /// Like `turn`, for commands of a queue. None has an effect once the queue may not go on.
+    pub fn turn_of(&self, weight: Weight, standing: Standing) -> DeviceTurn<'_> {
+        DeviceTurn::begin(&self.device, weight, Some(standing))
+    }
+
+    /// Number of threads that wait for the device now.
+    pub fn waiting(&self) -> usize {
+        self.device.turnstile.waiting()
+    }
+
+    /// Number of slices used up: after each of them others could go first.
+    pub fn slices(&self) -> u64 {
+        self.device.turnstile.slices()
+    }
+
+    /// Waits until everything before a position is durable. The caller must not have the device.
+    ///
+    /// # Errors
+    /// Write Fault: the disk has failed, and no command may be acknowledged any more. Commands
+    /// Aborted due to Power Loss Notification: the power of the volatile cache was cut in the
+    /// meantime.
+    pub fn make_durable(&self, wanted: HistoryPosition) -> Result<(), Status> {
+        self.device.make_durable(wanted)
+    }
+
+    /// Waits until a command's position is durable, and returns the outcome to acknowledge. The
+    /// caller must not hold the device.
+    pub fn wait_until_durable(&self, outcome: Outcome) -> Outcome {
+        let Some(wanted) = outcome.sync_to else {
+            return outcome;
+        };
+        match self.make_durable(wanted) {
+            Ok(()) => Outcome {
+                sync_to: None,
+                ..outcome
+            },
+            // The command's own status does not matter if its effect may be lost.
+            Err(status) => Outcome {
+                sync_to: None,
+                status,
+                result: 0,
+                failed_block: None,
+                ..outcome
+            },
         }
+    }
+
+    /// Number of commits so far.
+    pub fn commits(&self) -> u64 {
+        self.device.durable.commits()
     }
 
     /// The system's error message when the disk under the device failed, if it did.
     pub fn disk_failure(&self) -> Option<&str> {
-        self.disk_failure.get().map(String::as_str)
+        self.device.disk_failure()
     }
 
     /// Returns true if the firmware or the disk under it has failed.
     pub fn is_broken(&self) -> bool {
-        self.device.is_poisoned() || self.broken.load(Ordering::Relaxed)
-    }
-
-    /// Marks the device as failed: every later use is refused.
-    pub(super) fn fail(&self) {
-        self.broken.store(true, Ordering::Relaxed);
+        self.device.is_broken()
     }
 
     /// Flash pages programmed since power-on, as of the last turn.
     pub fn pages_programmed(&self) -> u64 {
-        self.programs.load(Ordering::Relaxed)
+        self.device.pages_programmed()
     }
 
     /// Gives the device back; `None` if a thread panicked while holding it.
     pub fn into_device(self) -> Option<Device> {
-        self.device.into_inner().ok()
+        self.device.into_device()
     }
 
     /// Commands denied to hosts that lack the rights.
@@ -392,17 +384,6 @@ impl Subsystem {
 
     /// The SMART counters, including previous power cycles.
     pub fn health(&self) -> Health {
-        let (before, now) = (&self.before, &self.counters);
-        let power_cuts = now.power_cuts.load(Ordering::Relaxed);
-        Health {
-            sectors_read: before.sectors_read + now.sectors_read.get(),
-            sectors_written: before.sectors_written + now.sectors_written.get(),
-            read_commands: before.read_commands + now.read_commands.get(),
-            write_commands: before.write_commands + now.write_commands.get(),
-            media_errors: before.media_errors + now.media_errors.get(),
-            power_cycles: before.power_cycles + power_cuts,
-            unsafe_shutdowns: before.unsafe_shutdowns + power_cuts,
-            ..*before
-        }
+        self.counters.since(&self.before)
     }
 }

@@ -1,49 +1,37 @@
-//! Scheduling of the device: one thread at a time, in turns, which long commands divide into
-//! slices.
+//! The device that commands share: one thread at a time uses it, in turns, which long commands
+//! divide into slices.
 //!
 //! A turn begins with the first use of the device and ends when it is dropped. Its work is counted
 //! in units of about a microsecond. Between pages a command checks whether the slice is used up
-//! (`DeviceTurn::must_pause`); then the others go first. There are two queues of waiting threads,
-//! each first come, first served: light threads, whose last turn was short, and heavy ones. Light
-//! ones go first, but after `LIGHT_IN_A_ROW` of them a heavy one does. A thread that arrives while
-//! the device is free may pass waiting threads that are just waking up, `PASSES` times: otherwise
-//! two threads with turns of a few microseconds would wait for the scheduler between any two turns.
+//! (`DeviceTurn::must_pause`); then the others go first (`turnstile`).
 //!
-//! Invariants: a waiting thread gets the device after at most `PASSES` turns and those ahead of it
-//! in its queue; no thread keeps it for more than a slice and one step of a few pages, except for
-//! internal work of the firmware: moving 256 pages of a victim, or the disk wait before an erase.
+//! Invariants: no thread keeps the device for more than a slice and one step of a few pages, except
+//! for internal work of the firmware: moving 256 pages of a victim, or the disk wait before an erase.
 //! Absent: clocks, and the work done in a turn.
 
-use super::execute::Job;
-use super::faults::FaultInjector;
-use super::reservations::Reservations;
+use super::durable::Durable;
 use super::standing::Standing;
-use super::subsystem::Subsystem;
+use super::turnstile::{Turnstile, Weight};
 use super::volatile::VolatileCache;
-use super::witness::Ticket;
+use super::witness::{Ticket, Witness};
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
-use std::collections::VecDeque;
+use remap_ssd_media::folder::{FolderCommit, HistoryPosition};
+use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Units of one slice: less than a millisecond, unless the firmware collects garbage or waits for
 /// the disk.
 pub const SLICE_UNITS: u32 = 1000;
 /// Maximum units of a light turn: a dozen pages written, or fifty read.
 const LIGHT_UNITS: u32 = 150;
-/// Light turns after which a heavy one is due.
-const LIGHT_IN_A_ROW: u32 = 8;
 /// Pages programmed but not durable after which a long command waits for the disk: 4 MiB.
 const UNWRITTEN_MAX: u64 = 1 << 10;
 /// Only slices that program at least this many pages wait: a slice of remaps programs hardly any,
 /// and need not wait for pages of other commands.
 const PROGRAMMED_MIN: u64 = 32;
-/// Maximum turns that may pass a woken thread.
-const PASSES: u32 = 8;
-
 /// Cost of one page in units; a high estimate, as if its mapping were not cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
@@ -72,173 +60,141 @@ impl Step {
     }
 }
 
-/// The weight of a thread's turns, which selects its queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Weight {
-    /// The last turn was short.
-    #[default]
-    Light,
-    /// The last turn was long.
-    Heavy,
+/// The device, with all that may be used only in turns or changes at their ends.
+pub(super) struct SharedDevice {
+    /// Locked only by the holder of the turn, hence never contended.
+    device: Mutex<Device>,
+    /// Likewise.
+    pub cache: Option<Mutex<VolatileCache>>,
+    pub witness: Option<Box<dyn Witness>>,
+    pub turnstile: Turnstile,
+    pub durable: Durable,
+    /// Readable without a turn: the device has failed.
+    broken: AtomicBool,
+    /// The system's error message when the disk failed.
+    disk_failure: OnceLock<String>,
+    programs: AtomicU64,
 }
 
-struct Waiter {
-    thread: Thread,
-    granted: AtomicBool,
-    /// It was woken, and has not checked yet.
-    woken: AtomicBool,
-}
-
-#[derive(Default)]
-struct WaitQueues {
-    taken: bool,
-    waiting: [VecDeque<Arc<Waiter>>; 2],
-    /// Turns taken without waiting since the last one that waited.
-    passed: u32,
-    light_in_a_row: u32,
-    slices: u64,
-}
-
-impl WaitQueues {
-    fn is_anybody_waiting(&self) -> bool {
-        self.waiting.iter().any(|queue| !queue.is_empty())
+impl SharedDevice {
+    pub fn new(device: Device) -> Self {
+        Self {
+            device: Mutex::new(device),
+            cache: None,
+            witness: None,
+            turnstile: Turnstile::default(),
+            durable: Durable::default(),
+            broken: AtomicBool::new(false),
+            disk_failure: OnceLock::new(),
+            programs: AtomicU64::new(0),
+        }
     }
 
-    /// The queue to serve next.
-    fn next_queue(&self) -> usize {
-        // Heavy threads wait after light ones, but never starve.
-        let heavy_is_due = self.light_in_a_row >= LIGHT_IN_A_ROW && !self.waiting[1].is_empty();
-        usize::from(heavy_is_due || self.waiting[0].is_empty())
+    /// Waits for the device. Panics if an assertion in the firmware has failed before.
+    pub fn turn(&self) -> DeviceTurn<'_> {
+        DeviceTurn::begin(self, Weight::Light, None)
     }
 
-    /// Removes the next thread from its queue.
-    fn dequeue(&mut self) -> Option<Arc<Waiter>> {
-        let queue = self.next_queue();
-        let next = self.waiting[queue].pop_front()?;
-        self.light_in_a_row = if queue == 0 {
-            self.light_in_a_row + 1
-        } else {
-            0
+    /// Waits until everything before a position is durable. The caller must not have the device.
+    ///
+    /// # Errors
+    /// As `Durable::wait`.
+    pub fn make_durable(&self, wanted: HistoryPosition) -> Result<(), Status> {
+        self.durable.wait(wanted, || self.commit())
+    }
+
+    fn commit(&self) -> io::Result<Option<HistoryPosition>> {
+        // The device is held only to take the changes out of it. Other commands run while they are
+        // written.
+        let begun = {
+            let mut device = self.turn();
+            let begun = device.begin_commit();
+            self.durable.begins(&device);
+            begun
         };
-        // The next waiters have not been passed yet.
-        self.passed = 0;
-        Some(next)
-    }
 
-    fn remove(&mut self, waiter: &Arc<Waiter>) {
-        for queue in &mut self.waiting {
-            queue.retain(|other| !Arc::ptr_eq(other, waiter));
+        let until = match begun {
+            Ok(None) => Ok(None),
+            Ok(Some(commit)) => self.write_commit(commit).map(Some),
+            Err(error) => Err(error),
+        };
+
+        // No command may be acknowledged from now on: the device's content may never become
+        // durable.
+        if let Err(error) = &until {
+            self.turn().commit_failed(error);
         }
-        self.passed = 0;
-    }
-}
-
-/// The order in which threads get the device.
-#[derive(Default)]
-pub(super) struct Turnstile(Mutex<WaitQueues>);
-
-impl Turnstile {
-    fn queues(&self) -> MutexGuard<'_, WaitQueues> {
-        // No operation under this lock can fail halfway.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        until
     }
 
-    /// Returns true if a thread is waiting.
-    fn is_waited_for(&self) -> bool {
-        self.queues().is_anybody_waiting()
+    fn write_commit(&self, mut commit: FolderCommit) -> io::Result<HistoryPosition> {
+        // The device is held between the writes, never during them. A commit that ends before the
+        // journal is written has no effect.
+        commit.write_contents()?;
+        self.turn().vouch(&mut commit)?;
+        let until = commit.write_journal()?;
+        self.note_durable(until);
+        Ok(until)
     }
 
-    fn enter(&self, weight: Weight) {
-        let mut queues = self.queues();
-        // A free device is taken at once, unless the waiters have been passed too often.
-        if !queues.taken && (!queues.is_anybody_waiting() || queues.passed < PASSES) {
-            queues.taken = true;
-            queues.passed += 1;
-            return;
-        }
-
-        // Count from the first thread that can be passed.
-        if !queues.is_anybody_waiting() {
-            queues.passed = 0;
-        }
-
-        let [granted, woken] = [false, false].map(AtomicBool::new);
-        let waiter = Arc::new(Waiter {
-            thread: std::thread::current(),
-            granted,
-            woken,
-        });
-        queues.waiting[weight as usize].push_back(waiter.clone());
-
-        // If the device is free, a thread ahead is waking up and will take it; the end of a turn
-        // wakes the next one.
-        drop(queues);
-        loop {
-            std::thread::park();
-            // Checked twice, without and with the lock: the turn may be granted between the two.
-            if waiter.granted.load(Ordering::Acquire) {
-                return;
-            }
-            let mut queues = self.queues();
-            if waiter.granted.load(Ordering::Acquire) {
-                return;
-            }
-
-            // It checks for itself now, so the next end of a turn has to wake it again.
-            waiter.woken.store(false, Ordering::Relaxed);
-            if !queues.taken {
-                queues.taken = true;
-                queues.remove(&waiter);
-                return;
-            }
+    /// Everything before a position is durable. The device and the volatile cache are updated in
+    /// one turn, before any command that waits for it is acknowledged: so a power cut in another
+    /// turn finds such a command either not acknowledged or with nothing left to lose.
+    fn note_durable(&self, until: HistoryPosition) {
+        let mut turn = self.turn();
+        turn.finish_commit(until);
+        if let Some(mut cache) = turn.cache() {
+            cache.durable_until(until);
         }
     }
 
-    /// Waits until the current slice has ended.
-    pub fn pass(&self) {
-        self.enter(Weight::Light);
-        self.leave(false);
+    /// Makes everything completed so far durable for the witness, without a host's flush.
+    pub fn witness_flush(&self) {
+        if let Some(witness) = &self.witness {
+            witness.completed(witness.flush());
+        }
     }
 
-    /// Ends a turn. If it was long, or the waiting threads have been passed often enough, the
-    /// device is handed directly to the next one.
-    fn leave(&self, slice_used_up: bool) {
-        let mut queues = self.queues();
-        queues.slices += u64::from(slice_used_up);
-
-        if !queues.is_anybody_waiting() {
-            queues.taken = false;
-            return;
+    /// At the end of a turn, publishes values that are read without a turn.
+    fn publish(&self, device: &Device) {
+        let media = device.ftl().media();
+        self.programs
+            .store(media.counts.programs, Ordering::Relaxed);
+        if let Some(why) = media.broken() {
+            self.disk_failure.get_or_init(|| why.to_owned());
+            self.broken.store(true, Ordering::Relaxed);
         }
+    }
 
-        // Handed over with `taken` still set, so no other thread can take it in between.
-        if slice_used_up || queues.passed >= PASSES {
-            if let Some(next) = queues.dequeue() {
-                drop(queues);
-                next.granted.store(true, Ordering::Release);
-                next.thread.unpark();
-            }
-            return;
-        }
+    /// The system's error message when the disk under the device failed, if it did.
+    pub fn disk_failure(&self) -> Option<&str> {
+        self.disk_failure.get().map(String::as_str)
+    }
 
-        // No direct handover: the first in the queue is woken, and competes for the device.
-        queues.taken = false;
-        let queue = queues.next_queue();
-        let first = queues.waiting[queue]
-            .front()
-            .filter(|first| !first.woken.swap(true, Ordering::Relaxed))
-            .cloned();
+    /// Returns true if the firmware or the disk under it has failed.
+    pub fn is_broken(&self) -> bool {
+        self.device.is_poisoned() || self.broken.load(Ordering::Relaxed)
+    }
 
-        drop(queues);
-        if let Some(first) = first {
-            first.thread.unpark();
-        }
+    /// Marks the device as failed: every later use is refused.
+    pub fn fail(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Flash pages programmed since power-on, as of the last turn.
+    pub fn pages_programmed(&self) -> u64 {
+        self.programs.load(Ordering::Relaxed)
+    }
+
+    /// Gives the device back; `None` if a thread panicked while holding it.
+    pub fn into_device(self) -> Option<Device> {
+        self.device.into_inner().ok()
     }
 }
 
 /// Exclusive use of the device by one thread, until this is dropped.
 pub struct DeviceTurn<'a> {
-    subsystem: &'a Subsystem,
+    shared: &'a SharedDevice,
     device: Option<MutexGuard<'a, Device>>,
     /// Standing of the queue whose commands it executes; `None` if it is for no queue.
     standing: Option<Standing>,
@@ -257,12 +213,12 @@ pub struct DeviceTurn<'a> {
 
 impl<'a> DeviceTurn<'a> {
     pub(super) fn begin(
-        subsystem: &'a Subsystem,
+        shared: &'a SharedDevice,
         weight: Weight,
         standing: Option<Standing>,
     ) -> Self {
         let mut turn = Self {
-            subsystem,
+            shared,
             device: None,
             standing,
             standing_lost: None,
@@ -270,7 +226,7 @@ impl<'a> DeviceTurn<'a> {
             units: 0,
             programs: 0,
             // A witness must see commands with the same blocks one after the other.
-            divisible: subsystem.witness().is_none(),
+            divisible: shared.witness.is_none(),
             tickets: Vec::new(),
         };
         turn.enter(weight);
@@ -284,9 +240,9 @@ impl<'a> DeviceTurn<'a> {
     }
 
     fn enter(&mut self, weight: Weight) {
-        let Subsystem {
+        let SharedDevice {
             turnstile, device, ..
-        } = self.subsystem;
+        } = self.shared;
         turnstile.enter(weight);
         match device.lock() {
             Ok(device) => {
@@ -309,29 +265,15 @@ impl<'a> DeviceTurn<'a> {
             return;
         };
         // Read by others without a turn, so published while the device is still held.
-        self.subsystem.publish(&device);
+        self.shared.publish(&device);
         drop(device);
-        self.subsystem.turnstile.leave(self.slice >= SLICE_UNITS);
+        self.shared.turnstile.leave(self.slice >= SLICE_UNITS);
     }
 
     /// The volatile write cache, exclusive to the holder of the turn.
     pub(super) fn cache(&self) -> Option<MutexGuard<'a, VolatileCache>> {
-        let cache = self.subsystem.cache.as_ref()?;
+        let cache = self.shared.cache.as_ref()?;
         Some(cache.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The reservations; they change in turns only.
-    pub(super) fn reservations(&self) -> &Reservations {
-        &self.subsystem.reservations
-    }
-
-    /// Checks that a command's namespace is unchanged and still visible to its host; that changes
-    /// in turns only.
-    ///
-    /// # Errors
-    /// The status to answer.
-    pub(super) fn namespace_must_be(&self, job: &Job<'_>) -> Result<(), Status> {
-        self.subsystem.namespace_of(job).map(drop)
     }
 
     /// Checks the standing of the commands' queue, as of the beginning of the slice.
@@ -350,12 +292,7 @@ impl<'a> DeviceTurn<'a> {
     }
 
     pub(super) fn has_cache(&self) -> bool {
-        self.subsystem.cache.is_some()
-    }
-
-    #[inline]
-    pub(super) fn fault_injector(&self) -> Option<&dyn FaultInjector> {
-        self.subsystem.fault_injector()
+        self.shared.cache.is_some()
     }
 
     #[inline]
@@ -391,18 +328,19 @@ impl<'a> DeviceTurn<'a> {
         let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
 
         // No wait for short commands, those that program little, or while the disk keeps up.
-        let behind = long && programs_much && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
-        if self.subsystem.turnstile.is_waited_for() || behind {
+        let behind =
+            long && programs_much && self.shared.durable.pages_unwritten(self) > UNWRITTEN_MAX;
+        if self.shared.turnstile.is_waited_for() || behind {
             let position = self.ftl().media().position();
             self.leave();
             if let Some(position) = position.filter(|_| behind) {
                 // If the disk has failed, the command's next access fails.
-                let _ = self.subsystem.make_durable(position);
+                let _ = self.shared.make_durable(position);
             }
             self.enter(Weight::Heavy);
         } else {
             // No thread waits: the slice is over, and the turn goes on.
-            self.subsystem.turnstile.queues().slices += 1;
+            self.shared.turnstile.count_slice();
             self.programs = programs;
             self.standing_lost = self.why_not();
         }
@@ -447,42 +385,10 @@ impl DerefMut for DeviceTurn<'_> {
 impl Drop for DeviceTurn<'_> {
     fn drop(&mut self) {
         // Not taken by a caller: the changes are completed with the turn.
-        if let Some(witness) = self.subsystem.witness() {
+        if let Some(witness) = &self.shared.witness {
             let tickets = self.take_tickets();
             tickets.for_each(|ticket| witness.completed(ticket));
         }
         self.leave();
-    }
-}
-
-impl Subsystem {
-    /// Waits for the device. Panics if an assertion in the firmware has failed before.
-    pub fn device(&self) -> DeviceTurn<'_> {
-        self.turn(Weight::Light)
-    }
-
-    /// Like `device`, for a thread whose last turn had this weight.
-    pub fn turn(&self, weight: Weight) -> DeviceTurn<'_> {
-        DeviceTurn::begin(self, weight, None)
-    }
-
-    /// Like `turn`, for commands of a queue. None has an effect once the queue may not go on.
-    pub fn turn_of(&self, weight: Weight, standing: Standing) -> DeviceTurn<'_> {
-        DeviceTurn::begin(self, weight, Some(standing))
-    }
-
-    /// Number of threads that wait for the device now.
-    pub fn waiting(&self) -> usize {
-        self.turnstile
-            .queues()
-            .waiting
-            .iter()
-            .map(VecDeque::len)
-            .sum()
-    }
-
-    /// Number of slices used up: after each of them others could go first.
-    pub fn slices(&self) -> u64 {
-        self.turnstile.queues().slices
     }
 }

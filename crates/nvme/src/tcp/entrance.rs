@@ -7,7 +7,7 @@
 //! the server does; it runs on the connection's own thread, so that no other connection waits.
 //! Absent: keys (`auth`), the TLS protocol (`tls`).
 
-use super::server::Limits;
+use super::limits::Limits;
 use super::socket::Socket;
 use crate::auth::Keyring;
 use crate::tls::{FIRST_BYTE, Proven, ServerContext, TlsError, TlsStream};

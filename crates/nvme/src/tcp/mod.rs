@@ -4,6 +4,7 @@
 //! buffer    received bytes that are not consumed yet
 //! wire      framing of PDUs, digests
 //! memory_line  connections that wait for memory
+//! limits    limits on resources used by peers
 //! quota     limits of connections and memory per host
 //! target    one connection's state machine: bytes in, bytes out, no socket
 //! roster    connected hosts, for an operator
@@ -19,6 +20,7 @@
 mod buffer;
 pub mod client;
 mod entrance;
+mod limits;
 mod memory_line;
 pub mod notice;
 mod patience;

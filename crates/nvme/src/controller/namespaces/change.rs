@@ -14,14 +14,15 @@
 //! by an operator may undo deallocations, so cuts are counted and the deallocations repeated.
 //! Absent: the commands that request changes (`commands`).
 
+use super::Namespaces;
 use super::kept::{Attachment, Clearing, KeptNamespace, KeptNamespaces};
-use super::{Namespace, NamespaceSpec};
-use crate::controller::association::Association;
-use crate::controller::execute::Job;
+use crate::controller::blocks::{Namespace, NamespaceSpec};
 use crate::controller::format::deallocations;
-use crate::controller::reservations::Actor;
+use crate::controller::host::HostController;
+use crate::controller::job::{Actor, Job};
 use crate::controller::rights::{Access, LOCAL};
 use crate::controller::subsystem::Subsystem;
+use crate::controller::turn::SharedDevice;
 use crate::spec::status::Status;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -31,18 +32,20 @@ const NAMED_HOSTS_MAX: usize = 1024;
 
 /// A namespace is being emptied by one thread until this is dropped.
 struct BeingEmptied<'a> {
-    subsystem: &'a Subsystem,
+    namespaces: &'a Namespaces,
     nsid: u32,
 }
 
 impl<'a> BeingEmptied<'a> {
     /// # Errors
     /// Format in Progress: another thread is emptying it.
-    fn begin(subsystem: &'a Subsystem, nsid: u32) -> Result<Self, Status> {
-        let being_emptied = &subsystem.namespaces.being_emptied;
-        let mut numbers = being_emptied.lock().unwrap_or_else(PoisonError::into_inner);
+    fn begin(namespaces: &'a Namespaces, nsid: u32) -> Result<Self, Status> {
+        let mut numbers = namespaces
+            .being_emptied
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if numbers.insert(nsid) {
-            Ok(Self { subsystem, nsid })
+            Ok(Self { namespaces, nsid })
         } else {
             Err(Status::FORMAT_IN_PROGRESS)
         }
@@ -51,41 +54,50 @@ impl<'a> BeingEmptied<'a> {
 
 impl Drop for BeingEmptied<'_> {
     fn drop(&mut self) {
-        let being_emptied = &self.subsystem.namespaces.being_emptied;
+        let being_emptied = &self.namespaces.being_emptied;
         let mut numbers = being_emptied.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.remove(&self.nsid);
     }
 }
 
-impl Subsystem {
-    /// Changes the list of namespaces. The caller must not have the device.
+impl Namespaces {
+    /// Changes the list. The caller must not have the device.
     ///
     /// # Errors
     /// The error of `change`, without any effect; or Internal Error, if the list could not be
     /// saved.
-    fn change_namespaces<R>(
+    fn change<R>(
         &self,
+        device: &SharedDevice,
         change: impl FnOnce(&mut KeptNamespaces) -> Result<R, Status>,
     ) -> Result<R, Status> {
-        let namespaces = &self.namespaces;
         // One change at a time: of two that start from the same list, the first would be lost.
-        let changing = namespaces.changing.lock();
+        let changing = self.changing.lock();
         let _one = changing.unwrap_or_else(PoisonError::into_inner);
-        let mut kept = namespaces.table.load().kept();
+        let mut kept = self.table.load().kept();
         let result = change(&mut kept)?;
 
         // 1. the new list is durable  2. it is in force
-        if let Some(store) = &namespaces.store {
+        if let Some(store) = &self.store {
             store.save(&kept).map_err(|_| Status::INTERNAL)?;
         }
 
         // No command is within a step: one checked against the old list is checked again.
-        let turn = self.device();
-        namespaces.put_in_force(kept);
+        let turn = device.turn();
+        self.put_in_force(kept);
         drop(turn);
         Ok(result)
     }
 
+    /// A namespace by its number, even one that is being deleted.
+    fn numbered(&self, nsid: u32) -> Result<Namespace, Status> {
+        let table = self.table.load();
+        let entry = table.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        Ok(entry.namespace)
+    }
+}
+
+impl Subsystem {
     /// Creates a namespace, attached to no host, and returns its number.
     ///
     /// # Errors
@@ -93,9 +105,9 @@ impl Subsystem {
     pub(super) fn create_namespace(&self, spec: NamespaceSpec) -> Result<u32, Status> {
         let lpns = self.namespaces.lpns;
         self.must_take_writes()?;
-        let (nsid, _alone) = self.change_namespaces(|all| {
+        let (nsid, _alone) = self.namespaces.change(&self.device, |all| {
             let nsid = all.number().ok_or(Status::NAMESPACE_NUMBERS)?;
-            let alone = BeingEmptied::begin(self, nsid)?;
+            let alone = BeingEmptied::begin(&self.namespaces, nsid)?;
             let first_lpn = all.place(spec.pages, lpns);
             all.made += 1;
             all.add(KeptNamespace {
@@ -112,7 +124,7 @@ impl Subsystem {
 
         // Free pages may hold data if an operator once accepted an older copy of the list.
         let made = self.forget(nsid).and_then(|()| {
-            self.change_namespaces(|all| {
+            self.namespaces.change(&self.device, |all| {
                 let one = all.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
                 one.clearing = None;
                 Ok(nsid)
@@ -120,7 +132,7 @@ impl Subsystem {
         });
         if made.is_err() {
             // If this fails too, the next start finishes it.
-            let _ = self.change_namespaces(|all| {
+            let _ = self.namespaces.change(&self.device, |all| {
                 all.list.retain(|one| one.nsid != nsid);
                 Ok(())
             });
@@ -130,15 +142,10 @@ impl Subsystem {
 
     /// Removes everything of a namespace: pages, registrations, reservation.
     fn forget(&self, nsid: u32) -> Result<(), Status> {
-        let namespace = self.namespace_numbered(nsid)?;
+        let namespace = self.namespaces.numbered(nsid)?;
         self.empty(&namespace)?;
-        self.forget_reservations(&namespace)
-    }
-
-    fn namespace_numbered(&self, nsid: u32) -> Result<Namespace, Status> {
-        let table = self.namespaces.table.load();
-        let entry = table.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        Ok(entry.namespace)
+        self.reservations
+            .forget(&self.device, &self.namespaces, &namespace)
     }
 
     /// Deletes a namespace: its pages are free when this returns.
@@ -147,19 +154,19 @@ impl Subsystem {
     /// The status to answer. If the device failed in the meantime, repeating the command or the
     /// next start finishes the deletion.
     pub(super) fn delete_namespace(&self, nsid: u32) -> Result<(), Status> {
-        let _alone = BeingEmptied::begin(self, nsid)?;
+        let _alone = BeingEmptied::begin(&self.namespaces, nsid)?;
         self.must_take_writes()?;
         // Its hosts are notified once it is gone.
         let seeing: Vec<_> = self.controllers_that_see(nsid);
 
-        self.change_namespaces(|all| {
+        self.namespaces.change(&self.device, |all| {
             let one = all.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
             one.clearing = Some(Clearing::ThenDelete);
             Ok(())
         })?;
         seeing
             .iter()
-            .for_each(|association| association.note_changed(vec![nsid]));
+            .for_each(|controller| controller.note_changed(vec![nsid]));
         self.finish(nsid, Clearing::ThenDelete)
     }
 
@@ -173,9 +180,9 @@ impl Subsystem {
         nsid: u32,
         lba_shift: u8,
     ) -> Result<(), Status> {
-        let _alone = BeingEmptied::begin(self, nsid)?;
+        let _alone = BeingEmptied::begin(&self.namespaces, nsid)?;
         self.must_take_writes()?;
-        self.change_namespaces(|all| {
+        self.namespaces.change(&self.device, |all| {
             let one = all.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
             one.clearing = Some(Clearing::ThenUse);
             one.lba_shift = lba_shift;
@@ -185,7 +192,7 @@ impl Subsystem {
 
         self.controllers_that_see(nsid)
             .iter()
-            .for_each(|association| association.note_changed(vec![nsid]));
+            .for_each(|controller| controller.note_changed(vec![nsid]));
         Ok(())
     }
 
@@ -199,7 +206,7 @@ impl Subsystem {
         hosts: &BTreeSet<String>,
         attach: bool,
     ) -> Result<(), Status> {
-        self.change_namespaces(|all| {
+        self.namespaces.change(&self.device, |all| {
             let one = all.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
             if one.clearing == Some(Clearing::ThenDelete) {
                 return Err(Status::INVALID_NAMESPACE);
@@ -226,11 +233,11 @@ impl Subsystem {
 
         // After the change: a host that reads at once sees the new state. Hosts without a right to
         // the namespace are not notified.
-        let controllers = self.controllers().into_iter();
+        let controllers = self.controllers.all().into_iter();
         let concerned = controllers.filter(|one| {
             hosts.contains(one.hostnqn()) && one.rights().access(nsid) > Access::None
         });
-        concerned.for_each(|association| association.note_changed(vec![nsid]));
+        concerned.for_each(|controller| controller.note_changed(vec![nsid]));
         Ok(())
     }
 
@@ -247,7 +254,7 @@ impl Subsystem {
 
         let mut finished = 0;
         for (nsid, clearing) in half_emptied {
-            let _alone = BeingEmptied::begin(self, nsid)?;
+            let _alone = BeingEmptied::begin(&self.namespaces, nsid)?;
             self.finish(nsid, clearing)?;
             finished += 1;
         }
@@ -259,10 +266,10 @@ impl Subsystem {
         match clearing {
             // The next namespace with this number must not inherit its reservations.
             Clearing::ThenDelete => self.forget(nsid)?,
-            Clearing::ThenUse => self.empty(&self.namespace_numbered(nsid)?)?,
+            Clearing::ThenUse => self.empty(&self.namespaces.numbered(nsid)?)?,
         }
 
-        self.change_namespaces(|all| {
+        self.namespaces.change(&self.device, |all| {
             match clearing {
                 Clearing::ThenDelete => all.list.retain(|one| one.nsid != nsid),
                 Clearing::ThenUse => {
@@ -304,7 +311,7 @@ impl Subsystem {
                     actor: Actor::Service,
                 })?;
             }
-            self.witness_flush();
+            self.device.witness_flush();
             self.drain()?;
 
             // Deallocations before a cut may have been in the volatile cache only.
@@ -315,8 +322,9 @@ impl Subsystem {
     }
 
     /// The controllers whose hosts see a namespace.
-    fn controllers_that_see(&self, nsid: u32) -> Vec<Arc<Association>> {
-        let all = self.controllers().into_iter();
-        all.filter(|association| association.sees(nsid)).collect()
+    fn controllers_that_see(&self, nsid: u32) -> Vec<Arc<HostController>> {
+        let all = self.controllers.all().into_iter();
+        all.filter(|controller| controller.sees(&self.namespaces, nsid))
+            .collect()
     }
 }

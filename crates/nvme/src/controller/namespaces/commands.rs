@@ -4,8 +4,8 @@
 //! is attached to the host of the controller named, and thus to all present and future controllers
 //! of that host. Absent: the steps (`change`).
 
-use super::{LBA_SHIFTS, NamespaceSpec, PAGE_SHIFT};
 use crate::controller::association::Association;
+use crate::controller::blocks::{LBA_SHIFTS, NamespaceSpec, PAGE_SHIFT};
 use crate::controller::portals::GROUP;
 use crate::controller::request::Transfer;
 use crate::controller::rights::Need;
@@ -101,7 +101,7 @@ impl Association {
         }
 
         let numbers = controller_list(data).ok_or(Status::CONTROLLER_LIST)?;
-        let controllers = self.subsystem.controllers();
+        let controllers = self.subsystem.controllers.all();
         let host = |cntlid: &u16| {
             let named = controllers.iter().find(|one| one.cntlid() == *cntlid);
             named.map(|one| one.hostnqn().to_owned())

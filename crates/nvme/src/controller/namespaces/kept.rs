@@ -1,7 +1,7 @@
 //! The saved form of namespaces: location, attachment, and changes in progress.
 
-use super::{NSID_MAX, NamespaceSpec};
-use crate::controller::subsystem::SubsystemError;
+use crate::controller::blocks::{LBA_SHIFTS, NSID_MAX, NamespaceSpec};
+use crate::controller::error::SubsystemError;
 use remap_ssd_device::Lpn;
 use std::collections::BTreeSet;
 use std::io;
@@ -146,7 +146,7 @@ impl KeptNamespaces {
             if one.pages == 0 || one.end() > u64::from(lpns) {
                 return wrong(one, &format!("it does not fit on {lpns} pages"));
             }
-            if !super::LBA_SHIFTS.contains(&one.lba_shift) {
+            if !LBA_SHIFTS.contains(&one.lba_shift) {
                 return wrong(one, "blocks of 512 or 4096 bytes are possible");
             }
             if one.serial > self.made {

@@ -14,86 +14,20 @@
 //! (`NamespaceStore`).
 
 mod change;
-mod commands;
+pub(super) mod commands;
 mod kept;
 
-pub(super) use commands::management_transfer;
 pub use kept::{Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceStore};
 
-use super::execute::Job;
-use super::request::Blocks;
-use super::reservations::Actor;
+use super::blocks::{Namespace, NamespaceSpec, PAGE_SHIFT};
+use super::error::SubsystemError;
+use super::job::{Actor, Job};
 use super::rights::HostRights;
-use super::subsystem::{PAGE_SHIFT, Subsystem, SubsystemError};
 use crate::spec::status::Status;
 use arc_swap::ArcSwap;
-use remap_ssd_device::Lpn;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-
-/// Largest namespace number.
-pub const NSID_MAX: u32 = 128;
-/// Supported block sizes, as powers of two, in the order of the LBA formats.
-pub(super) const LBA_SHIFTS: [u8; 2] = [PAGE_SHIFT, 9];
-
-/// Specification of a new namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamespaceSpec {
-    /// Its size in flash pages.
-    pub pages: u32,
-    /// log2 of the logical block size: 9 or 12.
-    pub lba_shift: u8,
-}
-
-/// A namespace of the subsystem, with its place on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Namespace {
-    /// Its number, which counts from 1.
-    pub nsid: u32,
-    /// First logical page of the device.
-    pub first_lpn: Lpn,
-    /// Its size in logical pages.
-    pub pages: u32,
-    /// log2 of the logical block size: 9 or 12.
-    pub lba_shift: u8,
-    /// Tells it from previous namespaces with its number: 0 if it was created with the image,
-    /// otherwise its place in the order of creation since.
-    pub serial: u32,
-    /// Changes whenever the number may denote another namespace, or the block size changes.
-    pub version: u32,
-}
-
-impl Namespace {
-    /// The device's page that contains a logical block.
-    #[inline]
-    pub fn page_of(&self, slba: u64) -> Lpn {
-        self.first_lpn
-            .offset((slba << self.lba_shift >> PAGE_SHIFT) as u32)
-    }
-
-    /// Its size in logical blocks of its format.
-    pub fn size_blocks(&self) -> u64 {
-        u64::from(self.pages) << (PAGE_SHIFT - self.lba_shift)
-    }
-
-    /// Returns true if it contains a page of the device.
-    pub(super) fn has_page(&self, lpn: Lpn) -> bool {
-        (self.first_lpn..self.first_lpn.offset(self.pages)).contains(&lpn)
-    }
-
-    /// A range, if it lies within the namespace.
-    ///
-    /// # Errors
-    /// LBA Out of Range.
-    pub fn blocks(&self, slba: u64, count: u32) -> Result<Blocks, Status> {
-        // The sum may not fit into 64 bits: a host can name any block.
-        match slba.checked_add(u64::from(count)) {
-            Some(end) if end <= self.size_blocks() => Ok(Blocks { slba, count }),
-            _ => Err(Status::LBA_RANGE),
-        }
-    }
-}
 
 /// An entry of the table.
 #[derive(Clone, Debug)]
@@ -243,58 +177,54 @@ impl Namespaces {
     pub fn free_bytes(&self) -> u64 {
         u64::from(self.table.load().kept().free_pages(self.lpns)) << PAGE_SHIFT
     }
-}
 
-impl Subsystem {
-    /// Loads saved namespaces; `store` keeps all later changes. Namespaces left half emptied by a
-    /// power cut are emptied by `finish_clearing`.
+    /// Loads a saved list; `store` keeps all later changes.
     ///
     /// # Errors
     /// They do not fit on this device.
-    pub fn with_namespaces(
-        mut self,
+    pub fn kept(
+        &self,
         kept: KeptNamespaces,
         store: Box<dyn NamespaceStore>,
     ) -> Result<Self, SubsystemError> {
-        self.namespaces = Namespaces {
+        Ok(Self {
             store: Some(store),
-            ..Namespaces::of(kept, self.namespaces.lpns)?
-        };
-        Ok(self)
+            ..Self::of(kept, self.lpns)?
+        })
     }
 
     /// All namespaces, in the order of their numbers.
-    pub fn namespaces(&self) -> Vec<Namespace> {
-        let table = self.namespaces.table.load();
+    pub fn all(&self) -> Vec<Namespace> {
+        let table = self.table.load();
         let there = table.entries().filter(|entry| entry.exists());
         there.map(|entry| entry.namespace).collect()
     }
 
     /// A namespace by its number.
-    pub fn namespace(&self, nsid: u32) -> Option<Namespace> {
-        let table = self.namespaces.table.load();
+    pub fn get(&self, nsid: u32) -> Option<Namespace> {
+        let table = self.table.load();
         let there = table.get(nsid).filter(|entry| entry.exists());
         there.map(|entry| entry.namespace)
     }
 
     /// The hosts that see a namespace.
     pub fn attachment(&self, nsid: u32) -> Option<Attachment> {
-        let table = self.namespaces.table.load();
+        let table = self.table.load();
         let there = table.get(nsid).filter(|entry| entry.exists());
         there.map(|entry| entry.kept.attachment.clone())
     }
 
     /// A namespace, if it is attached to a host. Does not check rights.
     #[inline]
-    pub(super) fn attached(&self, nsid: u32, rights: &HostRights) -> Option<Namespace> {
-        let table = self.namespaces.table.load();
+    pub fn attached(&self, nsid: u32, rights: &HostRights) -> Option<Namespace> {
+        let table = self.table.load();
         let seen = table.get(nsid)?;
         seen.is_seen_by(rights.host()).then_some(seen.namespace)
     }
 
     /// All namespaces attached to a host. Does not check rights.
-    pub(super) fn all_attached(&self, rights: &HostRights) -> Vec<Namespace> {
-        let table = self.namespaces.table.load();
+    pub fn all_attached(&self, rights: &HostRights) -> Vec<Namespace> {
+        let table = self.table.load();
         let seen = table
             .entries()
             .filter(|entry| entry.is_seen_by(rights.host()));
@@ -307,8 +237,8 @@ impl Subsystem {
     /// # Errors
     /// The status to answer.
     #[inline]
-    pub(super) fn namespace_of(&self, job: &Job<'_>) -> Result<Namespace, Status> {
-        let table = self.namespaces.table.load();
+    pub fn of_job(&self, job: &Job<'_>) -> Result<Namespace, Status> {
+        let table = self.table.load();
         let entry = table.get(job.nsid).ok_or(Status::INVALID_NAMESPACE)?;
 
         // The service itself empties namespaces that no host may use.
@@ -328,8 +258,8 @@ impl Subsystem {
     }
 
     /// Returns true if a namespace is being emptied, or still has to be after a device failure.
-    pub(super) fn is_being_emptied(&self, nsid: u32) -> bool {
-        let table = self.namespaces.table.load();
+    pub fn is_being_emptied(&self, nsid: u32) -> bool {
+        let table = self.table.load();
         table
             .get(nsid)
             .is_some_and(|entry| entry.kept.clearing.is_some())
@@ -339,8 +269,8 @@ impl Subsystem {
     ///
     /// # Errors
     /// Invalid Namespace or Format.
-    pub(super) fn must_be_unchanged(&self, nsid: u32, version: u32) -> Result<(), Status> {
-        let table = self.namespaces.table.load();
+    pub fn must_be_unchanged(&self, nsid: u32, version: u32) -> Result<(), Status> {
+        let table = self.table.load();
         match table.get(nsid) {
             Some(entry) if entry.namespace.version == version => Ok(()),
             _ => Err(Status::INVALID_NAMESPACE),

@@ -7,8 +7,8 @@ use super::rules::{HostIdentity, NamespaceReservations, ReservationType};
 use crate::controller::TRANSFER_BYTES_MAX;
 use crate::controller::admin::AdminOutcome;
 use crate::controller::association::Association;
-use crate::controller::bus::Transport;
-use crate::controller::namespaces::Namespace;
+use crate::controller::blocks::Namespace;
+use crate::controller::portals::Transport;
 use crate::controller::request::Transfer;
 use crate::controller::rights::Need;
 use crate::controller::standing::Standing;
@@ -20,7 +20,6 @@ use crate::spec::reservation::{
     release,
 };
 use crate::spec::status::Status;
-use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
 /// Fabrics controllers are created when their hosts connect, so none has a fixed number.
@@ -49,15 +48,6 @@ fn report_bytes(sqe: &Sqe) -> Result<u32, Status> {
 }
 
 impl Association {
-    /// The host, as reservations identify it.
-    pub fn host(&self) -> HostIdentity<'_> {
-        HostIdentity {
-            id: self.hostid,
-            nqn: &self.hostnqn,
-            holds_or_stops: self.holds_or_stops.load(Ordering::Acquire),
-        }
-    }
-
     /// Data transfer of a reservation command; `None` for other commands.
     ///
     /// # Errors

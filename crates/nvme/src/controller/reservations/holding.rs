@@ -9,18 +9,14 @@
 //! belongs to the controller and ends with its reset. Absent: the choice of the holder.
 
 use crate::controller::association::Association;
-use crate::controller::bus::Transport;
+use crate::controller::features::fid;
+use crate::controller::portals::Transport;
 use crate::spec::command::{FeatureCdw10, Sqe};
 use crate::spec::identify::blank;
 use crate::spec::reservation::{RegistrantEntry, RegistrantsHead};
 use crate::spec::status::Status;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
-
-/// The feature's identifier.
-pub(in crate::controller) mod fid {
-    pub const HOLDS_OR_STOPS: u8 = 0xc0;
-}
 
 impl Association {
     /// The log page of a namespace's registrants.
@@ -32,7 +28,7 @@ impl Association {
         // Controllers first: one that connects in between counts as absent here, and learns by the
         // feature what was decided in the meantime. One that was closed counts until its
         // connections have ended, which its host can notice.
-        let controllers = self.subsystem.controllers();
+        let controllers = self.subsystem.controllers.all();
         let all = self.subsystem.reservations_of(nsid);
 
         let mut head: RegistrantsHead = blank();

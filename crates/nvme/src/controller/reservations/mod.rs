@@ -3,7 +3,8 @@
 //! ```text
 //! rules     one namespace: registrants, the reservation, permissions
 //! commands  Register, Acquire, Release and Report, and clearing by an operator
-//! notices   notifications of hosts: events, the log page, masks, features
+//! notices   notifications that wait for hosts, and their masks
+//! features  event, log page and features of hosts
 //! holding   vendor: which registrants are connected; commands that end with their reservation
 //! ```
 //! Invariants: permissions change only in a turn at the device, and each command checks them at the
@@ -14,20 +15,21 @@
 //! connections.
 
 mod commands;
+mod features;
 mod holding;
 mod notices;
-mod rules;
+pub(super) mod rules;
 
-pub(super) use holding::fid as holding_fid;
-pub(super) use notices::{NotificationQueue, fid};
+pub(super) use notices::NotificationQueue;
 pub use rules::{
     CommandClass, Host, HostIdentity, NamespaceReservations, NotificationType, REGISTRANTS_MAX,
     ReservationType,
 };
 
-use super::namespaces::Namespace;
+use super::blocks::Namespace;
+use super::namespaces::Namespaces;
 use super::request::IoRequest;
-use super::subsystem::Subsystem;
+use super::turn::SharedDevice;
 use crate::spec::status::Status;
 use rules::Notices;
 use std::collections::{BTreeMap, VecDeque};
@@ -48,15 +50,6 @@ pub trait ReservationStore: Send + Sync {
     /// # Errors
     /// The system's reason; the previous state is kept.
     fn save(&self, all: &AllReservations) -> io::Result<()>;
-}
-
-/// The origin of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Actor<'a> {
-    /// The service itself, which writes back data that hosts were allowed to write.
-    Service,
-    /// A host, subject to reservations.
-    Host(HostIdentity<'a>),
 }
 
 /// Use of a namespace by a command, checked again after each pause.
@@ -207,29 +200,10 @@ impl Reservations {
         all.retain(|_, one| one.persists);
         self.put_in_force(&mut state, all);
     }
-}
 
-/// The state to be saved.
-fn persistent(all: &AllReservations) -> AllReservations {
-    let kept = all.iter().filter(|(_, one)| one.persists);
-    kept.map(|(nsid, one)| (*nsid, one.clone())).collect()
-}
-
-impl Subsystem {
-    /// Loads saved reservations; `store` keeps all later changes.
-    pub fn with_reservations(
-        self,
-        kept: AllReservations,
-        store: Box<dyn ReservationStore>,
-    ) -> Self {
-        let mut subsystem = self;
-        subsystem.reservations = Reservations::kept(kept, store);
-        subsystem
-    }
-
-    /// The reservations of a namespace, for an operator.
-    pub fn reservations_of(&self, nsid: u32) -> NamespaceReservations {
-        let state = self.reservations.state();
+    /// The reservations of a namespace.
+    pub fn of(&self, nsid: u32) -> NamespaceReservations {
+        let state = self.state();
         state.all.get(&nsid).cloned().unwrap_or_default()
     }
 
@@ -238,23 +212,21 @@ impl Subsystem {
     /// # Errors
     /// The error of `change`, without any effect; or Internal Error, if the change could not be
     /// saved or the power was cut in the meantime.
-    pub(super) fn change_reservations(
+    pub fn change(
         &self,
+        device: &SharedDevice,
+        namespaces: &Namespaces,
         namespace: &Namespace,
         change: impl FnOnce(&mut NamespaceReservations) -> Result<Notices, Status>,
     ) -> Result<(), Status> {
-        let reservations = &self.reservations;
         // One change at a time: of two that start from the same state, the first would be lost.
-        let _one = reservations
-            .changing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         // A namespace's reservations end with it, under this lock. A late command must not change
         // those of the next namespace with its number.
         let nsid = namespace.nsid;
-        self.must_be_unchanged(nsid, namespace.version)?;
+        namespaces.must_be_unchanged(nsid, namespace.version)?;
         let (mut all, power_cuts) = {
-            let state = reservations.state();
+            let state = self.state();
             (state.all.clone(), state.power_cuts)
         };
 
@@ -267,22 +239,22 @@ impl Subsystem {
         // 2. it is in force
         // 3. the command is acknowledged
         // A cut before 1: the command has no effect. After 1: it has, without acknowledgement.
-        if let Some(store) = reservations.store.as_ref().filter(|_| before != after) {
+        if let Some(store) = self.store.as_ref().filter(|_| before != after) {
             store.save(&after).map_err(|_| Status::INTERNAL)?;
         }
 
         // No command is within a step: a host excluded from now on is checked before its next step.
-        let turn = self.device();
-        let mut state = reservations.state();
+        let turn = device.turn();
+        let mut state = self.state();
 
         // The power was cut while the change was being saved. The saved state is in force; the host
         // must ask whether it includes its change.
         if state.power_cuts != power_cuts {
-            reservations.put_in_force(&mut state, after);
+            self.put_in_force(&mut state, after);
             return Err(Status::INTERNAL);
         }
-        reservations.put_in_force(&mut state, all);
-        reservations.tell(&mut state, nsid, notices);
+        self.put_in_force(&mut state, all);
+        self.tell(&mut state, nsid, notices);
 
         drop(state);
         drop(turn);
@@ -294,8 +266,13 @@ impl Subsystem {
     ///
     /// # Errors
     /// The change could not be saved.
-    pub(super) fn forget_reservations(&self, namespace: &Namespace) -> Result<(), Status> {
-        self.change_reservations(namespace, |all| {
+    pub fn forget(
+        &self,
+        device: &SharedDevice,
+        namespaces: &Namespaces,
+        namespace: &Namespace,
+    ) -> Result<(), Status> {
+        self.change(device, namespaces, namespace, |all| {
             let notices = all.clear_for_operator();
             *all = NamespaceReservations::default();
             Ok(notices)
@@ -306,12 +283,23 @@ impl Subsystem {
     ///
     /// # Errors
     /// The change could not be saved.
-    pub(super) fn clear_reservations(&self, namespace: &Namespace) -> Result<usize, Status> {
+    pub fn clear(
+        &self,
+        device: &SharedDevice,
+        namespaces: &Namespaces,
+        namespace: &Namespace,
+    ) -> Result<usize, Status> {
         let mut count = 0;
-        self.change_reservations(namespace, |all| {
+        self.change(device, namespaces, namespace, |all| {
             count = all.registrants.len();
             Ok(all.clear_for_operator())
         })?;
         Ok(count)
     }
+}
+
+/// The state to be saved.
+fn persistent(all: &AllReservations) -> AllReservations {
+    let kept = all.iter().filter(|(_, one)| one.persists);
+    kept.map(|(nsid, one)| (*nsid, one.clone())).collect()
 }

@@ -17,7 +17,7 @@
 //! 2. a sync makes the device's history durable up to a         cut between 2 and 3: the same, since
 //!    position, in its files                                    nothing is acknowledged
 //! 3. in the turn that notes it: forget the versions up to      cut after 3: this version, or a
-//!    there (`Subsystem::note_durable`)                         newer one
+//!    there (`SharedDevice::note_durable`)                       newer one
 //! 4. acknowledge the flush
 //! ```
 //! When a page is evicted to make room, step 2 is skipped: it is forgotten after step 1. So are
@@ -28,11 +28,10 @@
 //! versions that survive a cut (`cut`).
 
 use super::{CutReport, NewVersion, Newest, SECTOR_BYTES, SectorData, Sectors, VolatileCache};
-use crate::controller::execute::Job;
-use crate::controller::io::{ActiveCommand, Piece, status_of};
-use crate::controller::namespaces::Namespace;
-use crate::controller::request::{Blocks, IoRequest};
-use crate::controller::reservations::Actor;
+use crate::controller::blocks::{Blocks, Namespace, Piece, pieces};
+use crate::controller::io::{ActiveCommand, status_of};
+use crate::controller::job::{Actor, Job};
+use crate::controller::request::IoRequest;
 use crate::controller::rights::LOCAL;
 use crate::controller::subsystem::Subsystem;
 use crate::controller::turn::Step;
@@ -317,7 +316,7 @@ impl<'t> ActiveCommand<'_, 't> {
         namespace: &Namespace,
         blocks: Blocks,
     ) -> Result<(), Status> {
-        for piece in crate::controller::io::pieces(namespace, blocks) {
+        for piece in pieces(namespace, blocks) {
             self.pause()?;
             self.write_back_pages(piece.lpn, 1)?;
         }
@@ -488,6 +487,20 @@ impl Subsystem {
         self.execute_alone(&job)
     }
 
+    /// Makes everything acknowledged durable, for a host that shuts its controller down.
+    ///
+    /// # Errors
+    /// As `drain` and `make_durable`.
+    pub(in crate::controller) fn flush_all(&self) -> Result<(), Status> {
+        self.device.witness_flush();
+        // A cache in this process is written back first, which ends with the same wait.
+        if self.has_cache() {
+            return self.drain();
+        }
+        let wanted = self.device().ftl().media().position();
+        wanted.map_or(Ok(()), |wanted| self.make_durable(wanted))
+    }
+
     /// Cuts the power of the volatile cache: each block independently keeps any version since its
     /// last durable one, drawn from `seed`. `then` is called before the device can be used again.
     ///
@@ -517,7 +530,7 @@ impl Subsystem {
         cache.cut_before = self.commands.load(Relaxed);
         if report.blocks_lost_awaiting_sync > 0 {
             let position = turn.ftl().media().position();
-            self.durable.lose(cache.durable_until, position);
+            self.device.durable.lose(cache.durable_until, position);
         }
 
         for survivor in survivors {

@@ -5,7 +5,7 @@
 //! is judged only after everything that has arrived was processed. Absent: the clock; keep-alive,
 //! which belongs to the association.
 
-use super::limits::Limits;
+use crate::tcp::limits::Limits;
 use crate::tcp::target::Connection;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Sockets, threads and the clock around the target.
 //!
 //! ```text
-//! limits     limits on resources used by peers
 //! half_open  connections without a queue, or not authenticated
 //! session    one connection's thread
 //! deadlines  waits of a connection, and their deadlines
@@ -17,13 +16,12 @@
 
 mod deadlines;
 mod half_open;
-mod limits;
 mod log;
 mod session;
 mod socket;
 mod wake;
 
-pub use limits::{Limits, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN};
+pub use super::limits::{Limits, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN};
 pub use log::{ConnectionLabel, Log};
 
 use super::entrance::Entrance;

@@ -2,7 +2,7 @@
 //!
 //! Absent: accounting (`quota` for connected queues, `half_open` for the rest).
 
-use crate::tcp::quota::Shares;
+use super::quota::Shares;
 use std::time::Duration;
 
 /// Default memory for connections.
