@@ -297,3 +297,41 @@ fn a_namespace_lists_its_own_pages_of_a_file() {
     assert_eq!(list(1), [[0, 2]]);
     assert_eq!(list(2), [[1, 5], [2, 1]]);
 }
+
+#[test]
+fn a_write_in_parts_counts_once_even_if_a_later_part_is_refused() {
+    let host = Host::new();
+    let page = numbered(1, 8);
+    host.write(1, 0, &page);
+    assert_eq!(host.subsystem.health().write_commands, 1);
+
+    // The second part finds the namespace as it was, then as another one.
+    let version = host.subsystem.namespace(1).expect("it exists").version;
+    let expected = [Status::SUCCESS, Status::INVALID_NAMESPACE];
+    for (version, status) in [version, version + 1].into_iter().zip(expected) {
+        let request = IoRequest::Write {
+            blocks: Blocks { slba: 8, count: 8 },
+            fua: false,
+        };
+        let job = Job {
+            nsid: 1,
+            version,
+            request: &request,
+            now: 0,
+            cache_enabled: true,
+            rights: &LOCAL,
+            actor: Actor::Service,
+        };
+        let mut data = InMemory {
+            from_host: &page,
+            to_host: &mut Vec::new(),
+        };
+
+        let mut turn = host.subsystem.device();
+        let outcome = host
+            .subsystem
+            .execute_next_part(&mut turn, &job, 0, &mut data);
+        assert_eq!(outcome.status, status);
+        assert_eq!(host.subsystem.health().write_commands, 1);
+    }
+}

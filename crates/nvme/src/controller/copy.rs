@@ -4,6 +4,7 @@
 //! and each source again before its copy. Absent: the copy of one range (`remap`).
 
 use super::blocks::{Blocks, Namespace};
+use super::data::{HostData, take_all};
 use super::faults::BlockAccess;
 use super::io::{ActiveCommand, Failure};
 use super::namespaces::Namespaces;
@@ -15,7 +16,7 @@ use zerocopy::FromBytes;
 
 /// One range of a Copy, with its target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CopyPart {
+struct CopyPart {
     pub source: Namespace,
     /// First source block.
     pub slba: u64,
@@ -50,7 +51,7 @@ fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
 ///
 /// # Errors
 /// The status to answer.
-pub(super) fn copy_parts(
+fn copy_parts(
     namespaces: &Namespaces,
     namespace: &Namespace,
     target: u64,
@@ -96,14 +97,31 @@ pub(super) fn copy_parts(
     Ok(parts)
 }
 
-/// Copies the ranges in sequence. If one fails, the result is the number of ranges copied.
+/// Copies the ranges in the command's data in sequence. If one fails, the result is the number of
+/// ranges copied.
+#[inline(never)]
 pub(super) fn copy(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
-    parts: &[CopyPart],
+    target: u64,
+    ranges: u32,
+    with_namespaces: bool,
+    data: &mut dyn HostData,
 ) -> Result<(), Failure> {
+    // Take the whole list first. All ranges are checked before the first is copied.
+    let list = take_all(data, ranges as usize * size_of::<CopyRange>());
+    let (namespaces, rights) = (command.namespaces, command.job.rights);
+    let parts = copy_parts(
+        namespaces,
+        namespace,
+        target,
+        with_namespaces,
+        &list,
+        rights,
+    )?;
+
     // Check all sources before the first block is copied, and each again before its copy.
-    for part in parts {
+    for part in &parts {
         command.read_from(&part.source)?;
     }
 

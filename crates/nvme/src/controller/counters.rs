@@ -34,13 +34,11 @@ pub struct Health {
 pub(super) struct TurnCounter(AtomicU64);
 
 impl TurnCounter {
-    /// Adds `by`, which may be negative to take back a count.
     #[inline]
-    pub fn add(&self, _turn: &DeviceTurn<'_>, by: i64) {
+    pub fn add(&self, _turn: &DeviceTurn<'_>, by: u64) {
         // The turn proves that no other thread adds. A load and a store are enough.
         let before = self.0.load(Ordering::Relaxed);
-        self.0
-            .store(before.wrapping_add_signed(by), Ordering::Relaxed);
+        self.0.store(before + by, Ordering::Relaxed);
     }
 
     pub fn get(&self) -> u64 {

@@ -5,7 +5,7 @@
 //! sync is durable (`durable`).
 
 use super::blocks::{Blocks, Namespace, PAGE_SHIFT, pieces};
-use super::copy::{copy, copy_parts};
+use super::copy::copy;
 use super::counters::Counters;
 use super::data::{HostData, InMemory, take_all};
 use super::faults::{BlockAccess, FaultInjector};
@@ -16,10 +16,10 @@ use super::request::{IoRequest, dsm_ranges};
 use super::subsystem::Subsystem;
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
-use crate::spec::command::{CopyRange, DsmRange, RemapResult};
+use crate::spec::command::{DsmRange, RemapResult};
 use crate::spec::status::Status;
 use remap_ssd_device::Lpn;
-use remap_ssd_ftl::{FilePage, FileStatus};
+use remap_ssd_ftl::{FilePage, FileStatus, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -30,9 +30,9 @@ impl Subsystem {
         self.commands.load(Relaxed)
     }
 
-    /// Executes a later part of a write (`IoRequest::part`), counted as one command with the parts
-    /// before. `began`: number of commands begun before the first part. A power cut since then may
-    /// have lost that part's data, so the write fails.
+    /// Executes a later part of a write (`CheckedRequest::part`), which counts as one command with
+    /// the parts before. `began`: number of commands begun before the first part. A power cut since
+    /// then may have lost that part's data, so the write fails.
     pub fn execute_next_part(
         &self,
         device: &mut DeviceTurn<'_>,
@@ -54,13 +54,7 @@ impl Subsystem {
                 failed_block: None,
             };
         }
-
-        // `execute` counts each part as a command. Take one back, so that the whole write counts as
-        // one. A part that is not begun is not counted.
-        if device.queue_must_stand().is_ok() {
-            self.counters.write_commands.add(device, -1);
-        }
-        self.execute(device, job, data)
+        self.execute_part(device, job, false, data)
     }
 
     /// Executes a checked command. The data it has put are valid only if it succeeds.
@@ -72,6 +66,17 @@ impl Subsystem {
         &self,
         device: &mut DeviceTurn<'_>,
         job: &Job<'_>,
+        data: &mut dyn HostData,
+    ) -> Outcome {
+        self.execute_part(device, job, true, data)
+    }
+
+    /// Executes a command, or a part of a write. The first part counts as the command.
+    fn execute_part(
+        &self,
+        device: &mut DeviceTurn<'_>,
+        job: &Job<'_>,
+        is_first: bool,
         data: &mut dyn HostData,
     ) -> Outcome {
         // A flush writes back versions of other commands, so it never bypasses the cache.
@@ -96,6 +101,8 @@ impl Subsystem {
             job,
             source: None,
             number,
+            is_first,
+            must_sync: job.request.must_sync(write_through),
             through: !is_flush && (write_through || job.request.is_forced()),
             touched: self.witness().map(|_| Vec::new()),
             failed_byte: None,
@@ -108,14 +115,13 @@ impl Subsystem {
 
         // The order counts: check reservations before any change, and sync last, so that it covers
         // everything the command did.
-        let must_sync = job.request.must_sync(write_through);
         let executed = command
             .device
             .queue_must_stand()
             .and_then(|()| command.check_reservations())
             .map_err(Failure::from)
-            .and_then(|()| self.dispatch(&mut command, job, data))
-            .and_then(|()| if must_sync { command.sync() } else { Ok(()) }.map_err(Failure::from));
+            .and_then(|()| dispatch(&mut command, &self.counters, data))
+            .and_then(|()| Ok(command.sync_if_needed()?));
         let (status, result) = match executed {
             Ok(()) => (Status::SUCCESS, command.result()),
             Err(Failure { status, result }) => (status, result),
@@ -202,195 +208,182 @@ impl Subsystem {
             lba: (byte - start) >> namespace.lba_shift,
         })
     }
+}
 
-    /// Executes a command, except for its sync.
-    fn dispatch(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        job: &Job<'_>,
-        data: &mut dyn HostData,
-    ) -> Result<(), Failure> {
-        // A flush may name no namespace.
-        let namespace = match *job.request {
-            IoRequest::Flush => return Ok(()),
-            _ => &self.namespaces.of_job(job)?,
-        };
-
-        // Checked when the command was parsed, and again: rights may have been revoked while its
-        // data were in transit.
-        job.rights.check_request(job.nsid, job.request)?;
-
-        match *job.request {
-            IoRequest::Flush => Ok(()),
-            IoRequest::Read { blocks, fua } => self.read(command, namespace, blocks, fua, data),
-            IoRequest::Write { blocks, .. } | IoRequest::WriteThrough { blocks } => {
-                self.write(command, namespace, blocks, data)
-            }
-            _ => self.dispatch_rare(command, namespace, job, data),
-        }
+/// Executes a command, except for its sync. The rarer commands are not inlined, so that reads and
+/// writes do not touch their larger stack frames.
+fn dispatch(
+    command: &mut ActiveCommand<'_, '_>,
+    counters: &Counters,
+    data: &mut dyn HostData,
+) -> Result<(), Failure> {
+    let job = command.job;
+    // A flush may name no namespace.
+    if *job.request == IoRequest::Flush {
+        return Ok(());
     }
+    let namespace = &command.namespaces.of_job(job)?;
 
-    /// All commands but reads and writes. Separate, so that reads and writes do not touch its
-    /// larger stack frame.
-    #[inline(never)]
-    fn dispatch_rare(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        job: &Job<'_>,
-        data: &mut dyn HostData,
-    ) -> Result<(), Failure> {
-        match *job.request {
-            IoRequest::Flush
-            | IoRequest::Read { .. }
-            | IoRequest::Write { .. }
-            | IoRequest::WriteThrough { .. } => unreachable!("`dispatch` executes these"),
-            IoRequest::Compare { blocks } => self.compare(command, namespace, blocks, data),
-            IoRequest::Verify { blocks } => verify(command, namespace, blocks),
-            IoRequest::WriteZeroes { blocks, .. } => {
-                command.access(BlockAccess::Deallocate, namespace, blocks)?;
-                Ok(command.deallocate(namespace, blocks, true)?)
-            }
-            IoRequest::DatasetManagement { ranges, deallocate } => {
-                dataset_management(command, namespace, ranges, deallocate, data)
-            }
-            IoRequest::Copy {
-                target,
-                ranges,
-                with_namespaces,
-                ..
-            } => {
-                // Take the whole list first. All ranges are checked before the first is copied.
-                let list = take_all(data, ranges as usize * size_of::<CopyRange>());
-                let parts = copy_parts(
-                    &self.namespaces,
-                    namespace,
-                    target,
-                    with_namespaces,
-                    &list,
-                    job.rights,
-                )?;
-                copy(command, namespace, &parts)
-            }
-            IoRequest::Remap { pages, .. } => {
-                command.access_remapped(&pages)?;
-                Ok(command.remap(&pages)?)
-            }
-            IoRequest::FsWrite { blocks, page, .. } => {
-                self.fs_write(command, namespace, blocks, page, job, data)
-            }
-            IoRequest::FsMap {
-                bytes,
-                inode,
-                first,
-            } => {
-                let list = command.fs_list(namespace, inode)?;
-                put_list(&list, first as usize, bytes as usize, data);
-                Ok(())
-            }
-            IoRequest::FsReset => {
-                command.access_lists()?;
-                Ok(command.fs_reset()?)
-            }
+    // Checked when the command was parsed, and again: rights may have been revoked while its data
+    // were in transit.
+    job.rights.check_request(job.nsid, job.request)?;
+
+    match *job.request {
+        IoRequest::Flush => Ok(()),
+        IoRequest::Read { blocks, fua } => read(command, counters, namespace, blocks, fua, data),
+        IoRequest::Write { blocks, .. } | IoRequest::WriteThrough { blocks } => {
+            write(command, counters, namespace, blocks, data)
         }
-    }
-
-    fn read(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        blocks: Blocks,
-        fua: bool,
-        data: &mut dyn HostData,
-    ) -> Result<(), Failure> {
-        let Counters {
-            read_commands,
-            sectors_read,
+        IoRequest::Compare { blocks } => compare(command, counters, namespace, blocks, data),
+        IoRequest::Verify { blocks } => verify(command, namespace, blocks),
+        IoRequest::WriteZeroes { blocks, .. } => write_zeroes(command, namespace, blocks),
+        IoRequest::DatasetManagement { ranges, deallocate } => {
+            dataset_management(command, namespace, ranges, deallocate, data)
+        }
+        IoRequest::Copy {
+            target,
+            ranges,
+            with_namespaces,
             ..
-        } = &self.counters;
-        read_commands.add(command.device, 1);
-        sectors_read.add(command.device, sectors(namespace, blocks));
-        command.access(BlockAccess::Read, namespace, blocks)?;
-
-        // FUA reads from the medium (NVM 1.0 §3.2.4).
-        if fua {
-            command.touch(namespace, blocks);
-            command.write_back_blocks(namespace, blocks)?;
+        } => copy(command, namespace, target, ranges, with_namespaces, data),
+        IoRequest::Remap { pages, .. } => remap(command, &pages),
+        IoRequest::FsWrite { blocks, page, .. } => {
+            fs_write(command, counters, namespace, blocks, page, data)
         }
-        Ok(command.read_all(namespace, blocks, data)?)
+        IoRequest::FsMap {
+            bytes,
+            inode,
+            first,
+        } => fs_map(command, namespace, bytes, inode, first, data),
+        IoRequest::FsReset => fs_reset(command),
     }
+}
 
-    fn write(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        blocks: Blocks,
-        data: &mut dyn HostData,
-    ) -> Result<(), Failure> {
-        self.count_write(command, namespace, blocks);
-        command.access(BlockAccess::Write, namespace, blocks)?;
-        Ok(command.write_all(namespace, blocks, data)?)
+fn read(
+    command: &mut ActiveCommand<'_, '_>,
+    counters: &Counters,
+    namespace: &Namespace,
+    blocks: Blocks,
+    fua: bool,
+    data: &mut dyn HostData,
+) -> Result<(), Failure> {
+    counters.read_commands.add(command.device, 1);
+    let sectors = sectors(namespace, blocks);
+    counters.sectors_read.add(command.device, sectors);
+    command.access(BlockAccess::Read, namespace, blocks)?;
+
+    // FUA reads from the medium (NVM 1.0 §3.2.4).
+    if fua {
+        command.touch(namespace, blocks);
+        command.write_back_blocks(namespace, blocks)?;
     }
+    Ok(command.read_all(namespace, blocks, data)?)
+}
 
-    fn compare(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        blocks: Blocks,
-        data: &mut dyn HostData,
-    ) -> Result<(), Failure> {
-        self.counters.read_commands.add(command.device, 1);
-        command.access(BlockAccess::Read, namespace, blocks)?;
-        // One page at a time, with pauses between: others need not wait for the whole range.
-        for piece in pieces(namespace, blocks) {
-            command.pause()?;
-            if !command.is_same(&piece, data)? {
-                return Err(Status::COMPARE_FAILURE.into());
-            }
+fn write(
+    command: &mut ActiveCommand<'_, '_>,
+    counters: &Counters,
+    namespace: &Namespace,
+    blocks: Blocks,
+    data: &mut dyn HostData,
+) -> Result<(), Failure> {
+    count_write(command, counters, namespace, blocks);
+    command.access(BlockAccess::Write, namespace, blocks)?;
+    Ok(command.write_all(namespace, blocks, data)?)
+}
+
+#[inline(never)]
+fn compare(
+    command: &mut ActiveCommand<'_, '_>,
+    counters: &Counters,
+    namespace: &Namespace,
+    blocks: Blocks,
+    data: &mut dyn HostData,
+) -> Result<(), Failure> {
+    counters.read_commands.add(command.device, 1);
+    command.access(BlockAccess::Read, namespace, blocks)?;
+    // One page at a time, with pauses between: others need not wait for the whole range.
+    for piece in pieces(namespace, blocks) {
+        command.pause()?;
+        if !command.is_same(&piece, data)? {
+            return Err(Status::COMPARE_FAILURE.into());
         }
-        Ok(())
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn write_zeroes(
+    command: &mut ActiveCommand<'_, '_>,
+    namespace: &Namespace,
+    blocks: Blocks,
+) -> Result<(), Failure> {
+    command.access(BlockAccess::Deallocate, namespace, blocks)?;
+    Ok(command.deallocate(namespace, blocks, true)?)
+}
+
+#[inline(never)]
+fn remap(command: &mut ActiveCommand<'_, '_>, pages: &Remap) -> Result<(), Failure> {
+    command.access_remapped(pages)?;
+    Ok(command.remap(pages)?)
+}
+
+#[inline(never)]
+fn fs_write(
+    command: &mut ActiveCommand<'_, '_>,
+    counters: &Counters,
+    namespace: &Namespace,
+    blocks: Blocks,
+    page: FilePage,
+    data: &mut dyn HostData,
+) -> Result<(), Failure> {
+    count_write(command, counters, namespace, blocks);
+    command.access(BlockAccess::Write, namespace, blocks)?;
+    let status = command.fs_write(namespace, blocks, data, page)?;
+    if status == FileStatus::Recorded {
+        return Ok(());
     }
 
-    fn fs_write(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        blocks: Blocks,
-        page: FilePage,
-        job: &Job<'_>,
-        data: &mut dyn HostData,
-    ) -> Result<(), Failure> {
-        self.count_write(command, namespace, blocks);
-        command.access(BlockAccess::Write, namespace, blocks)?;
-        let status = command.fs_write(namespace, blocks, data, page)?;
-        if status == FileStatus::Recorded {
-            return Ok(());
-        }
+    // The page was written, but the map does not list it. It must still be durable if requested.
+    command.sync_if_needed()?;
+    // 1: the table of files is full, 2: the lists are full, 3: the map is damaged.
+    Err(Failure {
+        status: Status::NOT_LISTED,
+        result: status as u64,
+    })
+}
 
-        // The page was written, but the map does not list it. It must still be durable if
-        // requested.
-        if job
-            .request
-            .must_sync(self.volatile_cache() && !job.cache_enabled)
-        {
-            command.sync()?;
-        }
-        // 1: the table of files is full, 2: the lists are full, 3: the map is damaged.
-        Err(Failure {
-            status: Status::NOT_LISTED,
-            result: status as u64,
-        })
-    }
+#[inline(never)]
+fn fs_map(
+    command: &mut ActiveCommand<'_, '_>,
+    namespace: &Namespace,
+    bytes: u32,
+    inode: Option<u32>,
+    first: u32,
+    data: &mut dyn HostData,
+) -> Result<(), Failure> {
+    let list = command.fs_list(namespace, inode)?;
+    put_list(&list, first as usize, bytes as usize, data);
+    Ok(())
+}
 
-    fn count_write(&self, command: &ActiveCommand<'_, '_>, namespace: &Namespace, blocks: Blocks) {
-        let Counters {
-            write_commands,
-            sectors_written,
-            ..
-        } = &self.counters;
-        write_commands.add(command.device, 1);
-        sectors_written.add(command.device, sectors(namespace, blocks));
+#[inline(never)]
+fn fs_reset(command: &mut ActiveCommand<'_, '_>) -> Result<(), Failure> {
+    command.access_lists()?;
+    Ok(command.fs_reset()?)
+}
+
+fn count_write(
+    command: &ActiveCommand<'_, '_>,
+    counters: &Counters,
+    namespace: &Namespace,
+    blocks: Blocks,
+) {
+    if command.is_first {
+        counters.write_commands.add(command.device, 1);
     }
+    let sectors = sectors(namespace, blocks);
+    counters.sectors_written.add(command.device, sectors);
 }
 
 /// Additional delay of a command's answer, in nanoseconds.
@@ -401,10 +394,11 @@ fn delay_ns(injector: Option<&dyn FaultInjector>) -> u64 {
 }
 
 /// Blocks in units of 512 bytes.
-fn sectors(namespace: &Namespace, blocks: Blocks) -> i64 {
-    i64::from(blocks.count) << (namespace.lba_shift - 9)
+fn sectors(namespace: &Namespace, blocks: Blocks) -> u64 {
+    u64::from(blocks.count) << (namespace.lba_shift - 9)
 }
 
+#[inline(never)]
 fn verify(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
@@ -421,6 +415,7 @@ fn verify(
     Ok(())
 }
 
+#[inline(never)]
 fn dataset_management(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,

@@ -57,6 +57,10 @@ pub(super) struct ActiveCommand<'a, 't> {
     /// Pages copied instead of remapped.
     pub copied: RemapResult,
     pub record: Option<CommandRecord<'a>>,
+    /// False for the later parts of a write, which count with the first.
+    pub is_first: bool,
+    /// True if everything executed must be durable when it completes.
+    pub must_sync: bool,
 }
 
 /// Why a command failed.
@@ -387,8 +391,13 @@ impl ActiveCommand<'_, '_> {
         written
     }
 
+    /// Syncs a command that must be durable when it completes.
+    pub fn sync_if_needed(&mut self) -> Result<(), Status> {
+        if self.must_sync { self.sync() } else { Ok(()) }
+    }
+
     /// Requires that everything executed so far is durable before the command is acknowledged.
-    pub fn sync(&mut self) -> Result<(), Status> {
+    fn sync(&mut self) -> Result<(), Status> {
         // A command that bypassed the cache has no versions in it; those of other commands may
         // stay.
         if !self.through {

@@ -1,6 +1,11 @@
 //! Command execution of an NVM subsystem: statuses and data out, no I/O, no clock.
 //!
 //! ```text
+//! data        command data, wherever the transport has it
+//! record      operations on the device, for traces
+//! witness     changes of commands, and their completion
+//! faults      commands that fail or are late, to test hosts
+//! connect     reasons to refuse a host a controller
 //! blocks      logical blocks, and the pages of the device that hold them
 //! request     decodes and validates a submission queue entry
 //! rights      rights of hosts, and the rights that each command needs
@@ -30,18 +35,15 @@
 //! operate     power cuts, damage and switches, for an operator
 //!
 //! association a host's controller and the subsystem; admin commands in `admin`
-//! connect     reasons to refuse a host a controller
 //! ana         asymmetric access as a host sees it
 //! format      formats all blocks of a namespace
 //! bus         registers of a controller on a bus, which has no connections
 //! gate        access for services that may have to release the device
-//!
-//! data        command data, wherever the transport has it
-//! record      operations on the device, for traces
-//! witness     changes of commands, and their completion
-//! faults      commands that fail or are late, to test hosts
 //! ```
-//! A module uses those above it, not those below.
+//! A module uses those above it, not those below. Commands that are parts of a folder
+//! (`namespaces::change`, `reservations::commands`) use `subsystem` and `association`; the types of
+//! `reservations::rules` use nothing.
+//!
 //! Invariants: input from a host is checked in `request` or refused there; no input can reach past
 //! its namespace or cause a panic here. Absent: sockets, queues in memory, and time, which is an
 //! argument.

@@ -32,6 +32,7 @@ const UNWRITTEN_MAX: u64 = 1 << 10;
 /// Only slices that program at least this many pages wait: a slice of remaps programs hardly any,
 /// and need not wait for pages of other commands.
 const PROGRAMMED_MIN: u64 = 32;
+
 /// Cost of one page in units; a high estimate, as if its mapping were not cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
