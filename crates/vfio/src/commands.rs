@@ -134,13 +134,10 @@ impl FunctionShared {
     fn io(&self, state: &mut FunctionState, sqe: &Sqe) -> Outcome {
         // The guest may change its PRP list at any time: it is read once, before the command
         // begins.
-        let checked = state
-            .association
-            .io_request(sqe)
-            .and_then(|(request, transfer)| {
-                let (len, access) = moved(transfer);
-                Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
-            });
+        let checked = state.association.io_request(sqe).and_then(|request| {
+            let (len, access) = moved(request.transfer());
+            Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
+        });
 
         let (request, found) = match checked {
             Ok(checked) => checked,

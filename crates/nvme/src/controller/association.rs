@@ -11,7 +11,7 @@ use super::connect::ConnectRefusal;
 use super::features::Features;
 use super::host::{AssociationState, HostController, JoinedQueue};
 use super::portals::{AnaReported, Reached, Transport};
-use super::request::{CheckedRequest, IoRequest, Transfer};
+use super::request::{CheckedRequest, IoRequest};
 use super::rights::{HostRights, Rights};
 use super::standing::CommandsUnderWay;
 use super::subsystem::Subsystem;
@@ -274,23 +274,22 @@ impl Association {
         Ok(())
     }
 
-    /// Checks an I/O command; returns the request and its data transfer.
+    /// Checks an I/O command.
     ///
     /// # Errors
     /// The status to answer.
     #[inline(always)]
-    pub fn io_request(&self, sqe: &Sqe) -> Result<(CheckedRequest, Transfer), Status> {
+    pub fn io_request(&self, sqe: &Sqe) -> Result<CheckedRequest, Status> {
         self.must_be_accessible()?;
         let head = sqe.head();
         // A flush may name all namespaces at once (NVM 1.0 §7.2).
         if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {
             // It names no blocks, and needs no existing namespace.
-            let flush = CheckedRequest {
+            return Ok(CheckedRequest {
                 request: IoRequest::Flush,
                 version: 0,
                 lba_shift: PAGE_SHIFT,
-            };
-            return Ok((flush, Transfer::None));
+            });
         }
 
         let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
@@ -305,13 +304,11 @@ impl Association {
         // Check rights last: an invalid command gets the same answer for every host that sees the
         // namespace.
         self.rights.check_request(sqe.nsid, &request)?;
-        let transfer = request.transfer(namespace.lba_shift);
-        let checked = CheckedRequest {
+        Ok(CheckedRequest {
             request,
             version: namespace.version,
             lba_shift: namespace.lba_shift,
-        };
-        Ok((checked, transfer))
+        })
     }
 
     /// Gives its host other rights, from the next command on: commands in progress are checked

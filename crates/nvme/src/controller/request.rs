@@ -337,6 +337,12 @@ impl IoRequest {
 }
 
 impl CheckedRequest {
+    /// The direction and amount of its data.
+    #[inline(always)]
+    pub fn transfer(&self) -> Transfer {
+        self.request.transfer(self.lba_shift)
+    }
+
     /// The part of a write that consists of `len` bytes of its data from `at` on: whole pages,
     /// unless they are its `last` bytes. Parts may be executed as their data arrive, since no write
     /// is atomic beyond a page.

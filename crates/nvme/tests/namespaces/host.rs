@@ -189,7 +189,7 @@ impl Host {
 
     /// Checks an I/O command, as a transport does on arrival.
     pub fn check(&self, sqe: &Sqe) -> Result<CheckedRequest, Status> {
-        self.0.io_request(sqe).map(|(request, _)| request)
+        self.0.io_request(sqe)
     }
 
     /// Executes a command checked earlier.

@@ -70,7 +70,8 @@ impl Connection {
             Ok(command) => command,
             Err(status) => return self.refuse(&sqe, *status, context),
         };
-        let bytes = match self.bytes_from_host(&sqe, command.transfer, pdu.data.len()) {
+        let transfer = command.transfer();
+        let bytes = match self.bytes_from_host(&sqe, transfer, pdu.data.len()) {
             Ok(bytes) => bytes,
             Err(status) => return self.refuse(&sqe, status, context),
         };
@@ -83,7 +84,7 @@ impl Connection {
         match sqe.sgl.identifier {
             // No part of a command is executed without its data: they are requested as memory
             // allows.
-            Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
+            Sgl::TRANSPORT if matches!(transfer, Transfer::FromHost(_)) => {
                 self.transfers.add(sqe, *command, bytes as u32, charged);
                 self.grant(context);
                 Ok(())
@@ -169,27 +170,17 @@ impl Connection {
 
         // Every queue may authenticate, so check for that before distinguishing queues.
         if let Some(transfer) = self.authentication_transfer(sqe)? {
-            let verb = ParsedCommand::Admin;
-            return Ok(CheckedCommand { verb, transfer });
+            return Ok(CheckedCommand::Admin(transfer));
         }
 
         match &self.queue {
             Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
                 if let Some(transfer) = queue.association.reservation_transfer(sqe) {
-                    let verb = ParsedCommand::Reservation;
-                    return Ok(CheckedCommand {
-                        verb,
-                        transfer: transfer?,
-                    });
+                    return Ok(CheckedCommand::Reservation(transfer?));
                 }
-                let (request, transfer) = queue.association.io_request(sqe)?;
-                let verb = ParsedCommand::Io(request);
-                Ok(CheckedCommand { verb, transfer })
+                Ok(CheckedCommand::Io(queue.association.io_request(sqe)?))
             }
-            _ => Ok(CheckedCommand {
-                verb: ParsedCommand::Admin,
-                transfer: admin_transfer(sqe)?,
-            }),
+            _ => Ok(CheckedCommand::Admin(admin_transfer(sqe)?)),
         }
     }
 

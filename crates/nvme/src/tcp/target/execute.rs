@@ -5,7 +5,7 @@
 
 use super::awaiting_sync::AwaitingSync;
 use super::parked::HEADERS_BYTES_MAX;
-use super::{CheckedCommand, Connection, End, ParsedCommand, ReceiveContext};
+use super::{CheckedCommand, Connection, End, ReceiveContext};
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
     Actor, AdminOutcome, CheckedRequest, FailedBlock, InMemory, Job, Latency, Outcome, Transfer,
@@ -26,16 +26,16 @@ impl Connection {
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let ParsedCommand::Io(request) = &command.verb else {
+        let CheckedCommand::Io(request) = command else {
             // Admin commands lock the device themselves.
             self.weight = context
                 .device
                 .take()
                 .map_or(self.weight, |device| device.weight());
-            return self.admin(sqe, command.verb, data, context);
+            return self.admin(sqe, command, data, context);
         };
 
-        if let Transfer::ToHost(bytes) = command.transfer {
+        if let Transfer::ToHost(bytes) = command.transfer() {
             self.execute_to_host(sqe, request, bytes, context);
         } else {
             let mut nothing = Vec::new();
@@ -292,7 +292,7 @@ impl Connection {
     fn admin(
         &mut self,
         sqe: &Sqe,
-        verb: ParsedCommand,
+        command: &CheckedCommand,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
@@ -311,8 +311,8 @@ impl Connection {
         // A separate buffer: the length must be known before room is charged for it.
         let mut page = Vec::new();
 
-        let outcome = match verb {
-            ParsedCommand::Reservation => {
+        let outcome = match command {
+            CheckedCommand::Reservation(_) => {
                 let association = &queue.association;
                 association.reservation(&queue.standing, sqe, data, &mut page)
             }

@@ -5,7 +5,7 @@
 //! data is refunded at the end of the command. Absent: when data are requested (`transfers`).
 
 use super::transfers::{Arrived, Incoming};
-use super::{Connection, End, ParsedCommand, ReceiveContext};
+use super::{CheckedCommand, Connection, End, ReceiveContext};
 use crate::controller::Outcome;
 use crate::spec::status::Status;
 use crate::tcp::wire::Pdu;
@@ -37,8 +37,8 @@ impl Connection {
 
         // Once data are gathered the rest must be gathered too, or pages would be written out of
         // order.
-        let part = match (incoming.gathered.is_empty(), command.verb) {
-            (true, ParsedCommand::Io(request)) => {
+        let part = match (incoming.gathered.is_empty(), command) {
+            (true, CheckedCommand::Io(request)) => {
                 self.write_part(&request, at, pdu.data.len() as u32, last, context)
             }
             _ => None,
@@ -87,8 +87,8 @@ impl Connection {
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
         // Data gathered after executed parts are the end of a write, which need not be a whole
         // page.
-        let rest = match command.verb {
-            ParsedCommand::Io(request) if at > 0 && len > 0 => {
+        let rest = match command {
+            CheckedCommand::Io(request) if at > 0 && len > 0 => {
                 self.write_part(&request, at, len, true, context)
             }
             _ => None,

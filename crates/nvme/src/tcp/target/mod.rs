@@ -88,21 +88,25 @@ struct Queue {
     exchange: Option<Exchange>,
 }
 
-/// A checked command, and its data transfer.
+/// A checked command. The others are decoded when they are executed.
 #[derive(Clone, Copy)]
-struct CheckedCommand {
-    verb: ParsedCommand,
-    transfer: Transfer,
-}
-
-/// A decoded command.
-#[derive(Clone, Copy)]
-enum ParsedCommand {
+enum CheckedCommand {
     Io(CheckedRequest),
     /// A reservation command, which needs no turn at the device before it is in force.
-    Reservation,
+    Reservation(Transfer),
     /// An admin or fabrics command.
-    Admin,
+    Admin(Transfer),
+}
+
+impl CheckedCommand {
+    /// Its data transfer.
+    #[inline(always)]
+    fn transfer(&self) -> Transfer {
+        match self {
+            Self::Io(request) => request.transfer(),
+            Self::Reservation(transfer) | Self::Admin(transfer) => *transfer,
+        }
+    }
 }
 
 /// Why a connection ends, for the log and for the host.

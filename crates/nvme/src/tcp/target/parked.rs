@@ -10,7 +10,7 @@
 //! may change in the meantime, are checked when the command is executed, as always. Absent: the
 //! line (`memory_line`).
 
-use super::{CheckedCommand, Connection, End, OUTPUT_STEP, ParsedCommand, ReceiveContext};
+use super::{CheckedCommand, Connection, End, OUTPUT_STEP, ReceiveContext};
 use crate::controller::Transfer;
 use crate::spec::command::{Sgl, Sqe};
 use crate::spec::status::Status;
@@ -136,13 +136,13 @@ impl Connection {
         context: &ReceiveContext<'_>,
     ) -> Option<Need> {
         let is_admitted = self.queue.as_ref().is_some_and(|queue| queue.is_admitted());
-        match command.transfer {
+        match command.transfer() {
             _ if !is_admitted => None,
             Transfer::ToHost(bytes) => Some(Need::Answer(bytes as usize + HEADERS_BYTES_MAX)),
             // Parts of most writes are executed as they arrive.
             Transfer::FromHost(bytes) if sqe.sgl.identifier == Sgl::TRANSPORT => {
-                let in_parts = match &command.verb {
-                    ParsedCommand::Io(request) => {
+                let in_parts = match command {
+                    CheckedCommand::Io(request) => {
                         self.write_part(request, 0, bytes, true, context).is_some()
                     }
                     _ => false,
@@ -232,7 +232,7 @@ impl Connection {
         charged: usize,
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        if let Transfer::FromHost(bytes) = command.transfer {
+        if let Transfer::FromHost(bytes) = command.transfer() {
             self.transfers.add(*sqe, *command, bytes, charged);
             self.grant(context);
             return Ok(());
