@@ -14,17 +14,17 @@ impl RemapSsd {
     /// Returns true if its sequence numbers are nearly used up, so that host remaps must be demoted
     /// to copies.
     pub(in crate::scheme) fn is_numbered_out(&self, sb: SbId) -> bool {
-        self.groups[sb.0 as usize].is_numbered_out()
+        self.groups.chain(sb).is_numbered_out()
     }
 
     /// Returns true if another entry for a page can be appended.
     pub(in crate::scheme) fn has_room_for(&self, geometry: Geometry, ppn: Ppn) -> bool {
-        self.has_slot(geometry.superblock(ppn)) || self.segments.free() > 0
+        self.groups.has(geometry.superblock(ppn), 1) || self.free_segments() > 0
     }
 
     /// Number of free segments.
     pub(in crate::scheme) fn free_segments(&self) -> usize {
-        self.segments.free()
+        self.groups.segments.free()
     }
 
     pub(in crate::scheme) fn segments(config: &Config) -> u64 {
@@ -33,27 +33,23 @@ impl RemapSsd {
 
     /// The group with the most segments; among equals, the one with the most entries.
     pub(in crate::scheme) fn largest_group(&self) -> Option<SbId> {
-        let groups = self
+        let segments = &self.groups.segments;
+        let sizes = self
             .groups
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| !group.segments.is_empty());
+            .chains()
+            .map(|chain| (chain.segments.len(), segments.used(chain)));
         // The lowest number among equals, so that runs are deterministic.
-        let size = |index: usize| {
-            (
-                self.groups[index].segments.len(),
-                self.segments.used(&self.groups[index]),
-            )
-        };
-        groups
-            .map(|(index, _)| (size(index), std::cmp::Reverse(index)))
+        sizes
+            .enumerate()
+            .filter(|(_, (segments, _))| *segments > 0)
+            .map(|(index, size)| (size, std::cmp::Reverse(index)))
             .max()
             .map(|(_, at)| SbId(at.0 as u32))
     }
 
     /// Words of a group's entries, valid or not.
     pub(in crate::scheme) fn words_in(&self, sb: SbId) -> usize {
-        self.words_of(self.segments.used(&self.groups[sb.0 as usize]))
+        self.groups.words_in(sb)
     }
 
     /// Appends a group's entries to `out`, oldest first.
@@ -70,8 +66,7 @@ impl RemapSsd {
 
     /// Targets and page offsets of a group's entries, as stored: for checks.
     pub(in crate::scheme) fn peek(&self, media: &Media, sb: SbId) -> Vec<(Lpn, u32)> {
-        let group = &self.groups[sb.0 as usize];
-        let places = (0..group.segments.len()).flat_map(|index| self.segments.places(group, index));
+        let places = self.groups.places(sb);
         let entries = places.map(|at| RmmEntry::from_words(media.peek(at), media.peek(at + 1)));
         entries
             .filter(|entry| entry.is_intact())
@@ -81,27 +76,16 @@ impl RemapSsd {
 
     /// Releases a group whose entries are stored elsewhere now.
     pub(in crate::scheme) fn drain(&mut self, media: &mut Media, sb: SbId) {
-        // The sequence numbers continue: recovery may still find the segments that are being
-        // zeroed.
-        let group = self.groups[sb.0 as usize].take();
-        self.entries -= u64::from(self.segments.used(&group));
-        self.segments.release(media, &group.segments);
+        self.groups.drain(media, sb);
+    }
+
+    /// Zeroes the entries that were unreadable at recovery.
+    pub(in crate::scheme) fn heal(&mut self, media: &mut Media) {
+        self.groups.heal(media);
     }
 
     /// Checks the segments for consistency.
     pub(in crate::scheme) fn check_segments(&self) -> Result<(), String> {
-        self.segments.check(self.groups.iter())?;
-        let entries: u64 = self
-            .groups
-            .iter()
-            .map(|group| u64::from(self.segments.used(group)))
-            .sum();
-        if entries != self.entries {
-            return Err(format!(
-                "{entries} entries in groups, {} counted",
-                self.entries
-            ));
-        }
-        Ok(())
+        self.groups.check_sums()
     }
 }

@@ -1,8 +1,6 @@
-//! NVRAM garbage collection, recovery of the groups, and their check.
+//! Rewriting a group's valid entries, recovery of the groups, and their check.
 //!
-//! Active GC takes the group with the most invalid entries, rewrites the valid ones into free
-//! segments and releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only
-//! after everything that superseded their entries is durable. Absent: when to reclaim (`admit`).
+//! Absent: which group is rewritten, and when (`segments::groups`).
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::clock::WsnClock;
@@ -13,14 +11,12 @@ use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
 use crate::scheme::loaded::LoadedEntry;
-use crate::scheme::segments::SegmentChain;
+use crate::scheme::segments::groups::{GroupedEntries, SegmentGroups};
+use crate::scheme::segments::{SegmentChain, Segments};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
-
-/// Active GC pays only if more than one entry in this many is invalid.
-const INVALID_SHARE: u64 = 20;
+use remap_ssd_media::{Media, Ppn, Purpose, SbId};
 
 /// Prefetch distance for L2P lookups, in entries.
 const AHEAD: usize = 24;
@@ -28,78 +24,32 @@ const AHEAD: usize = 24;
 /// Prefetch distance in segments.
 const SEGMENTS_AHEAD: usize = 3;
 
-impl RemapSsd {
-    fn invalid(&self, blocks: &Superblocks) -> u64 {
-        self.entries.saturating_sub(blocks.remapped_total())
-    }
+impl GroupedEntries for RemapSsd {
+    const SLOTS_MAX: u32 = 1;
+    const PAGES_MAX: u32 = 1;
 
-    /// Makes room for a slot for `sb` without using the reserve.
-    #[cold]
-    pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        // The last attempt found no worthwhile group. Until more entries are invalid the result is
-        // the same, and this is called for each refused remap.
-        if self.invalid(&core.blocks) < self.reclaim_pays_from {
-            return false;
-        }
-
-        self.set_fullest(core.blocks.remapped_max() + 1);
-        loop {
-            let spare = self.segments.free() as i64 - self.reserve() as i64;
-            if spare > 0 || (spare == 0 && self.has_slot(sb)) {
-                return true;
-            }
-            if !may_reclaim {
-                return false;
-            }
-            let invalid = self.invalid(&core.blocks);
-            if invalid * INVALID_SHARE <= self.entries || !self.reclaim_one(core) {
-                self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
-                return false;
-            }
-        }
-    }
-
-    /// After recovery: frees segments until GC has its reserve again, as far as possible.
-    pub(super) fn regain(&mut self, core: &mut Core) {
-        // Migrating may take a number if entries were unreadable; a device without numbers needs no
-        // reserve, since it collects nothing.
-        while !core.clock.is_used_up()
-            && self.segments.free() < self.reserve()
-            && self.reclaim_one(core)
-        {}
-    }
-
-    /// Invalid entries of a group, if the valid ones need fewer segments than it has. They increase
-    /// only when owners are lost or the group grows.
     #[inline]
-    fn reclaimable(&self, blocks: &Superblocks, sb: SbId) -> Option<u32> {
-        let (group, remapped) = (&self.groups[sb.0 as usize], blocks.owners(sb).remapped);
-        let fewer = (group.segments.len() as u64).checked_sub(1)?;
-        let gives_back = u64::from(remapped) <= fewer * u64::from(self.segments.slots);
-        gives_back.then(|| self.segments.used(group).saturating_sub(remapped))
+    fn groups(&self) -> &SegmentGroups {
+        &self.groups
     }
 
-    /// Reclaims the group with the most invalid entries among those that free a segment.
-    fn reclaim_one(&mut self, core: &mut Core) -> bool {
-        let blocks = &core.blocks;
-        let free = self.segments.free() as u64 * u64::from(self.segments.slots);
-        let best = self.peaks.largest(
-            blocks.regions_with(&self.grown),
-            |sb| self.reclaimable(blocks, sb),
-            // The entries in force are rewritten before the old segments are free.
-            |sb| u64::from(blocks.owners(sb).remapped) <= free,
-        );
-
-        let Some(sb) = best else { return false };
-        core.stats.metadata_gc_runs += 1;
-        self.migrate(core, sb);
-        true
+    #[inline]
+    fn groups_mut(&mut self) -> &mut SegmentGroups {
+        &mut self.groups
     }
 
-    fn migrate(&mut self, core: &mut Core, sb: SbId) {
-        let entries = self.segments.used(&self.groups[sb.0 as usize]);
-        core.media.charge_loads(self.words_of(entries), Purpose::Gc);
+    #[inline]
+    fn valid(&self, blocks: &Superblocks) -> u64 {
+        blocks.remapped_total()
+    }
 
+    fn fits(&self, blocks: &Superblocks, sb: SbId) -> bool {
+        let segments = &self.groups.segments;
+        let free = segments.free() as u64 * u64::from(segments.slots);
+        u64::from(blocks.owners(sb).remapped) <= free
+    }
+
+    fn rewrite(&mut self, core: &mut Core, sb: SbId) -> bool {
         let (mut gone, mut kept) = (
             std::mem::take(&mut self.gone),
             std::mem::take(&mut self.kept),
@@ -116,40 +66,27 @@ impl RemapSsd {
             );
         }
 
-        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
-        // before it). Cut between: both are read, and are equal.
-        let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         // Sequence numbers continue, so that recovery can distinguish the new segments from old
         // ones that are not zeroed yet.
+        let old = self.groups.remove(sb);
         let mut chain = old.continued();
+        let (segments, media, now) = (&mut self.groups.segments, &mut core.media, core.clock.now());
         if is_known {
-            self.append_all_but(
-                &mut core.media,
-                core.clock.now(),
-                &mut chain,
-                sb,
-                &old,
-                &gone,
-            );
+            append_all_but(segments, media, now, &mut chain, sb, &old, &gone);
         } else {
-            kept.iter().rev().for_each(|words| {
-                self.append_moved(&mut core.media, core.clock.now(), &mut chain, sb, *words)
-            });
+            kept.iter()
+                .rev()
+                .for_each(|words| append_moved(segments, media, now, &mut chain, sb, *words));
         }
 
-        core.tables.ended.start_over(sb);
-
-        // Charged as one store of the kept entries: they are collected and written together.
-        let moved = self.segments.used(&chain);
-        core.media
-            .charge_stores(self.words_of(moved), Purpose::Gc, After::NOTHING);
-
-        self.entries = self.entries - u64::from(entries) + u64::from(moved);
-        self.groups[sb.0 as usize] = chain;
         (self.gone, self.kept) = (gone, kept);
-        self.segments.release(&mut core.media, &old.segments);
+        let moved = self.groups.segments.used(&chain).into();
+        self.groups.replace(core, sb, &old, chain, moved);
+        true
     }
+}
 
+impl RemapSsd {
     /// The places of a group's entries that are not in force, in group order. Returns false if some
     /// mapping has two entries that look valid, or if NVRAM must be read word by word. Only entries
     /// whose remap may have ended are looked up in L2P.
@@ -164,7 +101,7 @@ impl RemapSsd {
         let Some(words) = media.words() else {
             return false;
         };
-        match self.segments.slot_words {
+        match self.groups.segments.slot_words {
             2 => self.find_suspects::<2>(tables, media, sb, words, gone),
             _ => self.find_suspects::<3>(tables, media, sb, words, gone),
         }
@@ -186,8 +123,7 @@ impl RemapSsd {
 
         // The remaining entries are as many as LPNs are remapped here: so each is the only one of
         // its mapping.
-        self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32
-            == blocks.owners(sb).remapped
+        self.groups.used_in(sb) - gone.len() as u32 == blocks.owners(sb).remapped
     }
 
     /// The places of the entries that may be invalid, in group order. Prefetches their L2P entries,
@@ -201,12 +137,12 @@ impl RemapSsd {
         found: &mut Vec<u32>,
     ) {
         let ended = tables.ended.of(sb);
-        let group = &self.groups[sb.0 as usize];
+        let (segments, chain) = (&self.groups.segments, self.groups.chain(sb));
         found.clear();
 
-        for index in 0..group.segments.len() {
-            let range = self.segments.range(group, index);
-            self.segments.prefetch(media, group, index + SEGMENTS_AHEAD);
+        for index in 0..chain.segments.len() {
+            let range = segments.range(chain, index);
+            segments.prefetch(media, chain, index + SEGMENTS_AHEAD);
             let entries = words[range.clone()].as_chunks::<W>().0;
             let (lpn_of, place_of) = (
                 |entry: &[u64; W]| EntryOwners::from_bits(entry[1]).target(),
@@ -214,79 +150,6 @@ impl RemapSsd {
             );
             find_doubtful(&tables.map, ended, entries, lpn_of, place_of, found);
         }
-    }
-
-    /// Appends all entries of a group except those at `gone`, which is in group order. The caller
-    /// charges them.
-    fn append_all_but(
-        &mut self,
-        media: &mut Media,
-        now: u64,
-        chain: &mut SegmentChain,
-        sb: SbId,
-        old: &SegmentChain,
-        gone: &[u32],
-    ) {
-        let (guards, geometry) = (self.segments.guards, media.geometry());
-        let entry_after = |clear, words: &[u64; 2]| {
-            let entry = RmmEntry::from_words(words[0], words[1]);
-            entry_after(guards, clear, geometry.page(sb, entry.offset()))
-        };
-
-        let mut gone = gone.iter().map(|at| *at as usize);
-        let mut next = gone.next();
-        for index in 0..old.segments.len() {
-            let mut run = self.segments.range(old, index);
-            self.segments.prefetch(media, old, index + 2);
-            self.segments.prefetch_free(media, 1);
-
-            // Runs between removed entries are moved as a whole. For the last run `stop` is outside
-            // this segment.
-            loop {
-                let stop = next.filter(|at| run.contains(at));
-                let rest = run.start..stop.unwrap_or(run.end);
-                if self.segments.slot_words == 2 {
-                    self.segments
-                        .move_run(media, now, chain, sb, rest, entry_after)
-                } else {
-                    rest.step_by(self.segments.slot_words).for_each(|at| {
-                        let words = [media.peek(at), media.peek(at + 1)];
-                        self.append_moved(media, now, chain, sb, words);
-                    })
-                }
-                let Some(at) = stop else { break };
-                run.start = at + self.segments.slot_words;
-                next = gone.next();
-            }
-        }
-    }
-
-    /// Appends an entry that moves within its group, unchanged. The caller charges it.
-    fn append_moved(
-        &mut self,
-        media: &mut Media,
-        now: u64,
-        chain: &mut SegmentChain,
-        sb: SbId,
-        words: [u64; 2],
-    ) {
-        let at = self.segments.take(media, now, chain, sb, 1, Purpose::Gc);
-        let entry = RmmEntry::from_words(words[0], words[1]);
-
-        // Detached from its command: that was committed long ago, or the entry would have been
-        // dropped. The other LPNs of the command may be remapped by others now.
-        let all = [
-            words[0],
-            words[1],
-            CommandWord::alone(entry.target()).into(),
-        ];
-
-        let after = entry_after(
-            self.segments.guards,
-            chain.clear,
-            media.geometry().page(sb, entry.offset()),
-        );
-        media.store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
     }
 
     /// A group's valid entries as stored, newest first. An LPN is hidden once found, so that older
@@ -331,12 +194,12 @@ impl RemapSsd {
         sb: SbId,
         out: &mut Vec<RmmEntry>,
     ) {
-        let group = &self.groups[sb.0 as usize];
+        let (segments, chain) = (&self.groups.segments, self.groups.chain(sb));
         let pages = tables.geometry.pages_per_superblock();
         let mut lost = false;
-        for index in 0..group.segments.len() {
-            self.segments.prefetch(media, group, index + 2);
-            let range = self.segments.range(group, index);
+        for index in 0..chain.segments.len() {
+            segments.prefetch(media, chain, index + 2);
+            let range = segments.range(chain, index);
             let mut keep = |first: u64, second: u64| {
                 let entry = RmmEntry::from_words(first, second);
                 if entry.is_intact() && entry.offset() < pages {
@@ -348,12 +211,12 @@ impl RemapSsd {
             // load may fail.
             if let Some(words) = media.words() {
                 words[range]
-                    .chunks_exact(self.segments.slot_words)
+                    .chunks_exact(segments.slot_words)
                     .for_each(|entry| keep(entry[0], entry[1]));
                 continue;
             }
 
-            for at in range.step_by(self.segments.slot_words) {
+            for at in range.step_by(segments.slot_words) {
                 match (media.load(at), media.load(at + 1)) {
                     (Ok(first), Ok(second)) => keep(first, second),
                     _ => lost = true,
@@ -366,11 +229,6 @@ impl RemapSsd {
         }
     }
 
-    /// Zeroes the entries that were unreadable at recovery.
-    pub(in crate::scheme) fn heal(&mut self, media: &mut Media) {
-        self.segments.heal(media, std::mem::take(&mut self.damaged));
-    }
-
     /// Step 3 of recovery (FAST'21 §4.5): examines all segments.
     pub(super) fn read_back(
         &mut self,
@@ -378,21 +236,24 @@ impl RemapSsd {
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
         let chains = self
+            .groups
             .segments
             .read_back(&mut core.media, &core.blocks, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
+            let sb = SbId(index as u32);
             for segment in 0..chain.segments.len() {
-                let newest = self.segments.newest_in(&mut core.media, &chain, segment);
-                for at in self.segments.places(&chain, segment) {
-                    self.replay_entry(core, witnesses, SbId(index as u32), at, newest)?;
+                let segments = &self.groups.segments;
+                let newest = segments.newest_in(&mut core.media, &chain, segment);
+                for at in segments.places(&chain, segment) {
+                    self.replay_entry(core, witnesses, sb, at, newest)?;
                 }
             }
-            self.entries += u64::from(self.segments.used(&chain));
-            self.groups[index] = chain;
+            let entries = self.groups.segments.used(&chain).into();
+            self.groups.put(sb, chain, entries);
         }
 
         // A segment with an unknown owner still provides the LPNs and numbers of its entries.
-        for at in self.segments.orphaned_places() {
+        for at in self.groups.segments.orphaned_places() {
             match self.load(&mut core.media, at) {
                 LoadedEntry::Nothing { .. } => {}
                 LoadedEntry::Whole(entry) => witnesses.doubt(entry.target(), entry.wsn()),
@@ -407,8 +268,8 @@ impl RemapSsd {
     }
 
     fn load(&self, media: &mut Media, at: usize) -> LoadedEntry {
-        let torn_bits = self.segments.guards.has(Guard::TornBits);
-        LoadedEntry::load(media, at, self.segments.slot_words, torn_bits)
+        let torn_bits = self.groups.segments.guards.has(Guard::TornBits);
+        LoadedEntry::load(media, at, self.groups.segments.slot_words, torn_bits)
     }
 
     /// Reports an entry as a witness, or the LPNs in doubt if it is unreadable. Its number is at
@@ -425,19 +286,21 @@ impl RemapSsd {
         let page_of = |offset: u32| (offset < pages).then(|| core.geometry.page(sb, offset));
 
         match self.load(&mut core.media, at) {
-            LoadedEntry::Nothing { is_damaged } => self.damaged.extend(is_damaged.then_some(at)),
+            LoadedEntry::Nothing { is_damaged } => {
+                self.groups.damaged.extend(is_damaged.then_some(at))
+            }
 
             LoadedEntry::Whole(entry) => {
                 let (lpn, wsn, source) = (entry.target(), entry.wsn(), entry.relocated_source());
                 if let Some(ppn) = page_of(entry.offset())
                     && !witnesses.remap(core, lpn, ppn, wsn, source)
                 {
-                    witnesses.zero(at..at + self.segments.slot_words);
+                    witnesses.zero(at..at + self.groups.segments.slot_words);
                 }
             }
 
             LoadedEntry::Damaged(entry) => {
-                self.damaged.push(at);
+                self.groups.damaged.push(at);
                 // Its first word may show that it is not valid. Otherwise the other words give the
                 // LPNs, or none is known.
                 let may_count = entry.place.is_none_or(|place| {
@@ -452,36 +315,19 @@ impl RemapSsd {
         Ok(())
     }
 
-    pub(super) fn check_groups(
+    /// Checks that every entry that reclaiming would not look up is in force.
+    pub(super) fn check_ended(
         &self,
         tables: &Tables,
         blocks: &Superblocks,
         media: &Media,
     ) -> Result<(), String> {
-        self.check_segments()?;
-        for (id, owners) in blocks.iter_owners() {
-            let group = &self.groups[id.0 as usize];
-            let entries = self.segments.used(group);
-            if owners.remapped > entries {
-                return Err(format!(
-                    "{id:?} has {} remapped LPNs and {entries} entries",
-                    owners.remapped
-                ));
-            }
-        }
-
-        self.peaks.check(blocks.regions_with(&self.grown), |sb| {
-            self.reclaimable(blocks, sb)
-        })?;
-
         for (sb, _) in blocks.iter_owners() {
             let Some(words) = media.words() else {
                 break;
             };
             let (base, ended) = (tables.geometry.page(sb, 0).0, tables.ended.of(sb));
-            let group = &self.groups[sb.0 as usize];
-            for at in (0..group.segments.len()).flat_map(|index| self.segments.places(group, index))
-            {
+            for at in self.groups.places(sb) {
                 let entry = RmmEntry::from_words(words[at], words[at + 1]);
                 let in_force = tables
                     .map
@@ -497,6 +343,78 @@ impl RemapSsd {
 
         Ok(())
     }
+}
+
+/// Appends all entries of a group except those at `gone`, which is in group order. The caller
+/// charges them.
+fn append_all_but(
+    segments: &mut Segments,
+    media: &mut Media,
+    now: u64,
+    chain: &mut SegmentChain,
+    sb: SbId,
+    old: &SegmentChain,
+    gone: &[u32],
+) {
+    let (guards, geometry) = (segments.guards, media.geometry());
+    let entry_after = |clear, words: &[u64; 2]| {
+        let entry = RmmEntry::from_words(words[0], words[1]);
+        entry_after(guards, clear, geometry.page(sb, entry.offset()))
+    };
+
+    let mut gone = gone.iter().map(|at| *at as usize);
+    let mut next = gone.next();
+    for index in 0..old.segments.len() {
+        let mut run = segments.range(old, index);
+        segments.prefetch(media, old, index + 2);
+        segments.prefetch_free(media, 1);
+
+        // Runs between removed entries are moved as a whole. For the last run `stop` is outside
+        // this segment.
+        loop {
+            let stop = next.filter(|at| run.contains(at));
+            let rest = run.start..stop.unwrap_or(run.end);
+            if segments.slot_words == 2 {
+                segments.move_run(media, now, chain, sb, rest, entry_after)
+            } else {
+                rest.step_by(segments.slot_words).for_each(|at| {
+                    let words = [media.peek(at), media.peek(at + 1)];
+                    append_moved(segments, media, now, chain, sb, words);
+                })
+            }
+            let Some(at) = stop else { break };
+            run.start = at + segments.slot_words;
+            next = gone.next();
+        }
+    }
+}
+
+/// Appends an entry that moves within its group, unchanged. The caller charges it.
+fn append_moved(
+    segments: &mut Segments,
+    media: &mut Media,
+    now: u64,
+    chain: &mut SegmentChain,
+    sb: SbId,
+    words: [u64; 2],
+) {
+    let at = segments.take(media, now, chain, sb, 1, Purpose::Gc);
+    let entry = RmmEntry::from_words(words[0], words[1]);
+
+    // Detached from its command: that was committed long ago, or the entry would have been
+    // dropped. The other LPNs of the command may be remapped by others now.
+    let all = [
+        words[0],
+        words[1],
+        CommandWord::alone(entry.target()).into(),
+    ];
+
+    let after = entry_after(
+        segments.guards,
+        chain.clear,
+        media.geometry().page(sb, entry.offset()),
+    );
+    media.store_uncharged(at, &all[..segments.slot_words], Purpose::Gc, after);
 }
 
 /// After an unreadable entry: appends one for each remapped LPN of the superblock, according to

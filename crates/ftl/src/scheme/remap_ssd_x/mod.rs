@@ -20,8 +20,7 @@ mod run;
 mod store;
 mod valid;
 
-use super::remap_ssd::slack;
-use super::segments::{SegmentChain, Segments};
+use super::segments::groups::{self, GroupedEntries, SegmentGroups};
 use crate::config::Config;
 use crate::contract::{
     CopiesOf, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
@@ -29,11 +28,11 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::ended::EndedFilters;
-use crate::error::{ConfigError, RecoveryError};
+use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::stats::{Counter, Demotion, SchemeCounters};
-use crate::superblock::{RegionChanges, RegionPeaks, Superblocks};
+use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use extent::{RemapExtent, SLOT_WORDS};
@@ -74,105 +73,39 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
     |config, geometry| Box::new(RemapSsdX::new(config, geometry)),
 )
 .with_nvram_log()
-.with_check(|config, _| check(config));
+.with_check(|config, _| groups::check(config, "an entry of two slots", SLOT_WORDS));
 
 /// Runs gathered at a time: usually as many as the other owners of a page moved by garbage
 /// collection.
 const RUNS_MAX: usize = 16;
 
-/// The entries of one superblock.
+/// The end of a superblock's group.
 #[derive(Clone, Debug, Default)]
-struct ExtentGroup {
-    chain: SegmentChain,
+struct GroupEnd {
     /// The entry stored last, if it can be extended.
     open: Option<OpenExtent>,
-    /// Pages in its extents, valid or not.
-    covered: u64,
-    /// Number of invalid pages below which rewriting gains nothing.
-    reclaim_pays_from: u64,
-    /// True if two of its entries may be adjacent, so that they can be joined.
+    /// True if two of the group's entries may be adjacent, so that they can be joined.
     may_join: bool,
 }
 
 /// DRAM state of the scheme.
 pub struct RemapSsdX {
-    segments: Segments,
-    /// Free segments beyond those for rewriting the fullest group: covers partly filled ones.
-    slack: usize,
-    groups: Vec<ExtentGroup>,
-    /// Changes of groups that grew or were rewritten, and the largest promise of a group, by
-    /// region.
-    changed: RegionChanges,
-    peaks: RegionPeaks,
-    /// Slots used in all groups, and pages covered by their extents.
-    used: u64,
-    covered: u64,
-    /// Number of valid slots from which on remaps are refused.
-    watermark: u64,
-    /// Upper bound of the remapped LPNs of a superblock.
-    fullest: u32,
-    /// Number of invalid covered pages below which reclaiming gains nothing.
-    reclaim_pays_from: u64,
+    groups: SegmentGroups,
+    ends: Vec<GroupEnd>,
     gathered: Vec<RemapRun>,
-    /// Slots with an unreadable word at recovery.
-    damaged: Vec<usize>,
     scratch: Vec<RemapExtent>,
     valid_extents: ValidExtents,
-}
-
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
-    let (bytes, slot) = (config.segment_bytes as usize, SLOT_WORDS * 8);
-    if !bytes.is_multiple_of(8) || bytes < 3 * slot {
-        return Err(ConfigError(format!(
-            "segment_bytes = {bytes} must be a multiple of 8 and hold a head and an entry of two slots: at least {}",
-            3 * slot
-        )));
-    }
-
-    let least = slack(config) + 4;
-    if config.log_bytes / (bytes as u64) < least as u64 {
-        return Err(ConfigError(format!(
-            "log_bytes = {} is smaller than one segment per open superblock and what GC needs: use at least {} bytes or smaller segments",
-            config.log_bytes,
-            least * bytes
-        )));
-    }
-
-    Ok(())
 }
 
 impl RemapSsdX {
     /// All segments free and zero.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
-        let segments = Segments::new(config, geometry, SLOT_WORDS);
         Self {
-            watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
-            segments,
-            slack: slack(config),
-            groups: vec![ExtentGroup::default(); geometry.superblocks() as usize],
-            changed: RegionChanges::new(geometry.superblocks()),
-            peaks: RegionPeaks::new(geometry.superblocks()),
-            used: 0,
-            covered: 0,
-            fullest: 0,
-            reclaim_pays_from: 0,
+            groups: SegmentGroups::new(config, geometry, SLOT_WORDS),
+            ends: vec![GroupEnd::default(); geometry.superblocks() as usize],
             gathered: Vec::new(),
-            damaged: Vec::new(),
             scratch: Vec::new(),
             valid_extents: ValidExtents::default(),
-        }
-    }
-
-    /// Free segments that only GC may use.
-    fn reserve(&self) -> usize {
-        self.fullest.div_ceil(self.segments.slots) as usize + self.slack
-    }
-
-    /// Estimate of the valid slots, assuming the same fraction of valid pages in all extents.
-    fn valid(&self, blocks: &Superblocks) -> u64 {
-        match self.covered {
-            0 => 0,
-            covered => self.used * blocks.remapped_total().min(covered) / covered,
         }
     }
 }
@@ -181,27 +114,7 @@ impl Persist for RemapSsdX {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         // Gathered runs take slots that are not counted yet, and making room reclaims.
         self.issue(core);
-        if self.valid(&core.blocks) >= self.watermark {
-            return Err(Demotion::Watermark);
-        }
-
-        let sb = core.geometry.superblock(ppn);
-        if self.groups[sb.0 as usize].chain.is_numbered_out() {
-            return Err(Demotion::NvramFull);
-        }
-
-        self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
-        // An entry may take two slots.
-        let free = self.segments.free();
-        let has = self.segments.has(&self.groups[sb.0 as usize].chain, 2);
-        if free > self.reserve()
-            || (has && free == self.reserve())
-            || self.make_room(core, sb, may_reclaim)
-        {
-            Ok(())
-        } else {
-            Err(Demotion::NvramFull)
-        }
+        self.make_sure_of_room(core, ppn, may_reclaim)
     }
 
     #[inline]
@@ -214,8 +127,8 @@ impl Persist for RemapSsdX {
         let sb = core.geometry.superblock(next.ppn);
         // Needs no slot and so no room; but the group grows, and so may the reserve.
         if self.lengthens(&core.config, core.geometry, next, sb) {
-            self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
-            if self.segments.free() >= self.reserve() {
+            self.groups.expect_one_more(&core.blocks, sb);
+            if self.groups.segments.free() >= self.groups.reserve() {
                 return Ok(());
             }
         }
@@ -260,14 +173,14 @@ impl Persist for RemapSsdX {
         }
 
         // Each gathered run takes a slot, and so may take a segment.
-        if self.gathered.len() == RUNS_MAX || self.segments.free() <= self.gathered.len() {
+        if self.gathered.len() == RUNS_MAX || self.groups.segments.free() <= self.gathered.len() {
             self.issue(core);
         }
-        if self.segments.free() == 0 && !self.segments.has(&self.groups[sb.0 as usize].chain, 1) {
+        if self.groups.segments.free() == 0 && !self.groups.has(sb, 1) {
             return false;
         }
 
-        self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
+        self.groups.expect_one_more(&core.blocks, sb);
         self.gathered
             .push(RemapRun::begin(next, sb, offset, Purpose::Gc));
         true
@@ -288,8 +201,8 @@ impl Persist for RemapSsdX {
         blocks: &'a Superblocks,
     ) -> Option<CopiesOf<'a>> {
         // Each superblock being filled may have a partly filled segment.
-        let slots =
-            self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
+        let (segments, slack) = (&self.groups.segments, self.groups.slack);
+        let slots = segments.free().saturating_sub(slack) as u64 * u64::from(segments.slots);
 
         Some(Box::new(move |sb| {
             // The usual case. The rest scans all pages of the superblock.
@@ -319,12 +232,11 @@ impl Ownership for RemapSsdX {
             out,
         } = lookup;
 
-        let used = self.segments.used(&self.groups[sb.0 as usize].chain);
-        if used == 0 {
+        let words = self.groups.words_in(sb);
+        if words == 0 {
             return;
         }
-
-        media.charge_loads(used as usize * SLOT_WORDS, Purpose::Gc);
+        media.charge_loads(words, Purpose::Gc);
 
         let mut extents = std::mem::take(&mut self.scratch);
         self.read_group(tables, media, clock, sb, &mut extents);
@@ -347,12 +259,8 @@ impl Ownership for RemapSsdX {
         _: &mut SchemeCounters,
         sb: SbId,
     ) {
-        let group = std::mem::take(&mut self.groups[sb.0 as usize]);
-        self.used -= u64::from(self.segments.used(&group.chain));
-        self.covered -= group.covered;
-        self.segments.release(media, &group.chain.segments);
-        ended.start_over(sb);
-        self.reclaim_pays_from = 0;
+        self.groups.forget(media, ended, sb);
+        self.ends[sb.0 as usize] = GroupEnd::default();
     }
 }
 
@@ -362,9 +270,6 @@ impl Recover for RemapSsdX {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.segments
-            .heal(&mut core.media, std::mem::take(&mut self.damaged));
-        self.fullest = core.blocks.remapped_max();
         self.regain(core);
         true
     }
@@ -372,50 +277,29 @@ impl Recover for RemapSsdX {
 
 impl Inspect for RemapSsdX {
     fn occupancy(&self, _: &Superblocks) -> Occupancy {
-        Occupancy {
-            used_bytes: self.segments.used_bytes(),
-            capacity_bytes: self.segments.capacity_bytes(),
-        }
+        self.groups.occupancy()
     }
 
     fn usage(&self, blocks: &Superblocks) -> Usage {
-        let largest = self
-            .groups
-            .iter()
-            .map(|group| group.chain.segments.len())
-            .max()
-            .unwrap_or(0);
-        Usage {
-            capacity_bytes: self.segments.capacity_bytes(),
-            used_bytes: self.segments.used_bytes(),
-            valid_bytes: self.valid(blocks) * (SLOT_WORDS * 8) as u64,
-            entry_room_bytes: self.segments.room_bytes(self.segments.count()),
-            gc_reserve_bytes: self.segments.room_bytes(self.reserve()),
-            largest_group_bytes: self.segments.bytes(largest),
-            largest_group_seen_bytes: self.segments.longest_bytes(),
-            ..Usage::default()
-        }
+        self.groups.usage(self.valid(blocks))
     }
 
     fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
-        self.check_groups(tables, blocks, media)
+        self.check_groups(blocks)?;
+        if !self.gathered.is_empty() {
+            return Err("a run is gathered and not stored".into());
+        }
+        self.check_mappings(tables, media)
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
-        let ExtentGroup { chain, covered, .. } = &self.groups[sb.0 as usize];
-        Some(GroupInfo {
-            segments: chain.segments.clone(),
-            entries: self.segments.used(chain),
-            pages: *covered,
-            flash_pages: 0,
-        })
+        Some(self.groups.describe(sb))
     }
 }
 
 impl LookAhead for RemapSsdX {
     #[inline]
     fn look_ahead(&self, media: &Media, ppn: Ppn) {
-        let sb = media.geometry().superblock(ppn);
-        media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
+        self.groups.look_ahead(media, ppn);
     }
 }

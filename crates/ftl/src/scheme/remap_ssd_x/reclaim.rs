@@ -7,24 +7,19 @@
 use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS, lpns_named};
 use super::store::after_pages;
 use super::valid::ValidExtents;
-use super::{ExtentGroup, RemapSsdX};
+use super::{GroupEnd, RemapSsdX};
 use crate::clock::WsnClock;
 use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::entry::EntryPlace;
+use crate::scheme::segments::groups::{GroupedEntries, SegmentGroups};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Lpn, Media, Ppn, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
-
-/// Reclaiming pays only if more than one covered page in this many is invalid.
-const INVALID_SHARE: u64 = 20;
-
-/// Groups read in search of one that frees a segment.
-const TRIES: usize = 4;
 
 /// Result of scanning a slot of a group.
 enum ScannedSlot {
@@ -39,126 +34,55 @@ enum ScannedSlot {
     Nothing(usize),
 }
 
-impl RemapSsdX {
-    fn invalid(&self, blocks: &Superblocks) -> u64 {
-        self.covered.saturating_sub(blocks.remapped_total())
+impl GroupedEntries for RemapSsdX {
+    const SLOTS_MAX: u32 = 2;
+    const PAGES_MAX: u32 = PAGES_MAX;
+
+    #[inline]
+    fn groups(&self) -> &SegmentGroups {
+        &self.groups
     }
 
-    /// Makes room for two slots for `sb` without using the reserve.
-    #[cold]
-    pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        if self.invalid(&core.blocks) < self.reclaim_pays_from {
-            return false;
-        }
+    #[inline]
+    fn groups_mut(&mut self) -> &mut SegmentGroups {
+        &mut self.groups
+    }
 
-        self.fullest = core.blocks.remapped_max() + 1;
-        loop {
-            let spare = self.segments.free() as i64 - self.reserve() as i64;
-            if spare > 0 || (spare == 0 && self.segments.has(&self.groups[sb.0 as usize].chain, 2))
-            {
-                return true;
-            }
-            if !may_reclaim {
-                return false;
-            }
-            let invalid = self.invalid(&core.blocks);
-            if invalid * INVALID_SHARE <= self.covered || !self.reclaim_one(core) {
-                self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
-                return false;
-            }
+    /// Estimate, assuming the same fraction of valid pages in all extents.
+    #[inline]
+    fn valid(&self, blocks: &Superblocks) -> u64 {
+        let SegmentGroups { used, covered, .. } = self.groups;
+        match covered {
+            0 => 0,
+            _ => used * blocks.remapped_total().min(covered) / covered,
         }
     }
 
-    /// After recovery: frees segments until GC has its reserve again, as far as possible.
-    pub(super) fn regain(&mut self, core: &mut Core) {
-        while !core.clock.is_used_up()
-            && self.segments.free() < self.reserve()
-            && self.reclaim_one(core)
-        {}
-    }
-
-    /// Reclaims the group with the largest promise among those that may free a segment.
-    fn reclaim_one(&mut self, core: &mut Core) -> bool {
-        for _ in 0..TRIES {
-            let blocks = &core.blocks;
-            let promise = |sb: SbId| self.promise(blocks, sb);
-            let best = self
-                .peaks
-                .largest(blocks.regions_with(&self.changed), promise, |_| true);
-            let Some(sb) = best else { return false };
-
-            // A promise is an estimate: if a group gains nothing, another one is tried.
-            if self.reclaim(core, sb) {
-                core.stats.metadata_gc_runs += 1;
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Estimate of the slots that rewriting a group frees, assuming the same fraction of valid
-    /// pages in all its extents; `None` if it cannot free a segment. It increases only when owners
-    /// are lost or the group changes.
-    fn promise(&self, blocks: &Superblocks, sb: SbId) -> Option<u32> {
-        let group = &self.groups[sb.0 as usize];
-        let (used, remapped) = (
-            u64::from(self.segments.used(&group.chain)),
-            u64::from(blocks.owners(sb).remapped),
-        );
-        let invalid = group.covered.saturating_sub(remapped);
-
-        // At best the valid pages fill whole extents. A group that cannot free a segment even then
-        // is not read. Most groups end here, so this divides only by a constant.
-        let fewer = (group.chain.segments.len() as u64).checked_sub(1)?;
-        let least = remapped.div_ceil(u64::from(PAGES_MAX));
-        if invalid < group.reclaim_pays_from || least > fewer * u64::from(self.segments.slots) {
-            return None;
-        }
-
-        // At most the number of used slots.
-        Some((used * invalid / group.covered.max(1)) as u32)
-    }
-
-    /// Rewrites a group if that frees a segment.
-    fn reclaim(&mut self, core: &mut Core, sb: SbId) -> bool {
-        let used = self.segments.used(&self.groups[sb.0 as usize].chain);
-        core.media
-            .charge_loads(used as usize * SLOT_WORDS, Purpose::Gc);
-
+    fn rewrite(&mut self, core: &mut Core, sb: SbId) -> bool {
         let mut valid = std::mem::take(&mut self.valid_extents);
         self.find_valid(core, sb, &mut valid);
-        let gains = self.rewrite(core, sb, &valid);
+        let gains = self.store_valid(core, sb, &valid);
         self.valid_extents = valid;
         gains
     }
+}
 
-    /// Replaces a group's entries by its valid ones, if that frees a segment.
-    fn rewrite(&mut self, core: &mut Core, sb: SbId, valid: &ValidExtents) -> bool {
-        let chain = &self.groups[sb.0 as usize].chain;
-        let (used, held) = (self.segments.used(chain), chain.segments.len());
-        let needed = valid.slots.len().div_ceil(self.segments.slots as usize);
-        if needed >= held || needed > self.segments.free() {
+impl RemapSsdX {
+    fn store_valid(&mut self, core: &mut Core, sb: SbId, valid: &ValidExtents) -> bool {
+        let (segments, held) = (&self.groups.segments, self.groups.chain(sb).segments.len());
+        let slots = segments.slots as usize;
+        let needed = valid.slots.len().div_ceil(slots);
+        if needed >= held || needed > segments.free() {
             // Each page that becomes invalid saves at most one entry.
-            let group = &mut self.groups[sb.0 as usize];
-            let short = valid
-                .slots
-                .len()
-                .saturating_sub((held - 1) * self.segments.slots as usize)
-                .max(1);
-            let invalid = group
-                .covered
-                .saturating_sub(u64::from(core.blocks.owners(sb).remapped));
-            group.reclaim_pays_from = invalid + short as u64;
+            let short = valid.slots.len().saturating_sub((held - 1) * slots);
+            self.groups.gains_nothing(&core.blocks, sb, short.max(1));
             return false;
         }
 
-        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
-        // before it). Cut between: both are read, and are equal; if their numbers differ, the new
-        // ones are larger.
-        let old = std::mem::take(&mut self.groups[sb.0 as usize]);
-        let mut chain = old.chain.continued();
-        for slots in valid.slots.chunks(self.segments.slots as usize) {
-            self.segments.take_run(
+        let old = self.groups.remove(sb);
+        let mut chain = old.continued();
+        for slots in valid.slots.chunks(slots) {
+            self.groups.segments.take_run(
                 &mut core.media,
                 core.clock.now(),
                 &mut chain,
@@ -178,23 +102,13 @@ impl RemapSsdX {
             );
         }
 
-        self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
-        self.covered = self.covered - old.covered + valid.pages;
-        self.groups[sb.0 as usize] = ExtentGroup {
-            chain,
-            covered: valid.pages,
+        self.groups.replace(core, sb, &old, chain, valid.pages);
+        self.ends[sb.0 as usize] = GroupEnd {
             may_join: valid.is_divided,
             // No open entry: the last one has one number for all pages, or is not the group's
             // newest.
-            ..ExtentGroup::default()
+            open: None,
         };
-
-        self.changed.note(sb);
-
-        core.tables.ended.start_over(sb);
-        core.media
-            .charge_stores(valid.slots.len() * SLOT_WORDS, Purpose::Gc, After::NOTHING);
-        self.segments.release(&mut core.media, &old.chain.segments);
         true
     }
 
@@ -224,17 +138,17 @@ impl RemapSsdX {
     }
 
     fn scan(&self, media: &mut Media, sb: SbId, mut on: impl FnMut(ScannedSlot)) {
-        let chain = &self.groups[sb.0 as usize].chain;
-        let torn_bits = self.segments.guards.has(Guard::TornBits);
+        let (segments, chain) = (&self.groups.segments, self.groups.chain(sb));
+        let torn_bits = segments.guards.has(Guard::TornBits);
         for index in 0..chain.segments.len() {
-            self.segments.prefetch(media, chain, index + 2);
+            segments.prefetch(media, chain, index + 2);
             // A relocation of several pages whose sources are in the next slot.
             let mut waiting: Option<(RemapExtent, usize)> = None;
 
             let alone = |(extent, at): (RemapExtent, usize)| {
                 ScannedSlot::Extent(extent, at..at + SLOT_WORDS)
             };
-            for at in self.segments.places(chain, index) {
+            for at in segments.places(chain, index) {
                 let found = match (media.load(at), media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
                     (Ok(first), Ok(second)) => match RemapExtent::read(first, second, torn_bits) {
@@ -302,16 +216,13 @@ impl RemapSsdX {
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
         let chains = self
+            .groups
             .segments
             .read_back(&mut core.media, &core.blocks, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             let sb = SbId(index as u32);
-            self.used += u64::from(self.segments.used(&chain));
-            self.groups[index] = ExtentGroup {
-                chain,
-                may_join: true,
-                ..ExtentGroup::default()
-            };
+            self.groups.put(sb, chain, 0);
+            self.ends[index].may_join = true;
 
             let newest = self.newest_in(&mut core.media, sb);
             // Collected first: reporting the witnesses needs the core, which the scan has borrowed.
@@ -325,19 +236,19 @@ impl RemapSsdX {
                         // The pages of an atomic command have one number: all of them count, or
                         // none.
                         if add_remapped_pages(core, witnesses, sb, &extent) {
-                            covered += u64::from(extent.pages);
+                            covered += extent.pages;
                         } else {
                             witnesses.zero(words);
                         }
                     }
                     ScannedSlot::Lost(at, lpns) => {
-                        self.damaged.push(at);
+                        self.groups.damaged.push(at);
                         let bound = newest.iter().find(|(places, _)| places.contains(&at));
                         let newest = bound.map_or(u64::MAX, |(_, wsn)| *wsn);
                         Lpn::between(lpns).for_each(|lpn| witnesses.doubt(lpn, newest));
                     }
                     ScannedSlot::Unknown(at, first, has_sources) => {
-                        self.damaged.push(at);
+                        self.groups.damaged.push(at);
                         // Sources are deallocated by a separate record, which the command waits for
                         // before it ends.
                         let may_count = first.is_none_or(|first| {
@@ -352,26 +263,25 @@ impl RemapSsdX {
                         }
                     }
                     ScannedSlot::Nothing(at) => {
-                        self.damaged.push(at);
+                        self.groups.damaged.push(at);
                     }
                 }
             }
 
-            self.groups[index].covered = covered;
-            self.covered += covered;
+            self.groups.cover(sb, covered);
         }
         self.doubt_orphans(&mut core.media, witnesses)
     }
 
     /// The words of each segment of a group, and the largest possible WSN of an entry in it.
     fn newest_in(&self, media: &mut Media, sb: SbId) -> Vec<(Range<usize>, u64)> {
-        let chain = &self.groups[sb.0 as usize].chain;
+        let chain = self.groups.chain(sb);
         let segments = 0..chain.segments.len();
         segments
             .map(|at| {
                 (
-                    self.segments.range(chain, at),
-                    self.segments.newest_in(media, chain, at),
+                    self.groups.segments.range(chain, at),
+                    self.groups.segments.newest_in(media, chain, at),
                 )
             })
             .collect()
@@ -383,8 +293,8 @@ impl RemapSsdX {
         media: &mut Media,
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
-        let torn_bits = self.segments.guards.has(Guard::TornBits);
-        for at in self.segments.orphaned_places() {
+        let torn_bits = self.groups.segments.guards.has(Guard::TornBits);
+        for at in self.groups.segments.orphaned_places() {
             match (media.load(at), media.load(at + 1)) {
                 (Ok(first), Ok(second)) => {
                     if let Some(ExtentSlot::Extent(extent, _)) =
@@ -405,61 +315,16 @@ impl RemapSsdX {
         Ok(())
     }
 
-    pub(super) fn check_groups(
-        &self,
-        tables: &Tables,
-        blocks: &Superblocks,
-        media: &Media,
-    ) -> Result<(), String> {
-        self.segments
-            .check(self.groups.iter().map(|group| &group.chain))?;
-        if !self.gathered.is_empty() {
-            return Err("a run is gathered and not stored".into());
-        }
-
-        for (id, owners) in blocks.iter_owners() {
-            let group = &self.groups[id.0 as usize];
-            if u64::from(owners.remapped) > group.covered {
-                return Err(format!(
-                    "{id:?} has {} remapped LPNs and extents of {}",
-                    owners.remapped, group.covered
-                ));
-            }
-        }
-
-        self.peaks.check(blocks.regions_with(&self.changed), |sb| {
-            self.promise(blocks, sb)
-        })?;
-
-        let used: u64 = self
-            .groups
-            .iter()
-            .map(|group| u64::from(self.segments.used(&group.chain)))
-            .sum();
-        let covered: u64 = self.groups.iter().map(|group| group.covered).sum();
-
-        if (used, covered) != (self.used, self.covered) {
-            return Err(format!(
-                "{used} slots and {covered} pages in groups, {} and {} counted",
-                self.used, self.covered
-            ));
-        }
-
-        self.check_mappings(tables, media)
-    }
-
     /// Checks that every mapping made by a remap is in an extent of its superblock.
-    fn check_mappings(&self, tables: &Tables, media: &Media) -> Result<(), String> {
+    pub(super) fn check_mappings(&self, tables: &Tables, media: &Media) -> Result<(), String> {
         let Some(words) = media.words() else {
             return Ok(());
         };
         let mut said = BTreeSet::new();
         let mut ends = Vec::new();
-        for (id, group) in self.groups.iter().enumerate() {
+        for (id, _) in self.ends.iter().enumerate() {
             let ended = tables.ended.of(SbId(id as u32));
-            let places = (0..group.chain.segments.len())
-                .flat_map(|index| self.segments.places(&group.chain, index));
-            for at in places {
+            for at in self.groups.places(SbId(id as u32)) {
                 if let Some(ExtentSlot::Extent(extent, _)) =
                     RemapExtent::read(words[at], words[at + 1], true)
                 {
@@ -479,7 +344,7 @@ impl RemapSsdX {
             }
         }
 
-        for (extent, id) in ends.iter().filter(|(_, id)| !self.groups[*id].may_join) {
+        for (extent, id) in ends.iter().filter(|(_, id)| !self.ends[*id].may_join) {
             let first = tables.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
             let in_force = |at: u32| {

@@ -14,7 +14,7 @@ use crate::contract::Remapping;
 use crate::core::Core;
 use crate::guard::{Guard, Guards};
 use crate::map::Map;
-use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Lpn, Ppn, Purpose, SbId};
 
 /// An entry that can be extended.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl RemapSsdX {
             Some(run) => run.continues(next, sb, offset),
             None => {
                 let run = RemapRun::begin(next, sb, offset, Purpose::Host);
-                let open = self.groups[sb.0 as usize].open;
+                let open = self.ends[sb.0 as usize].open;
                 open.is_some_and(|open| open.grows_by(config, &run.close(|| next.wsn)))
             }
         }
@@ -48,7 +48,7 @@ impl RemapSsdX {
     pub(super) fn store_run(&mut self, core: &mut Core, run: &RemapRun) {
         let extent = run.close(|| core.clock.tick());
         let RemapRun { sb, purpose, .. } = *run;
-        match self.groups[sb.0 as usize].open {
+        match self.ends[sb.0 as usize].open {
             Some(open) if open.grows_by(&core.config, &extent) => {
                 self.extend(core, sb, open, extent.pages, purpose)
             }
@@ -59,9 +59,12 @@ impl RemapSsdX {
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
         // Checked now, while the tables' lines are cached: a group without adjacent entries needs
         // no distance filter when it is rewritten.
-        self.groups[sb.0 as usize].may_join |=
+        self.ends[sb.0 as usize].may_join |=
             has_neighbour(core.geometry, &core.tables.map, sb, extent);
-        let at = self.take(&mut core.media, core.clock.now(), sb, extent, purpose);
+        let (media, now) = (&mut core.media, core.clock.now());
+        let at = self
+            .groups
+            .take(media, now, sb, (extent.slots(), extent.pages), purpose);
 
         // 1. the pages  2. the entry's words, in any order. Cut during 2: a torn bit is missing and
         // the entry does not count, or its sources do not and the remap was a copy. An entry that
@@ -78,7 +81,7 @@ impl RemapSsdX {
         // Only an entry whose pages have consecutive numbers can take the next one. An entry with
         // one number for all pages, or with sources in another slot, cannot.
         let grows = !extent.one_number && extent.source.is_none();
-        self.groups[sb.0 as usize].open = grows.then_some(OpenExtent {
+        self.ends[sb.0 as usize].open = grows.then_some(OpenExtent {
             extent: *extent,
             at,
         });
@@ -123,45 +126,22 @@ impl RemapSsdX {
                 .store_record(open.at + 1, &[new.span()], purpose, after)
         }
 
-        let group = &mut self.groups[sb.0 as usize];
-        group.may_join |= has_neighbour(core.geometry, &core.tables.map, sb, &new);
-        group.open = Some(OpenExtent {
+        let end = &mut self.ends[sb.0 as usize];
+        end.may_join |= has_neighbour(core.geometry, &core.tables.map, sb, &new);
+        end.open = Some(OpenExtent {
             extent: new,
             ..open
         });
 
-        group.covered += u64::from(pages);
-        self.covered += u64::from(pages);
+        self.groups.cover(sb, pages);
         core.stats.scheme.add(EXTENSIONS, 1);
-    }
-
-    /// Allocates the slots for an entry; room has been reserved.
-    fn take(
-        &mut self,
-        media: &mut Media,
-        now: u64,
-        sb: SbId,
-        extent: &RemapExtent,
-        purpose: Purpose,
-    ) -> usize {
-        let group = &mut self.groups[sb.0 as usize];
-        // The rest of a segment that stays unused counts as used, too.
-        let before = self.segments.used(&group.chain);
-        let at = self
-            .segments
-            .take(media, now, &mut group.chain, sb, extent.slots(), purpose);
-        self.changed.note(sb);
-        self.used += u64::from(self.segments.used(&group.chain) - before);
-        group.covered += u64::from(extent.pages);
-        self.covered += u64::from(extent.pages);
-        at
     }
 
     fn after_pages(&self, geometry: Geometry, sb: SbId, extent: &RemapExtent, pages: u32) -> After {
         after_pages(
-            self.segments.guards,
+            self.groups.segments.guards,
             geometry,
-            self.groups[sb.0 as usize].chain.clear,
+            self.groups.chain(sb).clear,
             sb,
             extent,
             pages,

@@ -5,7 +5,7 @@
 //! LPNs have the same distance from their pages; a bit table indexed by that distance finds the few
 //! candidates. These and extents are sorted by LPN, and the resulting entries get one new number.
 //! Most groups of single pages need no such table: L2P showed when an entry was added whether an
-//! adjacent one exists (`ExtentGroup::may_join`), and if as many entries are valid as LPNs are
+//! adjacent one exists (`GroupEnd::may_join`), and if as many entries are valid as LPNs are
 //! remapped to the superblock, no two are equal.
 //!
 //! Invariants: each valid mapping is in one entry of the result; mappings that L2P does not confirm
@@ -122,7 +122,7 @@ impl RemapSsdX {
         let pieces: u32 = valid_extents.pieces.iter().map(|piece| piece.pages).sum();
         let is_single =
             valid_extents.slots.len() as u32 + pieces == core.blocks.owners(sb).remapped;
-        if self.groups[sb.0 as usize].may_join || !is_single {
+        if self.ends[sb.0 as usize].may_join || !is_single {
             valid_extents.part_neighbours();
         }
 
@@ -144,12 +144,12 @@ impl RemapSsdX {
         let Some(words) = media.words() else {
             return false;
         };
-        let chain = &self.groups[sb.0 as usize].chain;
+        let (segments, chain) = (&self.groups.segments, self.groups.chain(sb));
         let pages = geometry.pages_per_superblock();
         for index in 0..chain.segments.len() {
-            self.segments.prefetch(media, chain, index + SEGMENTS_AHEAD);
-            self.segments.prefetch_free(media, index);
-            let slots = words[self.segments.range(chain, index)]
+            segments.prefetch(media, chain, index + SEGMENTS_AHEAD);
+            segments.prefetch_free(media, index);
+            let slots = words[segments.range(chain, index)]
                 .as_chunks::<SLOT_WORDS>()
                 .0;
             if slots.iter().fold(true, |all, [first, second]| {

@@ -5,6 +5,7 @@
 //! Absent: the contents of slots, when segments are allocated or released, and recovery
 //! (`recover`).
 
+pub mod groups;
 mod head;
 mod recover;
 
@@ -68,12 +69,6 @@ impl SegmentChain {
     #[inline]
     pub fn is_numbered_out(&self) -> bool {
         self.sequence >= SEQUENCE_HOSTS
-    }
-
-    /// Takes the segments out; this chain can be refilled.
-    pub fn take(&mut self) -> Self {
-        let continued = self.continued();
-        std::mem::replace(self, continued)
     }
 }
 
