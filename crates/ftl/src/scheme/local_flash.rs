@@ -13,6 +13,7 @@
 //! after it; a slot of the cache is reused only after it has been zeroed. Absent: pages on flash
 //! (`group_log`).
 
+use super::device_log;
 use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
@@ -23,7 +24,7 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::ended::EndedFilters;
-use crate::error::{ConfigError, RecoveryError};
+use crate::error::RecoveryError;
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
 use crate::layout::NvramLayout;
@@ -48,7 +49,7 @@ const CACHE_PAGES: SchemeKey = SchemeKey {
 
 /// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec {
-    check: |config, _| check(config),
+    check: |config, _| device_log::check(config, 8 * 3 * 16),
     flash_need,
     nvram_words: |config, _| cache_words(config),
     ..SchemeSpec::new(
@@ -133,17 +134,6 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
 /// Words that the capacitor saves.
 pub(super) fn cache_words(config: &Config) -> usize {
     slots(config) * SLOT_WORDS
-}
-
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
-    const LEAST: u64 = 8 * 3 * 16;
-    if config.log_bytes < LEAST {
-        let bytes = config.log_bytes;
-        return Err(ConfigError(format!(
-            "log_bytes = {bytes} is too small for a log: use at least {LEAST}"
-        )));
-    }
-    Ok(())
 }
 
 impl LocalFlash {

@@ -5,6 +5,7 @@
 //! the schemes' names. A test enforces that (`tests/floors.rs`).
 
 pub mod catalogue;
+mod device_log;
 mod entry;
 mod flog;
 mod group_log;

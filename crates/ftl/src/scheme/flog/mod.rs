@@ -1,31 +1,24 @@
-//! FLog: one device-wide log of remaps on flash, the usual solution before Remap-SSD.
+//! FLog: the device-wide log on flash.
 //!
 //! Entries are collected in DRAM protected by a capacitor and programmed a page at a time, striped
-//! over the dies of superblocks of their own. The size of the log is limited. Finding the owners of
-//! a victim's pages means reading all of it, and so does reclaiming it: read all, rewrite the valid
-//! entries, erase (FAST'21 §3.3, §5.1).
+//! over the dies of superblocks of their own. The size of the log is limited.
 //!
 //! Invariants: an entry is in one of the two buffers or in a durable log page; a buffer is reused
-//! only after its page is durable. Absent: per-superblock structure on the medium (`index` belongs
-//! to the simulator; its cost is the scan's).
+//! only after its page is durable. Absent: when the log is reclaimed (`device_log`).
 
 mod reclaim;
 mod recover;
 
 use crate::config::Config;
-use crate::contract::{
-    FlashNeed, Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, SchemeSpec, Usage,
-};
+use crate::contract::{FlashNeed, Remapping, SchemeSpec};
 use crate::core::Core;
-use crate::ended::EndedFilters;
-use crate::error::ConfigError;
 use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::NvramLayout;
+use crate::scheme::device_log::{self, DeviceLog, LogMedium};
 use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use crate::scheme::log_pages;
-use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::{Stream, Superblocks};
 use crate::tables::Tables;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId, StoredPage};
@@ -34,7 +27,7 @@ use zerocopy::IntoBytes;
 
 /// The scheme's declaration for the catalogue.
 pub const SPEC: SchemeSpec = SchemeSpec {
-    check,
+    check: |config, _| device_log::check(config, PAGES_MIN * 32),
     flash_need,
     nvram_words: |_, _| BUFFER_WORDS,
     ..SchemeSpec::new(
@@ -45,7 +38,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
             hue: Some(Hue::Orange),
             ..SchemeFacts::DURABLE
         },
-        |config, geometry| Box::new(FLog::new(config, geometry)),
+        |config, geometry| Box::new(DeviceLog::new(FLog::new(config, geometry), geometry)),
     )
 };
 
@@ -54,8 +47,6 @@ const PAGE_BYTES: u64 = remap_ssd_media::geometry::PAGE_BYTES as u64;
 const PAGES_MIN: u64 = 8;
 /// Two buffers of one page each.
 pub(super) const BUFFER_WORDS: usize = 2 * ENTRIES_PER_PAGE * 2;
-/// Reclaiming pays only if more than one entry in this many is invalid.
-const INVALID_SHARE: u64 = 20;
 
 pub(super) struct FLog {
     base: usize,
@@ -75,9 +66,6 @@ pub(super) struct FLog {
     stuck: bool,
     /// Log superblocks in which recovery found entries of aborted commands.
     aborted: BTreeSet<SbId>,
-    index: OwnerIndex,
-    fullest: u32,
-    reclaim_pays_from: u64,
 }
 
 fn shape(config: &Config) -> (usize, usize) {
@@ -99,17 +87,6 @@ fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
         + 1
 }
 
-pub(super) fn check(config: &Config, _: &Geometry) -> Result<(), ConfigError> {
-    if config.log_bytes < PAGES_MIN * 32 {
-        let least = PAGES_MIN * 32;
-        return Err(ConfigError(format!(
-            "log_bytes = {} is too small for a log: use at least {least}",
-            config.log_bytes
-        )));
-    }
-    Ok(())
-}
-
 impl FLog {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let (pages_max, slots) = shape(config);
@@ -125,26 +102,11 @@ impl FLog {
             saved: Vec::new(),
             stuck: false,
             aborted: BTreeSet::new(),
-            index: OwnerIndex::new(geometry),
-            fullest: 0,
-            reclaim_pays_from: 0,
         }
     }
 
-    fn capacity(&self) -> u64 {
-        (self.pages_max * self.slots) as u64
-    }
-    fn entries(&self) -> u64 {
-        (self.pages.len() * self.slots + self.buffered) as u64
-    }
     fn word(&self, buffer: usize, slot: usize) -> usize {
         self.base + (buffer * ENTRIES_PER_PAGE + slot) * 2
-    }
-    /// Charges reading all pages and scanning all entries. Both published platforms (FAST'21's
-    /// emulator and simulator) charge the latter like a scan of a log in NVRAM.
-    fn charge_scan(&self, media: &mut Media) {
-        media.charge_flash_scan(self.pages.len(), Purpose::Gc);
-        media.charge_loads(2 * self.pages.len() * self.slots, Purpose::Gc);
     }
 
     /// Returns true if a log page can be programmed now and GC can still open a superblock in each
@@ -153,30 +115,13 @@ impl FLog {
         blocks.room(Stream::Log) > 1 || blocks.free() > 1 + config.gc_opens() as u32
     }
 
-    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let after = After::clear(self.clears[self.buffer]).and(
-            core.config
-                .guards
-                .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
-        );
-        let at = self.word(self.buffer, self.buffered);
-        core.media.store_capacitor(
-            at,
-            &LogEntry::of(&core.blocks, core.geometry, remapping).words(),
-            purpose,
-            after,
-        );
-
-        self.buffered += 1;
-        self.index.push(&mut core.tables, &core.blocks, remapping);
-        // Now, not at the next entry: `admit` reserved a page for this one.
-        if self.buffered == self.slots {
-            self.flush(core);
-        }
+    /// Returns true if a host's entry leaves the reserve free.
+    fn fits(&self, fullest: u32) -> bool {
+        self.entries() + 1 + self.reserve(fullest) <= self.capacity()
     }
 
     /// Programs the full buffer as a log page and switches to the other buffer.
-    fn flush(&mut self, core: &mut Core) {
+    fn flush(&mut self, core: &mut Core, index: &OwnerIndex) {
         let at = self.word(self.buffer, 0);
         let mut words: Vec<u64> = Vec::with_capacity(self.buffered * 2);
         let mut damaged = Vec::new();
@@ -192,6 +137,7 @@ impl FLog {
         }
         if !damaged.is_empty() {
             self.make_up_for(
+                index,
                 &core.tables,
                 &core.blocks,
                 &mut core.media,
@@ -260,105 +206,100 @@ impl FLog {
                 .fail_block(&mut core.media, sb, core.geometry.die_of_offset(offset));
         }
     }
-
-    fn has_room(&self, blocks: &Superblocks, config: &Config, entries: u64) -> bool {
-        // Free space is left for collection: the fullest superblock's references, and the page that
-        // collects them.
-        self.entries() + entries + u64::from(self.fullest) + self.slots as u64 <= self.capacity()
-            && self.page_is_secured(blocks, config)
-    }
 }
 
-impl Persist for FLog {
-    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
-            return Err(Demotion::Watermark);
-        }
-        if self.stuck {
-            return Err(Demotion::NvramFull);
-        }
+impl LogMedium for FLog {
+    fn capacity(&self) -> u64 {
+        (self.pages_max * self.slots) as u64
+    }
 
-        self.fullest = self
-            .fullest
-            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+    fn entries(&self) -> u64 {
+        (self.pages.len() * self.slots + self.buffered) as u64
+    }
 
+    fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The fullest superblock's references, and the page that collects them.
+    fn reserve(&self, fullest: u32) -> u64 {
+        u64::from(fullest) + self.slots as u64
+    }
+
+    /// Charges reading all pages and scanning all entries. Both published platforms (FAST'21's
+    /// emulator and simulator) charge the latter like a scan of a log in NVRAM.
+    fn charge_scan(&self, media: &mut Media) {
+        media.charge_flash_scan(self.pages.len(), Purpose::Gc);
+        media.charge_loads(2 * self.pages.len() * self.slots, Purpose::Gc);
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    fn has_slot(&self, core: &Core, fullest: u32) -> bool {
         // This entry would fill the buffer, and a full buffer is programmed at once.
         let page_needed = self.buffered + 1 == self.slots;
-        let fits =
-            self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
-        if fits && (!page_needed || self.page_is_secured(&core.blocks, &core.config))
-            || self.make_room(core, may_reclaim)
-        {
-            Ok(())
-        } else {
-            Err(Demotion::NvramFull)
+        self.fits(fullest) && (!page_needed || self.page_is_secured(&core.blocks, &core.config))
+    }
+
+    fn has_room(&self, core: &Core, fullest: u32) -> bool {
+        self.fits(fullest) && self.page_is_secured(&core.blocks, &core.config)
+    }
+
+    fn has_room_to_move(&self, core: &Core) -> bool {
+        self.entries() < self.capacity()
+            && self.page_is_secured(&core.blocks, &core.config)
+            && !self.stuck
+    }
+
+    fn can_reclaim(&self, core: &Core) -> bool {
+        // The old and the new log coexist until the new one is durable.
+        core.blocks.free() > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry)
+    }
+
+    fn append(&mut self, core: &mut Core, index: &OwnerIndex, next: &Remapping, purpose: Purpose) {
+        let after = After::clear(self.clears[self.buffer]).and(
+            core.config
+                .guards
+                .waits(Guard::EntryAfterPage, After::page(next.ppn)),
+        );
+        let at = self.word(self.buffer, self.buffered);
+        core.media.store_capacitor(
+            at,
+            &LogEntry::of(&core.blocks, core.geometry, next).words(),
+            purpose,
+            after,
+        );
+
+        self.buffered += 1;
+        // Now, not at the next entry: `admit` reserved a page for this one.
+        if self.buffered == self.slots {
+            self.flush(core, index);
         }
     }
 
-    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+    fn reclaim(&mut self, core: &mut Core, index: &mut OwnerIndex) {
+        self.rewrite(core, index, false);
     }
 
-    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        // Collection may use the space that hosts leave free: no reserve here.
-        if self.entries() + 1 > self.capacity()
-            || !self.page_is_secured(&core.blocks, &core.config)
-            || self.stuck
-        {
-            return false;
-        }
-        self.append(core, remapping, Purpose::Gc);
-        true
-    }
-
-    fn give_back(&mut self, core: &mut Core) -> bool {
+    fn give_back(&mut self, core: &mut Core, index: &mut OwnerIndex) -> bool {
         let before = self.superblocks.len();
         // A single superblock cannot be reduced, and rewriting needs a page now.
         if before < 2 || !self.page_is_secured(&core.blocks, &core.config) {
             return false;
         }
-        self.reclaim(core, true);
+        self.rewrite(core, index, true);
         self.superblocks.len() < before
     }
-}
 
-impl Ownership for FLog {
-    fn owners(&mut self, lookup: OwnerLookup) {
-        self.charge_scan(lookup.media);
-        self.index.owners(lookup.sb, lookup.out);
-    }
-
-    fn forget(
-        &mut self,
-        _: &mut Media,
-        ended: &mut EndedFilters,
-        _: &mut SchemeCounters,
-        sb: SbId,
-    ) {
-        self.index.forget(sb);
-        ended.start_over(sb);
-        self.reclaim_pays_from = 0;
+    fn check(
+        &self,
+        index: &OwnerIndex,
+        tables: &Tables,
+        _: &Superblocks,
+        _: &Media,
+    ) -> Result<(), String> {
+        index.check_ended_noticed(tables)
     }
 }
-
-impl Inspect for FLog {
-    fn usage(&self, blocks: &Superblocks) -> Usage {
-        Usage {
-            capacity_bytes: self.capacity() * 16,
-            used_bytes: self.entries() * 16,
-            valid_bytes: blocks.remapped_total() * 16,
-            entry_room_bytes: self.capacity() * 16,
-            // The space that `admit` leaves free: the fullest superblock's entries, and the page
-            // being collected.
-            gc_reserve_bytes: (u64::from(self.fullest) + self.slots as u64) * 16,
-            ..Usage::default()
-        }
-    }
-
-    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
-        self.index.check(tables)?;
-        self.index.check_ended_noticed(tables)
-    }
-}
-
-impl LookAhead for FLog {}

@@ -1,52 +1,19 @@
-//! Making room: the log is read, its valid entries are rewritten, and the old superblocks are
+//! Rewriting: the log is read, its valid entries are programmed again, and the old superblocks are
 //! erased.
 //!
-//! Invariants: the old log is erased only after all of the new one is durable; nothing is reclaimed
-//! if that would gain too little, so that refusals stay cheap. Absent: the space left for garbage
-//! collection (`has_room`), and victim selection: the log is rewritten as a whole.
+//! Invariant: the old log is erased only after all of the new one is durable. Absent: when to
+//! reclaim (`device_log`), and victim selection: the log is rewritten as a whole.
 
-use super::{FLog, INVALID_SHARE};
+use super::FLog;
 use crate::config::Config;
 use crate::core::Core;
+use crate::scheme::device_log::LogMedium;
 use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use crate::superblock::{OpenSuperblock, Stream, Superblocks};
 use remap_ssd_media::{After, Geometry, Ppn, SbId};
 
 impl FLog {
-    #[cold]
-    pub(super) fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
-        let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        // The last attempt found too little to gain. Only more invalid entries can change that.
-        if invalid < self.reclaim_pays_from {
-            return false;
-        }
-
-        self.fullest = core.blocks.remapped_max() + 1;
-        if self.has_room(&core.blocks, &core.config, 1) {
-            return true;
-        }
-
-        // The old and the new log coexist until the new one is durable.
-        let pays = invalid * INVALID_SHARE > self.entries()
-            && core.blocks.free()
-                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry);
-        if may_reclaim && pays {
-            self.reclaim(core, false);
-        }
-
-        if self.has_room(&core.blocks, &core.config, 1) {
-            return true;
-        }
-        if may_reclaim {
-            // Not before another page of entries has become invalid: refusals must stay cheap.
-            let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-            self.reclaim_pays_from = invalid + self.slots as u64;
-        }
-
-        false
-    }
-
     /// Reads all entries, writes the valid ones to new superblocks, and erases the old ones. After
     /// a power cut it continues in a superblock that was just begun, so that rewriting that is
     /// interrupted repeatedly does not begin a new one each time. It does not continue in one with
@@ -55,10 +22,15 @@ impl FLog {
     /// Returns false if the log ran out of flash before the new log was complete, as may happen on
     /// a device that is nearly worn out. Then both logs and the buffers count, as after a cut
     /// before 2, and no entry is added.
-    pub(super) fn reclaim(&mut self, core: &mut Core, continue_open: bool) -> bool {
+    pub(super) fn rewrite(
+        &mut self,
+        core: &mut Core,
+        index: &mut OwnerIndex,
+        continue_open: bool,
+    ) -> bool {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
-        self.index.drop_ended(&mut core.tables);
+        index.drop_ended(&mut core.tables);
         let is_continued = |open: &&OpenSuperblock| {
             continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
         };
@@ -79,7 +51,7 @@ impl FLog {
             .pages
             .extract_if(.., |page| Some(core.geometry.superblock(*page)) != begun)
             .collect();
-        if !self.program_index(core) {
+        if !self.program_index(core, index) {
             self.superblocks.splice(..0, old);
             self.pages.splice(..0, old_pages);
             self.stuck = true;
@@ -109,15 +81,7 @@ impl FLog {
     }
 
     /// Programs all entries of the index; returns false if the log ran out of flash.
-    fn program_index(&mut self, core: &mut Core) -> bool {
-        // Taken out, since `program` needs the rest of `self`; the entries do not change.
-        let index = std::mem::take(&mut self.index);
-        let is_whole = self.program_lists(core, &index);
-        self.index = index;
-        is_whole
-    }
-
-    fn program_lists(&mut self, core: &mut Core, index: &OwnerIndex) -> bool {
+    fn program_index(&mut self, core: &mut Core, index: &OwnerIndex) -> bool {
         let mut words = Vec::with_capacity(self.slots * 2);
         for (sb, entries) in index.lists() {
             let (base, incarnation) = (

@@ -11,21 +11,26 @@ use super::{BUFFER_WORDS, FLog, superblocks_needed};
 use crate::contract::{Recover, Remapping};
 use crate::core::Core;
 use crate::error::RecoveryError;
+use crate::scheme::device_log::{DeviceLog, LogMedium, add_witness};
+use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use crate::scheme::log_pages;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Media, MediaError, Ppn};
+use remap_ssd_media::{After, Media, MediaError};
 use std::collections::BTreeSet;
 use zerocopy::FromBytes;
 
-impl Recover for FLog {
+impl Recover for DeviceLog<FLog> {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let Self {
+            medium: log, index, ..
+        } = self;
         // Oldest superblock first, so that pages and the index are in the order in which they were
         // written.
         for sb in core.blocks.logs_by_age() {
-            self.superblocks.push(sb);
+            log.superblocks.push(sb);
             let found = log_pages::read(
                 &core.blocks,
                 &mut core.media,
@@ -38,19 +43,19 @@ impl Recover for FLog {
                 return Err(RecoveryError::LogDamaged { page: page.0 });
             }
             for at in found.pages {
-                self.pages.push(at.page);
+                log.pages.push(at.page);
                 for entry in at.bytes.chunks_exact(16) {
                     let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
                     let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
-                    if !self.add_witness(core, witnesses, [first, second]) {
-                        self.aborted.insert(sb);
+                    if !add_witness(core, index, witnesses, [first, second]) {
+                        log.aborted.insert(sb);
                     }
                 }
             }
         }
 
         let mut saved: Vec<[u64; 2]> = Vec::new();
-        for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
+        for word in (log.base..log.base + BUFFER_WORDS).step_by(2) {
             let words = [core.media.load(word), core.media.load(word + 1)];
             let [Ok(first), Ok(second)] = words else {
                 LogEntry::doubt(&core.blocks, &core.config, witnesses, words)
@@ -64,57 +69,60 @@ impl Recover for FLog {
 
         // Entries of aborted commands are not written to flash: their numbers vanish with the
         // buffers.
-        saved.retain(|words| self.add_witness(core, witnesses, *words));
-        self.saved = saved.concat();
+        saved.retain(|words| add_witness(core, index, witnesses, *words));
+        log.saved = saved.concat();
         Ok(())
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
         self.fullest = core.blocks.remapped_max();
-        self.index.sort();
+        let Self {
+            medium: log, index, ..
+        } = self;
+        index.sort();
 
         // The saved entries go to flash. Their page may have been programmed already: duplicates
         // are harmless.
-        let saved = std::mem::take(&mut self.saved);
+        let saved = std::mem::take(&mut log.saved);
         // The buffers survive power loss as they are. Nothing is lost; remaps are refused until
         // there is space.
-        if core.clock.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
-            self.stuck = !saved.is_empty();
+        if core.clock.is_used_up() || !log.page_is_secured(&core.blocks, &core.config) {
+            log.stuck = !saved.is_empty();
             return true;
         }
 
         // Cuts during reclaiming leave both logs, one more each time. The only remedy is to rewrite
         // everything.
         let crowded =
-            self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
-        let is_programmed = if crowded || self.pages.len() + 2 > self.pages_max {
-            self.reclaim(core, true)
+            log.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
+        let is_programmed = if crowded || log.pages.len() + 2 > log.pages_max {
+            log.rewrite(core, index, true)
         } else {
-            let mut pages = saved.chunks(self.slots * 2);
-            pages.all(|words| self.program(core, words).is_some())
+            let mut pages = saved.chunks(log.slots * 2);
+            pages.all(|words| log.program(core, words).is_some())
         };
         if !is_programmed {
-            self.stuck = true;
+            log.stuck = true;
             return true;
         }
 
         // 1. the pages of the saved entries  2. zeroes, after everything. Cut between: both have
         // the same content.
-        self.clears = [0, 1].map(|buffer| {
+        log.clears = [0, 1].map(|buffer| {
             core.media
-                .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
+                .clear_capacitor(log.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
         });
 
         true
     }
 
     fn drop_aborted(&mut self, core: &mut Core) {
-        self.aborted.retain(|sb| self.superblocks.contains(sb));
-        if !self.aborted.is_empty()
-            && core.blocks.free()
-                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry)
-        {
-            self.reclaim(core, true);
+        let Self {
+            medium: log, index, ..
+        } = self;
+        log.aborted.retain(|sb| log.superblocks.contains(sb));
+        if !log.aborted.is_empty() && log.can_reclaim(core) {
+            log.rewrite(core, index, true);
         }
     }
 }
@@ -126,6 +134,7 @@ impl FLog {
     #[cold]
     pub(super) fn make_up_for(
         &self,
+        index: &OwnerIndex,
         tables: &Tables,
         blocks: &Superblocks,
         media: &mut Media,
@@ -162,8 +171,7 @@ impl FLog {
                     && tables.is_in_force(known.lpn, known.ppn, known.wsn)
                     && !logged.contains(&LogEntry::of(blocks, tables.geometry, known).words())
             };
-            if let Some(meant) = self
-                .index
+            if let Some(meant) = index
                 .iter(tables.geometry)
                 .filter(fits)
                 .max_by_key(|known| known.wsn)
@@ -173,26 +181,5 @@ impl FLog {
                 logged.insert(meant);
             }
         }
-    }
-
-    /// Returns false for an entry of an aborted command.
-    fn add_witness(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
-        let entry = LogEntry::from_words(words);
-        if entry.is_intact() && entry.is_current(&core.blocks, core.geometry) {
-            let ppn = Ppn(entry.ppn());
-            if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
-                return false;
-            }
-            let remapping = Remapping {
-                lpn: entry.lpn(),
-                ppn,
-                wsn: entry.wsn(),
-                source: None,
-                atomic: None,
-            };
-            self.index.push_unchecked(core.geometry, &remapping);
-        }
-
-        true
     }
 }

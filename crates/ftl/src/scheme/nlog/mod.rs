@@ -1,36 +1,27 @@
-//! NLog: one device-wide log of remaps in NVRAM.
+//! NLog: the device-wide log in NVRAM.
 //!
-//! Entries are appended in units. Finding the owners of a victim's pages means reading the whole
-//! log, and so does reclaiming it: read all, rewrite the valid entries, zero the rest (FAST'21
-//! §3.3, §5.1).
+//! Entries are appended in units.
 //!
 //! Invariants: units are ordered by their sequence numbers; of two entries with the same LPN and
 //! page the later is the newer; enough units stay free for the fullest superblock's references and
-//! one unit of rewriting. Absent: per-superblock structure on the medium (`index` belongs to the
-//! simulator; its cost is the scan's).
+//! one unit of rewriting. Absent: when the log is reclaimed (`device_log`).
 
 mod reclaim;
 mod recover;
 
+use super::device_log::{self, DeviceLog, LogMedium};
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
 use crate::config::Config;
-use crate::contract::{
-    Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
-};
+use crate::contract::{Remapping, SchemeSpec};
 use crate::core::Core;
-use crate::ended::EndedFilters;
-use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{Hue, SchemeFacts};
 use crate::layout::NvramLayout;
-use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
-use recover::FoundUnits;
-use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -41,10 +32,10 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
         hue: Some(Hue::Purple),
         ..SchemeFacts::DURABLE
     },
-    |config, geometry| Box::new(NLog::new(config, geometry)),
+    |config, geometry| Box::new(DeviceLog::new(NLog::new(config, geometry), geometry)),
 )
 .with_nvram_log()
-.with_check(|config, _| check(config));
+.with_check(|config, _| device_log::check(config, (UNITS_MIN * 3 * SLOT_WORDS * 8) as u64));
 
 /// Entries per unit, unless the log is small.
 const UNIT_ENTRIES_MAX: usize = 256;
@@ -55,8 +46,6 @@ const UNITS_MIN: usize = 8;
 const SLACK: usize = 2;
 /// Words of an entry and of a unit's head slot.
 const SLOT_WORDS: usize = 2;
-/// Reclaiming pays only if more than one entry in this many is invalid.
-const INVALID_SHARE: u64 = 20;
 /// Limit of unit sequence numbers: at one unit per nanosecond it takes more than a hundred years to
 /// reach.
 const SEQUENCE_END: u64 = 1 << 62;
@@ -83,25 +72,11 @@ pub(super) struct NLog {
     free: VecDeque<(usize, ClearId)>,
     total_units: usize,
     sequence: u64,
-    index: OwnerIndex,
-    fullest: u32,
-    reclaim_pays_from: u64,
     gone: Vec<u32>,
     hidden: Vec<Lpn>,
     /// Units with unreadable heads at recovery, and unreadable entries.
     heads: Vec<(usize, u64)>,
     damaged: Vec<usize>,
-}
-
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
-    let least = UNITS_MIN * 3 * SLOT_WORDS * 8;
-    if config.log_bytes < least as u64 {
-        return Err(ConfigError(format!(
-            "log_bytes = {} is too small for a log: use at least {least}",
-            config.log_bytes
-        )));
-    }
-    Ok(())
 }
 
 impl NLog {
@@ -122,9 +97,6 @@ impl NLog {
                 .collect(),
             total_units,
             sequence: 1,
-            index: OwnerIndex::new(geometry),
-            fullest: 0,
-            reclaim_pays_from: 0,
             gone: Vec::new(),
             hidden: Vec::new(),
             heads: Vec::new(),
@@ -135,13 +107,8 @@ impl NLog {
     fn word(&self, unit: usize) -> usize {
         self.base + unit * (self.slots + 1) * SLOT_WORDS
     }
-    fn entries(&self) -> u64 {
-        match self.units.len() {
-            0 => 0,
-            full => ((full - 1) * self.slots + self.used) as u64,
-        }
-    }
-    fn has_slot(&self) -> bool {
+    /// Returns true if the newest unit has a free slot.
+    fn is_open(&self) -> bool {
         !self.units.is_empty() && self.used < self.slots
     }
     /// The words of the entries of each unit in use, oldest first.
@@ -157,11 +124,9 @@ impl NLog {
                     }
         })
     }
-    fn reserve(&self) -> usize {
-        (self.fullest as usize).div_ceil(self.slots) + SLACK
-    }
-    fn charge_scan(&self, media: &mut Media) {
-        media.charge_loads(self.entries() as usize * SLOT_WORDS, Purpose::Gc);
+    /// Units that hosts leave free.
+    fn reserved_units(&self, fullest: u32) -> usize {
+        (fullest as usize).div_ceil(self.slots) + SLACK
     }
 
     fn begin_unit(&mut self, media: &mut Media, purpose: Purpose) {
@@ -183,7 +148,7 @@ impl NLog {
     }
 
     fn store(&mut self, media: &mut Media, words: [u64; 2], page: Ppn, purpose: Purpose) {
-        if !self.has_slot() {
+        if !self.is_open() {
             self.begin_unit(media, purpose);
         }
         let at = self.next_slot_word();
@@ -191,19 +156,6 @@ impl NLog {
         let after = After::clear(self.clear)
             .and(self.guards.waits(Guard::EntryAfterPage, After::page(page)));
         media.store_record(at, &words, purpose, after);
-    }
-
-    fn append(
-        &mut self,
-        tables: &mut Tables,
-        blocks: &Superblocks,
-        media: &mut Media,
-        remapping: &Remapping,
-        purpose: Purpose,
-    ) {
-        let words = LogEntry::of(blocks, tables.geometry, remapping).words();
-        self.store(media, words, remapping.ppn, purpose);
-        self.index.push(tables, blocks, remapping);
     }
 
     /// Checks that every entry that reclaiming would not look up is in force.
@@ -245,126 +197,66 @@ fn load(media: &mut Media, at: usize) -> Option<LogEntry> {
     entry.is_intact().then_some(entry)
 }
 
-impl Persist for NLog {
-    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        let capacity = (self.total_units * self.slots) as f64;
-        if core.blocks.remapped_total() as f64 >= core.config.watermark * capacity {
-            return Err(Demotion::Watermark);
-        }
-        self.fullest = self
-            .fullest
-            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+impl LogMedium for NLog {
+    fn capacity(&self) -> u64 {
+        (self.total_units * self.slots) as u64
+    }
 
-        // Signed: recovery may find a log without its full reserve.
-        let spare = self.free.len() as i64 - self.reserve() as i64;
-        if spare > 0 || (spare == 0 && self.has_slot()) || self.make_room(core, may_reclaim) {
-            Ok(())
-        } else {
-            Err(Demotion::NvramFull)
+    fn entries(&self) -> u64 {
+        match self.units.len() {
+            0 => 0,
+            full => ((full - 1) * self.slots + self.used) as u64,
         }
     }
 
-    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(
-            &mut core.tables,
-            &core.blocks,
-            &mut core.media,
-            remapping,
-            purpose,
-        );
+    fn slots(&self) -> usize {
+        self.slots
     }
 
-    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+    fn reserve(&self, fullest: u32) -> u64 {
+        (self.reserved_units(fullest) * self.slots) as u64
+    }
+
+    fn charge_scan(&self, media: &mut Media) {
+        media.charge_loads(self.entries() as usize * SLOT_WORDS, Purpose::Gc);
+    }
+
+    fn has_room(&self, _: &Core, fullest: u32) -> bool {
+        // Exactly the reserve is enough if the current unit has a slot. Signed: recovery may find a
+        // log without its full reserve.
+        let spare = self.free.len() as i64 - self.reserved_units(fullest) as i64;
+        spare > 0 || (spare == 0 && self.is_open())
+    }
+
+    fn has_room_to_move(&self, _: &Core) -> bool {
         // One unit is kept for reclaiming, which could not begin without it.
-        if !self.has_slot() && self.free.len() < 2 {
-            return false;
-        }
-        self.append(
-            &mut core.tables,
-            &core.blocks,
-            &mut core.media,
-            remapping,
-            Purpose::Gc,
-        );
-        true
-    }
-}
-
-impl Ownership for NLog {
-    fn owners(&mut self, lookup: OwnerLookup) {
-        self.charge_scan(lookup.media);
-        self.index.owners(lookup.sb, lookup.out);
+        self.is_open() || self.free.len() >= 2
     }
 
-    fn forget(
-        &mut self,
-        _: &mut Media,
-        ended: &mut EndedFilters,
-        _: &mut SchemeCounters,
-        sb: SbId,
-    ) {
-        self.index.forget(sb);
-        // Entries of the ended incarnation stay in the log; it has none of the next one yet.
-        ended.start_over(sb);
-        self.reclaim_pays_from = 0;
-    }
-}
-
-impl Recover for NLog {
-    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let words = self.total_units * (self.slots + 1) * SLOT_WORDS;
-        witnesses.charge_scan(&mut core.media, words);
-
-        let FoundUnits { mut used, headless } = self.find_units(&mut core.media)?;
-        used.sort_unstable();
-        if let Some(unit) = headless {
-            let sequence = self.sequence_of(&mut core.media, unit, &used)?;
-            self.heads.push((unit, sequence));
-            used.push((sequence, unit));
-            used.sort_unstable();
-        }
-
-        // In order of sequence numbers: of two entries with the same LPN and page the later is the
-        // newer.
-        self.sequence = used.last().map_or(1, |(sequence, _)| sequence + 1);
-        for (_, unit) in used {
-            self.replay_unit(core, witnesses, unit)?;
-            self.units.push_back(unit);
-        }
-        Ok(())
+    fn can_reclaim(&self, _: &Core) -> bool {
+        // Rewriting needs one free unit: an old one is released only after its entries have moved.
+        !self.free.is_empty()
     }
 
-    fn resume(&mut self, core: &mut Core) -> bool {
-        self.heal(&mut core.media);
-        self.fullest = core.blocks.remapped_max();
-        // A cut during reclaiming has left old and new units side by side.
-        if self.free.len() < self.reserve() && !self.free.is_empty() {
-            self.reclaim(core);
-        }
-        true
-    }
-}
-
-impl Inspect for NLog {
-    fn usage(&self, blocks: &Superblocks) -> Usage {
-        let entry = (SLOT_WORDS * 8) as u64;
-        Usage {
-            capacity_bytes: (self.total_units * self.slots) as u64 * entry,
-            used_bytes: self.entries() * entry,
-            valid_bytes: blocks.remapped_total() * entry,
-            entry_room_bytes: (self.total_units * self.slots) as u64 * entry,
-            gc_reserve_bytes: (self.reserve() * self.slots) as u64 * entry,
-            ..Usage::default()
-        }
+    fn append(&mut self, core: &mut Core, _: &OwnerIndex, next: &Remapping, purpose: Purpose) {
+        let words = LogEntry::of(&core.blocks, core.geometry, next).words();
+        self.store(&mut core.media, words, next.ppn, purpose);
     }
 
-    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+    fn reclaim(&mut self, core: &mut Core, index: &mut OwnerIndex) {
+        self.rewrite(core, index);
+    }
+
+    fn check(
+        &self,
+        _: &OwnerIndex,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), String> {
         if self.units.len() + self.free.len() != self.total_units {
             return Err("a unit of the log is lost".into());
         }
-        self.check_ended(tables, blocks, media)?;
-        self.index.check(tables)
+        self.check_ended(tables, blocks, media)
     }
 }
-
-impl LookAhead for NLog {}

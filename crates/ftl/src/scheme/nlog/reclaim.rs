@@ -2,13 +2,15 @@
 //! units are zeroed.
 //!
 //! Invariant: a unit is zeroed only after its valid entries have been stored elsewhere, so one free
-//! unit suffices to begin. Absent: when hosts are refused (`admit`).
+//! unit suffices to begin. Absent: when hosts are refused (`device_log`).
 
-use super::{CHUNK, INVALID_SHARE, NLog, SLOT_WORDS, load};
+use super::{CHUNK, NLog, SLOT_WORDS, load};
 use crate::contract::Remapping;
 use crate::core::Core;
 use crate::guard::Guard;
+use crate::scheme::device_log::LogMedium;
 use crate::scheme::in_force::keep_gone;
+use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::LogEntry;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
@@ -17,43 +19,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 impl NLog {
-    #[cold]
-    pub(super) fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
-        let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        if invalid < self.reclaim_pays_from {
-            return false;
-        }
-
-        self.fullest = core.blocks.remapped_max() + 1;
-
-        // Exactly the reserve is enough if the current unit has a slot.
-        let enough = |log: &Self| {
-            let spare = log.free.len() as i64 - log.reserve() as i64;
-            spare > 0 || (spare == 0 && log.has_slot())
-        };
-
-        // Rewriting needs one free unit: an old one is released only after its entries have moved.
-        if !enough(self)
-            && may_reclaim
-            && invalid * INVALID_SHARE > self.entries()
-            && !self.free.is_empty()
-        {
-            self.reclaim(core);
-        }
-
-        if enough(self) {
-            return true;
-        }
-        if may_reclaim {
-            let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-            self.reclaim_pays_from = invalid + self.slots as u64;
-        }
-
-        false
-    }
-
     /// Reads all entries, rewrites the valid ones unit by unit, and zeroes the old units.
-    pub(super) fn reclaim(&mut self, core: &mut Core) {
+    pub(super) fn rewrite(&mut self, core: &mut Core, index: &mut OwnerIndex) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
         let old: Vec<Range<usize>> = self.ranges().collect();
@@ -63,7 +30,7 @@ impl NLog {
         if self.find_gone(&mut core.tables, &core.blocks, &core.media, &old) {
             self.rewrite_all_but_gone(&mut core.media, &old);
         } else {
-            self.rewrite_valid(&mut core.tables, &core.blocks, &mut core.media, &old);
+            self.rewrite_valid(index, &mut core.tables, &core.blocks, &mut core.media, &old);
         }
 
         // All dead entries have been dropped, so the filters can start over.
@@ -126,7 +93,7 @@ impl NLog {
             After::page(Ppn(LogEntry::from_words(*words).ppn()))
         });
         while !run.is_empty() {
-            if !self.has_slot() {
+            if !self.is_open() {
                 self.begin_unit(media, Purpose::Gc);
             }
 
@@ -152,6 +119,7 @@ impl NLog {
     #[cold]
     fn rewrite_valid(
         &mut self,
+        index: &mut OwnerIndex,
         tables: &mut Tables,
         blocks: &Superblocks,
         media: &mut Media,
@@ -184,7 +152,7 @@ impl NLog {
         if let Some(unit) = damaged {
             // In place of the first unreadable entry: they move with its unit, and need no
             // additional unit.
-            let unread = self.take_unread(tables, blocks, &mut kept);
+            let unread = take_unread(index, tables, blocks, &mut kept);
             kept[unit].extend(unread);
         }
 
@@ -197,33 +165,6 @@ impl NLog {
         }
     }
 
-    /// The unreadable entries in force, taken from the index. Readable entries of their LPNs are
-    /// older, and are dropped.
-    fn take_unread(
-        &mut self,
-        tables: &mut Tables,
-        blocks: &Superblocks,
-        read: &mut [Vec<LogEntry>],
-    ) -> Vec<LogEntry> {
-        let known: BTreeSet<(Lpn, u64)> = read
-            .iter()
-            .flatten()
-            .map(|entry| (entry.lpn(), entry.wsn()))
-            .collect();
-        // Stale entries of the index must not be mistaken for unreadable ones.
-        self.index.sort_out(tables);
-        let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
-        let unread: Vec<Remapping> = self.index.iter(tables.geometry).filter(is_unread).collect();
-
-        let lpns: BTreeSet<Lpn> = unread.iter().map(|remapping| remapping.lpn).collect();
-        read.iter_mut()
-            .for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
-        unread
-            .iter()
-            .map(|remapping| LogEntry::of(blocks, tables.geometry, remapping))
-            .collect()
-    }
-
     /// Zeroes the unit with these entries, after everything that superseded them, and frees it.
     fn release(&mut self, media: &mut Media, entries: &Range<usize>) {
         let at = entries.start - SLOT_WORDS;
@@ -232,6 +173,33 @@ impl NLog {
         self.free
             .push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
     }
+}
+
+/// The unreadable entries in force, taken from the index. Readable entries of their LPNs are
+/// older, and are dropped.
+fn take_unread(
+    index: &mut OwnerIndex,
+    tables: &mut Tables,
+    blocks: &Superblocks,
+    read: &mut [Vec<LogEntry>],
+) -> Vec<LogEntry> {
+    let known: BTreeSet<(Lpn, u64)> = read
+        .iter()
+        .flatten()
+        .map(|entry| (entry.lpn(), entry.wsn()))
+        .collect();
+    // Stale entries of the index must not be mistaken for unreadable ones.
+    index.sort_out(tables);
+    let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
+    let unread: Vec<Remapping> = index.iter(tables.geometry).filter(is_unread).collect();
+
+    let lpns: BTreeSet<Lpn> = unread.iter().map(|remapping| remapping.lpn).collect();
+    read.iter_mut()
+        .for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
+    unread
+        .iter()
+        .map(|remapping| LogEntry::of(blocks, tables.geometry, remapping))
+        .collect()
 }
 
 /// Appends the places of the entries that may not be in force; returns false if NVRAM must be read

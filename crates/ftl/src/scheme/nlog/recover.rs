@@ -4,20 +4,60 @@
 //! number is derived from the others. Absent: which witness wins (`witnesses`).
 
 use super::{NLog, SEQUENCE_END, SLOT_WORDS, UnitHead};
-use crate::contract::Remapping;
+use crate::contract::Recover;
 use crate::core::Core;
 use crate::error::RecoveryError;
-use crate::guard::Guard;
+use crate::scheme::device_log::{DeviceLog, LogMedium, add_witness};
+use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::LogEntry;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, ClearId, Media, Ppn, Purpose};
+use remap_ssd_media::{After, ClearId, Media, Purpose};
 
 /// Units found by recovery.
-pub(super) struct FoundUnits {
+struct FoundUnits {
     /// Units in use, each after its sequence number.
     pub used: Vec<(u64, usize)>,
     /// A unit with entries but an unreadable head: at most one.
     pub headless: Option<usize>,
+}
+
+impl Recover for DeviceLog<NLog> {
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let Self {
+            medium: log, index, ..
+        } = self;
+        let words = log.total_units * (log.slots + 1) * SLOT_WORDS;
+        witnesses.charge_scan(&mut core.media, words);
+
+        let FoundUnits { mut used, headless } = log.find_units(&mut core.media)?;
+        used.sort_unstable();
+        if let Some(unit) = headless {
+            let sequence = log.sequence_of(&mut core.media, unit, &used)?;
+            log.heads.push((unit, sequence));
+            used.push((sequence, unit));
+            used.sort_unstable();
+        }
+
+        // In order of sequence numbers: of two entries with the same LPN and page the later is the
+        // newer.
+        log.sequence = used.last().map_or(1, |(sequence, _)| sequence + 1);
+        for (_, unit) in used {
+            log.replay_unit(core, index, witnesses, unit)?;
+            log.units.push_back(unit);
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, core: &mut Core) -> bool {
+        let log = &mut self.medium;
+        log.heal(&mut core.media);
+        self.fullest = core.blocks.remapped_max();
+        // A cut during reclaiming has left old and new units side by side.
+        if log.free.len() < log.reserved_units(self.fullest) && !log.free.is_empty() {
+            log.reclaim(core, &mut self.index);
+        }
+        true
+    }
 }
 
 impl NLog {
@@ -26,7 +66,7 @@ impl NLog {
     ///
     /// # Errors
     /// It is at one of the ends, and an unreadable entry hides which.
-    pub(super) fn sequence_of(
+    fn sequence_of(
         &self,
         media: &mut Media,
         unit: usize,
@@ -72,7 +112,7 @@ impl NLog {
     }
 
     /// Repairs the records that were unreadable at recovery.
-    pub(super) fn heal(&mut self, media: &mut Media) {
+    fn heal(&mut self, media: &mut Media) {
         for (unit, sequence) in std::mem::take(&mut self.heads) {
             let head = UnitHead::new().with_torn(true).with_sequence(sequence);
             media.store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
@@ -90,7 +130,7 @@ impl NLog {
     }
 
     /// Finds the units in use, and queues the others as free.
-    pub(super) fn find_units(&mut self, media: &mut Media) -> Result<FoundUnits, RecoveryError> {
+    fn find_units(&mut self, media: &mut Media) -> Result<FoundUnits, RecoveryError> {
         let (mut used, mut headless) = (Vec::new(), None);
         self.free.clear();
         for unit in 0..self.total_units {
@@ -132,9 +172,10 @@ impl NLog {
     }
 
     /// Reports the entries of one unit as witnesses. Sets `used` for this unit.
-    pub(super) fn replay_unit(
+    fn replay_unit(
         &mut self,
         core: &mut Core,
+        index: &mut OwnerIndex,
         witnesses: &mut Witnesses,
         unit: usize,
     ) -> Result<(), RecoveryError> {
@@ -155,22 +196,8 @@ impl NLog {
                 continue;
             };
 
-            let entry = LogEntry::from_words([first, second]);
-            let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if intact && entry.is_current(&core.blocks, core.geometry) {
-                let ppn = Ppn(entry.ppn());
-                if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
-                    witnesses.zero(at..at + SLOT_WORDS);
-                    continue;
-                }
-                let remapping = Remapping {
-                    lpn: entry.lpn(),
-                    ppn,
-                    wsn: entry.wsn(),
-                    source: None,
-                    atomic: None,
-                };
-                self.index.push_unchecked(core.geometry, &remapping);
+            if !add_witness(core, index, witnesses, [first, second]) {
+                witnesses.zero(at..at + SLOT_WORDS);
             }
         }
         Ok(())

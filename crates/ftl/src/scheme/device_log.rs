@@ -1,0 +1,247 @@
+//! One device-wide log of remaps, on flash or in NVRAM: the usual solution before Remap-SSD.
+//!
+//! Finding the owners of a victim's pages means reading the whole log, and so does reclaiming it:
+//! read all, rewrite the valid entries, erase or zero the rest (FAST'21 §3.3, §5.1).
+//!
+//! Invariant: hosts leave room for the fullest superblock's references and for beginning to rewrite
+//! (`LogMedium::reserve`); nothing is reclaimed if that would gain too little, so that refusals stay
+//! cheap. Absent: where the entries are (`flog`, `nlog`); per-superblock structure on the medium
+//! (`index` belongs to the simulator; its cost is the scan's).
+
+use super::index::OwnerIndex;
+use super::log_entry::LogEntry;
+use crate::config::Config;
+use crate::contract::{Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, Usage};
+use crate::core::Core;
+use crate::ended::EndedFilters;
+use crate::error::ConfigError;
+use crate::guard::Guard;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
+use crate::witnesses::Witnesses;
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
+
+/// Reclaiming pays only if more than one entry in this many is invalid.
+const INVALID_SHARE: u64 = 20;
+
+/// Checks that the log has at least this many bytes.
+pub(super) fn check(config: &Config, least: u64) -> Result<(), ConfigError> {
+    let bytes = config.log_bytes;
+    if bytes < least {
+        return Err(ConfigError(format!(
+            "log_bytes = {bytes} is too small for a log: use at least {least}"
+        )));
+    }
+    Ok(())
+}
+
+/// The medium of a log: how entries are stored and rewritten. `fullest` is an upper bound of a
+/// superblock's remapped LPNs. A log on it also implements `Recover`.
+pub(super) trait LogMedium: Send {
+    /// Entries that fit.
+    fn capacity(&self) -> u64;
+    /// Entries stored, valid or not.
+    fn entries(&self) -> u64;
+    /// Entries in a page or a unit.
+    fn slots(&self) -> usize;
+    /// Entries for which hosts leave room.
+    fn reserve(&self, fullest: u32) -> u64;
+    /// Charges reading the whole log.
+    fn charge_scan(&self, media: &mut Media);
+
+    /// Returns true if no entry can be added any more.
+    fn is_stuck(&self) -> bool {
+        false
+    }
+    /// Returns true if a host may add an entry now.
+    fn has_slot(&self, core: &Core, fullest: u32) -> bool {
+        self.has_room(core, fullest)
+    }
+    /// Returns true if reclaiming is not necessary for a host's entry.
+    fn has_room(&self, core: &Core, fullest: u32) -> bool;
+    /// Returns true if collection may add an entry: it may use the reserve.
+    fn has_room_to_move(&self, core: &Core) -> bool;
+    /// Returns true if there is room to begin rewriting the log.
+    fn can_reclaim(&self, core: &Core) -> bool;
+
+    /// Stores an entry, which is already in the index.
+    fn append(&mut self, core: &mut Core, index: &OwnerIndex, next: &Remapping, purpose: Purpose);
+    /// Reads all entries, rewrites the valid ones, and erases or zeroes the old log.
+    fn reclaim(&mut self, core: &mut Core, index: &mut OwnerIndex);
+    /// `Persist::give_back`.
+    fn give_back(&mut self, _core: &mut Core, _index: &mut OwnerIndex) -> bool {
+        false
+    }
+
+    /// Compares the log with the tables, and checks that every entry that reclaiming would not look
+    /// up is in force.
+    fn check(
+        &self,
+        index: &OwnerIndex,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), String>;
+}
+
+pub(super) struct DeviceLog<M> {
+    pub medium: M,
+    pub index: OwnerIndex,
+    /// Upper bound of the remapped LPNs of a superblock.
+    pub fullest: u32,
+    /// Number of invalid entries below which reclaiming gains nothing.
+    reclaim_pays_from: u64,
+}
+
+impl<M: LogMedium> DeviceLog<M> {
+    pub fn new(medium: M, geometry: &Geometry) -> Self {
+        Self {
+            medium,
+            index: OwnerIndex::new(geometry),
+            fullest: 0,
+            reclaim_pays_from: 0,
+        }
+    }
+
+    fn invalid(&self, blocks: &Superblocks) -> u64 {
+        let entries = self.medium.entries();
+        entries.saturating_sub(blocks.remapped_total())
+    }
+
+    #[cold]
+    fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
+        // The last attempt found too little to gain. Only more invalid entries can change that.
+        let invalid = self.invalid(&core.blocks);
+        if invalid < self.reclaim_pays_from {
+            return false;
+        }
+
+        self.fullest = core.blocks.remapped_max() + 1;
+        if self.medium.has_room(core, self.fullest) {
+            return true;
+        }
+        if !may_reclaim {
+            return false;
+        }
+
+        if invalid * INVALID_SHARE > self.medium.entries() && self.medium.can_reclaim(core) {
+            self.medium.reclaim(core, &mut self.index);
+            if self.medium.has_room(core, self.fullest) {
+                return true;
+            }
+        }
+
+        // Not before another page of entries has become invalid: refusals must stay cheap.
+        self.reclaim_pays_from = self.invalid(&core.blocks) + self.medium.slots() as u64;
+        false
+    }
+}
+
+impl<M: LogMedium> Persist for DeviceLog<M> {
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        let capacity = self.medium.capacity() as f64;
+        if core.blocks.remapped_total() as f64 >= core.config.watermark * capacity {
+            return Err(Demotion::Watermark);
+        }
+        if self.medium.is_stuck() {
+            return Err(Demotion::NvramFull);
+        }
+
+        self.fullest = self
+            .fullest
+            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+        if self.medium.has_slot(core, self.fullest) || self.make_room(core, may_reclaim) {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
+        }
+    }
+
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        self.index.push(&mut core.tables, &core.blocks, remapping);
+        self.medium.append(core, &self.index, remapping, purpose);
+    }
+
+    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        let has_room = self.medium.has_room_to_move(core);
+        if has_room {
+            self.persist(core, remapping, Purpose::Gc);
+        }
+        has_room
+    }
+
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        self.medium.give_back(core, &mut self.index)
+    }
+}
+
+impl<M: LogMedium> Ownership for DeviceLog<M> {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        self.medium.charge_scan(lookup.media);
+        self.index.owners(lookup.sb, lookup.out);
+    }
+
+    fn forget(
+        &mut self,
+        _: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
+        self.index.forget(sb);
+        // Entries of the ended incarnation stay in the log; it has none of the next one yet.
+        ended.start_over(sb);
+        self.reclaim_pays_from = 0;
+    }
+}
+
+impl<M: LogMedium> Inspect for DeviceLog<M> {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
+        let bytes = |entries: u64| entries * size_of::<LogEntry>() as u64;
+        Usage {
+            capacity_bytes: bytes(self.medium.capacity()),
+            used_bytes: bytes(self.medium.entries()),
+            valid_bytes: bytes(blocks.remapped_total()),
+            entry_room_bytes: bytes(self.medium.capacity()),
+            gc_reserve_bytes: bytes(self.medium.reserve(self.fullest)),
+            ..Usage::default()
+        }
+    }
+
+    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+        self.medium.check(&self.index, tables, blocks, media)?;
+        self.index.check(tables)
+    }
+}
+
+impl<M: LogMedium> LookAhead for DeviceLog<M> {}
+
+/// Adds an entry found by recovery to the index, if it counts. Returns false for an entry of an
+/// aborted command.
+pub(super) fn add_witness(
+    core: &mut Core,
+    index: &mut OwnerIndex,
+    witnesses: &mut Witnesses,
+    words: [u64; 2],
+) -> bool {
+    let entry = LogEntry::from_words(words);
+    let is_intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
+    if !is_intact || !entry.is_current(&core.blocks, core.geometry) {
+        return true;
+    }
+
+    let ppn = Ppn(entry.ppn());
+    if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
+        return false;
+    }
+    let remapping = Remapping {
+        lpn: entry.lpn(),
+        ppn,
+        wsn: entry.wsn(),
+        source: None,
+        atomic: None,
+    };
+    index.push_unchecked(core.geometry, &remapping);
+    true
+}
