@@ -11,14 +11,14 @@
 
 use crate::clock::WsnClock;
 use crate::config::Config;
+use crate::config::kind::SchemeFacts;
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
-use crate::kind::SchemeFacts;
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, Purpose, SbId};
 use serde::Serialize;
 

@@ -4,16 +4,16 @@
 //! arguments, so its signature shows what it may change. Absent: policy. The verbs are in
 //! `command`, relocation in `gc`, persistence of remaps in `scheme`.
 
-use crate::block_map::BlockMap;
 use crate::clock::WsnClock;
 use crate::config::Config;
-use crate::layout::NvramLayout;
-use crate::map::Map;
+use crate::config::layout::NvramLayout;
 use crate::mapping::Mapping;
+use crate::mapping::block_map::BlockMap;
+use crate::mapping::map::Map;
+use crate::mapping::survival::Survival;
+use crate::mapping::tables::Tables;
 use crate::stats::Stats;
 use crate::superblock::Superblocks;
-use crate::survival::Survival;
-use crate::tables::Tables;
 use remap_ssd_media::{After, Geometry, Lpn, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Media, DRAM tables and superblocks: shared by all verbs and schemes.

@@ -3,24 +3,24 @@
 //! Commands enter through `command`. All persistent state is in `core.media`; `recovery` rebuilds
 //! the rest from it. Absent: time, threads, files, randomness.
 
-use crate::atomic::AtomicSlot;
-use crate::block_map::BlockInOrder;
 use crate::clock::WSN_READ_ONLY;
 use crate::config::Config;
+use crate::config::layout::NvramLayout;
 use crate::contract::{GroupInfo, RemapScheme, Usage};
 use crate::core::Core;
-use crate::dealloc::DeallocLog;
 use crate::dedup::Dedup;
 use crate::dies::DieMask;
 use crate::error::ConfigError;
-use crate::files::FileMap;
 use crate::gc::job::Gc;
-use crate::layout::NvramLayout;
-use crate::life::{Life, LifeRecord};
+use crate::mapping::block_map::BlockInOrder;
+use crate::mapping::survival::{CLASSES, Survival, SurvivalClass};
+use crate::records::atomic::AtomicSlot;
+use crate::records::dealloc::DeallocLog;
+use crate::records::files::FileMap;
 use crate::scheme::catalogue::spec;
 use crate::stats::{RemapCounts, Stats};
+use crate::superblock::life::{Life, LifeRecord};
 use crate::superblock::{Owners, Stream, Superblock, SuperblockState};
-use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, ClearId, Lpn, Media, Ppn, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;

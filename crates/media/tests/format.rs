@@ -55,14 +55,14 @@ const RECORDS: &[(&str, &[&str])] = &[
         "crates/media/src/geometry.rs",
         &["const PAGE_BYTES", "fn page", "fn block"],
     ),
-    ("crates/ftl/src/layout.rs", &[]),
+    ("crates/ftl/src/config/layout.rs", &[]),
     (
-        "crates/ftl/src/life.rs",
+        "crates/ftl/src/superblock/life.rs",
         &["struct Life", "struct LifeRecord"],
     ),
-    ("crates/ftl/src/config.rs", &["const CHUNK_LPNS"]),
+    ("crates/ftl/src/config/mod.rs", &["const CHUNK_LPNS"]),
     (
-        "crates/ftl/src/sizes.rs",
+        "crates/ftl/src/config/sizes.rs",
         &["fn tail_records", "fn tail_pages"],
     ),
     (
@@ -74,7 +74,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &["struct SuperblockHead", "const MAGIC"],
     ),
     (
-        "crates/ftl/src/dealloc.rs",
+        "crates/ftl/src/records/dealloc.rs",
         &[
             "struct DeallocWhen",
             "struct DeallocWhat",
@@ -82,12 +82,12 @@ const RECORDS: &[(&str, &[&str])] = &[
             "fn bitmap",
         ],
     ),
-    ("crates/ftl/src/files/record.rs", &[]),
+    ("crates/ftl/src/records/files/record.rs", &[]),
     ("crates/ftl/src/error.rs", &["const LOST"]),
-    ("crates/ftl/src/hybrid.rs", &["const PAD"]),
+    ("crates/ftl/src/verbs/hybrid.rs", &["const PAD"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
     (
-        "crates/ftl/src/atomic.rs",
+        "crates/ftl/src/records/atomic.rs",
         &["struct SlotWord", "fn idle_word"],
     ),
     (

@@ -4,7 +4,7 @@
 //! can lead to wrong data. An equal MurmurHash3 digest proves nothing, so the core also compares
 //! the contents. Absent: the hash unit's time (the device's).
 
-use crate::murmur3::murmur3;
+use crate::dedup::murmur3::murmur3;
 use remap_ssd_media::Payload;
 use serde::{Deserialize, Serialize};
 

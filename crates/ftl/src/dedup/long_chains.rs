@@ -11,7 +11,7 @@
 //! page changes its content only while nothing owns it. Absent: the contents of pages.
 
 use super::spilled_cell::{CELLS, FREE_CELLS_MIN, SpilledCell};
-use crate::counts::Counts;
+use crate::mapping::counts::Counts;
 use remap_ssd_media::Ppn;
 use std::collections::{BTreeMap, BTreeSet};
 

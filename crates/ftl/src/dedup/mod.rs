@@ -20,22 +20,21 @@
 //! Invariants: bounded (eight slots for nine flash pages), except `spilled`; a slot may be stale
 //! (its page garbage or reused), which the comparison and the reference count detect; a tag other
 //! than 0 is in at most one slot of a line (0 is also the tag of empty slots); the digest of a page
-//! is that of the bytes it holds, or 0 if unknown. Lost at power-off: `relearn` restores it.
+//! is that of the bytes it holds, or 0 if unknown. Lost at power-off: `verbs::relearn` restores it.
 
 mod fingerprint;
 mod long_chains;
 #[cfg(test)]
 mod long_tests;
-mod relearn;
+mod murmur3;
 mod spilled;
 mod spilled_cell;
 mod spilling;
 #[cfg(test)]
 mod tests;
 
-use crate::counts::Counts;
+use crate::mapping::counts::Counts;
 pub use fingerprint::{Fingerprint, FingerprintKind};
-pub use relearn::UnknownPage;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{ContentMode, Media, Ppn};
 use spilled::SpilledTable;
@@ -43,7 +42,7 @@ use spilled_cell::SpilledPage;
 
 const WAYS: usize = 8;
 /// The digest of a page with unknown content.
-const UNKNOWN: [u8; 32] = [0; 32];
+pub(crate) const UNKNOWN: [u8; 32] = [0; 32];
 
 /// Bits of a tag. The rest of the word holds spill bits.
 const TAG_BITS: u32 = 24;
@@ -196,7 +195,7 @@ pub struct PageLookup<'a> {
 pub struct Dedup {
     lines: Slab<FingerprintLine>,
     /// Full digests by page, with real bytes only: identities are in the media.
-    digests: Vec<[u8; 32]>,
+    pub(crate) digests: Vec<[u8; 32]>,
     /// One bit per page, with real bytes only: its digest was loaded from a file and has not been
     /// verified against the bytes.
     recalled: Vec<u64>,
@@ -383,7 +382,7 @@ impl Dedup {
     }
 
     /// Records a page found with its content, unless an equally good page is known.
-    fn learn(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
+    pub(crate) fn learn(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let known = line
@@ -402,7 +401,7 @@ impl Dedup {
     }
 
     #[inline]
-    fn note_digest(&mut self, fingerprint: &Fingerprint, ppn: Ppn, is_recalled: bool) {
+    pub(crate) fn note_digest(&mut self, fingerprint: &Fingerprint, ppn: Ppn, is_recalled: bool) {
         if let Fingerprint::Digest(digest) = fingerprint {
             let at = ppn.0 as usize;
             self.digests[at] = *digest;

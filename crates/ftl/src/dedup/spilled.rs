@@ -17,7 +17,7 @@ use super::long_chains::LongChains;
 use super::spilled_cell::{
     CELLS, EMPTY, FREE_CELLS_MIN, SHARED, SpilledCell, SpilledPage, TAG_BITS,
 };
-use crate::counts::Counts;
+use crate::mapping::counts::Counts;
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
 

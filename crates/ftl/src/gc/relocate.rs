@@ -8,12 +8,12 @@
 
 use super::job::{GcJob, LivePage, NONE, STRETCH};
 use crate::config::EntrySize;
+use crate::config::guard::Guard;
 use crate::contract::{OwnerRef, Remapping};
-use crate::dealloc::DeallocLog;
 use crate::dedup::Fingerprint;
 use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
-use crate::guard::Guard;
+use crate::records::dealloc::DeallocLog;
 use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{After, Lpn, Ppn, Purpose, SbId, SecondOwner, StoredPage};
 

@@ -4,15 +4,15 @@
 //! tail.
 
 use super::AHEAD;
+use crate::config::guard::Guard;
 use crate::dies::DieMask;
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
-use crate::guard::Guard;
-use crate::life::{Life, LifeRecord, LoadedLife};
+use crate::recovery::witnesses::{Witnesses, holds_data};
+use crate::superblock::life::{Life, LifeRecord, LoadedLife};
 use crate::superblock::{
     OpenSuperblock, Stream, Superblock, SuperblockHead, SuperblockState, Superblocks,
 };
-use crate::witnesses::{Witnesses, holds_data};
 use remap_ssd_media::{After, ClearId, Lpn, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;

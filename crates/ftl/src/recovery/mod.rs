@@ -18,18 +18,19 @@
 //! steps 1 to 4 would not find again.
 
 mod flash;
+pub(crate) mod witnesses;
 
 use crate::clock::WSN_END;
 use crate::config::Config;
-use crate::dealloc::DeallocRecord;
+use crate::config::guard::Guard;
+use crate::config::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::error::{LOST, RecoveryError};
-use crate::files::FileMapScan;
 use crate::ftl::Ftl;
-use crate::guard::Guard;
-use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
-use crate::newest::{NumberedRange, newest_of};
+use crate::records::dealloc::DeallocRecord;
+use crate::records::files::FileMapScan;
+use crate::records::newest::{NumberedRange, newest_of};
+use crate::recovery::witnesses::{RecoveryReport, Witnesses};
 use crate::superblock::SuperblockState;
-use crate::witnesses::{RecoveryReport, Witnesses};
 use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
 

@@ -3,9 +3,9 @@
 //! Absent: the contract of a scheme (`contract`), and the facts used elsewhere (`kind`).
 
 use crate::config::SchemeValues;
+use crate::config::guard::Guard;
+use crate::config::kind::{Medium, SchemeKind};
 use crate::contract::SchemeSpec;
-use crate::guard::Guard;
-use crate::kind::{Medium, SchemeKind};
 use crate::names;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

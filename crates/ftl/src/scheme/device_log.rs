@@ -11,15 +11,15 @@
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
 use crate::config::Config;
+use crate::config::guard::Guard;
 use crate::contract::{Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, Usage};
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::ConfigError;
-use crate::guard::Guard;
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// Reclaiming pays only if more than one entry in this many is invalid.

@@ -2,9 +2,9 @@
 //!
 //! Invariant: order is preserved. Absent: the location of entries.
 
-use crate::ended::EndedIn;
-use crate::map::Map;
-use crate::tables::Tables;
+use crate::mapping::ended::EndedIn;
+use crate::mapping::map::Map;
+use crate::mapping::tables::Tables;
 use remap_ssd_media::{Lpn, Ppn};
 
 /// Entries processed at a time.

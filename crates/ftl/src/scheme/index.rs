@@ -6,8 +6,8 @@
 
 use super::in_force::{find_doubtful, keep_gone, take_out};
 use crate::contract::{OwnerRef, Remapping};
+use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 #[derive(Default)]

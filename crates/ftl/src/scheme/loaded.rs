@@ -6,7 +6,7 @@
 
 use super::entry::{CommandWord, EntryOwners, EntryPlace, RmmEntry};
 use crate::config::ATOMIC_PAGES_MAX;
-use crate::witnesses::Witnesses;
+use crate::recovery::witnesses::Witnesses;
 use remap_ssd_media::{Lpn, Media, MediaError};
 use std::ops::Range;
 

@@ -18,21 +18,21 @@ use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
+use crate::config::layout::NvramLayout;
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::RecoveryError;
-use crate::guard::{Guard, Guards};
-use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
-use crate::layout::NvramLayout;
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;

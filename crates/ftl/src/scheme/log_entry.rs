@@ -5,10 +5,10 @@
 //! if both torn bits are 1.
 
 use crate::config::Config;
+use crate::config::guard::Guard;
 use crate::contract::Remapping;
-use crate::guard::Guard;
+use crate::recovery::witnesses::Witnesses;
 use crate::superblock::{Superblock, SuperblockState, Superblocks};
-use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{Geometry, Lpn, MediaError, Ppn, SbId};
 

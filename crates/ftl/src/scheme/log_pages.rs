@@ -8,8 +8,8 @@
 //! open one. Invariant: the parity page records how many pages it covers, so that pages torn by an
 //! earlier cut are not expected. Absent: the contents of log pages.
 
+use crate::config::guard::{Guard, Guards};
 use crate::core::Core;
-use crate::guard::{Guard, Guards};
 use crate::superblock::{Stream, Superblocks};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, Media, Oob, Ppn, Purpose, SbId, StoredPage};

@@ -1,17 +1,17 @@
 //! Opt: the upper bound. Owners are found in O(1), without limits, and nothing is durable.
 
 use super::index::OwnerIndex;
+use crate::config::kind::{Hue, Medium, SchemeFacts};
 use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::RecoveryError;
-use crate::kind::{Hue, Medium, SchemeFacts};
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme's declaration for the catalogue.

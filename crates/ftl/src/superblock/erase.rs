@@ -5,9 +5,9 @@
 
 use super::{INCARNATION_MAX, Superblock, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
+use crate::config::guard::Guard;
 use crate::dies::DieMask;
-use crate::guard::Guard;
-use crate::life::{Life, LifeRecord};
+use crate::superblock::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};
 
 impl Superblocks {

@@ -139,8 +139,8 @@ impl Superblocks {
 mod tests {
     use super::*;
     use crate::dies::DieMask;
-    use crate::life::Life;
     use crate::superblock::Stream;
+    use crate::superblock::life::Life;
 
     fn free(incarnation: u32, erase: u64) -> Superblock {
         Superblock {

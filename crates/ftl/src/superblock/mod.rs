@@ -15,6 +15,7 @@
 
 mod erase;
 mod free;
+pub mod life;
 mod open;
 mod owners;
 mod regions;
@@ -26,12 +27,12 @@ pub use owners::Owners;
 pub use regions::{RegionChanges, RegionPeak, RegionPeaks};
 pub use stream::{AllocatedPage, OpenSuperblock};
 
-use crate::block_map::PageOrder;
 use crate::config::Config;
+use crate::config::guard::Guards;
 use crate::dies::DieMask;
-use crate::guard::Guards;
-use crate::life::Life;
+use crate::mapping::block_map::PageOrder;
 use crate::policy::ZONES_MAX;
+use crate::superblock::life::Life;
 use remap_ssd_media::{ClearId, Geometry, SbId};
 
 /// The incarnation counter has 21 bits and never wraps: records that name an incarnation would

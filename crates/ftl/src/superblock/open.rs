@@ -5,7 +5,7 @@
 
 use super::{OpenSuperblock, Owners, Stream, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
-use crate::guard::Guard;
+use crate::config::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::VecDeque;

@@ -5,8 +5,8 @@
 
 use super::{Stream, SuperblockState, Superblocks};
 use crate::config::Config;
+use crate::config::guard::Guard;
 use crate::dies::DieMask;
-use crate::guard::Guard;
 use remap_ssd_media::{After, Lpn, Oob, PageSlot, Ppn, SbId};
 use std::collections::VecDeque;
 

@@ -25,12 +25,12 @@ mod recover;
 use super::entry::EntryOwners;
 use super::in_force::{find_doubtful, take_out};
 use crate::config::Config;
+use crate::config::guard::Guard;
 use crate::contract::FlashNeed;
 use crate::core::Core;
-use crate::guard::Guard;
+use crate::mapping::tables::Tables;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::Counter;
-use crate::tables::Tables;
 use page::{GroupOwner, GroupPlace};
 use remap_ssd_media::{
     After, Geometry, Lpn, Media, MediaError, Oob, Ppn, Purpose, SbId, StoredPage,

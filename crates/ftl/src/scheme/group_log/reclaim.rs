@@ -22,8 +22,8 @@ use super::{
     keep_known, keep_valid,
 };
 use crate::config::Config;
+use crate::config::guard::Guard;
 use crate::core::Core;
-use crate::guard::Guard;
 use crate::scheme::log_pages;
 use crate::scheme::remap_ssd::append_in_force;
 use crate::superblock::{Stream, Superblocks};

@@ -9,12 +9,12 @@ use super::page::{self, GroupPageHeader};
 use super::{
     GROUP_ENTRIES_FOUND, GROUP_PAGES_STALE, GroupLog, GroupPage, LogSuperblock, NUMBERS_END,
 };
+use crate::config::guard::Guard;
 use crate::core::Core;
 use crate::error::RecoveryError;
-use crate::guard::Guard;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::scheme::log_pages::{self, LogPage};
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Lpn, Media, Ppn, SbId};
 use std::sync::Arc;
 

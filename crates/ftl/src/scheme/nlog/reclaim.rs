@@ -5,15 +5,15 @@
 //! unit suffices to begin. Absent: when hosts are refused (`device_log`).
 
 use super::{CHUNK, NLog, SLOT_WORDS, load};
+use crate::config::guard::Guard;
 use crate::contract::Remapping;
 use crate::core::Core;
-use crate::guard::Guard;
+use crate::mapping::tables::Tables;
 use crate::scheme::device_log::LogMedium;
 use crate::scheme::in_force::keep_gone;
 use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::LogEntry;
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
 use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;

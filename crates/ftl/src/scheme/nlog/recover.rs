@@ -7,10 +7,10 @@ use super::{NLog, SEQUENCE_END, SLOT_WORDS, UnitHead};
 use crate::contract::Recover;
 use crate::core::Core;
 use crate::error::RecoveryError;
+use crate::recovery::witnesses::Witnesses;
 use crate::scheme::device_log::{DeviceLog, LogMedium, add_witness};
 use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::LogEntry;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, ClearId, Media, Purpose};
 
 /// Units found by recovery.

@@ -5,8 +5,8 @@
 
 use super::{OwnerSlot, Pebble, TableBytes};
 use crate::contract::{Inspect, Occupancy, Usage};
+use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
 use remap_ssd_media::{Lpn, Media};
 
 impl Inspect for Pebble {

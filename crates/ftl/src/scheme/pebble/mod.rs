@@ -22,18 +22,18 @@ mod recover;
 
 use crate::clock::WsnClock;
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
+use crate::config::layout::NvramLayout;
 use crate::contract::{
     LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::ConfigError;
-use crate::guard::{Guard, Guards};
-use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
-use crate::layout::NvramLayout;
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
 use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 

@@ -8,11 +8,11 @@
 //! witness wins (`witnesses`).
 
 use super::{OwnerSlot, Pebble, RoomHead, SlotRoom};
+use crate::config::guard::Guard;
 use crate::contract::Recover;
 use crate::core::Core;
 use crate::error::RecoveryError;
-use crate::guard::Guard;
-use crate::witnesses::Witnesses;
+use crate::recovery::witnesses::Witnesses;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Purpose, SbId};
 
 impl Recover for Pebble {

@@ -6,8 +6,8 @@
 use super::RemapSsd;
 use crate::clock::WsnClock;
 use crate::config::Config;
+use crate::mapping::tables::Tables;
 use crate::scheme::entry::RmmEntry;
-use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
 
 impl RemapSsd {

@@ -14,19 +14,19 @@ mod reclaim;
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
 use super::segments::groups::{self, GroupedEntries, SegmentGroups};
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::kind::{HostBytes, Hue, SchemeFacts};
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::{Guard, Guards};
-use crate::kind::{HostBytes, Hue, SchemeFacts};
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 

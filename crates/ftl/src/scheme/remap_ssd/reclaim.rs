@@ -4,18 +4,18 @@
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::clock::WsnClock;
+use crate::config::guard::Guard;
 use crate::contract::Remapping;
 use crate::core::Core;
 use crate::error::RecoveryError;
-use crate::guard::Guard;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
 use crate::scheme::loaded::LoadedEntry;
 use crate::scheme::segments::groups::{GroupedEntries, SegmentGroups};
 use crate::scheme::segments::{SegmentChain, Segments};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Media, Ppn, Purpose, SbId};
 
 /// Prefetch distance for L2P lookups, in entries.

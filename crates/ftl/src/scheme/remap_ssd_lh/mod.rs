@@ -13,20 +13,20 @@
 
 use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
+use crate::config::kind::{HostBytes, SchemeFacts};
 use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
     Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
-use crate::kind::{HostBytes, SchemeFacts};
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme's declaration for the catalogue.

@@ -22,19 +22,19 @@ mod valid;
 
 use super::segments::groups::{self, GroupedEntries, SegmentGroups};
 use crate::config::Config;
+use crate::config::guard::Guard;
+use crate::config::kind::{HostBytes, SchemeFacts};
 use crate::contract::{
     CopiesOf, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
     Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::RecoveryError;
-use crate::guard::Guard;
-use crate::kind::{HostBytes, SchemeFacts};
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use extent::{RemapExtent, SLOT_WORDS};
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 use run::RemapRun;

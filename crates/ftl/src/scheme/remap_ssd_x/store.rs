@@ -10,10 +10,10 @@ use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
 use super::run::RemapRun;
 use super::{EXTENSIONS, EXTENTS, RemapSsdX};
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
 use crate::contract::Remapping;
 use crate::core::Core;
-use crate::guard::{Guard, Guards};
-use crate::map::Map;
+use crate::mapping::map::Map;
 use remap_ssd_media::{After, ClearId, Geometry, Lpn, Ppn, Purpose, SbId};
 
 /// An entry that can be extended.

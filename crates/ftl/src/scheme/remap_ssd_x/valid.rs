@@ -16,10 +16,10 @@ use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
 use crate::clock::WsnClock;
 use crate::core::Core;
+use crate::mapping::tables::Tables;
 use crate::scheme::entry::{EntryOwners, RmmEntry};
 use crate::scheme::in_force::{find_doubtful, take_out};
 use crate::stats::SchemeCounters;
-use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
 
 /// Prefetch distance for L2P lookups, in extents.

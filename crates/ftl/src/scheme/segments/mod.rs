@@ -10,8 +10,8 @@ mod head;
 mod recover;
 
 use crate::config::Config;
-use crate::guard::{Guard, Guards};
-use crate::layout::NvramLayout;
+use crate::config::guard::{Guard, Guards};
+use crate::config::layout::NvramLayout;
 use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, Media, Purpose, SbId};
 use std::collections::VecDeque;

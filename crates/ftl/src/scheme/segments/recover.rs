@@ -6,10 +6,10 @@
 
 use super::head::{SegmentHead, SegmentLink};
 use super::{SEQUENCE_END, SegmentChain, Segments};
-use crate::guard::Guard;
+use crate::config::guard::Guard;
+use crate::recovery::witnesses::Witnesses;
 use crate::scheme::entry::EntryPlace;
 use crate::superblock::Superblocks;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, ClearId, Media, Purpose, SbId};
 
 enum SegmentOwner {

@@ -4,9 +4,9 @@
 //! erased. Absent: the saving (`saved`).
 
 use super::ShadowOob;
+use crate::config::guard::Guard;
 use crate::contract::Remapping;
 use crate::core::Core;
-use crate::guard::Guard;
 use crate::superblock::Stream;
 use remap_ssd_media::{After, Purpose, SbId};
 

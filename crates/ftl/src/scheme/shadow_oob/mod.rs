@@ -27,19 +27,19 @@ mod saved;
 
 use super::log_entry::LogEntry;
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::kind::{Medium, SchemeFacts, SchemeKey};
+use crate::config::layout::NvramLayout;
 use crate::contract::{
     CopiesOf, FlashNeed, GroupInfo, Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist,
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::ConfigError;
-use crate::guard::{Guard, Guards};
-use crate::kind::{Medium, SchemeFacts, SchemeKey};
-use crate::layout::NvramLayout;
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
 use recover::LogSuperblocks;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};

@@ -5,8 +5,8 @@
 
 use super::{DROPPED, EntryTag, STALE_SHARE, SWEPT_SHARE, ShadowOob};
 use crate::core::Core;
+use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
 use remap_ssd_media::{Media, SbId};
 
 impl ShadowOob {

@@ -7,13 +7,13 @@
 
 use super::saved::SavedPage;
 use super::{EntryTag, SAVED, ShadowOob};
+use crate::config::guard::Guard;
 use crate::contract::Recover;
 use crate::core::Core;
 use crate::error::RecoveryError;
-use crate::guard::Guard;
+use crate::recovery::witnesses::Witnesses;
 use crate::scheme::log_entry::{LogEntry, UNNUMBERED};
 use crate::superblock::Superblocks;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
 use std::collections::BTreeMap;
 

@@ -12,14 +12,14 @@
 
 use super::ENERGY_PAGES;
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::layout::LIFE_WORDS;
 use crate::contract::FlashNeed;
 use crate::dies::DieMask;
 use crate::error::RecoveryError;
-use crate::guard::{Guard, Guards};
-use crate::layout::LIFE_WORDS;
-use crate::life::{Life, LifeRecord, LoadedLife};
 use crate::scheme::log_entry::UNNUMBERED;
 use crate::superblock::SuperblockHead;
+use crate::superblock::life::{Life, LifeRecord, LoadedLife};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Geometry, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;

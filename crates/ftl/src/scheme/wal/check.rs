@@ -6,8 +6,8 @@
 use super::Wal;
 use super::record::SLOT_WORDS;
 use crate::contract::{Inspect, Usage};
+use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
 use remap_ssd_media::{Lpn, Media};
 
 impl Inspect for Wal {

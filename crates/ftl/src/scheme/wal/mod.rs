@@ -21,17 +21,17 @@ mod record;
 mod recover;
 
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::kind::SchemeFacts;
+use crate::config::layout::NvramLayout;
 use crate::contract::{
     LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::ConfigError;
-use crate::guard::{Guard, Guards};
-use crate::kind::SchemeFacts;
-use crate::layout::NvramLayout;
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
 use crate::stats::{Demotion, SchemeCounters, Stats};
-use crate::tables::Tables;
 use record::{CommitRecord, OpenCommit, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;

@@ -8,12 +8,12 @@
 
 use super::record::{CommitRecord, SLOT_WORDS};
 use super::{StoredCommit, Wal};
+use crate::config::guard::{Guard, Guards};
 use crate::contract::Recover;
 use crate::core::Core;
 use crate::error::RecoveryError;
-use crate::guard::{Guard, Guards};
-use crate::tables::Tables;
-use crate::witnesses::{HintedPage, Witnesses};
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::{HintedPage, Witnesses};
 use remap_ssd_media::{ClearId, Lpn, Ppn, SbId};
 
 impl Recover for Wal {

@@ -16,10 +16,10 @@ mod record;
 mod recover;
 
 use crate::config::Config;
+use crate::config::guard::{Guard, Guards};
+use crate::config::layout::NvramLayout;
 use crate::error::ConfigError;
-use crate::guard::{Guard, Guards};
-use crate::layout::NvramLayout;
-use crate::tables::Tables;
+use crate::mapping::tables::Tables;
 use record::{ENTRY_WORDS, FileMapRegion, ListEnds, NONE, SLOT_WORDS, TaggedValue};
 pub use recover::FileMapScan;
 use remap_ssd_media::{After, ClearId, Lpn, Media, MediaError, Purpose};

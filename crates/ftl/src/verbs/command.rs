@@ -8,11 +8,11 @@
 //! an issued witness: at the start of a command, or of a piece of a long one. Absent: time, and
 //! which scheme makes remaps durable.
 
+use crate::config::guard::Guard;
 use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
-use crate::guard::Guard;
-use crate::program::PageOrigin;
+use crate::verbs::program::PageOrigin;
 use remap_ssd_media::{After, Lpn, Page, PageView, Payload, Ppn, Purpose};
 use std::ops::Range;
 

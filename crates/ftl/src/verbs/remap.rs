@@ -9,16 +9,16 @@
 //! makes a remap durable (`contract::Persist`), and who issues remaps: hosts, or writes whose
 //! content is on flash (`command`).
 
-use crate::atomic::AtomicSlot;
+use crate::config::guard::Guard;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
 use crate::contract::Remapping;
 use crate::core::Core;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
-use crate::guard::Guard;
 use crate::mapping::Mapping;
-use crate::program::PageOrigin;
+use crate::records::atomic::AtomicSlot;
 use crate::stats::Demotion;
+use crate::verbs::program::PageOrigin;
 use remap_ssd_media::{After, Lpn, Ppn, Purpose};
 
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).

@@ -8,8 +8,8 @@
 //! every good block is erased. Blocks in `bad` are never used again. Blocks in `failing` failed
 //! while the superblock was open: they keep their contents until it is erased, and then join `bad`.
 
+use crate::config::layout::LIFE_WORDS;
 use crate::dies::DieMask;
-use crate::layout::LIFE_WORDS;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Media, MediaError, Purpose, SbId};
 

@@ -4,8 +4,8 @@
 //! Invariant: functions of the configuration and the geometry alone. Absent: limits (`limits`),
 //! addresses (`layout`).
 
+use crate::config::granularity::Granularity;
 use crate::config::{CHUNK_LPNS, Config};
-use crate::granularity::Granularity;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Geometry, Lpn, oob};
 

@@ -2,10 +2,17 @@
 //!
 //! Absent: derived sizes (`sizes`), validation (`limits`), and latencies (the device's).
 
+pub(crate) mod granularity;
+pub mod guard;
+pub(crate) mod kind;
+pub(crate) mod layout;
+mod limits;
+mod sizes;
+
+use crate::config::granularity::Granularity;
+use crate::config::guard::Guards;
+use crate::config::kind::{SchemeKey, SchemeKind};
 use crate::dedup::FingerprintKind;
-use crate::granularity::Granularity;
-use crate::guard::Guards;
-use crate::kind::{SchemeKey, SchemeKind};
 use crate::policy::GcPolicy;
 use remap_ssd_media::Lpn;
 use remap_ssd_media::geometry::PAGE_BYTES;

@@ -16,9 +16,9 @@
 //! is full, the slot is not released, and atomic commands are refused until a power-on finds space.
 //! Absent: which pages the command touches.
 
+use crate::config::guard::{Guard, Guards};
+use crate::config::layout::{ABORTED_SLOTS, NvramLayout};
 use crate::config::{Config, EntrySize};
-use crate::guard::{Guard, Guards};
-use crate::layout::{ABORTED_SLOTS, NvramLayout};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Media, Purpose};
 use std::ops::Range;

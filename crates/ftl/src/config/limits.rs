@@ -5,9 +5,9 @@
 //! parameters (`config`).
 
 use crate::config::Config;
+use crate::config::layout::NvramLayout;
 use crate::contract::FlashNeed;
 use crate::error::ConfigError;
-use crate::layout::NvramLayout;
 use crate::scheme::catalogue::spec;
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -122,7 +122,7 @@ impl Config {
             ));
         }
 
-        crate::files::check(self)?;
+        crate::records::files::check(self)?;
         (spec(self.scheme).check)(self, geometry)?;
         self.check_nvram(geometry)
     }

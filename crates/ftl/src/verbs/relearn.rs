@@ -13,7 +13,7 @@
 //! has not been erased since the page was listed, since the content of a page does not change in
 //! between. Absent: files, threads, and when to do it (the device's and the service's).
 
-use super::{Fingerprint, PageLookup, UNKNOWN};
+use crate::dedup::{Fingerprint, PageLookup, UNKNOWN};
 use crate::ftl::Ftl;
 use remap_ssd_media::{ContentMode, Ppn};
 

@@ -8,8 +8,10 @@
 //! Invariant: an entry counts only if all of its words have the current generation.
 
 use crate::config::Config;
-pub(super) use crate::layout::{FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS};
-use crate::layout::{NvramLayout, file_map_words};
+pub(super) use crate::config::layout::{
+    FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS,
+};
+use crate::config::layout::{NvramLayout, file_map_words};
 use bitfield_struct::bitfield;
 
 pub(super) const NONE: u32 = u32::MAX;

@@ -4,8 +4,8 @@
 //! Absent: the map (`files`).
 
 use crate::error::Refusal;
-use crate::files::{FileBlock, FilePage, FileStatus};
 use crate::ftl::Ftl;
+use crate::records::files::{FileBlock, FilePage, FileStatus};
 use remap_ssd_media::{Lpn, Payload};
 
 impl Ftl {

@@ -7,8 +7,8 @@
 //! selects the table, and page mapping pays nothing more. Absent: reference counts and lists of
 //! owners.
 
-use crate::block_map::BlockMap;
 use crate::mapping::Mapping;
+use crate::mapping::block_map::BlockMap;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Lpn, Ppn};
 

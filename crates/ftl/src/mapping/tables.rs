@@ -3,9 +3,9 @@
 //! Invariants: those of the parts; `Ftl::check` compares them with each other. Absent: media,
 //! superblocks and numbers. A change of a mapping also changes its superblock's owners: see `Core`.
 
-use crate::counts::Counts;
-use crate::ended::EndedFilters;
-use crate::map::Map;
+use crate::mapping::counts::Counts;
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::map::Map;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 /// Tables that recovery rebuilds from the media.

@@ -6,7 +6,7 @@
 
 use super::FileMap;
 use super::record::{ENTRY_WORDS, ListEnds, NONE, SLOT_WORDS, TaggedValue};
-use crate::guard::Guard;
+use crate::config::guard::Guard;
 use remap_ssd_media::{After, Media, Purpose};
 
 /// Result of scanning the file map at recovery.

@@ -10,11 +10,11 @@
 //! log records them (`record_doubts`). Absent: which pages become garbage (the core's tables).
 
 use crate::clock::WsnClock;
+use crate::config::guard::{Guard, Guards};
+use crate::config::layout::{DEALLOC_WORDS, NvramLayout};
 use crate::config::{Config, chunk_of};
-use crate::guard::{Guard, Guards};
-use crate::layout::{DEALLOC_WORDS, NvramLayout};
-use crate::newest::{NumberedRange, newest_of};
-use crate::tables::Tables;
+use crate::mapping::tables::Tables;
+use crate::records::newest::{NumberedRange, newest_of};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Lpn, Media, Purpose};
 use std::collections::BTreeSet;

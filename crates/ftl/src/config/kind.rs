@@ -4,7 +4,7 @@
 //! Absent: the schemes' names and the list of them (`scheme/catalogue.rs`), and their behaviour
 //! (`contract.rs`).
 
-use crate::guard::Guard;
+use crate::config::guard::Guard;
 
 /// Medium of a scheme's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

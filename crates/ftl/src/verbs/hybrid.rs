@@ -27,14 +27,14 @@
 //! at most a block's pages: those of the block being written in order, and of a barely started one
 //! before it. Absent: the table (`block_map`), which superblock is collected (`gc`).
 
-use crate::block_map::BlockInOrder;
+use crate::config::guard::Guard;
 use crate::contract::OwnerRef;
 use crate::dedup::PageLookup;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::gc::job::{GcJob, LivePage, NONE, ORDERED};
-use crate::guard::Guard;
 use crate::mapping::Mapping;
+use crate::mapping::block_map::BlockInOrder;
 use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{Lpn, Oob, Ppn, Purpose, SbId, SecondOwner, StoredPage};
 use std::collections::BTreeMap;

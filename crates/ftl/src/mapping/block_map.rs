@@ -11,8 +11,8 @@
 //! of the extension (`Config::extension_entries`).
 
 use crate::dies::DieMask;
-use crate::fullest::FullestBlocks;
 use crate::mapping::Mapping;
+use crate::mapping::fullest::FullestBlocks;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 /// The block that the host is writing in order.

@@ -188,8 +188,11 @@ impl Ftl {
             let ppn = taken.ppn();
             // The bitmap is built after the page is allocated, since allocation may collect. The
             // number is taken last, so it is newer than everything in the bitmap.
-            let bitmap =
-                crate::dealloc::DeallocLog::bitmap(&self.core.config, &self.core.tables, chunk);
+            let bitmap = crate::records::dealloc::DeallocLog::bitmap(
+                &self.core.config,
+                &self.core.tables,
+                chunk,
+            );
             let wsn = self.core.clock.tick();
             let oob = taken.oob(lpn, wsn);
             self.core.stats.meta_programs += 1;

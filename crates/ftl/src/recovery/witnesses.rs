@@ -5,9 +5,9 @@
 
 use crate::config::{Config, chunk_of};
 use crate::core::Core;
-use crate::life::LoadedLife;
-use crate::map::Map;
 use crate::mapping::Mapping;
+use crate::mapping::map::Map;
+use crate::superblock::life::LoadedLife;
 use crate::superblock::{SuperblockState, Superblocks};
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Lpn, Media, Oob, Ppn, Purpose, SbId};

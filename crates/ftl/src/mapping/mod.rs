@@ -1,0 +1,22 @@
+//! Where logical pages are, in DRAM: L2P, reference counts, and what follows from them.
+//!
+//! An entry of the L2P table is here. Absent: what survives a power cut.
+
+pub mod block_map;
+pub mod counts;
+pub mod ended;
+mod fullest;
+pub mod map;
+pub mod survival;
+pub mod tables;
+
+use remap_ssd_media::Ppn;
+
+/// Location of a logical page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Flash page that the LPN reads.
+    pub ppn: Ppn,
+    /// True if remapped there, false if written there.
+    pub remapped: bool,
+}
