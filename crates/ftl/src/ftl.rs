@@ -12,6 +12,7 @@ use crate::dedup::Dedup;
 use crate::dies::DieMask;
 use crate::error::ConfigError;
 use crate::gc::job::Gc;
+use crate::mapping::apart::Apart;
 use crate::mapping::block_map::BlockInOrder;
 use crate::mapping::survival::{CLASSES, Survival, SurvivalClass};
 use crate::records::atomic::AtomicSlot;
@@ -44,8 +45,7 @@ pub struct Ftl {
     pub(crate) write_goes_on: bool,
     /// Writes are programmed without a fingerprint lookup.
     pub(crate) dedup_paused: bool,
-    /// LPNs whose pages must not be shared with others.
-    pub(crate) apart: Vec<Range<Lpn>>,
+    pub(crate) apart: Apart,
     /// Number of free superblocks at which collection starts; below `reserve` the host waits for
     /// it.
     pub(crate) gc_start: u32,
@@ -107,7 +107,7 @@ impl Ftl {
             paused: false,
             write_goes_on: false,
             dedup_paused: false,
-            apart: Vec::new(),
+            apart: Apart::default(),
             read_only: false,
             unreadable: BTreeSet::new(),
             first_retired: None,
@@ -250,12 +250,12 @@ impl Ftl {
     /// already shared stay shared. Not persisted: call it after each power-on. A power cut during a
     /// move that was not acknowledged may leave its source and its target with one page.
     pub fn keep_apart(&mut self, lpns: Range<Lpn>) {
-        self.apart.push(lpns);
+        self.apart.add(lpns);
     }
 
     /// The LPNs that are kept apart.
     pub fn apart(&self) -> &[Range<Lpn>] {
-        &self.apart
+        self.apart.ranges()
     }
 
     /// Pauses or resumes deduplication of writes. Data written while it is paused is not entered in
@@ -268,11 +268,6 @@ impl Ftl {
     /// Returns true if the operator has paused deduplication.
     pub fn is_dedup_paused(&self) -> bool {
         self.dedup_paused
-    }
-
-    #[inline]
-    pub(crate) fn is_apart(&self, lpn: Lpn) -> bool {
-        !self.apart.is_empty() && self.apart.iter().any(|lpns| lpns.contains(&lpn))
     }
 
     /// Returns true if the deduplication engine is on.

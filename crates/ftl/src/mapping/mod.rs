@@ -2,6 +2,7 @@
 //!
 //! An entry of the L2P table is here. Absent: what survives a power cut.
 
+pub mod apart;
 pub mod block_map;
 pub mod counts;
 pub mod ended;

@@ -133,7 +133,7 @@ impl Ftl {
         }
 
         // A program without a lookup may reclaim too, so the gathered remaps are issued first.
-        if self.dedup_paused || self.is_apart(lpn) {
+        if self.dedup_paused || self.apart.has(lpn) {
             self.end_write();
             return self
                 .program(lpn, PageOrigin::Payload(payload), None, None)
@@ -188,7 +188,7 @@ impl Ftl {
         let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
         // A store that was filled from flash also knows pages of LPNs that are kept apart. The OOB
         // of such a page names its LPN: it never has another owner.
-        let is_shared = self.apart.is_empty() || !self.is_apart(self.core.media.oob(found).lpn());
+        let is_shared = self.apart.is_empty() || !self.apart.has(self.core.media.oob(found).lpn());
         is_shared.then_some(found)
     }
 

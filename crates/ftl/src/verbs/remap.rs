@@ -94,17 +94,10 @@ impl Ftl {
         let piece = self.piece();
         let mut done = 0;
 
-        // All room for a piece is made before its first page. Making room reclaims, which is
-        // allowed only while the tables have no change without a witness. A piece may lose its
-        // targets and its sources, so two records a page.
         while done < len {
             let count = piece.min(len - done);
             self.may_change()?;
-            if self.hybrid {
-                self.make_extension_room(count)?;
-            }
-            self.make_dealloc_room(2 * count as usize)?;
-            self.make_page_room()?;
+            self.make_piece_room(count)?;
 
             let mut losses = LostMappings::default();
             let result = (done..done + count).try_for_each(|step| {
@@ -128,6 +121,17 @@ impl Ftl {
         } else {
             piece
         }
+    }
+
+    /// Makes all room for a piece, before its first page. Making room reclaims, which is allowed
+    /// only while the tables have no change without a witness.
+    fn make_piece_room(&mut self, pages: u32) -> Result<(), Refusal> {
+        if self.hybrid {
+            self.make_extension_room(pages)?;
+        }
+        // A piece may lose its targets and its sources.
+        self.make_dealloc_room(2 * pages as usize)?;
+        self.make_page_room()
     }
 
     /// Remaps one page. Lost mappings are gathered and recorded after the witnesses of the pages
@@ -154,55 +158,43 @@ impl Ftl {
         };
 
         let relocated = leaves.then_some(source);
-        // A page that moves away from an LPN that is kept apart has one owner before and after. At
-        // its new place others may share it.
-        let may_share =
-            !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
-        if self
-            .core
-            .tables
-            .map
-            .get(target)
-            .is_some_and(|old| old.ppn == mapping.ppn)
-        {
+        let old = self.core.tables.map.get(target);
+        if old.is_some_and(|old| old.ppn == mapping.ppn) {
             self.no_effect(mapping.ppn);
             losses.wait_all = true;
-        } else if !may_share
-            || !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic)
-        {
-            self.core.stats.copies += u64::from(!may_share);
-            losses.wait_all = true;
-            if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
-                self.scheme.issue(&mut self.core);
+        } else if !self.apart.permits(target, source, leaves) || !self.remaps() {
+            self.core.stats.copies += 1;
+            self.copy(target, source, atomic, losses)?;
+        } else {
+            let command = atomic.map(|wsn| (wsn, command.target, command.len));
+            let may_reclaim = atomic.is_none();
+            if let Err(cause) =
+                self.remap_page(target, mapping.ppn, relocated, command, may_reclaim)
+            {
+                self.core.stats.demote(cause);
+                self.copy(target, source, atomic, losses)?;
             }
-            self.program(target, PageOrigin::Copy(source), None, atomic)?;
         }
 
         losses.lpns.extend(relocated);
         Ok(())
     }
 
-    fn remap_or_say_why(
+    /// Copies the source's page to the target, in place of a remap. The gathered entries are stored
+    /// first, since allocating a page may reclaim.
+    fn copy(
         &mut self,
-        command: &Remap,
         target: Lpn,
-        ppn: Ppn,
-        relocated: Option<Lpn>,
+        source: Lpn,
         atomic: Option<u64>,
-    ) -> bool {
-        if !self.remaps() {
-            self.core.stats.copies += 1;
-            return false;
+        losses: &mut LostMappings,
+    ) -> Result<(), Refusal> {
+        losses.wait_all = true;
+        if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
+            self.scheme.issue(&mut self.core);
         }
-
-        let atomic = atomic.map(|wsn| (wsn, command.target, command.len));
-        match self.remap_page(target, ppn, relocated, atomic, atomic.is_none()) {
-            Ok(()) => true,
-            Err(cause) => {
-                self.core.stats.demote(cause);
-                false
-            }
-        }
+        self.program(target, PageOrigin::Copy(source), None, atomic)?;
+        Ok(())
     }
 
     /// Ends a piece of a remap. 1. the scheme's gathered entries  2. the losses. Cut between: the
@@ -268,11 +260,7 @@ impl Ftl {
 
     /// Executes a remap that survives a power cut as a whole or not at all.
     fn remap_atomic(&mut self, command: &Remap) -> Result<(), Refusal> {
-        if self.hybrid {
-            self.make_extension_room(command.len)?;
-        }
-        self.make_dealloc_room(2 * command.len as usize)?;
-        self.make_page_room()?;
+        self.make_piece_room(command.len)?;
         self.scheme.prepare(&mut self.core, command.len);
 
         let wsn = self.core.clock.tick();
