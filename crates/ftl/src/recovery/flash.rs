@@ -5,6 +5,7 @@
 
 use super::AHEAD;
 use crate::config::guard::Guard;
+use crate::core::Core;
 use crate::dies::DieMask;
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
@@ -74,472 +75,454 @@ fn is_half_erased(
         })
 }
 
-impl Ftl {
-    /// Step 1a: reads the life records of all superblocks from NVRAM.
-    pub(super) fn read_lives(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let core = &mut self.core;
-        witnesses.charge_scan(&mut core.media, core.layout.atomic);
-        let mut blank = true;
-        for index in 0..core.geometry.superblocks() {
-            let sb = SbId(index);
-            // Without the first word the head, if there is one, is the only evidence.
-            let loaded = LifeRecord::load(&mut core.media, sb);
-            if !loaded.is_whole() {
-                witnesses.damaged_lives.insert(sb, loaded);
-            }
-
-            let record = LifeRecord {
-                life: loaded.life.unwrap_or_default(),
-                bad: loaded.bad.unwrap_or_default(),
-                failing: loaded.failing.unwrap_or_default(),
-            };
-
-            // Formatting sets `clean` in every life. If all are blank, the device has not been
-            // formatted, or the image belongs to another one.
-            blank &= loaded.life == Ok(Life::new());
-            witnesses.saw(record.life.dead_before());
-
-            // Failing blocks are not used either, neither before the next erase nor after it.
-            let capacity = core.blocks.capacity(record.bad | record.failing);
-            let found = Superblock {
-                state: if capacity == 0 {
-                    SuperblockState::Retired
-                } else {
-                    SuperblockState::Free
-                },
-                stream: Stream::Host,
-                capacity,
-                opened: 0,
-                life: record.life,
-                bad: record.bad,
-                failing: record.failing,
-                head: 0,
-                erased: ClearId::default(),
-            };
-
-            core.blocks.set(sb, found);
+/// Step 1a: reads the life records of all superblocks from NVRAM.
+pub(super) fn read_lives(core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+    witnesses.charge_scan(&mut core.media, core.layout.atomic);
+    let mut blank = true;
+    for index in 0..core.geometry.superblocks() {
+        let sb = SbId(index);
+        // Without the first word the head, if there is one, is the only evidence.
+        let loaded = LifeRecord::load(&mut core.media, sb);
+        if !loaded.is_whole() {
+            witnesses.damaged_lives.insert(sb, loaded);
         }
 
-        if blank {
-            return Err(RecoveryError::Foreign(
-                "the media has never been formatted".into(),
-            ));
-        }
+        let record = LifeRecord {
+            life: loaded.life.unwrap_or_default(),
+            bad: loaded.bad.unwrap_or_default(),
+            failing: loaded.failing.unwrap_or_default(),
+        };
 
-        Ok(())
-    }
+        // Formatting sets `clean` in every life. If all are blank, the device has not been
+        // formatted, or the image belongs to another one.
+        blank &= loaded.life == Ok(Life::new());
+        witnesses.saw(record.life.dead_before());
 
-    /// Step 1b: finds the heads that count.
-    pub(super) fn read_heads(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        for index in 0..self.core.geometry.superblocks() {
-            let sb = SbId(index);
-            let mut found = *self.core.blocks.get(sb);
-            let (mut head, unreadable) = self.find_head(witnesses, sb, &mut found);
-            let damaged = witnesses.damaged_lives.get(&sb);
-            let is_known = damaged.is_none_or(|damaged| damaged.life.is_ok());
-            if head.is_none() {
-                let Some(die) = unreadable else { continue };
-                found.head = die;
-                // Only the life record tells the current incarnation.
-                head = if is_known {
-                    self.head_from_pages(sb)
-                } else {
-                    None
-                };
-            }
-
-            // No valid head: torn, or of a superblock whose erase was interrupted. The superblock
-            // is erased before it is used.
-            found.life.set_clean(false);
-            if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
-                // The head cannot show that the superblock was dead; missing pages can.
-                let skipped = found.bad | found.failing;
-                head = head.filter(|head| {
-                    !is_half_erased(
-                        &self.core.blocks,
-                        &mut self.core.media,
-                        sb,
-                        skipped,
-                        head.incarnation,
-                    )
-                });
-            }
-
-            if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
-                if head.superblock != index {
-                    return Err(RecoveryError::Foreign(format!(
-                        "superblock {index} has the head of {}",
-                        head.superblock
-                    )));
-                }
-
-                witnesses.saw(head.wsn);
-                witnesses.set_live(sb);
-                witnesses.report.superblocks += 1;
-                found.opened = head.wsn;
-                found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
-                found.life.set_incarnation(head.incarnation);
-                if !is_known {
-                    // The largest value that keeps this head alive: older heads stay dead when the
-                    // word is stored again.
-                    found.life.set_dead_before(head.wsn - 1);
-                }
-
-                found.state = SuperblockState::Closed;
-                found.capacity = self.core.blocks.capacity(found.bad | found.failing);
-            }
-
-            self.core.blocks.set(sb, found);
-        }
-        Ok(())
-    }
-
-    /// Searches for a superblock's head. Also returns the first block that may hold it but cannot
-    /// be read.
-    fn find_head(
-        &mut self,
-        witnesses: &mut Witnesses,
-        sb: SbId,
-        found: &mut Superblock,
-    ) -> (Option<SuperblockHead>, Option<u32>) {
-        let (media, geometry, bad) = (&mut self.core.media, self.core.geometry, found.bad);
-        let dies = geometry.dies();
-        let order = (0..dies)
-            .map(|step| (sb.0 + step) % dies)
-            .filter(|die| !bad.has(*die));
-        // The good blocks are not known: the head that counts may come after a stale one in a bad
-        // block.
-        let is_anywhere = witnesses
-            .damaged_lives
-            .get(&sb)
-            .is_some_and(|life| !life.masks_are_whole());
-
-        // The first good block has the head; blocks whose head program failed have a torn page
-        // there.
-        let (mut unreadable, mut passed) = (None, DieMask::NONE);
-        for die in order {
-            witnesses.report.head_pages += 1;
-            match media.read_meta(geometry.page(sb, die), Purpose::Meta) {
-                Ok(None) if found.failing.has(die) || is_anywhere => {}
-                Ok(None) => break,
-                Ok(Some((oob, bytes))) => {
-                    // Only a page whose OOB has the LPN of a head is one.
-                    let head = SuperblockHead::read_from_bytes(&bytes[..])
-                        .ok()
-                        .filter(|_| oob.lpn() == Oob::HEAD);
-                    if !is_anywhere {
-                        found.head = die;
-                        return (head, unreadable);
-                    }
-                    if head.is_some_and(|head| is_alive(&head, found.life)) {
-                        // Blocks passed over are excluded from now on, so that the next power-on
-                        // finds the head.
-                        found.bad |= passed;
-                        found.head = die;
-                        return (head, unreadable);
-                    }
-                }
-                Err(_) => unreadable = unreadable.or(Some(die)),
-            }
-            passed |= DieMask::of(die);
-        }
-        (None, unreadable)
-    }
-
-    /// Replaces a head that cannot be read: pages of the same incarnation prove that it existed.
-    /// Its number is then the lowest possible, which matters only among identical copies.
-    fn head_from_pages(&mut self, sb: SbId) -> Option<SuperblockHead> {
-        let life = self.core.blocks.get(sb).life;
-        let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
-        let proof = find_oob(&self.core.blocks, &mut self.core.media, sb, is_present)?;
-        let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
-
-        // The stream only determines whether filling continues and whether there is a tail: a log's
-        // pages must not be read as data.
-        Some(SuperblockHead {
-            magic: SuperblockHead::MAGIC,
-            superblock: sb.0,
-            wsn: life.dead_before() + 1,
-            incarnation: life.incarnation(),
-            erase_count: life.incarnation(),
-            stream: if is_of_log { Stream::Log } else { Stream::Host } as u8,
-            padding: [0; 7],
-        })
-    }
-
-    /// Step 2: reads mappings made by writes. Returns the superblocks without a complete tail,
-    /// oldest first.
-    pub(super) fn read_pages(&mut self, witnesses: &mut Witnesses) -> Vec<SbId> {
-        let live = self
-            .core
-            .blocks
-            .iter()
-            .filter(|(_, sb)| holds_data(sb.state));
-        let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
-        order.sort_unstable();
-
-        // Oldest first: of two superblocks of one stream without a tail, filling continues in the
-        // younger one (`resume_streams` takes them from the end).
-        let mut open = Vec::new();
-        for (_, sb) in order {
-            if self.core.blocks.get(sb).stream == Stream::Log {
-                open.push(sb);
-            } else if !self.read_tails(witnesses, sb) {
-                self.read_oobs(witnesses, sb);
-                open.push(sb);
-            }
-        }
-
-        open
-    }
-
-    fn read_tails(&mut self, witnesses: &mut Witnesses, sb: SbId) -> bool {
-        if witnesses
-            .damaged_lives
-            .get(&sb)
-            .is_some_and(|life| !life.masks_are_whole())
-        {
-            self.find_left_out(sb);
-        }
-        let core = &mut self.core;
-        let pages = core.geometry.pages_per_superblock();
-
-        let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
-        if offsets.len() < core.config.tail_pages(&core.geometry) as usize {
-            return false; // Too many of its blocks failed: it was closed without a tail.
-        }
-
-        // All tail pages are read before any record is used: if one is missing, the OOB areas
-        // provide all records. A superblock must not be read half by one method and half by the
-        // other.
-        let mut records: Vec<Oob> = Vec::with_capacity(pages as usize);
-        for (index, offset) in offsets.iter().enumerate() {
-            let page = core.geometry.page(sb, *offset);
-            let first = index as u32 * core.config.tail_records();
-            let len = core.config.tail_records().min(pages - first);
-            witnesses.report.tail_pages += 1;
-            let Ok(found) = core
-                .media
-                .read_tail(page, core.geometry.page(sb, first), len)
-            else {
-                return false;
-            };
-            records.extend(found);
-            let (tail, incarnation) = (
-                core.media.oob(page),
-                core.blocks.get(sb).life.incarnation() & 63,
-            );
-            // A block whose erase is not durable yet may still hold the tail of the previous
-            // incarnation.
-            let is_present =
-                tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
-            if tail.wsn() != index as u64 + 1 || !is_present {
-                return false;
-            }
-        }
-
-        for (offset, oob) in records.iter().enumerate() {
-            // LPNs come in any order: without the prefetch each access waits for memory.
-            if let Some(ahead) = records.get(offset + AHEAD) {
-                witnesses.prefetch(&self.core.tables.map, ahead.lpn());
-            }
-            self.add_written_page(witnesses, sb, offset as u32, *oob);
-        }
-        true
-    }
-
-    /// Finds the blocks that were excluded: those without a tail page after the tail's first page,
-    /// and those with a page before it that was never programmed. A later recovery must not mistake
-    /// these for blocks that an erase has emptied.
-    fn find_left_out(&mut self, sb: SbId) {
-        let core = &mut self.core;
-        let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
-        let wanted = core.config.tail_pages(&geometry);
-        let (mut left_out, mut found) = (DieMask::NONE, 0);
-
-        // From the end, as the tail was placed.
-        for offset in (0..geometry.pages_per_superblock()).rev() {
-            let oob = core
-                .media
-                .read_oob(geometry.page(sb, offset), Purpose::Meta)
-                .ok()
-                .flatten();
-            if oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation) {
-                found += 1
+        // Failing blocks are not used either, neither before the next erase nor after it.
+        let capacity = core.blocks.capacity(record.bad | record.failing);
+        let found = Superblock {
+            state: if capacity == 0 {
+                SuperblockState::Retired
             } else {
-                left_out |= DieMask::of(geometry.die_of_offset(offset));
-            }
+                SuperblockState::Free
+            },
+            stream: Stream::Host,
+            capacity,
+            opened: 0,
+            life: record.life,
+            bad: record.bad,
+            failing: record.failing,
+            head: 0,
+            erased: ClearId::default(),
+        };
 
-            // In front of the tail every page of a good block is programmed.
-            if found == wanted {
-                let erased = (0..offset)
-                    .filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
-                left_out |= erased
-                    .map(|before| geometry.die_of_offset(before))
-                    .collect();
-                core.blocks.get_mut(sb).failing |= left_out;
-                return;
-            }
-        }
+        core.blocks.set(sb, found);
     }
 
-    /// Rewrites life records that could not be read, as far as their content is known again.
-    pub(super) fn heal_lives(&mut self, damaged: &BTreeMap<SbId, LoadedLife>) {
-        let core = &mut self.core;
-        let most = core
-            .blocks
-            .iter()
-            .map(|(_, sb)| sb.life.incarnation())
-            .max()
-            .unwrap_or(0);
-        for (&sb, loaded) in damaged {
-            let mut found = *core.blocks.get(sb);
-            if loaded.life.is_err() && !holds_data(found.state) {
-                // The superblock holds no valid data. Its next incarnation must differ from
-                // remnants of an interrupted erase in it, and from incarnations that logs may still
-                // name.
-                let left = find_oob(&core.blocks, &mut core.media, sb, |_| true)
-                    .map_or(0, |oob| oob.incarnation());
-                let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
-                let limit = core
-                    .config
-                    .pe_limit
-                    .checked_sub(2)
-                    .unwrap_or(u32::MAX)
-                    .min(INCARNATION_MAX);
-                found.life = Life::new()
-                    .with_dead_before(core.clock.now())
-                    .with_incarnation(next.min(limit));
-            }
-
-            // In any order: until all three have landed, the record is damaged as before, or has
-            // the same content.
-            LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
-            LifeRecord::store_bad(&mut core.media, sb, found.bad);
-            LifeRecord::store_failing(&mut core.media, sb, found.failing);
-            core.blocks.set(sb, found);
-        }
-
-        // The head of the next superblock to be opened must not be durable before its life.
-        if !damaged.is_empty() {
-            core.media.fence();
-        }
+    if blank {
+        return Err(RecoveryError::Foreign(
+            "the media has never been formatted".into(),
+        ));
     }
 
-    fn read_oobs(&mut self, witnesses: &mut Witnesses, sb: SbId) {
-        let geometry = self.core.geometry;
-        let bad = self.core.blocks.get(sb).bad;
+    Ok(())
+}
 
-        // Failing blocks are read too: pages programmed before the failure are valid data. Only bad
-        // blocks hold nothing.
-        for die in bad.others(geometry.dies()) {
-            for row in 0..geometry.pages_per_block() {
-                let offset = row * geometry.dies() + die;
-                witnesses.report.oob_pages += 1;
-                match self
-                    .core
-                    .media
-                    .read_oob(geometry.page(sb, offset), Purpose::Meta)
-                {
-                    Ok(Some(oob)) => self.add_written_page(witnesses, sb, offset, oob),
-                    Ok(None) => break, // Erased: so is the rest of the block.
-                    Err(_) => {}       // Torn, or a program that failed.
+/// Step 1b: finds the heads that count.
+pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+    for index in 0..core.geometry.superblocks() {
+        let sb = SbId(index);
+        let mut found = *core.blocks.get(sb);
+        let (mut head, unreadable) = find_head(core, witnesses, sb, &mut found);
+        let damaged = witnesses.damaged_lives.get(&sb);
+        let is_known = damaged.is_none_or(|damaged| damaged.life.is_ok());
+        if head.is_none() {
+            let Some(die) = unreadable else { continue };
+            found.head = die;
+            // Only the life record tells the current incarnation.
+            head = if is_known {
+                head_from_pages(core, sb)
+            } else {
+                None
+            };
+        }
+
+        // No valid head: torn, or of a superblock whose erase was interrupted. The superblock
+        // is erased before it is used.
+        found.life.set_clean(false);
+        if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
+            // The head cannot show that the superblock was dead; missing pages can.
+            let skipped = found.bad | found.failing;
+            head = head.filter(|head| {
+                !is_half_erased(&core.blocks, &mut core.media, sb, skipped, head.incarnation)
+            });
+        }
+
+        if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
+            if head.superblock != index {
+                return Err(RecoveryError::Foreign(format!(
+                    "superblock {index} has the head of {}",
+                    head.superblock
+                )));
+            }
+
+            witnesses.saw(head.wsn);
+            witnesses.set_live(sb);
+            witnesses.report.superblocks += 1;
+            found.opened = head.wsn;
+            found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
+            found.life.set_incarnation(head.incarnation);
+            if !is_known {
+                // The largest value that keeps this head alive: older heads stay dead when the
+                // word is stored again.
+                found.life.set_dead_before(head.wsn - 1);
+            }
+
+            found.state = SuperblockState::Closed;
+            found.capacity = core.blocks.capacity(found.bad | found.failing);
+        }
+
+        core.blocks.set(sb, found);
+    }
+    Ok(())
+}
+
+/// Searches for a superblock's head. Also returns the first block that may hold it but cannot
+/// be read.
+fn find_head(
+    core: &mut Core,
+    witnesses: &mut Witnesses,
+    sb: SbId,
+    found: &mut Superblock,
+) -> (Option<SuperblockHead>, Option<u32>) {
+    let (media, geometry, bad) = (&mut core.media, core.geometry, found.bad);
+    let dies = geometry.dies();
+    let order = (0..dies)
+        .map(|step| (sb.0 + step) % dies)
+        .filter(|die| !bad.has(*die));
+    // The good blocks are not known: the head that counts may come after a stale one in a bad
+    // block.
+    let is_anywhere = witnesses
+        .damaged_lives
+        .get(&sb)
+        .is_some_and(|life| !life.masks_are_whole());
+
+    // The first good block has the head; blocks whose head program failed have a torn page
+    // there.
+    let (mut unreadable, mut passed) = (None, DieMask::NONE);
+    for die in order {
+        witnesses.report.head_pages += 1;
+        match media.read_meta(geometry.page(sb, die), Purpose::Meta) {
+            Ok(None) if found.failing.has(die) || is_anywhere => {}
+            Ok(None) => break,
+            Ok(Some((oob, bytes))) => {
+                // Only a page whose OOB has the LPN of a head is one.
+                let head = SuperblockHead::read_from_bytes(&bytes[..])
+                    .ok()
+                    .filter(|_| oob.lpn() == Oob::HEAD);
+                if !is_anywhere {
+                    found.head = die;
+                    return (head, unreadable);
+                }
+                if head.is_some_and(|head| is_alive(&head, found.life)) {
+                    // Blocks passed over are excluded from now on, so that the next power-on
+                    // finds the head.
+                    found.bad |= passed;
+                    found.head = die;
+                    return (head, unreadable);
                 }
             }
+            Err(_) => unreadable = unreadable.or(Some(die)),
+        }
+        passed |= DieMask::of(die);
+    }
+    (None, unreadable)
+}
+
+/// Replaces a head that cannot be read: pages of the same incarnation prove that it existed.
+/// Its number is then the lowest possible, which matters only among identical copies.
+fn head_from_pages(core: &mut Core, sb: SbId) -> Option<SuperblockHead> {
+    let life = core.blocks.get(sb).life;
+    let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
+    let proof = find_oob(&core.blocks, &mut core.media, sb, is_present)?;
+    let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
+
+    // The stream only determines whether filling continues and whether there is a tail: a log's
+    // pages must not be read as data.
+    Some(SuperblockHead {
+        magic: SuperblockHead::MAGIC,
+        superblock: sb.0,
+        wsn: life.dead_before() + 1,
+        incarnation: life.incarnation(),
+        erase_count: life.incarnation(),
+        stream: if is_of_log { Stream::Log } else { Stream::Host } as u8,
+        padding: [0; 7],
+    })
+}
+
+/// Step 2: reads mappings made by writes. Returns the superblocks without a complete tail,
+/// oldest first.
+pub(super) fn read_pages(core: &mut Core, witnesses: &mut Witnesses) -> Vec<SbId> {
+    let live = core.blocks.iter().filter(|(_, sb)| holds_data(sb.state));
+    let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
+    order.sort_unstable();
+
+    // Oldest first: of two superblocks of one stream without a tail, filling continues in the
+    // younger one (`resume_streams` takes them from the end).
+    let mut open = Vec::new();
+    for (_, sb) in order {
+        if core.blocks.get(sb).stream == Stream::Log {
+            open.push(sb);
+        } else if !read_tails(core, witnesses, sb) {
+            read_oobs(core, witnesses, sb);
+            open.push(sb);
         }
     }
 
-    #[inline]
-    fn add_written_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
-        let core = &mut self.core;
-        let incarnation = core.blocks.get(sb).life.incarnation() & 63;
-        // A page of the previous incarnation is in a block whose erase was interrupted, under a
-        // newer head.
+    open
+}
+
+fn read_tails(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) -> bool {
+    if witnesses
+        .damaged_lives
+        .get(&sb)
+        .is_some_and(|life| !life.masks_are_whole())
+    {
+        find_left_out(core, sb);
+    }
+    let pages = core.geometry.pages_per_superblock();
+
+    let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
+    if offsets.len() < core.config.tail_pages(&core.geometry) as usize {
+        return false; // Too many of its blocks failed: it was closed without a tail.
+    }
+
+    // All tail pages are read before any record is used: if one is missing, the OOB areas
+    // provide all records. A superblock must not be read half by one method and half by the
+    // other.
+    let mut records: Vec<Oob> = Vec::with_capacity(pages as usize);
+    for (index, offset) in offsets.iter().enumerate() {
+        let page = core.geometry.page(sb, *offset);
+        let first = index as u32 * core.config.tail_records();
+        let len = core.config.tail_records().min(pages - first);
+        witnesses.report.tail_pages += 1;
+        let Ok(found) = core
+            .media
+            .read_tail(page, core.geometry.page(sb, first), len)
+        else {
+            return false;
+        };
+        records.extend(found);
+        let (tail, incarnation) = (
+            core.media.oob(page),
+            core.blocks.get(sb).life.incarnation() & 63,
+        );
+        // A block whose erase is not durable yet may still hold the tail of the previous
+        // incarnation.
         let is_present =
-            oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
-        if oob.wsn() == 0 || !oob.lpn().is_below(core.tables.map.len()) || !is_present {
+            tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
+        if tail.wsn() != index as u64 + 1 || !is_present {
+            return false;
+        }
+    }
+
+    for (offset, oob) in records.iter().enumerate() {
+        // LPNs come in any order: without the prefetch each access waits for memory.
+        if let Some(ahead) = records.get(offset + AHEAD) {
+            witnesses.prefetch(&core.tables.map, ahead.lpn());
+        }
+        add_written_page(core, witnesses, sb, offset as u32, *oob);
+    }
+    true
+}
+
+/// Finds the blocks that were excluded: those without a tail page after the tail's first page,
+/// and those with a page before it that was never programmed. A later recovery must not mistake
+/// these for blocks that an erase has emptied.
+fn find_left_out(core: &mut Core, sb: SbId) {
+    let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
+    let wanted = core.config.tail_pages(&geometry);
+    let (mut left_out, mut found) = (DieMask::NONE, 0);
+
+    // From the end, as the tail was placed.
+    for offset in (0..geometry.pages_per_superblock()).rev() {
+        let oob = core
+            .media
+            .read_oob(geometry.page(sb, offset), Purpose::Meta)
+            .ok()
+            .flatten();
+        if oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation) {
+            found += 1
+        } else {
+            left_out |= DieMask::of(geometry.die_of_offset(offset));
+        }
+
+        // In front of the tail every page of a good block is programmed.
+        if found == wanted {
+            let erased =
+                (0..offset).filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
+            left_out |= erased
+                .map(|before| geometry.die_of_offset(before))
+                .collect();
+            core.blocks.get_mut(sb).failing |= left_out;
             return;
         }
+    }
+}
 
-        let ppn = core.geometry.page(sb, offset);
-        witnesses.write(
-            &core.blocks,
-            &mut core.tables.map,
-            oob.lpn(),
-            ppn,
-            oob.wsn(),
-        );
-        witnesses.second(core, ppn, oob);
+/// Rewrites life records that could not be read, as far as their content is known again.
+pub(super) fn heal_lives(core: &mut Core, damaged: &BTreeMap<SbId, LoadedLife>) {
+    let most = core
+        .blocks
+        .iter()
+        .map(|(_, sb)| sb.life.incarnation())
+        .max()
+        .unwrap_or(0);
+    for (&sb, loaded) in damaged {
+        let mut found = *core.blocks.get(sb);
+        if loaded.life.is_err() && !holds_data(found.state) {
+            // The superblock holds no valid data. Its next incarnation must differ from
+            // remnants of an interrupted erase in it, and from incarnations that logs may still
+            // name.
+            let left = find_oob(&core.blocks, &mut core.media, sb, |_| true)
+                .map_or(0, |oob| oob.incarnation());
+            let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
+            let limit = core
+                .config
+                .pe_limit
+                .checked_sub(2)
+                .unwrap_or(u32::MAX)
+                .min(INCARNATION_MAX);
+            found.life = Life::new()
+                .with_dead_before(core.clock.now())
+                .with_incarnation(next.min(limit));
+        }
+
+        // In any order: until all three have landed, the record is damaged as before, or has
+        // the same content.
+        LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
+        LifeRecord::store_bad(&mut core.media, sb, found.bad);
+        LifeRecord::store_failing(&mut core.media, sb, found.failing);
+        core.blocks.set(sb, found);
     }
 
-    /// Filling continues in the youngest superblock of each stream that has room, holes first. One
-    /// of a zone that the current policy does not have (an earlier policy did) counts as closed.
-    pub(super) fn resume_streams(&mut self, open: &[SbId]) {
-        let core = &mut self.core;
-        let used: Vec<Stream> = core.config.gc_streams();
-        let unused: Vec<Stream> = Stream::ZONES
-            .into_iter()
-            .filter(|stream| !used.contains(stream))
-            .collect();
-        for &sb in open.iter().rev() {
-            let entry = *core.blocks.get(sb);
-            if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {
-                continue;
+    // The head of the next superblock to be opened must not be durable before its life.
+    if !damaged.is_empty() {
+        core.media.fence();
+    }
+}
+
+fn read_oobs(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
+    let geometry = core.geometry;
+    let bad = core.blocks.get(sb).bad;
+
+    // Failing blocks are read too: pages programmed before the failure are valid data. Only bad
+    // blocks hold nothing.
+    for die in bad.others(geometry.dies()) {
+        for row in 0..geometry.pages_per_block() {
+            let offset = row * geometry.dies() + die;
+            witnesses.report.oob_pages += 1;
+            match core
+                .media
+                .read_oob(geometry.page(sb, offset), Purpose::Meta)
+            {
+                Ok(Some(oob)) => add_written_page(core, witnesses, sb, offset, oob),
+                Ok(None) => break, // Erased: so is the rest of the block.
+                Err(_) => {}       // Torn, or a program that failed.
             }
-
-            let skipped = entry.bad | entry.failing;
-            let head = entry.head;
-            let Some(&end) = core.blocks.tail_offsets(skipped).first() else {
-                continue;
-            };
-            let good = |offset: &u32| {
-                *offset != head && !skipped.has(core.geometry.die_of_offset(*offset))
-            };
-
-            let is_programmed =
-                |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
-            // Continues after the last programmed page of any block. Erased pages before it are
-            // holes, whose programs the cut undid.
-            let next = (0..core.geometry.pages_per_superblock())
-                .rev()
-                .find(is_programmed)
-                .map_or(0, |last| last + 1);
-            let holes: VecDeque<u32> = (0..next.min(end))
-                .filter(|offset| good(offset) && !is_programmed(offset))
-                .collect();
-            if holes.is_empty() && next >= end {
-                continue;
-            }
-
-            let next = next.min(end);
-            let (row, die) = (
-                core.geometry.row_of_offset(next),
-                core.geometry.die_of_offset(next),
-            );
-            let incarnation = entry.life.incarnation();
-            core.blocks.resume(
-                entry.stream,
-                OpenSuperblock {
-                    sb,
-                    incarnation,
-                    next,
-                    row,
-                    die,
-                    end,
-                    head,
-                    skipped,
-                    holes,
-                },
-            );
         }
     }
+}
 
-    /// Returns true if a page can be programmed and collection can still begin after it.
-    pub(super) fn has_room_uncollected(&self) -> bool {
-        let kept_free = 1 + self.core.config.gc_opens() as u32;
-        self.core.blocks.left(Stream::Host) > 0 || self.core.blocks.free() > kept_free
+#[inline]
+fn add_written_page(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
+    let incarnation = core.blocks.get(sb).life.incarnation() & 63;
+    // A page of the previous incarnation is in a block whose erase was interrupted, under a
+    // newer head.
+    let is_present =
+        oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
+    if oob.wsn() == 0 || !oob.lpn().is_below(core.tables.map.len()) || !is_present {
+        return;
     }
 
+    let ppn = core.geometry.page(sb, offset);
+    witnesses.write(
+        &core.blocks,
+        &mut core.tables.map,
+        oob.lpn(),
+        ppn,
+        oob.wsn(),
+    );
+    witnesses.second(core, ppn, oob);
+}
+
+/// Filling continues in the youngest superblock of each stream that has room, holes first. One
+/// of a zone that the current policy does not have (an earlier policy did) counts as closed.
+pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
+    let used: Vec<Stream> = core.config.gc_streams();
+    let unused: Vec<Stream> = Stream::ZONES
+        .into_iter()
+        .filter(|stream| !used.contains(stream))
+        .collect();
+    for &sb in open.iter().rev() {
+        let entry = *core.blocks.get(sb);
+        if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {
+            continue;
+        }
+
+        let skipped = entry.bad | entry.failing;
+        let head = entry.head;
+        let Some(&end) = core.blocks.tail_offsets(skipped).first() else {
+            continue;
+        };
+        let good =
+            |offset: &u32| *offset != head && !skipped.has(core.geometry.die_of_offset(*offset));
+
+        let is_programmed =
+            |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
+        // Continues after the last programmed page of any block. Erased pages before it are
+        // holes, whose programs the cut undid.
+        let next = (0..core.geometry.pages_per_superblock())
+            .rev()
+            .find(is_programmed)
+            .map_or(0, |last| last + 1);
+        let holes: VecDeque<u32> = (0..next.min(end))
+            .filter(|offset| good(offset) && !is_programmed(offset))
+            .collect();
+        if holes.is_empty() && next >= end {
+            continue;
+        }
+
+        let next = next.min(end);
+        let (row, die) = (
+            core.geometry.row_of_offset(next),
+            core.geometry.die_of_offset(next),
+        );
+        let incarnation = entry.life.incarnation();
+        core.blocks.resume(
+            entry.stream,
+            OpenSuperblock {
+                sb,
+                incarnation,
+                next,
+                row,
+                die,
+                end,
+                head,
+                skipped,
+                holes,
+            },
+        );
+    }
+}
+
+/// Returns true if a page can be programmed and collection can still begin after it.
+pub(super) fn has_room_uncollected(core: &Core) -> bool {
+    let kept_free = 1 + core.config.gc_opens() as u32;
+    core.blocks.left(Stream::Host) > 0 || core.blocks.free() > kept_free
+}
+
+impl Ftl {
     /// Programs a page that reads as a media error, for an LPN whose data is lost.
     pub(super) fn program_lost(
         &mut self,

@@ -24,9 +24,10 @@ use crate::clock::WSN_END;
 use crate::config::Config;
 use crate::config::guard::Guard;
 use crate::config::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
+use crate::core::Core;
 use crate::error::{LOST, RecoveryError};
 use crate::ftl::Ftl;
-use crate::records::dealloc::DeallocRecord;
+use crate::records::dealloc::{DeallocLog, DeallocRecord};
 use crate::records::files::FileMapScan;
 use crate::records::newest::{NumberedRange, newest_of};
 use crate::recovery::witnesses::{RecoveryReport, Witnesses};
@@ -56,17 +57,17 @@ impl Ftl {
 
         // The aborted numbers come before any witness: each witness is checked against them at
         // once.
-        ftl.read_lives(&mut witnesses)?;
+        flash::read_lives(&mut ftl.core, &mut witnesses)?;
         let aborted = ftl
             .atomic_slot
             .read_back(&mut ftl.core.media)
             .map_err(|word| RecoveryError::NvramDamaged { word })?;
         witnesses.aborted(aborted);
 
-        ftl.read_heads(&mut witnesses)?;
-        let open = ftl.read_pages(&mut witnesses);
-        let bitmaps_lost = ftl.read_bitmaps(&mut witnesses);
-        let unknown = ftl.read_deallocations(&mut witnesses);
+        flash::read_heads(&mut ftl.core, &mut witnesses)?;
+        let open = flash::read_pages(&mut ftl.core, &mut witnesses);
+        let bitmaps_lost = read_bitmaps(&mut ftl.core, &mut witnesses);
+        let unknown = read_deallocations(&mut ftl.core, &mut ftl.dealloc, &mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be
@@ -93,116 +94,8 @@ impl Ftl {
                 "a sequence number has more than 42 bits".into(),
             ));
         }
-        ftl.count(&mut witnesses);
+        count(&mut ftl.core, &mut witnesses);
         ftl.resume(witnesses, open, &found)
-    }
-
-    /// Reads the bitmaps: each set bit is an LPN deallocated with the bitmap's number. Returns the
-    /// bitmaps that cannot be read.
-    fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Vec<LostBitmap> {
-        let core = &mut self.core;
-        let mut lost = Vec::new();
-        for chunk in 0..core.config.chunks() {
-            let Some(mapping) = core.tables.map.get(core.config.bitmap_lpn(chunk)) else {
-                continue;
-            };
-            witnesses.report.bitmap_pages += 1;
-
-            let page = core
-                .media
-                .read_meta(mapping.ppn, Purpose::Meta)
-                .ok()
-                .flatten();
-            let Some((oob, bits)) = page.filter(|(_, bits)| &bits[..] != LOST) else {
-                lost.push(LostBitmap {
-                    chunk,
-                    wsn: core.media.oob(mapping.ppn).wsn(),
-                    page: mapping.ppn,
-                });
-                continue;
-            };
-
-            let first = Lpn(chunk * crate::config::CHUNK_LPNS);
-            for (byte, bits) in bits.iter().enumerate() {
-                let mut bits = *bits;
-                while bits != 0 {
-                    let lpn = first.offset(byte as u32 * 8 + bits.trailing_zeros());
-                    bits &= bits - 1;
-                    if lpn.is_below(core.config.lpns) {
-                        witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, oob.wsn());
-                    }
-                }
-            }
-        }
-        lost
-    }
-
-    /// Reads the deallocation records. Returns the words and numbers of those whose LPNs cannot be
-    /// read.
-    fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
-        let core = &mut self.core;
-        witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
-        let mut records = self.dealloc.read_back(&mut core.media);
-        records.intact.retain(|DeallocRecord { wsn, at, .. }| {
-            witnesses.saw(*wsn);
-            // Its slot will be reused, so its words are zeroed; the number stays in the list as
-            // long as they might be read.
-            let is_aborted = witnesses.is_aborted(*wsn);
-            if is_aborted {
-                witnesses.zero(*at..*at + DEALLOC_WORDS);
-            }
-            !is_aborted
-        });
-
-        // Only the newest deallocation of an LPN can win: each LPN is considered once, not once per
-        // record.
-        for NumberedRange { lpns, wsn } in newest_of(records.intact_ranges()) {
-            for lpn in Lpn::between(lpns) {
-                witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, wsn);
-            }
-        }
-
-        for (first, len, from, to) in records.between {
-            witnesses.doubt_deallocation(first, len, from, to);
-        }
-
-        for (first, len, wsn) in records.doubts {
-            witnesses.doubt_all(first, len, wsn);
-            // Without its first word its number is unknown.
-            witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
-        }
-
-        records.unknown
-    }
-
-    /// Step 4: computes the tables that follow from L2P.
-    fn count(&mut self, witnesses: &mut Witnesses) {
-        let core = &mut self.core;
-
-        witnesses.resolve_relocated(&core.tables.map);
-        for lpn in Lpn::range(Lpn::ZERO, core.tables.map.len()) {
-            let ahead = lpn.offset(AHEAD as u32).min(Lpn(core.tables.map.len() - 1));
-            if let Some(ahead) = core.tables.map.get(ahead) {
-                core.tables.counts.prefetch(ahead.ppn);
-            }
-
-            let Some(mapping) = core.tables.map.get(lpn) else {
-                continue;
-            };
-            witnesses.report.mapped += 1;
-            let count = core.tables.counts.add(mapping.ppn);
-            core.blocks.gain(
-                core.geometry.superblock(mapping.ppn),
-                count == 1,
-                mapping.remapped,
-            );
-        }
-
-        // Numbers continue above all that were found, including aborted ones: a number used twice
-        // would make two witnesses equal.
-        if core.config.guards.has(Guard::TimeResumes) {
-            core.clock.resume_after(witnesses.newest());
-        }
     }
 
     fn resume(
@@ -230,8 +123,8 @@ impl Ftl {
             self.find_blocks();
         }
         // Before anything is programmed: pages for doubts go where the host's stream stopped.
-        self.resume_streams(&open);
-        self.heal_lives(&damaged_lives);
+        flash::resume_streams(&mut self.core, &open);
+        flash::heal_lives(&mut self.core, &damaged_lives);
 
         lost.sort_unstable();
         lost.dedup();
@@ -247,7 +140,7 @@ impl Ftl {
         let rest = self
             .mark_lost(&lost, true)
             .map_err(|_| RecoveryError::NoSpace)?;
-        self.set_aside(&lost[rest..]);
+        set_aside(&mut self.core, &mut self.dealloc, &lost[rest..]);
 
         self.files.repair(&mut self.core.media, files);
         self.atomic_slot.resume(
@@ -379,24 +272,12 @@ impl Ftl {
         Ok(Vec::new())
     }
 
-    /// Sets aside LPNs in doubt that get their pages only after a collection. Their old pages must
-    /// not be moved if a record exists: some schemes give moved pages a new number.
-    fn set_aside(&mut self, lost: &[Lpn]) {
-        let recorded = self
-            .dealloc
-            .record_doubts(&mut self.core.media, &mut self.core.clock, lost);
-        for &lpn in &lost[..recorded] {
-            self.core.unlink(lpn);
-        }
-        self.core.tables.doubtful = lost.to_vec();
-    }
-
     /// Programs pages that mark LPNs as lost, so that they never return old data. Returns the
     /// number of LPNs marked. With `early`, before the scheme is ready for garbage collection, it
     /// stops when there is no more room.
     fn mark_lost(&mut self, lost: &[Lpn], early: bool) -> Result<usize, crate::error::Refusal> {
         for (done, &lpn) in lost.iter().enumerate() {
-            if early && !self.has_room_uncollected() {
+            if early && !flash::has_room_uncollected(&self.core) {
                 return Ok(done);
             }
             self.program_lost(lpn, StoredPage::Meta(LOST.into()), early)?;
@@ -467,4 +348,122 @@ impl Ftl {
         }
         unreadable
     }
+}
+
+/// Reads the bitmaps: each set bit is an LPN deallocated with the bitmap's number. Returns the
+/// bitmaps that cannot be read.
+fn read_bitmaps(core: &mut Core, witnesses: &mut Witnesses) -> Vec<LostBitmap> {
+    let mut lost = Vec::new();
+    for chunk in 0..core.config.chunks() {
+        let Some(mapping) = core.tables.map.get(core.config.bitmap_lpn(chunk)) else {
+            continue;
+        };
+        witnesses.report.bitmap_pages += 1;
+
+        let page = core
+            .media
+            .read_meta(mapping.ppn, Purpose::Meta)
+            .ok()
+            .flatten();
+        let Some((oob, bits)) = page.filter(|(_, bits)| &bits[..] != LOST) else {
+            lost.push(LostBitmap {
+                chunk,
+                wsn: core.media.oob(mapping.ppn).wsn(),
+                page: mapping.ppn,
+            });
+            continue;
+        };
+
+        let first = Lpn(chunk * crate::config::CHUNK_LPNS);
+        for (byte, bits) in bits.iter().enumerate() {
+            let mut bits = *bits;
+            while bits != 0 {
+                let lpn = first.offset(byte as u32 * 8 + bits.trailing_zeros());
+                bits &= bits - 1;
+                if lpn.is_below(core.config.lpns) {
+                    witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, oob.wsn());
+                }
+            }
+        }
+    }
+    lost
+}
+
+/// Reads the deallocation records. Returns the words and numbers of those whose LPNs cannot be
+/// read.
+fn read_deallocations(
+    core: &mut Core,
+    dealloc: &mut DeallocLog,
+    witnesses: &mut Witnesses,
+) -> Vec<(usize, u64)> {
+    witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
+    let mut records = dealloc.read_back(&mut core.media);
+    records.intact.retain(|DeallocRecord { wsn, at, .. }| {
+        witnesses.saw(*wsn);
+        // Its slot will be reused, so its words are zeroed; the number stays in the list as
+        // long as they might be read.
+        let is_aborted = witnesses.is_aborted(*wsn);
+        if is_aborted {
+            witnesses.zero(*at..*at + DEALLOC_WORDS);
+        }
+        !is_aborted
+    });
+
+    // Only the newest deallocation of an LPN can win: each LPN is considered once, not once per
+    // record.
+    for NumberedRange { lpns, wsn } in newest_of(records.intact_ranges()) {
+        for lpn in Lpn::between(lpns) {
+            witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, wsn);
+        }
+    }
+
+    for (first, len, from, to) in records.between {
+        witnesses.doubt_deallocation(first, len, from, to);
+    }
+
+    for (first, len, wsn) in records.doubts {
+        witnesses.doubt_all(first, len, wsn);
+        // Without its first word its number is unknown.
+        witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
+    }
+
+    records.unknown
+}
+
+/// Step 4: computes the tables that follow from L2P.
+fn count(core: &mut Core, witnesses: &mut Witnesses) {
+    witnesses.resolve_relocated(&core.tables.map);
+    for lpn in Lpn::range(Lpn::ZERO, core.tables.map.len()) {
+        let ahead = lpn.offset(AHEAD as u32).min(Lpn(core.tables.map.len() - 1));
+        if let Some(ahead) = core.tables.map.get(ahead) {
+            core.tables.counts.prefetch(ahead.ppn);
+        }
+
+        let Some(mapping) = core.tables.map.get(lpn) else {
+            continue;
+        };
+        witnesses.report.mapped += 1;
+        let count = core.tables.counts.add(mapping.ppn);
+        core.blocks.gain(
+            core.geometry.superblock(mapping.ppn),
+            count == 1,
+            mapping.remapped,
+        );
+    }
+
+    // Numbers continue above all that were found, including aborted ones: a number used twice
+    // would make two witnesses equal.
+    if core.config.guards.has(Guard::TimeResumes) {
+        core.clock.resume_after(witnesses.newest());
+    }
+}
+
+/// Sets aside LPNs in doubt that get their pages only after a collection. Their old pages must
+/// not be moved if a record exists: some schemes give moved pages a new number.
+fn set_aside(core: &mut Core, dealloc: &mut DeallocLog, lost: &[Lpn]) {
+    let recorded = dealloc.record_doubts(&mut core.media, &mut core.clock, lost);
+    for &lpn in &lost[..recorded] {
+        core.unlink(lpn);
+    }
+    core.tables.doubtful = lost.to_vec();
 }
