@@ -544,3 +544,45 @@ fn a_model_says_that_it_names_homes_exactly_if_it_does() {
     let pattern: NamedWorkload = "randwrite".parse().unwrap();
     assert!(!pattern.names_homes());
 }
+
+#[test]
+fn a_workload_with_a_span_stays_in_that_share_of_the_pages_and_reaches_its_end() {
+    for text in [
+        "randwrite,span=0.25",
+        "span=0.25,zipf:0.9,pages=4",
+        "oltp,span=0.25,size=2",
+    ] {
+        let named: NamedWorkload = text.parse().unwrap();
+        assert_eq!(named.span, 0.25, "{text}");
+        assert_eq!(named.to_string().parse::<NamedWorkload>(), Ok(named));
+
+        let whole = 1 << 18;
+        let mut pages = Vec::new();
+        let mut source = named.source(ContentModel::Unique, whole, 1, 0).unwrap();
+        source.fill(&mut pages, 100_000).unwrap();
+        let highest = pages.iter().map(|page| page.lpn.0).max().unwrap();
+        assert!(highest < whole / 4, "{text}: {highest}");
+        // A model uses only the pages of its files.
+        assert!(
+            text.starts_with("oltp") || highest > whole / 5,
+            "{text}: {highest}"
+        );
+    }
+
+    let pattern: NamedWorkload = "randwrite,span=1".parse().unwrap();
+    assert_eq!(
+        (pattern.to_string().as_str(), pattern.pages(1000)),
+        ("randwrite", 1000)
+    );
+    let tiny: NamedWorkload = "randwrite,span=0.001".parse().unwrap();
+    assert_eq!((tiny.pages(10), tiny.pages(5000)), (1, 5));
+
+    for share in ["0", "-1", "1.01", "NaN", "half", ""] {
+        let text = format!("randwrite,span={share}");
+        let error = text.parse::<NamedWorkload>().unwrap_err().to_string();
+        assert!(
+            error.contains("not a share above 0 and at most 1"),
+            "{error}"
+        );
+    }
+}

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload};
+use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload, WorkloadKind};
 use std::time::{Duration, Instant};
 
 /// Writes workloads as traces, and analyses traces and workloads.
@@ -78,9 +78,9 @@ impl WorkloadArgs {
 
         // A model has the size that it was measured on; a pattern has none.
         let Some(bytes) = self.device else {
-            return Ok(match workload {
-                NamedWorkload::Model(spec) => spec.kind.reference_pages(),
-                NamedWorkload::Pattern(_) => PAGES_DEFAULT,
+            return Ok(match &workload.kind {
+                WorkloadKind::Model(spec) => spec.kind.reference_pages(),
+                WorkloadKind::Pattern(_) => PAGES_DEFAULT,
             });
         };
         let pages = bytes / PAGE_BYTES as u64;

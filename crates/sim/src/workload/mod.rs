@@ -2,7 +2,7 @@
 //!
 //! A workload is a [`Pattern`] of addresses, a share of reads, a request size and a
 //! [`ContentModel`]; or it is one of the [`MODELS`] of published applications and traces.
-//! [`NamedWorkload`] is either, by name. Addresses are drawn as *units* of `request_pages` pages;
+//! [`NamedWorkload`] is either, by name, on all or a part of the pages. Addresses are drawn as *units* of `request_pages` pages;
 //! if the addressable range is no multiple of that, its last unit is shorter. Invariants: `lpn <
 //! addressable`; the stream does not depend on the batch size; the pages read and written do not
 //! depend on the content model; nothing is allocated per page. Absent: time. Requests have `at_ns`
@@ -38,7 +38,7 @@ pub use bursts::Bursts;
 pub use content::ContentModel;
 pub use fio_job::FioJob;
 pub use model::{MODELS, Model, ModelKind, ModelSpec};
-pub use named::NamedWorkload;
+pub use named::{NamedWorkload, WorkloadKind};
 pub use spec::WorkloadSpec;
 pub use zipf::Zipf;
 

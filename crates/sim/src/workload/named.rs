@@ -1,14 +1,17 @@
-//! Any workload by name: a pattern of `spec.rs` or a model of `model.rs`.
+//! Any workload by name: a pattern of `spec.rs` or a model of `model.rs`, on all or a part of the
+//! addressable pages.
+//!
+//! ```text
+//! randwrite,pages=4   oltp,size=2   randwrite,span=0.775 (the first 77.5 % of the pages)
+//! ```
 //!
 //! Invariant: `Display` output parses back to the same workload.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
-
 use super::{
-    Bursts, ContentModel, Endless, MODELS, ModelKind, ModelSpec, Workload, WorkloadConfig,
+    Bursts, ContentModel, Endless, MODELS, ModelKind, ModelSpec, Pattern, Workload, WorkloadConfig,
     WorkloadError, WorkloadSpec,
 };
 
@@ -24,17 +27,52 @@ use super::{
 /// source.fill(&mut pages, 100).unwrap();
 /// assert!(pages.iter().all(|page| page.lpn < Lpn(1 << 16)));
 /// assert!(pages.iter().all(|page| page.content < source.content_end()));
+///
+/// let half: NamedWorkload = "oltp,span=0.5".parse().unwrap();
+/// assert_eq!((half.pages(1000), half.to_string()), (500, "oltp,span=0.5".into()));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum NamedWorkload {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NamedWorkload {
+    /// Its requests.
+    pub kind: WorkloadKind,
+    /// Share of the addressable pages that it uses, above 0 and at most 1; from page 0.
+    pub span: f64,
+}
+
+/// The requests of a [`NamedWorkload`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WorkloadKind {
     /// Addresses that follow a pattern.
     Pattern(WorkloadSpec),
     /// A model of an application or trace.
     Model(ModelSpec),
 }
 
+impl Default for NamedWorkload {
+    /// `randwrite`.
+    fn default() -> Self {
+        WorkloadKind::Pattern(WorkloadSpec {
+            pattern: Pattern::Random,
+            read_percent: 0,
+            request_pages: 1,
+        })
+        .into()
+    }
+}
+
+impl From<WorkloadKind> for NamedWorkload {
+    /// On all addressable pages.
+    fn from(kind: WorkloadKind) -> Self {
+        Self { kind, span: 1.0 }
+    }
+}
+
 impl NamedWorkload {
+    /// Number of pages that it uses, of this many addressable ones; at least one.
+    pub fn pages(&self, addressable: u32) -> u32 {
+        ((f64::from(addressable) * self.span) as u32).max(1)
+    }
+
     /// Creates the source, before its first request. Identities of contents are above
     /// `content_base`.
     ///
@@ -47,8 +85,9 @@ impl NamedWorkload {
         seed: u64,
         content_base: u64,
     ) -> Result<Box<dyn Endless + Send>, WorkloadError> {
-        Ok(match self {
-            NamedWorkload::Pattern(spec) => {
+        let addressable = self.pages(addressable);
+        Ok(match &self.kind {
+            WorkloadKind::Pattern(spec) => {
                 let config = spec.config(content, addressable, seed);
                 // Workloads may share a device with separate contents: the base keeps them apart.
                 Box::new(Workload::new(WorkloadConfig {
@@ -56,7 +95,7 @@ impl NamedWorkload {
                     ..config
                 })?)
             }
-            NamedWorkload::Model(spec) => {
+            WorkloadKind::Model(spec) => {
                 Box::new(spec.source(content, addressable, seed, content_base)?)
             }
         })
@@ -65,25 +104,25 @@ impl NamedWorkload {
     /// Returns true if it names the remap target of the pages it writes. A scheme that remaps only
     /// such pages has nothing to do under any other workload.
     pub fn names_homes(&self) -> bool {
-        matches!(self, NamedWorkload::Model(spec) if spec.kind.names_homes())
+        matches!(self.kind, WorkloadKind::Model(spec) if spec.kind.names_homes())
     }
 
     /// Arrival times of its requests, if it has any.
     pub fn bursts(&self) -> Option<Bursts> {
-        match self {
-            NamedWorkload::Pattern(_) => None,
-            NamedWorkload::Model(spec) => spec.kind.bursts(),
+        match &self.kind {
+            WorkloadKind::Pattern(_) => None,
+            WorkloadKind::Model(spec) => spec.kind.bursts(),
         }
     }
 
     /// Default contents.
     pub fn content_default(&self) -> ContentModel {
-        match self {
-            NamedWorkload::Pattern(_) => ContentModel::Papers {
+        match &self.kind {
+            WorkloadKind::Pattern(_) => ContentModel::Papers {
                 duplicate_ratio: 0.3,
                 exponent: ContentModel::PAPERS_EXPONENT,
             },
-            NamedWorkload::Model(spec) => spec.kind.content_default(),
+            WorkloadKind::Model(spec) => spec.kind.content_default(),
         }
     }
 }
@@ -92,20 +131,51 @@ impl FromStr for NamedWorkload {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
-        // No model has the name of a pattern, so the first word decides.
-        let name = text.split(',').next().unwrap_or_default();
-        if MODELS.map(ModelKind::name).contains(&name) {
-            return Ok(NamedWorkload::Model(text.parse()?));
+        let mut span = 1.0;
+        let mut fields = Vec::new();
+        for field in text.split(',') {
+            // The last one counts, as of the other options.
+            match field.strip_prefix("span=") {
+                Some(share) => span = parse_span(text, share)?,
+                None => fields.push(field),
+            }
         }
-        Ok(NamedWorkload::Pattern(text.parse()?))
+
+        // No model has the name of a pattern, so the first word decides.
+        let kind = if MODELS
+            .map(ModelKind::name)
+            .contains(&fields.first().copied().unwrap_or_default())
+        {
+            WorkloadKind::Model(fields.join(",").parse()?)
+        } else {
+            WorkloadKind::Pattern(fields.join(",").parse()?)
+        };
+
+        Ok(Self { kind, span })
     }
+}
+
+fn parse_span(text: &str, share: &str) -> Result<f64, WorkloadError> {
+    let span = share.parse::<f64>().ok();
+    span.filter(|span| *span > 0.0 && *span <= 1.0)
+        .ok_or_else(|| {
+            WorkloadError::new(format!(
+                "`span={share}` in `{text}` is not a share above 0 and at most 1"
+            ))
+        })
 }
 
 impl fmt::Display for NamedWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NamedWorkload::Pattern(spec) => spec.fmt(f),
-            NamedWorkload::Model(spec) => spec.fmt(f),
+        match &self.kind {
+            WorkloadKind::Pattern(spec) => spec.fmt(f)?,
+            WorkloadKind::Model(spec) => spec.fmt(f)?,
+        }
+
+        if self.span == 1.0 {
+            Ok(())
+        } else {
+            write!(f, ",span={}", self.span)
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: later lines replace earlier ones, as in fio; defaults are fio's (a sequential read
 //! by `psync`, which has one request in flight). Absent: the list of options (`options`).
 
-use super::super::{ContentModel, NamedWorkload, Pattern, WorkloadSpec};
+use super::super::{ContentModel, Pattern, WorkloadKind, WorkloadSpec};
 use super::options::{Meaning, canonical, is_synchronous, meaning};
 use super::{FioJob, JobOption, PAGE_BYTES};
 
@@ -167,11 +167,12 @@ impl<'a> Draft<'a> {
         let pages = of_bytes.into_iter().chain(of_requests).min();
 
         Ok(FioJob {
-            workload: NamedWorkload::Pattern(WorkloadSpec {
+            workload: WorkloadKind::Pattern(WorkloadSpec {
                 pattern,
                 read_percent,
                 request_pages,
-            }),
+            })
+            .into(),
             content,
             // The depth is per process: the device sees the product.
             queue_depth: depth.saturating_mul(jobs).clamp(1, DEPTH_MAX),
