@@ -3,6 +3,7 @@
 //! Invariant: every external problem becomes one of these; a panic is a bug of ours. Absent:
 //! mistakes in the arguments that clap finds, which it reports itself, with exit code 2.
 
+use remap_ssd_sim::study::StudyError;
 use std::fmt;
 use std::io;
 
@@ -53,6 +54,15 @@ impl fmt::Display for Failure {
             Self::Stopped(text) => f.write_str(text),
             Self::Interrupted { said, .. } => f.write_str(said),
             Self::Output(error) => write!(f, "standard output: {error}"),
+        }
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        match error {
+            StudyError::Impossible(text) => Self::Usage(text),
+            StudyError::Failed(text) => Self::Failed(text),
         }
     }
 }

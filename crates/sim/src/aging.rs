@@ -2,7 +2,8 @@
 //!
 //! 1. Random writes until garbage collection has run (FAST'21 section 5.2); optionally each of the
 //!    pages once before, so that none is unmapped. Or all logical pages once, in order, each with a
-//!    unique content, and nothing else (Coldmap, section V).
+//!    unique content, and nothing else (Coldmap, section V); or the addressable pages once, in order,
+//!    with the source's contents, and nothing else.
 //! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid.
 //!    Remapping a page again makes its earlier entry stale. This step is skipped by a device
 //!    without remapping, by one whose tables have an entry for every page (there is nothing to
@@ -36,6 +37,8 @@ pub enum Fill {
     Whole(u32),
     /// All logical pages once, in order, without duplicates; nothing else.
     Sequential,
+    /// The given number of pages from the source, which writes them in order; nothing else.
+    Ordered(u32),
 }
 
 /// How to age a device.
@@ -143,6 +146,14 @@ pub fn age(
         device,
         source: writes,
     };
+
+    if let Fill::Ordered(pages) = options.fill {
+        aging.write(pages.into())?;
+        return Ok(AgingReport {
+            filled: pages.into(),
+            ..AgingReport::default()
+        });
+    }
 
     // Before the random writes: pages never written would stay unmapped, and reading them costs no
     // flash read.

@@ -2,7 +2,8 @@
 //!
 //! A [`source::Source`] yields page operations in batches; a run submits them to a device, whose
 //! completions become a [`summary::RunSummary`]; the report lays several summaries side by side.
-//! Absent: how a remap is persisted; that is the firmware's.
+//! [`study`] describes and executes a whole run: a device, its aging, its requests. Absent: how a
+//! remap is persisted; that is the firmware's.
 //!
 //! ```
 //! use remap_ssd_sim::aging::{AgingOptions, age};
@@ -35,6 +36,7 @@ pub mod plot;
 pub mod report;
 pub mod run;
 pub mod source;
+pub mod study;
 pub mod summary;
 mod times;
 pub mod trace;

@@ -108,6 +108,8 @@ pub struct Args {
     /// journal (pages that name their home, checkpointed by remaps; required by wal-ssd) or
     /// snapshot (volumes cloned by long Copy commands), each with `,size=FACTOR`, `,direct` (reads
     /// bypass the page cache) or `,nodiscard`.
+    ///
+    /// All with `,span=SHARE` for that share of the pages alone, such as randwrite,span=0.775.
     #[arg(
         long,
         value_name = "SPEC",
@@ -208,9 +210,11 @@ pub struct Args {
     /// How to age the device before it is measured.
     ///
     /// A list: fill=random (random writes until garbage collection has run), fill=whole (before
-    /// that each addressable page once, so that none is unmapped) or fill=sequential (only each
-    /// page once, in order); nvram_used=SHARE of the remapping metadata in use at the start,
-    /// nvram_valid=SHARE of that valid; overwrite=TIMES the addressable pages after that [default:
+    /// that each page that the workload addresses once, so that none is unmapped), fill=sequential
+    /// (only each page once, in order, no content twice) or fill=ordered (the same for the
+    /// addressable pages, with the contents below); nvram_used=SHARE of the remapping metadata in
+    /// use at the start, nvram_valid=SHARE of that valid; overwrite=TIMES the addressable pages
+    /// after that; content=MODEL of the pages written, as for --content [default:
     /// fill=random,nvram_used=0.9,nvram_valid=0.7].
     #[arg(
         long,

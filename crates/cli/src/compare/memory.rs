@@ -7,16 +7,13 @@
 //! devices from images, whose size is in the image.
 
 use super::args::Args;
-use super::plan::{Plan, RequestSource, Start};
+use super::plan::Plan;
 use crate::failure::Failure;
-use remap_ssd_device::DeviceConfig;
-use remap_ssd_ftl::Survival;
 use remap_ssd_sim::report::format::bytes;
-use remap_ssd_sim::workload::ContentModel;
+use remap_ssd_sim::study::RunSpec;
 
-/// Memory of the process without a device, and of each run besides its device.
+/// Memory of the process without a run.
 const PROGRAM_BYTES: u64 = 10 << 20;
-const RUN_BYTES: u64 = 4 << 20;
 
 /// Memory needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +29,13 @@ pub struct Need {
 impl Need {
     /// Upper estimate for the runs of a plan.
     pub fn of(args: &Args, plan: &Plan) -> Self {
-        let known = plan.jobs.iter().filter_map(|start| match start {
-            Start::New { config, .. } => Some(run_bytes(args, plan, config)),
-            Start::Image(_) => None,
-        });
+        let known = plan.runs.iter().filter_map(RunSpec::memory_bytes);
         let mut runs: Vec<u64> = known.collect();
 
         // The largest first: in the worst case they run concurrently.
         runs.sort_unstable_by(|a, b| b.cmp(a));
 
-        let side_by_side = super::threads(args).min(plan.jobs.len() as u32) as usize;
+        let side_by_side = super::threads(args).min(plan.runs.len() as u32) as usize;
         Self {
             run_bytes: runs.first().copied().unwrap_or(0),
             side_by_side,
@@ -80,24 +74,6 @@ impl std::fmt::Display for Need {
             many => write!(f, "up to {run} a run, {many} at a time"),
         }
     }
-}
-
-fn run_bytes(args: &Args, plan: &Plan, config: &DeviceConfig) -> u64 {
-    let pages = u64::from(config.geometry.pages());
-    let per_page = if args.survival {
-        Survival::BYTES_PER_PAGE as u64
-    } else {
-        0
-    };
-    let per_lpn = match plan.feed {
-        RequestSource::Synthetic {
-            // These models store contents by page; the others compute them.
-            content: ContentModel::Plain { .. } | ContentModel::Runs { .. },
-            ..
-        } => 8,
-        _ => 0,
-    };
-    RUN_BYTES + config.memory_bytes() + pages * per_page + u64::from(config.firmware.lpns) * per_lpn
 }
 
 /// Memory available to a new program: the kernel's estimate, within the limit of this process's

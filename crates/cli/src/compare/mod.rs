@@ -1,18 +1,17 @@
 //! `compare`: several schemes, one after the other or in parallel, and their results side by side.
 //!
 //! ```text
-//! args -> plan (devices, their requests) -> one job per scheme, on threads -> table, page, JSON
+//! args -> plan (one run per scheme) -> run, on threads -> table, page, JSON
 //! ```
 //! Invariants: results are in the order of the schemes and do not depend on threads; finished
-//! results are shown and written, even if the rest fails. Absent: measuring (`remap_ssd_sim::run`).
+//! results are shown and written, even if the rest fails. Absent: executing a run
+//! (`remap_ssd_sim::study`).
 
 mod args;
 pub mod diff;
-mod job;
 mod memory;
 mod plan;
 mod reading;
-mod replay;
 mod show;
 mod watch;
 
@@ -21,17 +20,18 @@ pub use memory::available;
 pub use reading::{BytesRead, Follow, unfollowed, until};
 pub(crate) use watch::Bar;
 pub use watch::Watch;
+use watch::following;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Pending, counted};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use job::{FinishedJob, Staged, job, staged};
 use memory::Need;
-use plan::{Plan, Start, plan};
+use plan::{Plan, plan};
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::bytes;
+use remap_ssd_sim::study::{RunResult, RunSpec, Staged, Start};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -129,16 +129,20 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     }
 }
 
-/// Prepares the device and the requests of a single scheme, for callers that run it themselves.
+/// Prepares the device of a single scheme, for callers that run it themselves.
 ///
 /// # Errors
 /// Incompatible arguments, or an unreadable file.
-pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
-    let plan = plan(args, unfollowed())?;
-    match &plan.jobs[..] {
-        [start] => staged(args, &plan, start, watch),
-        _ => Err(Failure::usage("--scheme: one scheme")),
+pub fn stage(args: &Args, watch: &dyn Watch) -> Result<(RunSpec, Staged), Failure> {
+    let mut plan = plan(args, unfollowed())?;
+    if plan.runs.len() > 1 {
+        return Err(Failure::usage("--scheme: one scheme"));
     }
+
+    let run = plan.runs.remove(0);
+    let staged = run.stage(&mut following(watch))?;
+    run.check_scheme(staged.device.config().firmware.scheme)?;
+    Ok((run, staged))
 }
 
 /// Estimates the memory of a comparison, in bytes, independently of this machine; a trace is read
@@ -167,7 +171,7 @@ pub struct Comparison<'a> {
 /// The measurements of a comparison, run by run.
 #[derive(Debug)]
 pub struct Measured {
-    done: Vec<FinishedJob>,
+    done: Vec<RunResult>,
     /// Schemes without a result, and the reasons.
     failed: Vec<(String, Failure)>,
 }
@@ -224,10 +228,10 @@ impl<'a> Comparison<'a> {
 
     /// The names of the jobs, in order.
     pub fn names(&self) -> Vec<String> {
-        let name = |start: &Start| match start {
-            Start::New { config, .. } => {
+        let name = |run: &RunSpec| match &run.start {
+            Start::New(new) => {
                 // Only values that differ from the defaults are part of a name.
-                let firmware = &config.firmware;
+                let firmware = &new.config.firmware;
                 let name = match firmware.gc_policy {
                     GcPolicy::Greedy => firmware.scheme.to_string(),
                     policy => format!("{}/{policy}", firmware.scheme),
@@ -246,7 +250,7 @@ impl<'a> Comparison<'a> {
                 .into_owned(),
         };
 
-        self.plan.jobs.iter().map(name).collect()
+        self.plan.runs.iter().map(name).collect()
     }
 
     /// Runs all jobs, each with its own element of `watches`, and writes the requested files. The
@@ -283,13 +287,9 @@ impl<'a> Comparison<'a> {
         let out = self.args.out.as_ref().map(begin).transpose()?;
 
         // Files for saved devices are checked as well.
-        for start in &self.plan.jobs {
-            if let Start::New {
-                save: Some(path), ..
-            } = start
-            {
-                drop(Pending::begin(path)?);
-            }
+        let new = self.plan.runs.iter().filter_map(RunSpec::new_device);
+        for path in new.filter_map(|new| new.save.as_ref()) {
+            drop(Pending::begin(path)?);
         }
 
         // Measured in any order, stored in the order of the plan.
@@ -355,24 +355,23 @@ fn run_all(
     plan: &Plan,
     watches: &[impl Watch],
     failing: Failing,
-) -> Vec<Option<Result<FinishedJob, Failure>>> {
+) -> Vec<Option<Result<RunResult, Failure>>> {
     let allowed = threads(args);
-    let workers = allowed.min(plan.jobs.len() as u32);
+    let workers = allowed.min(plan.runs.len() as u32);
 
     // Processors not used by workers are lent to runs that can use a second thread.
     let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
 
-    let results: Vec<Mutex<Option<Result<FinishedJob, Failure>>>> =
-        plan.jobs.iter().map(|_| Mutex::default()).collect();
+    let results: Vec<Mutex<Option<Result<RunResult, Failure>>>> =
+        plan.runs.iter().map(|_| Mutex::default()).collect();
 
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let (Some(start), false) =
-                        (plan.jobs.get(index), failed.load(Ordering::Relaxed))
+                    let (Some(run), false) = (plan.runs.get(index), failed.load(Ordering::Relaxed))
                     else {
                         // No job is left to start: this thread's core goes to a run that is about
                         // to be measured.
@@ -385,11 +384,11 @@ fn run_all(
                     }
 
                     watches[index].begin();
-                    let result = job(args, plan, start, &cores, &watches[index]);
+                    let result = run.perform(&cores, &mut following(&watches[index]));
                     // Aging and runs fail in different ways when they are stopped.
-                    let result = result.map_err(|failure| match watches[index].is_stopped() {
+                    let result = result.map_err(|error| match watches[index].is_stopped() {
                         true => Failure::Stopped("stopped"),
-                        false => failure,
+                        false => error.into(),
                     });
                     let ends = result.is_err() && failing == Failing::Ends;
                     // Only jobs that have not started check this.

@@ -1,11 +1,10 @@
-//! The plan of `compare`: devices, their requests, and the length of the run.
+//! The plan of `compare`: the arguments as runs.
 //!
 //! Invariants: a plan has passed all checks that need no run; every scheme gets the same stream of
-//! pages, if the devices have the same size. Absent: running it (`job`).
+//! pages, if the devices have the same size. Absent: executing a run (`remap_ssd_sim::study`).
 
 use super::args::{Args, Switch};
-use super::reading::Follow;
-use super::replay::TraceFacts;
+use super::reading::{self, Follow};
 use crate::failure::Failure;
 use crate::output;
 use crate::settings;
@@ -13,55 +12,29 @@ use remap_ssd_device::{DeviceConfig, DeviceConfigError, PRESETS};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_sim::arrivals::Arrivals;
-use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
+use remap_ssd_sim::aging::AgingSpec;
+use remap_ssd_sim::study::{Length, Lifetimes, NewDevice, Requests, RunSpec, Start};
 use std::path::{Path, PathBuf};
 
 /// All decisions made before the first run.
 #[derive(Debug)]
 pub struct Plan {
-    /// The schemes to run, in order.
-    pub jobs: Vec<Start>,
-    /// The requests for all of them.
-    pub feed: RequestSource,
-    /// The contents written by aging.
-    pub aging_content: ContentModel,
+    /// The runs, in order; they have the same requests.
+    pub runs: Vec<RunSpec>,
+    /// How new devices are aged, with the contents.
+    pub aging: AgingSpec,
     /// Scale of the given device, if known.
     pub scale: Option<f64>,
     /// Schemes that cannot run, and the reasons.
     pub refused: Vec<(String, Failure)>,
 }
 
-/// Source of a scheme's device.
-#[derive(Debug)]
-pub enum Start {
-    /// A new device, aged by default, and then saved if there is a path.
-    New {
-        /// Its configuration.
-        config: Box<DeviceConfig>,
-        /// True if it is aged before its run.
-        aged: bool,
-        /// The file to save it to after aging.
-        save: Option<PathBuf>,
-    },
-    /// A saved image.
-    Image(PathBuf),
-}
-
-/// The requests of a measured run.
-#[derive(Debug)]
-pub enum RequestSource {
-    /// A synthetic workload, which has no end.
-    Synthetic {
-        /// The addresses that it reads and writes.
-        spec: NamedWorkload,
-        /// The contents that it writes.
-        content: ContentModel,
-        /// Number of pages; by default twice the addressable ones.
-        pages: Option<u64>,
-    },
-    /// A trace, and the facts found in it.
-    Trace(TraceFacts),
+impl Plan {
+    /// The requests of all runs.
+    pub fn requests(&self) -> &Requests {
+        // A plan without a run is an error.
+        &self.runs[0].requests
+    }
 }
 
 /// Flash pages to which a preset is scaled.
@@ -75,71 +48,88 @@ const PAGES_MIN: f64 = 70_000.0;
 /// # Errors
 /// Incompatible arguments, or an unreadable file.
 pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
-    let feed = match &args.trace {
-        Some(path) => RequestSource::Trace(TraceFacts::read(args, path, follow)?),
-        None => {
-            let content = args
+    let requests = match &args.trace {
+        Some(path) => Requests::Trace(reading::trace(args, path, follow)?),
+        None => Requests::Workload {
+            workload: args.workload(),
+            content: args
                 .content()
-                .unwrap_or_else(|| args.workload().content_default());
-            RequestSource::Synthetic {
-                spec: args.workload(),
-                content,
-                pages: args.pages(),
-            }
-        }
+                .unwrap_or_else(|| args.workload().content_default()),
+        },
     };
 
     // A device is aged with the contents of its workload, except before a trace.
-    let aging_content = args.content().unwrap_or(match feed {
-        RequestSource::Synthetic {
-            content: content @ ContentModel::Papers { .. },
-            ..
-        } => content,
-        _ => ContentModel::Unique,
-    });
+    let mut aging = args.aging();
+    aging.content = aging
+        .content
+        .or_else(|| args.content())
+        .or(Some(requests.aging_content()));
 
-    let mut refused = Vec::new();
-
-    let (jobs, scale) = match &args.age {
+    let (starts, scale) = match &args.age {
         Some(image) => (images(args, image)?, None),
         None => {
-            let (base, scale) = base(args, &feed)?;
-
-            let mut jobs = Vec::new();
-            for (scheme, device) in new_devices(args, &base, scale) {
-                // Each scheme on its own: an impossible one must not keep the others from running.
-                match device.and_then(|device| check_homes(scheme, &feed).map(|()| device)) {
-                    Ok(device) => jobs.push(device),
-                    Err(failure) => refused.push((scheme.to_string(), failure)),
-                }
-            }
-
-            // No scheme can run: the first reason is the command's.
-            if jobs.is_empty() {
-                return Err(refused.swap_remove(0).1);
-            }
-
-            (jobs, Some(scale))
+            let (base, scale) = base(args, &requests)?;
+            (new_devices(args, &base, &aging, scale), Some(scale))
         }
     };
 
-    // Reported before hours of aging.
-    check_workload(&jobs, &feed, args.seed, args.arrivals)?;
+    let run = |start| RunSpec {
+        start,
+        requests: requests.clone(),
+        arrivals: args.arrivals,
+        queue_depth: args.queue_depth(),
+        length: match (args.until_death, args.pages()) {
+            (true, _) => Length::UntilWornOut,
+            (false, Some(pages)) => Length::Pages(pages),
+            (false, None) => Length::Usual,
+        },
+        lifetimes: if args.survival {
+            Lifetimes::OfAll
+        } else {
+            Lifetimes::Untracked
+        },
+        seed: args.seed,
+    };
+
+    // Each scheme on its own: an impossible one must not keep the others from running.
+    let (mut runs, mut refused) = (Vec::new(), Vec::new());
+    for (scheme, start) in starts {
+        let checked = start.map(run).and_then(|run| {
+            // An image's scheme is known when it is loaded.
+            if let Some(new) = run.new_device() {
+                run.check_scheme(new.config.firmware.scheme)?;
+            }
+            Ok(run)
+        });
+        match checked {
+            Ok(run) => runs.push(run),
+            Err(failure) => refused.push((scheme, failure)),
+        }
+    }
+
+    // No scheme can run: the first reason is the command's.
+    if runs.is_empty() {
+        return Err(refused.swap_remove(0).1);
+    }
+
+    // Checked before the first run: a comparison may take hours to reach the one that fails.
+    for run in &runs {
+        run.check_requests()?;
+    }
 
     Ok(Plan {
-        jobs,
-        feed,
-        aging_content,
+        runs,
+        aging,
         scale,
         refused,
     })
 }
 
 /// The device as described, and its scale in the simulation.
-fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failure> {
-    let recorded = match feed {
-        RequestSource::Trace(facts) => facts.device(),
-        RequestSource::Synthetic { .. } => None,
+fn base(args: &Args, requests: &Requests) -> Result<(DeviceConfig, f64), Failure> {
+    let recorded = match requests {
+        Requests::Trace(trace) => trace.decoded.device(),
+        Requests::Workload { .. } | Requests::Recording(_) => None,
     };
 
     // In this order: a file, a preset by name, the device recorded in the trace, and the default
@@ -173,7 +163,7 @@ fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failur
     let scale = match args.scale {
         Some(scale) => scale,
         None if is_whole => 1.0,
-        None => preset_scale(&config, feed),
+        None => preset_scale(&config, requests),
     };
 
     Ok((config, scale))
@@ -190,12 +180,12 @@ fn simulated(device: &DeviceConfig) -> DeviceConfig {
 
 /// The largest power of two at which the device has at most `PAGES_DEFAULT` pages, and at which a
 /// trace writes the addressable pages once, as long as `PAGES_MIN` pages remain.
-fn preset_scale(config: &DeviceConfig, feed: &RequestSource) -> f64 {
+fn preset_scale(config: &DeviceConfig, requests: &Requests) -> f64 {
     let pages = f64::from(config.geometry.pages());
     let addressable = f64::from(config.addressable_lpns());
-    let written = match feed {
-        RequestSource::Synthetic { .. } => f64::INFINITY,
-        RequestSource::Trace(facts) => facts.pages_written() as f64,
+    let written = match requests {
+        Requests::Trace(trace) => trace.pages_written() as f64,
+        Requests::Workload { .. } | Requests::Recording(_) => f64::INFINITY,
     };
     let mut scale = 1.0;
 
@@ -230,12 +220,11 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
     }
 }
 
-/// Each scheme's device, or why it is impossible.
-fn new_devices(
-    args: &Args,
-    base: &DeviceConfig,
-    scale: f64,
-) -> Vec<(SchemeKind, Result<Start, Failure>)> {
+/// The names of schemes, each with its device, or why it is impossible.
+type Starts = Vec<(String, Result<Start, Failure>)>;
+
+/// Each scheme's device.
+fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) -> Starts {
     let own = [base.firmware.gc_policy];
     let policies = if args.gc.is_empty() {
         &own
@@ -301,16 +290,16 @@ fn new_devices(
             save = None;
         }
 
-        Ok(Start::New {
-            config: Box::new(config),
-            aged: !args.no_aging,
+        Ok(Start::New(Box::new(NewDevice {
+            config,
+            aging: (!args.no_aging).then_some(*aging),
             save,
-        })
+        })))
     };
 
     devices
         .into_iter()
-        .map(|device| (device.0, one(device)))
+        .map(|device| (device.0.to_string(), one(device)))
         .collect()
 }
 
@@ -385,7 +374,8 @@ fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
     }
 }
 
-fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
+fn images(args: &Args, image: &Path) -> Result<Starts, Failure> {
+    let start = |path: PathBuf| (path.display().to_string(), Ok(Start::Image(path)));
     // An existing file is one device; otherwise the name is a prefix for one file per scheme.
     if image.exists() {
         if args.scheme.len() > 1 {
@@ -394,7 +384,7 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
                 image.display()
             )));
         }
-        return Ok(vec![Start::Image(image.into())]);
+        return Ok(vec![start(image.into())]);
     }
 
     let found = |scheme: SchemeKind| {
@@ -403,10 +393,10 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
             .filter(|path| !args.scheme.is_empty() || path.exists())
     };
 
-    let starts: Vec<Start> = schemes(args)
+    let starts: Starts = schemes(args)
         .into_iter()
         .filter_map(found)
-        .map(Start::Image)
+        .map(start)
         .collect();
 
     if starts.is_empty() {
@@ -420,60 +410,6 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
     } else {
         Ok(starts)
     }
-}
-
-/// Checks the workload on these devices before anything runs.
-fn check_workload(
-    jobs: &[Start],
-    feed: &RequestSource,
-    seed: u64,
-    arrivals: Option<Arrivals>,
-) -> Result<(), Failure> {
-    let RequestSource::Synthetic { spec, content, .. } = feed else {
-        return Ok(());
-    };
-
-    // Checked before the first run: a comparison may take hours to reach the one that fails.
-    if let Some(arrivals) = arrivals {
-        arrivals.check(spec).map_err(Failure::usage)?;
-    }
-
-    // Images have their own sizes; they are checked when they are read.
-    for job in jobs {
-        if let Start::New { config, .. } = job {
-            spec.source(*content, config.addressable_lpns(), seed, 0)
-                .map_err(Failure::usage)?;
-        }
-    }
-
-    Ok(())
-}
-
-/// Checks that a scheme which remaps only pages written for a home gets a workload that names
-/// homes.
-///
-/// # Errors
-/// The scheme is such a scheme, and the workload names no homes.
-pub fn check_homes(scheme: SchemeKind, feed: &RequestSource) -> Result<(), Failure> {
-    let names_homes = matches!(feed, RequestSource::Synthetic { spec, .. } if spec.names_homes());
-    if scheme.uses_hints() && !names_homes {
-        Err(Failure::usage(format_args!(
-            "scheme {scheme} remaps only pages that were written for a home, and this workload names none: use \
-             --workload journal, or another scheme"
-        )))
-    } else {
-        Ok(())
-    }
-}
-
-/// Default number of pages measured of a workload.
-pub fn pages_default(config: &DeviceConfig) -> u64 {
-    2 * u64::from(config.addressable_lpns())
-}
-
-/// Pages after which a run until death gives up: a hundred times the endurance of all blocks.
-pub fn pages_of_a_life(config: &DeviceConfig) -> u64 {
-    100 * config.flash.endurance * u64::from(config.geometry.pages())
 }
 
 /// Bytes addressable by hosts.

@@ -1,9 +1,17 @@
-//! Reading a trace's file, with progress and cancellation.
+//! Reading a trace, with progress and cancellation.
 //!
-//! Invariant: the data read do not depend on the follower. Absent: formats and compression
+//! It is read once, to its end, for all schemes and rounds: a malformed line is reported at once,
+//! the length is known, and the requests served can be compared with those in the trace. Invariant:
+//! the data read do not depend on the follower. Absent: formats and compression
 //! (`remap_ssd_sim::trace`).
 
+use super::args::Args;
+use crate::failure::Failure;
+use crate::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remap_ssd_sim::source::{SourceError, TIME_MAX_NS};
+use remap_ssd_sim::study::{TraceReplay, WHOLE_DISK};
+use remap_ssd_sim::trace::{Decoded, TraceOptions};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,6 +41,57 @@ impl BytesRead {
     }
 }
 
+/// Reads the trace of the arguments to its end.
+///
+/// # Errors
+/// It cannot be read, or a record is malformed; `Stopped` if the reading was aborted.
+pub(super) fn trace(args: &Args, path: &Path, follow: Follow) -> Result<TraceReplay, Failure> {
+    let options = TraceOptions {
+        fold: args.fold,
+        skip_bad: args.skip_bad,
+        action: args.blkparse_action,
+        flushes: args.flushes,
+        ..TraceOptions::new(WHOLE_DISK)
+    };
+    let file =
+        FollowedFile::open(path, follow).map_err(|error| Failure::about(path.display(), error))?;
+    let decoded = Decoded::read_from(file, path, args.format, options).map_err(failure)?;
+
+    if let Some(line) = decoded.torn() {
+        output::note(crate::trace::torn(path, line));
+    }
+    for note in decoded.notes() {
+        output::note(crate::trace::note(path, note));
+    }
+
+    // The times of all rounds are added up.
+    let duration_ns = decoded.stat().duration_ns;
+    let total_ns = duration_ns.checked_mul(args.repeat.into());
+    if total_ns.is_none_or(|total_ns| total_ns > TIME_MAX_NS) {
+        return Err(Failure::usage(format_args!(
+            "--repeat {}: the trace lasts {:.0} s, and all rounds may last 146 years",
+            args.repeat,
+            duration_ns as f64 / 1e9
+        )));
+    }
+
+    Ok(TraceReplay {
+        decoded: Arc::new(decoded),
+        options,
+        repeat: args.repeat,
+    })
+}
+
+/// Converts an error of reading a trace.
+fn failure(error: SourceError) -> Failure {
+    match &error {
+        SourceError::Io { source, .. } if FollowedFile::is_given_up(source) => {
+            Failure::Stopped("the trace was not read to its end")
+        }
+        _ => Failure::failed(error),
+    }
+}
+
 /// Called before each piece is read, on the reading thread; `Break` aborts.
 pub type Follow = Box<dyn FnMut(BytesRead) -> ControlFlow<()> + Send>;
 
@@ -55,14 +114,14 @@ fn gone_on_with(stop: &AtomicBool) -> ControlFlow<()> {
 }
 
 /// A file that reports its reading to a follower.
-pub(super) struct FollowedFile {
+struct FollowedFile {
     file: File,
     read: BytesRead,
     follow: Follow,
 }
 
 impl FollowedFile {
-    pub(super) fn open(path: &Path, follow: Follow) -> io::Result<Self> {
+    fn open(path: &Path, follow: Follow) -> io::Result<Self> {
         let file = File::open(path)?;
         let total = file.metadata()?.len();
         let read = BytesRead { done: 0, total };
@@ -70,7 +129,7 @@ impl FollowedFile {
     }
 
     /// Returns true if the error means that the reading was aborted.
-    pub(super) fn is_given_up(error: &io::Error) -> bool {
+    fn is_given_up(error: &io::Error) -> bool {
         error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
     }
 }

@@ -4,9 +4,7 @@
 //! as typed. Absent: tables and figures (`remap_ssd_sim::report`).
 
 use super::args::Args;
-use super::job::FinishedJob;
-use super::plan::{Plan, RequestSource, logical_bytes};
-use super::replay::TraceFacts;
+use super::plan::{Plan, logical_bytes};
 use crate::failure::Failure;
 use crate::numbers::fraction;
 use crate::output::{counted, pairs, table};
@@ -16,6 +14,7 @@ use remap_ssd_sim::aging::FillSpec;
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::report;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
+use remap_ssd_sim::study::{Requests, RunResult, TraceReplay};
 use remap_ssd_sim::summary::{Accounting, RunSummary};
 use serde_json::{Value, json as object};
 
@@ -23,14 +22,14 @@ use serde_json::{Value, json as object};
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The comparison as terminal text.
-pub fn text(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
+pub fn text(args: &Args, plan: &Plan, done: &[RunResult]) -> String {
     let runs = summaries(done);
     let mut text = pairs(&heading(args, plan, done));
     text.push('\n');
     text.push_str(&report::table(&runs));
-    if let RequestSource::Trace(facts) = &plan.feed {
+    if let Requests::Trace(trace) = plan.requests() {
         text.push('\n');
-        text.push_str(&pairs(&served(facts, &runs)));
+        text.push_str(&pairs(&served(trace, &runs)));
     }
     if args.until_death {
         text.push('\n');
@@ -95,7 +94,7 @@ fn lives(runs: &[RunSummary]) -> String {
 }
 
 /// The comparison as an HTML page.
-pub fn page(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
+pub fn page(args: &Args, plan: &Plan, done: &[RunResult]) -> String {
     let heading = heading(args, plan, done);
 
     let subtitle = heading
@@ -120,8 +119,8 @@ pub fn page(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
 }
 
 /// The comparison as JSON.
-pub fn json(args: &Args, plan: &Plan, done: &[FinishedJob], failed: &[(String, Failure)]) -> Value {
-    let run = |done: &FinishedJob| {
+pub fn json(args: &Args, plan: &Plan, done: &[RunResult], failed: &[(String, Failure)]) -> Value {
+    let run = |done: &RunResult| {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {
             // Real time depends on the machine, so results would differ.
@@ -155,18 +154,18 @@ pub fn json(args: &Args, plan: &Plan, done: &[FinishedJob], failed: &[(String, F
     })
 }
 
-fn summaries(done: &[FinishedJob]) -> Vec<RunSummary> {
+fn summaries(done: &[RunResult]) -> Vec<RunSummary> {
     done.iter().map(|done| done.summary.clone()).collect()
 }
 
 /// Everything that determines the results besides the seed; the device is that of the first scheme.
-fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
+fn config(args: &Args, plan: &Plan, done: &[RunResult]) -> Value {
     let first = done.first().map(|done| &done.config);
 
-    let feed = match &plan.feed {
-        RequestSource::Synthetic { spec, content, .. } => {
+    let feed = match plan.requests() {
+        Requests::Workload { workload, content } => {
             let mut feed = object!({
-                "workload": spec.to_string(),
+                "workload": workload.to_string(),
                 "content": content.to_string(),
                 "pages": done.first().and_then(|done| done.pages),
             });
@@ -175,11 +174,8 @@ fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
             }
             feed
         }
-        RequestSource::Trace(facts) => {
-            let mut trace = facts.as_json();
-            trace["fold"] = args.fold.to_string().into();
-            object!({ "trace": trace })
-        }
+        Requests::Trace(trace) => object!({ "trace": trace_json(trace) }),
+        Requests::Recording(_) => Value::Null,
     };
 
     // A device from an image was aged elsewhere.
@@ -190,12 +186,13 @@ fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
         "device": first,
         "scale": plan.scale,
         "feed": feed,
-        "aging": aged_here.then(|| match (args.aging().fill, args.aging) {
+        "aging": aged_here.then(|| match (plan.aging.fill, args.aging) {
             (FillSpec::Sequential, _) => object!({ "fill": "sequential" }),
-            (_, None) => object!({ "content": plan.aging_content.to_string() }),
+            (FillSpec::Ordered, _) => object!({ "fill": "ordered", "content": aging_content(plan) }),
+            (_, None) => object!({ "content": aging_content(plan) }),
             (_, Some(spec)) => {
                 let mut aging = object!(spec);
-                aging["content"] = plan.aging_content.to_string().into();
+                aging["content"] = aging_content(plan).into();
                 aging
             }
         }),
@@ -206,15 +203,42 @@ fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
     })
 }
 
+/// The contents written by aging.
+fn aging_content(plan: &Plan) -> String {
+    let content = plan.aging.content;
+    content.map_or(String::new(), |content| content.to_string())
+}
+
+/// A trace as a part of the configuration; the file by name only, so that results do not depend on
+/// its folder.
+fn trace_json(trace: &TraceReplay) -> Value {
+    let stat = trace.decoded.stat();
+    object!({
+        "file": file_name(trace),
+        "format": trace.decoded.format().to_string(),
+        "repeat": trace.repeat,
+        "requests": trace.requests(),
+        "contains": stat,
+        "duplicate_share": stat.duplicate_share(),
+        "fold": trace.options.fold.to_string(),
+    })
+}
+
+fn file_name(trace: &TraceReplay) -> String {
+    let name = trace.decoded.path().file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// The parameters of the comparison, in a few lines.
-fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str, String)> {
+fn heading(args: &Args, plan: &Plan, done: &[RunResult]) -> Vec<(&'static str, String)> {
     // No run finished: there is no device to describe.
     let Some(first) = done.first() else {
         return Vec::new();
     };
 
     let config = &first.config;
-    let addressable = counted(config.addressable_lpns().into(), "page");
+    let addressable = plan.requests().pages(config.addressable_lpns());
+    let addressable = counted(addressable.into(), "page");
 
     // The source of request times: the trace, a rate, or completions.
     let host = match args.arrivals {
@@ -227,8 +251,8 @@ fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str,
     };
 
     let mut lines = vec![("device", device_line(config, plan.scale))];
-    match &plan.feed {
-        RequestSource::Synthetic { spec, content, .. } => {
+    match plan.requests() {
+        Requests::Workload { workload, content } => {
             let length = first
                 .pages
                 .map_or("until the device is read-only".into(), |pages| {
@@ -237,18 +261,15 @@ fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str,
 
             lines.push((
                 "workload",
-                format!("{spec} over {addressable}, contents {content}, {length}, {host}"),
+                format!("{workload} over {addressable}, contents {content}, {length}, {host}"),
             ));
 
             let job = args.job.as_ref().filter(|job| !job.ignored.is_empty());
             lines.extend(job.map(|job| ("left out of the job", job.ignored.join(", "))));
         }
-        RequestSource::Trace(facts) => {
-            // Only the file name, so that results do not depend on a folder.
-            let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
-
-            let times = if facts.repeat > 1 {
-                format!(", {} times", facts.repeat)
+        Requests::Trace(trace) => {
+            let times = if trace.repeat > 1 {
+                format!(", {} times", trace.repeat)
             } else {
                 String::new()
             };
@@ -256,11 +277,14 @@ fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str,
             lines.push((
                 "trace",
                 format!(
-                    "{name} ({}){times}, folded ({}) into {addressable}, {host}",
-                    facts.format, args.fold
+                    "{} ({}){times}, folded ({}) into {addressable}, {host}",
+                    file_name(trace),
+                    trace.decoded.format(),
+                    trace.options.fold
                 ),
             ));
         }
+        Requests::Recording(_) => {}
     }
 
     lines.push(("aging", aging_line(args, plan, first)));
@@ -283,18 +307,25 @@ fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
     )
 }
 
-fn aging_line(args: &Args, plan: &Plan, done: &FinishedJob) -> String {
+fn aging_line(args: &Args, plan: &Plan, done: &RunResult) -> String {
     match (&done.aged, &done.recovered) {
-        (Some(aged), _) if args.aging().fill == FillSpec::Sequential => {
+        (Some(aged), _) if plan.aging.fill == FillSpec::Sequential => {
             format!(
                 "{} written once, in order",
                 counted(aged.filled, "logical page")
             )
         }
+        (Some(aged), _) if plan.aging.fill == FillSpec::Ordered => {
+            format!(
+                "{} written once, in order (contents {})",
+                counted(aged.filled, "page"),
+                aging_content(plan)
+            )
+        }
         (Some(aged), _) if args.aging.is_some() => format!(
             "{} (contents {}): {}, {} remapped, {} of the metadata used, {} of that valid",
             args.aging(),
-            plan.aging_content,
+            aging_content(plan),
             counted(aged.filled, "page") + " written",
             exact(aged.remapped),
             percent(aged.nvram_used),
@@ -303,7 +334,7 @@ fn aging_line(args: &Args, plan: &Plan, done: &FinishedJob) -> String {
 
         (Some(_), _) => format!(
             "random writes (contents {}) until garbage collection has run, then remaps until 90 % of the metadata is used",
-            plan.aging_content
+            aging_content(plan)
         ),
 
         (None, Some(report)) => {
@@ -319,14 +350,14 @@ fn aging_line(args: &Args, plan: &Plan, done: &FinishedJob) -> String {
 
 /// Outcomes of a trace's requests. All schemes get the same requests, and mostly the outcomes are
 /// the same.
-fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
+fn served(trace: &TraceReplay, runs: &[RunSummary]) -> Vec<(String, String)> {
     let line = |requests: &Accounting| {
         let refused: u64 = requests.refused.values().sum();
 
         let mut text = format!(
             "{} of {} requests served: {} reads, {} writes, {} partial writes, {} deallocations",
             exact(requests.submitted - refused),
-            exact(facts.requests()),
+            exact(trace.requests()),
             exact(requests.reads),
             exact(requests.writes),
             exact(requests.read_modify_writes),
@@ -344,10 +375,10 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
             ));
         }
 
-        if facts.stat.ignored > 0 {
+        if trace.decoded.stat().ignored > 0 {
             text.push_str(&format!(
                 "; no requests: {}",
-                counted(facts.stat.ignored, "record")
+                counted(trace.decoded.stat().ignored, "record")
             ));
         }
 
@@ -369,10 +400,10 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
         "pages".into(),
         format!(
             "{} in the trace, {} distinct; {} of the writes repeat a content; recorded over {}",
-            exact(facts.pages() / u64::from(facts.repeat)),
-            exact(facts.stat.unique_pages),
-            percent(facts.stat.duplicate_share()),
-            seconds(facts.stat.duration_ns as f64 / 1e9)
+            exact(trace.pages() / u64::from(trace.repeat)),
+            exact(trace.decoded.stat().unique_pages),
+            percent(trace.decoded.stat().duplicate_share()),
+            seconds(trace.decoded.stat().duration_ns as f64 / 1e9)
         ),
     ));
 

@@ -5,7 +5,8 @@
 
 use super::BAR_STEPS;
 use indicatif::ProgressBar;
-use remap_ssd_sim::source::{HostPage, Source, SourceError};
+use remap_ssd_sim::study::Stage;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -71,21 +72,35 @@ impl Watch for Bar {
     }
 }
 
-/// A source for aging, which has no cancellation: it fails when the job is stopped.
-pub(super) struct Stoppable<'a> {
-    pub(super) source: &'a mut dyn Source,
-    pub(super) watch: &'a dyn Watch,
-}
+/// Tells the stages of a run to its watch, which may stop it.
+pub(super) fn following(watch: &dyn Watch) -> impl FnMut(Stage) -> ControlFlow<()> {
+    let mut last = "";
 
-impl Source for Stoppable<'_> {
-    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
-        // Aging has no progress callback, so it is stopped at its reads.
-        if self.watch.is_stopped() {
-            return Err(SourceError::Unusable {
-                file: "aging".into(),
-                reason: "stopped".into(),
-            });
+    move |stage| {
+        let message = match stage {
+            Stage::Recovering => "recovering",
+            Stage::Aging => "aging",
+            Stage::Saving => "saving",
+            Stage::Measuring(_) => "measuring",
+        };
+        if message != last {
+            last = message;
+            watch.set_message(message);
+            if message == "measuring" {
+                watch.reset_elapsed();
+            }
         }
-        self.source.fill(out, want)
+
+        if let Stage::Measuring(progress) = stage {
+            // With an unknown length the bar is full at once, and never beyond its end.
+            let total = progress.pages_total.unwrap_or(0).max(1);
+            watch.set_position((progress.pages * BAR_STEPS / total).min(BAR_STEPS));
+        }
+
+        if watch.is_stopped() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }

@@ -91,21 +91,25 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     }
 
     let bar = Bar::new(ProgressBar::new(1), Arc::default());
-    let mut staged = compare::stage(compared, &bar)?;
+    // A run until death would have no end here.
+    compared.until_death = false;
+    let (run, staged) = compare::stage(compared, &bar)?;
     bar.clear();
     let config = staged.device.config();
+    let mut source = run.requests.source(config.addressable_lpns(), run.seed)?;
     let options = Options {
         queue_depth: compared.queue_depth().unwrap_or(config.queue_depth),
-        pages_total: staged.pages,
+        // A trace has its own end.
+        pages_total: run.pages(config).unwrap_or(u64::MAX),
         speed: args.speed,
     };
-    let played = Played::new(staged.title, staged.device, options);
+    let played = Played::new(run.requests.to_string(), staged.device, options);
     let server = Server::start(args.http, played.clone(), None, Limits::default());
     let server = server.map_err(|error| Failure::about(args.http, error))?;
     output::note(format_args!("watch it at http://{}/", server.address()));
 
     // Other threads serve the page; this one plays.
-    played.play(&mut *staged.source).map_err(Failure::failed)?;
+    played.play(&mut *source).map_err(Failure::failed)?;
     if !args.end {
         output::note("the workload has ended; Ctrl-C ends the page");
         // A loop, since `park` may return spuriously.

@@ -3,9 +3,11 @@
 //! ```text
 //! fill=random|whole|sequential    random writes until garbage collection has run; each page once before that, in a
 //!                                 scattered order; or each page once, in order, and nothing else
+//! fill=ordered                    as sequential, for the addressable pages, with the contents below
 //! nvram_used=SHARE                of the remapping metadata, in use at the start
 //! nvram_valid=SHARE               of that, valid
 //! overwrite=TIMES                 then TIMES the addressable pages, at random
+//! content=MODEL                   contents of these writes
 //! ```
 //!
 //! Any of them, separated by commas; defaults are as in FAST'21:
@@ -13,6 +15,7 @@
 //! Invariant: `Display` output parses back to the same value.
 
 use super::{AgingOptions, Fill};
+use crate::workload::ContentModel;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -28,6 +31,8 @@ pub enum FillSpec {
     Whole,
     /// Each page once, in order: [`Fill::Sequential`].
     Sequential,
+    /// [`Fill::Ordered`] for the addressable pages.
+    Ordered,
 }
 
 /// Aging options, as typed on a command line.
@@ -41,6 +46,9 @@ pub struct AgingSpec {
     pub nvram_valid: f64,
     /// Writes afterwards, in multiples of the addressable pages.
     pub overwrite: f64,
+    /// Contents of the writes; `None`: chosen by the run.
+    #[serde(skip)]
+    pub content: Option<ContentModel>,
 }
 
 impl Default for AgingSpec {
@@ -56,6 +64,7 @@ impl Default for AgingSpec {
             nvram_used,
             nvram_valid,
             overwrite,
+            content: None,
         }
     }
 }
@@ -67,6 +76,7 @@ impl AgingSpec {
             FillSpec::Random => Fill::Random,
             FillSpec::Whole => Fill::Whole(addressable),
             FillSpec::Sequential => Fill::Sequential,
+            FillSpec::Ordered => Fill::Ordered(addressable),
         };
 
         let Self {
@@ -94,8 +104,8 @@ impl FromStr for AgingSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut spec = Self::default();
-        // The last option that is useless for a device filled in order.
-        let mut after_fill = None;
+        // The last options that are useless for a device filled in order.
+        let (mut after_fill, mut content) = (None, None);
         for field in text.split(',') {
             // A field without `=` is an unknown name.
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
@@ -114,6 +124,11 @@ impl FromStr for AgingSpec {
                 ("fill", "random") => spec.fill = FillSpec::Random,
                 ("fill", "whole") => spec.fill = FillSpec::Whole,
                 ("fill", "sequential") => spec.fill = FillSpec::Sequential,
+                ("fill", "ordered") => spec.fill = FillSpec::Ordered,
+                ("content", _) => {
+                    let model = value.parse().map_err(|error| format!("{error}"))?;
+                    (spec.content, content) = (Some(model), Some(field));
+                }
                 ("nvram_used", _) => (spec.nvram_used, after_fill) = (number(1.0)?, Some(field)),
                 ("nvram_valid", _) => (spec.nvram_valid, after_fill) = (number(1.0)?, Some(field)),
                 ("overwrite", _) => {
@@ -121,17 +136,20 @@ impl FromStr for AgingSpec {
                 }
                 _ => {
                     return Err(format!(
-                        "`{field}` is none of fill=random, fill=whole, fill=sequential, nvram_used=SHARE, \
-                         nvram_valid=SHARE and overwrite=TIMES"
+                        "`{field}` is none of fill=random, fill=whole, fill=sequential, fill=ordered, \
+                         nvram_used=SHARE, nvram_valid=SHARE, overwrite=TIMES and content=MODEL"
                     ));
                 }
             }
         }
 
         // A device filled in order is neither remapped nor overwritten: such options are useless.
-        match (spec.fill, after_fill) {
-            (FillSpec::Sequential, Some(field)) => Err(format!(
-                "`{field}` does not go with fill=sequential, which does nothing else"
+        match (spec.fill, after_fill, content) {
+            (FillSpec::Sequential, Some(field), _) | (FillSpec::Sequential, _, Some(field)) => Err(
+                format!("`{field}` does not go with fill=sequential, which does nothing else"),
+            ),
+            (FillSpec::Ordered, Some(field), _) => Err(format!(
+                "`{field}` does not go with fill=ordered, which does nothing else"
             )),
             _ => Ok(spec),
         }
@@ -147,20 +165,25 @@ impl fmt::Display for AgingSpec {
             ..
         } = self;
 
-        // A sequential fill has no other options.
+        // A sequential fill has no other options, an ordered one only contents.
         match self.fill {
             FillSpec::Sequential => return f.write_str("fill=sequential"),
+            FillSpec::Ordered => f.write_str("fill=ordered")?,
             FillSpec::Random => f.write_str("fill=random")?,
             FillSpec::Whole => f.write_str("fill=whole")?,
         }
 
-        write!(f, ",nvram_used={nvram_used},nvram_valid={nvram_valid}")?;
+        if self.fill != FillSpec::Ordered {
+            write!(f, ",nvram_used={nvram_used},nvram_valid={nvram_valid}")?;
+        }
         // Omitted if zero, so that the usual form stays short.
         if *overwrite > 0.0 {
             write!(f, ",overwrite={overwrite}")?;
         }
-
-        Ok(())
+        match self.content {
+            Some(content) => write!(f, ",content={content}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -175,6 +198,8 @@ mod tests {
             "nvram_used=0.5,nvram_valid=1",
             "fill=sequential",
             "overwrite=2,fill=whole",
+            "fill=ordered,content=plain:0.3",
+            "content=papers:0.3",
         ] {
             let spec: AgingSpec = text.parse().unwrap();
             assert_eq!(
@@ -197,6 +222,9 @@ mod tests {
             "nvram_used=2",
             "nvram_valid=-1",
             "fill=sequential,nvram_used=0.5",
+            "fill=sequential,content=unique",
+            "fill=ordered,overwrite=1",
+            "content=some",
         ] {
             assert!(text.parse::<AgingSpec>().is_err(), "{text}");
         }

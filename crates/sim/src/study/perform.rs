@@ -1,0 +1,163 @@
+//! Execution of a run.
+
+use super::error::StudyError;
+use super::requests::Requests;
+use super::spec::{Length, Lifetimes, RunSpec, Start};
+use super::stage::{Follow, Stage, Staged};
+use crate::aging::AgingReport;
+use crate::cores::{Cores, Loan};
+use crate::run::{Progress, RunOptions, run};
+use crate::summary::RunSummary;
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::{RecoveryReport, Usage};
+use remap_ssd_media::ContentMode;
+use std::borrow::Cow;
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    /// The device that was measured.
+    pub config: DeviceConfig,
+    /// How it was aged, if it was.
+    pub aged: Option<AgingReport>,
+    /// How it was recovered, if it came from an image.
+    pub recovered: Option<RecoveryReport>,
+    /// Pages requested of a workload; `None` if something else ended it.
+    pub pages: Option<u64>,
+    /// The measurements.
+    pub summary: RunSummary,
+    /// The remapping metadata at the end.
+    pub usage: Usage,
+}
+
+impl RunSpec {
+    /// Executes the run, with a second thread where one can be borrowed and changes no result.
+    ///
+    /// # Errors
+    /// Why there is no result.
+    pub fn perform(&self, cores: &Cores, follow: &mut Follow<'_>) -> Result<RunResult, StudyError> {
+        if let Some(new) = self.new_device() {
+            self.check_scheme(new.config.firmware.scheme)?;
+        }
+        let Staged {
+            mut device,
+            aged,
+            recovered,
+        } = self.lean().stage(follow)?;
+        // Known only now for an image, which has its own scheme.
+        self.check_scheme(device.config().firmware.scheme)?;
+
+        if let Some(path) = self.new_device().and_then(|new| new.save.as_ref()) {
+            let _ = follow(Stage::Saving);
+            device
+                .save(path)
+                .map_err(|error| StudyError::about(path.display(), error))?;
+        }
+        if self.lifetimes == Lifetimes::OfRun {
+            device.untimed(|ftl| ftl.watch_survival());
+        }
+
+        // Only now, since aging cannot use a second thread.
+        let loan = cores.borrow();
+        let threads = Loan::threads(loan.as_ref());
+        let (summary, pages) = self.measure(&mut device, threads, follow)?;
+
+        Ok(RunResult {
+            config: match self.new_device() {
+                Some(new) => new.config.clone(),
+                None => device.config().clone(),
+            },
+            aged,
+            recovered,
+            pages,
+            summary,
+            usage: device.ftl().usage(),
+        })
+    }
+
+    /// The same run without contents, where nothing depends on them: deduplication needs them, and
+    /// a saved device has them.
+    fn lean(&self) -> Cow<'_, Self> {
+        match &self.start {
+            Start::New(new)
+                if !new.config.firmware.dedup
+                    && new.config.content == ContentMode::Identity
+                    && new.save.is_none() =>
+            {
+                let mut lean = new.clone();
+                lean.config.content = ContentMode::None;
+                Cow::Owned(Self {
+                    start: Start::New(lean),
+                    ..self.clone()
+                })
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
+
+    fn measure(
+        &self,
+        device: &mut Device,
+        threads: u32,
+        follow: &mut Follow<'_>,
+    ) -> Result<(RunSummary, Option<u64>), StudyError> {
+        let config = device.config();
+        let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
+        let pages = self.pages(config);
+        let options = RunOptions {
+            pages: match self.length {
+                // A hundred times the endurance of all blocks.
+                Length::UntilWornOut => {
+                    Some(100 * config.flash.endurance * u64::from(config.geometry.pages()))
+                }
+                Length::Usual | Length::Pages(_) => pages,
+            },
+            until_worn_out: self.length == Length::UntilWornOut,
+            queue_depth: self.queue_depth.unwrap_or(config.queue_depth),
+            open_loop: self.arrivals.is_some(),
+            bound: self.arrivals.and_then(|arrivals| arrivals.bound),
+            threads,
+            ..RunOptions::default()
+        };
+
+        let mut source = self.requests.source(addressable, self.seed)?;
+        let mut tell = |progress: &Progress| follow(Stage::Measuring(*progress));
+
+        let summary = match (&self.arrivals, &self.requests) {
+            (None, _) => run(device, &mut *source, &options, &mut tell),
+            (Some(arrivals), Requests::Workload { workload, .. }) => {
+                let timed = arrivals.over_workload(&mut *source, workload, self.seed);
+                let mut timed = timed.map_err(StudyError::impossible)?;
+                run(device, &mut timed, &options, &mut tell)
+            }
+            (Some(arrivals), Requests::Trace(_) | Requests::Recording(_)) => {
+                let mut timed = arrivals.over_trace(&mut *source, self.seed);
+                run(device, &mut timed, &options, &mut tell)
+            }
+        };
+        let summary = summary.map_err(StudyError::failed)?;
+
+        // A run until death has no result if the device survives.
+        if self.length == Length::UntilWornOut && !summary.wear_out.read_only {
+            return Err(StudyError::Failed(format!(
+                "scheme {scheme}: this workload does not wear the device out"
+            )));
+        }
+
+        // Compared with the count from reading the trace: no request is lost silently.
+        if let (Requests::Trace(trace), Length::Usual) = (&self.requests, self.length)
+            && summary.requests.submitted != trace.requests()
+        {
+            return Err(StudyError::about(
+                trace.decoded.path().display(),
+                format_args!(
+                    "scheme {scheme} was given {} requests and the trace has {}",
+                    summary.requests.submitted,
+                    trace.requests()
+                ),
+            ));
+        }
+
+        Ok((summary, pages))
+    }
+}

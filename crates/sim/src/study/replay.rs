@@ -1,0 +1,62 @@
+//! Requests recorded earlier: a trace, read once for all runs, or a recording of the caller's.
+
+use crate::source::Source;
+use crate::trace::{Decoded, Replay, TraceOptions};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Addressable pages of the options with which a trace is read: each replay folds it to its own
+/// device.
+pub const WHOLE_DISK: u32 = u32::MAX >> 1;
+
+/// A trace, and how it is replayed.
+#[derive(Clone, Debug)]
+pub struct TraceReplay {
+    /// Its requests.
+    pub decoded: Arc<Decoded>,
+    /// The options that it was read with; device and contents are the run's.
+    pub options: TraceOptions,
+    /// Number of replays, each with new contents.
+    pub repeat: u32,
+}
+
+impl TraceReplay {
+    /// Its requests on a device, over all replays. Contents are above `content_base`.
+    pub fn replay(&self, addressable: u32, content_base: u64) -> Replay {
+        let options = TraceOptions {
+            addressable,
+            content_base,
+            ..self.options
+        };
+        self.decoded.replay(options, self.repeat)
+    }
+
+    /// Number of requests, over all replays.
+    pub fn requests(&self) -> u64 {
+        self.decoded.stat().requests * u64::from(self.repeat)
+    }
+
+    /// Number of pages written, over all replays.
+    pub fn pages_written(&self) -> u64 {
+        let stat = self.decoded.stat();
+        (stat.writes + stat.read_modify_writes) * u64::from(self.repeat)
+    }
+
+    /// Number of pages in requests, over all replays.
+    pub fn pages(&self) -> u64 {
+        let stat = self.decoded.stat();
+        (stat.reads + stat.trims + stat.remaps) * u64::from(self.repeat) + self.pages_written()
+    }
+}
+
+/// Requests that the caller keeps, and replays on any device.
+pub trait Recorded: Debug + Send + Sync {
+    /// Its name, for titles.
+    fn name(&self) -> &str;
+
+    /// Replays them from the first.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String>;
+}
