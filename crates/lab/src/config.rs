@@ -8,8 +8,8 @@
 //! [[runs]]                          # every combination of the lists is a run
 //! setup = "a"                       # of the paper's table
 //! scheme = ["none", "remap-ssd"]
-//! workload = ["randwrite"]          # as in `compare --workload`, or "trace:FILE"; `,span=SHARE`: on that share of the device;
-//!                                   # or "recording:NAME", of `experiments/recordings/`
+//! workload = ["randwrite,span=0.5"] # as in `compare --workload`; or "trace:FILE", or "recording:NAME", of
+//!                                   # `experiments/recordings/`
 //! content = ["papers:0.3"]          # as in `compare --content`; "own": the workload's
 //! gc = ["greedy"]                   # left out: the setup's
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's

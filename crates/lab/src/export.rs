@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Extracts a number of a run.
-type NumberOf = fn(&crate::grid::RunSpec) -> f64;
+type NumberOf = fn(&crate::grid::GridRun) -> f64;
 
 /// Columns of text; all others are numbers.
 const WORDS: [&str; 8] = [

@@ -19,9 +19,9 @@ const SEGMENT_BYTES_MIN: u32 = 128;
 /// Arrivals of a closed loop.
 const CLOSED: &str = "closed";
 
-/// All parameters that determine a run's result.
+/// One run of an experiment, by its place in the grid: all parameters that determine its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunSpec {
+pub struct GridRun {
     /// Kind of the run: a workload, a recovery, single commands or host software.
     pub kind: RunKind,
     /// Name of the paper whose table of parameters it uses.
@@ -67,7 +67,7 @@ pub struct RunSpec {
     pub device: DeviceConfig,
 }
 
-impl RunSpec {
+impl GridRun {
     /// Key of its result: equal for equal runs, distinct for all others.
     pub fn key(&self) -> String {
         // This text includes all parameters that determine the result, also the device. 96 bits of
@@ -136,8 +136,8 @@ pub fn runs(
     paper: &Paper,
     form: Form,
     settings: &[Setting],
-) -> Result<Vec<RunSpec>, LabError> {
-    let mut all: Vec<RunSpec> = Vec::new();
+) -> Result<Vec<GridRun>, LabError> {
+    let mut all: Vec<GridRun> = Vec::new();
     for grid in &experiment.runs {
         for run in combine(name, &experiment.paper, grid, paper, form, settings)? {
             // Grids of one experiment may overlap; the first occurrence of a run counts.
@@ -165,7 +165,7 @@ fn combine(
     paper: &Paper,
     form: Form,
     settings: &[Setting],
-) -> Result<Vec<RunSpec>, LabError> {
+) -> Result<Vec<GridRun>, LabError> {
     let about = format!("{name}/experiment.toml");
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
 
@@ -308,7 +308,7 @@ struct GridContext<'a> {
     seed: u64,
 }
 
-fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> {
+fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<GridRun, LabError> {
     let GridContext {
         about,
         paper,
@@ -401,7 +401,7 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         None => String::new(),
     };
 
-    Ok(RunSpec {
+    Ok(GridRun {
         kind: grid.kind,
         paper: paper.into(),
         setup: grid.setup.clone(),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the device is filled before the measured time. Absent: issuing commands (`sim`).
 
-use crate::grid::RunSpec;
+use crate::grid::GridRun;
 use remap_ssd_device::Device;
 use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
 ///
 /// # Errors
 /// The device refuses a command.
-pub fn measured(run: &RunSpec, device: &mut Device) -> Result<Value, String> {
+pub fn measured(run: &GridRun, device: &mut Device) -> Result<Value, String> {
     let (micro, threads) = parse(&run.workload)?;
     precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;
     let measured = match micro {

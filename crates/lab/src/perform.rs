@@ -1,28 +1,27 @@
-//! Executes one run: ages a device, measures or recovers it, and returns the result as JSON.
+//! Executes one run of an experiment and returns its result as JSON.
 //!
 //! Invariants: the result depends on the run alone, so the same run gives the same bytes on any
-//! machine; it contains no real time. Absent: files, other runs.
+//! machine; it contains no real time. Absent: files, other runs, and the execution of a run under a
+//! workload (`remap_ssd_sim::study`).
 
 use crate::config::{Fill, RunKind};
-use crate::grid::RunSpec;
+use crate::grid::GridRun;
 use crate::{host, micro, recordings, recovery};
 use remap_ssd_device::Device;
-use remap_ssd_media::Payload;
-use remap_ssd_sim::aging::{self, AgingOptions, age};
-use remap_ssd_sim::arrivals::Arrivals;
-use remap_ssd_sim::cores::{Cores, Loan};
-use remap_ssd_sim::run::{Progress, RunOptions, run};
-use remap_ssd_sim::source::Source;
+use remap_ssd_sim::aging::{AgingSpec, FillSpec};
+use remap_ssd_sim::cores::Cores;
+use remap_ssd_sim::study::{
+    Length, Lifetimes, NewDevice, Requests, RunSpec, Stage, Start, TraceReplay, WHOLE_DISK,
+};
 use remap_ssd_sim::trace::{Decoded, TraceOptions};
-use remap_ssd_sim::workload::{ContentModel, NamedWorkload, Pattern, Workload, WorkloadConfig};
+use remap_ssd_sim::workload::NamedWorkload;
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-
-/// Contents of a run that are not aging's have identities above this one.
-const OWN_CONTENTS: u64 = 1 << 40;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Workload generators whose construction has been checked.
 ///
@@ -36,21 +35,27 @@ pub struct CheckedSources(HashSet<SourceKey>);
 struct SourceKey {
     workload: String,
     content: String,
+    arrivals: String,
     addressable: u32,
     seed: u64,
 }
 
 impl CheckedSources {
-    fn check(&mut self, run: &RunSpec) -> Result<(), String> {
+    fn check(&mut self, run: &GridRun) -> Result<(), String> {
+        let spec = spec(run)?;
+        spec.check_scheme(run.device.firmware.scheme)
+            .map_err(|error| error.to_string())?;
+
         let key = SourceKey {
             workload: run.workload.clone(),
             content: run.content.clone(),
+            arrivals: run.arrivals.clone(),
             addressable: run.device.addressable_lpns(),
             seed: run.seed,
         };
 
         if !self.0.contains(&key) {
-            source(run)?;
+            spec.check_requests().map_err(|error| error.to_string())?;
             self.0.insert(key);
         }
         Ok(())
@@ -61,139 +66,110 @@ impl CheckedSources {
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &RunSpec, sources: &mut CheckedSources) -> Result<(), String> {
-    let homes = run
-        .workload
-        .parse::<NamedWorkload>()
-        .is_ok_and(|workload| workload.names_homes());
-
-    if run.kind == RunKind::Workload && run.device.firmware.scheme.uses_hints() && !homes {
-        return Err(format!(
-            "scheme `{}` remaps only pages that were written for a home, and `{}` names none: use `journal`",
-            run.scheme, run.workload
-        ));
-    }
-
-    match (run.kind, run.workload.strip_prefix("trace:")) {
-        (RunKind::Recovery, _) if !run.device.firmware.scheme.is_durable() => Err(format!(
+pub fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), String> {
+    match run.kind {
+        RunKind::Recovery if !run.device.firmware.scheme.is_durable() => Err(format!(
             "scheme `{}` keeps its remaps in DRAM: there is nothing to recover",
             run.scheme
         )),
-        (RunKind::Recovery, _) => Ok(()),
-        (RunKind::Micro, _) => micro::parse(&run.workload).map(drop),
-        (RunKind::Host, _) => host::check(run),
-        (RunKind::Workload, Some(path)) => decoded(path).map(drop),
-
-        // The recording exists; its integrity is covered by tests.
-        (RunKind::Workload, None) if !run.recording.is_empty() => Ok(()),
-        (RunKind::Workload, None) => {
-            if let (Some(arrivals), workload) = (arrivals(run)?, workload(run)?) {
-                arrivals
-                    .check(&workload)
-                    .map_err(|error| error.to_string())?;
-            }
-            sources.check(run)
-        }
+        RunKind::Recovery => spec(run).map(drop),
+        RunKind::Micro => micro::parse(&run.workload).map(drop),
+        RunKind::Host => host::check(run),
+        RunKind::Workload => sources.check(run),
     }
 }
 
-/// Arrival times of its requests; `None` for a closed loop.
-fn arrivals(run: &RunSpec) -> Result<Option<Arrivals>, String> {
-    if run.arrivals.is_empty() {
-        Ok(None)
-    } else {
-        run.arrivals.parse().map(Some)
-    }
+/// The run's device, aging and requests. A recovery may have no requests of its own: aging is that
+/// for the usual ones.
+fn spec(run: &GridRun) -> Result<RunSpec, String> {
+    let requests = requests(run)?;
+
+    Ok(RunSpec {
+        start: Start::New(Box::new(NewDevice {
+            config: run.device.clone(),
+            aging: aging(run)?,
+            save: None,
+        })),
+        // Traces and recordings are finite.
+        length: match requests {
+            Requests::Workload { .. } => Length::Pages(run.pages),
+            Requests::Trace(_) | Requests::Recording(_) => Length::Usual,
+        },
+        requests,
+        arrivals: given(&run.arrivals)?,
+        queue_depth: None,
+        lifetimes: if run.survival {
+            Lifetimes::OfRun
+        } else {
+            Lifetimes::Untracked
+        },
+        seed: run.seed,
+    })
 }
 
-/// The workload that it names.
-fn workload(run: &RunSpec) -> Result<NamedWorkload, String> {
-    spanned(&run.workload, run.device.addressable_lpns())?
-        .0
-        .parse()
-        .map_err(|error| format!("{error}"))
+/// A value as text; `None` if the text is empty.
+fn given<T: FromStr<Err: Display>>(text: &str) -> Result<Option<T>, String> {
+    let value = (!text.is_empty()).then(|| text.parse());
+    value.transpose().map_err(|error| format!("{error}"))
+}
+
+fn requests(run: &GridRun) -> Result<Requests, String> {
+    if let Some(path) = run.workload.strip_prefix("trace:") {
+        return Ok(Requests::Trace(trace(path)?));
+    }
+    if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
+        return Ok(Requests::Recording(Arc::new(recordings::find(name)?)));
+    }
+
+    let workload: NamedWorkload = given(&run.workload)?.unwrap_or_default();
+    let content = given(&run.content)?;
+    Ok(Requests::Workload {
+        workload,
+        content: content.unwrap_or_else(|| workload.content_default()),
+    })
 }
 
 /// Reads a trace, once for all runs of a process.
-fn decoded(path: &str) -> Result<Decoded, String> {
-    static READ: Mutex<Vec<(String, Decoded)>> = Mutex::new(Vec::new());
-    // Read for the largest disk; each replay folds it to its own device.
-    const WHOLE_DISK: u32 = u32::MAX >> 1;
+fn trace(path: &str) -> Result<TraceReplay, String> {
+    static READ: Mutex<Vec<(String, Arc<Decoded>)>> = Mutex::new(Vec::new());
+
+    let options = TraceOptions::new(WHOLE_DISK);
+    let replay = |decoded: &Arc<Decoded>| TraceReplay {
+        decoded: Arc::clone(decoded),
+        options,
+        repeat: 1,
+    };
+
     // Locked during reading: another run of the same trace waits instead of reading it again.
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, decoded)) = read.iter().find(|(other, _)| other == path) {
-        return Ok(decoded.clone());
+        return Ok(replay(decoded));
     }
-    let decoded = Decoded::read(Path::new(path), None, TraceOptions::new(WHOLE_DISK))
-        .map_err(|error| error.to_string())?;
-    read.push((path.to_owned(), decoded.clone()));
-    Ok(decoded)
+
+    let decoded =
+        Decoded::read(Path::new(path), None, options).map_err(|error| error.to_string())?;
+    let decoded = Arc::new(decoded);
+    let found = replay(&decoded);
+    read.push((path.to_owned(), decoded));
+    Ok(found)
 }
 
-/// Creates the source of the run's requests.
-fn source(run: &RunSpec) -> Result<Box<dyn Source>, String> {
-    let addressable = run.device.addressable_lpns();
-
-    if let Some(path) = run.workload.strip_prefix("trace:") {
-        let options = TraceOptions {
-            content_base: OWN_CONTENTS,
-            ..TraceOptions::new(addressable)
-        };
-        return Ok(Box::new(decoded(path)?.replay(options, 1)));
-    }
-
-    if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
-        let options = TraceOptions {
-            content_base: OWN_CONTENTS,
-            ..TraceOptions::new(addressable)
-        };
-        return recordings::find(name)?.replay(options);
-    }
-
-    let (workload, addressable) = spanned(&run.workload, addressable)?;
-    let workload: NamedWorkload = workload.parse().map_err(|error| format!("{error}"))?;
-    let content: ContentModel = run.content.parse().map_err(|error| format!("{error}"))?;
-
-    // The published model's contents are those written by aging; others are new.
-    let base = if matches!(content, ContentModel::Papers { .. }) {
-        0
-    } else {
-        OWN_CONTENTS
+/// The paper's state of the device; `None` if it is new.
+fn aging(run: &GridRun) -> Result<Option<AgingSpec>, String> {
+    let fill = match run.fill {
+        Fill::Random => FillSpec::Random,
+        Fill::Whole => FillSpec::Whole,
+        Fill::Sequential => FillSpec::Ordered,
+        Fill::Nothing => return Ok(None),
     };
 
-    let source = workload
-        .source(content, addressable, run.seed, base)
-        .map_err(|error| error.to_string())?;
-
-    Ok(source)
-}
-
-/// Returns a workload without its `,span=SHARE`, and that share of the addressable pages.
-fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
-    let Some((before, after)) = workload.split_once(",span=") else {
-        return Ok((workload.into(), addressable));
-    };
-
-    let (share, rest) = after
-        .split_once(',')
-        .map_or((after, ""), |(share, rest)| (share, rest));
-
-    let span = share
-        .parse::<f64>()
-        .ok()
-        .filter(|span| *span > 0.0 && *span <= 1.0);
-
-    let span = span.ok_or_else(|| {
-        format!("`span={share}` in `{workload}` is not a share above 0 and at most 1")
-    })?;
-
-    let workload = if rest.is_empty() {
-        before.into()
-    } else {
-        format!("{before},{rest}")
-    };
-
-    Ok((workload, ((f64::from(addressable) * span) as u32).max(1)))
+    Ok(Some(AgingSpec {
+        fill,
+        nvram_used: run.nvram_used,
+        nvram_valid: run.nvram_valid,
+        overwrite: 0.0,
+        content: given(&run.aging_content)?,
+    }))
 }
 
 /// Executes the run, with another thread if one can be borrowed. `tell` receives the completed
@@ -201,142 +177,33 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
 ///
 /// # Errors
 /// Why the run failed.
-pub fn perform(run: &RunSpec, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
-    let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
+pub fn perform(run: &GridRun, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+    let new = || Device::format(run.device.clone()).map_err(|error| error.to_string());
     match run.kind {
-        RunKind::Micro => micro::measured(run, &mut device),
-        RunKind::Host => host::measured(run, device, tell),
-        RunKind::Workload => {
-            aged(run, &mut device)?;
-            measured(run, &mut device, cores, tell)
-        }
+        RunKind::Micro => micro::measured(run, &mut new()?),
+        RunKind::Host => host::measured(run, new()?, tell),
+        RunKind::Workload => measured(run, cores, tell),
         RunKind::Recovery => {
-            aged(run, &mut device)?;
-            recovery::recovered(run, device)
+            let staged = spec(run)?.stage(&mut |_| ControlFlow::Continue(()));
+            let staged = staged.map_err(|error| error.to_string())?;
+            recovery::recovered(run, staged.device)
         }
     }
 }
 
-/// Ages the device to the paper's state.
-fn aged(run: &RunSpec, device: &mut Device) -> Result<(), String> {
-    if run.fill == Fill::Nothing {
-        return Ok(());
-    }
-
-    let content: ContentModel = run
-        .aging_content
-        .parse()
-        .map_err(|error| format!("{error}"))?;
-
-    // A device filled whole holds the pages addressed by the run and no others.
-    let addressable = match run.fill {
-        Fill::Whole => spanned(&run.workload, run.device.addressable_lpns())?.1,
-        Fill::Random | Fill::Sequential | Fill::Nothing => run.device.addressable_lpns(),
-    };
-
-    let mut workload = WorkloadConfig {
-        pattern: Pattern::Random,
-        read_percent: 0,
-        request_pages: 1,
-        content,
-        addressable,
-        // Other addresses than the measured run's, with the same contents.
-        seed: run.seed ^ 0x6167_696e_6700_0000,
-        content_base: 0,
-    };
-
-    if run.fill == Fill::Sequential {
-        workload.pattern = Pattern::Sequential;
-        return fill(device, workload);
-    }
-
-    let mut writes = Workload::new(workload).map_err(|error| error.to_string())?;
-    let options = AgingOptions {
-        fill: match run.fill {
-            Fill::Whole => aging::Fill::Whole(addressable),
-            Fill::Random | Fill::Sequential | Fill::Nothing => aging::Fill::Random,
-        },
-        seed: run.seed,
-        nvram_used: run.nvram_used,
-        nvram_valid: run.nvram_valid,
-        ..AgingOptions::default()
-    };
-
-    age(device, &mut writes, &options)
-        .map(drop)
-        .map_err(|error| error.to_string())
-}
-
-/// Writes every addressable page once, in order.
-fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
-    let mut writes = Workload::new(workload).map_err(|error| error.to_string())?;
-    let (mut pages, mut left) = (Vec::new(), workload.addressable as usize);
-    while left > 0 {
-        pages.clear();
-        writes
-            .fill(&mut pages, left.min(4096))
-            .map_err(|error| error.to_string())?;
-        left -= pages.len().min(left);
-        for page in &pages {
-            let payload = Payload::Identity(page.content);
-            let written = device.untimed(|ftl| ftl.write(page.lpn, &payload));
-            written.map_err(|refusal| {
-                format!("the device refused a page while it was filled: {refusal}")
-            })?;
+fn measured(run: &GridRun, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+    let mut follow = |stage| {
+        if let Stage::Measuring(progress) = stage {
+            let total = progress.pages_total.unwrap_or(run.pages).max(1);
+            tell(progress.pages as f64 / total as f64);
         }
-    }
-    Ok(())
-}
-
-fn measured(
-    what: &RunSpec,
-    device: &mut Device,
-    cores: &Cores,
-    tell: &mut dyn FnMut(f64),
-) -> Result<Value, String> {
-    let mut source = source(what)?;
-    if what.survival {
-        device.untimed(|ftl| ftl.watch_survival());
-    }
-
-    // Traces and recordings are finite; all other sources end after the run's number of pages.
-    let endless = !what.workload.starts_with("trace:") && what.recording.is_empty();
-    let arrivals = arrivals(what)?;
-    let loan = cores.borrow();
-    let options = RunOptions {
-        threads: Loan::threads(loan.as_ref()),
-        pages: endless.then_some(what.pages),
-        queue_depth: what.device.queue_depth,
-        open_loop: arrivals.is_some(),
-        bound: arrivals.and_then(|arrivals| arrivals.bound),
-        ..RunOptions::default()
-    };
-
-    let mut progress = |progress: &Progress| {
-        tell(progress.pages as f64 / progress.pages_total.unwrap_or(what.pages).max(1) as f64);
         ControlFlow::Continue(())
     };
 
-    let done = match arrivals {
-        None => run(device, &mut *source, &options, &mut progress),
-        Some(arrivals) if endless => {
-            let timed = arrivals.over_workload(&mut *source, &workload(what)?, what.seed);
-            run(
-                device,
-                &mut timed.map_err(|error| error.to_string())?,
-                &options,
-                &mut progress,
-            )
-        }
-        Some(arrivals) => run(
-            device,
-            &mut arrivals.over_trace(&mut *source, what.seed),
-            &options,
-            &mut progress,
-        ),
-    };
+    let result = spec(run)?.perform(cores, &mut follow);
+    let result = result.map_err(|error| error.to_string())?;
 
-    let mut summary = done.map_err(|error| error.to_string())?;
+    let mut summary = result.summary;
     // The same run must give the same bytes.
     summary.wall_s = 0.0;
     // Only the parts of the series and of the distribution needed for figures; the rest is large
@@ -344,7 +211,7 @@ fn measured(
     summary.latency_cdf.clear();
 
     let mut value = serde_json::to_value(&summary).map_err(|error| error.to_string())?;
-    value["usage"] = json!(device.ftl().usage());
+    value["usage"] = json!(result.usage);
 
     Ok(value)
 }

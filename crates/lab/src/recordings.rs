@@ -9,6 +9,7 @@
 
 use remap_ssd_sim::source::Lpn;
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
+use remap_ssd_sim::study::Recorded;
 use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
 
 /// A mark is a deallocation of this page alone: the last page of the 500 MiB that `rig/f2fs` and
@@ -111,12 +112,14 @@ impl Recording {
     pub fn digest(&self) -> String {
         crate::digest::digest(self.bytes)
     }
+}
 
-    /// Replays it from its first request.
-    ///
-    /// # Errors
-    /// The bytes are no session.
-    pub fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String> {
+impl Recorded for Recording {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String> {
         let options = TraceOptions {
             flushes: true,
             ..options

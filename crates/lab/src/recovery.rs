@@ -8,7 +8,7 @@
 //! in parallel, NVRAM by one port; the model and the measurement convert counts to time by the same
 //! function. Absent: rebuilding the tables in DRAM, whose processor time no paper gives.
 
-use crate::grid::RunSpec;
+use crate::grid::GridRun;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::Medium;
 use serde::Serialize;
@@ -69,7 +69,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
 ///
 /// # Errors
 /// Recovery fails.
-pub fn recovered(run: &RunSpec, device: Device) -> Result<Value, String> {
+pub fn recovered(run: &GridRun, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
     // A table has one word of 8 bytes per page; a log's entry has as many as its kind.
     let entry = if usage.p2l_bytes > 0 {

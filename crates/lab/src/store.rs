@@ -10,7 +10,7 @@
 //! results.
 
 use crate::LabError;
-use crate::grid::RunSpec;
+use crate::grid::GridRun;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 struct StoredRun {
     /// The build of the program that made it.
     program: String,
-    run: RunSpec,
+    run: GridRun,
     result: Value,
 }
 
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Returns the result of a run, if it is stored and valid.
-    pub fn load(&self, run: &RunSpec) -> Option<StoredResult> {
+    pub fn load(&self, run: &GridRun) -> Option<StoredResult> {
         let text = std::fs::read_to_string(self.path(run)).ok()?;
         let kept: StoredRun = serde_json::from_str(&text).ok()?;
         // Some fields of the device are not serialized; those that are must be equal.
@@ -74,7 +74,7 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn save(&self, run: &RunSpec, result: &Value) -> Result<(), LabError> {
+    pub fn save(&self, run: &GridRun, result: &Value) -> Result<(), LabError> {
         let kept = StoredRun {
             program: self.program.clone(),
             run: run.clone(),
@@ -96,7 +96,7 @@ impl Store {
         self.whole(&path, bytes)
     }
 
-    fn path(&self, run: &RunSpec) -> PathBuf {
+    fn path(&self, run: &GridRun) -> PathBuf {
         self.directory
             .join("runs")
             .join(format!("{}.json", run.key()))

@@ -12,7 +12,7 @@ use crate::claim::{Claim, Expectation, judge};
 pub use crate::concluded::Concluded;
 use crate::config::{self, Experiment, Form, Paper};
 use crate::folder::Library;
-use crate::grid::{RunSpec, runs};
+use crate::grid::{GridRun, runs};
 use crate::perform::{self, CheckedSources};
 use crate::queue::{self, Demand, Limits};
 use crate::store::Store;
@@ -45,7 +45,7 @@ pub struct Planned {
     /// The paper's table of parameters.
     pub paper: Paper,
     /// Its runs, some of them shared with other experiments.
-    pub runs: Vec<RunSpec>,
+    pub runs: Vec<GridRun>,
     analysis: Analysis,
 }
 
@@ -74,7 +74,7 @@ pub enum Event<'a> {
     /// Progress of one run, in units of weight.
     Worked(f64),
     /// A run has been made and stored.
-    Done(&'a RunSpec),
+    Done(&'a GridRun),
 }
 
 impl Study {
@@ -148,7 +148,7 @@ impl Study {
         Ok(Self { planned, form })
     }
 
-    fn all_runs(&self) -> Vec<&RunSpec> {
+    fn all_runs(&self) -> Vec<&GridRun> {
         let mut seen = BTreeMap::new();
         let mut all = Vec::new();
         for run in self.planned.iter().flat_map(|planned| &planned.runs) {

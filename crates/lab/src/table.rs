@@ -4,14 +4,14 @@
 //! the meaning of the figures (`analysis`).
 
 use crate::LabError;
-use crate::grid::RunSpec;
+use crate::grid::GridRun;
 use serde_json::Value;
 
 /// A run and its result.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The run with all its parameters.
-    pub run: RunSpec,
+    pub run: GridRun,
     /// Its measurements, as JSON.
     pub result: Value,
 }
@@ -88,7 +88,7 @@ pub struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn fits(&self, run: &RunSpec) -> bool {
+    fn fits(&self, run: &GridRun) -> bool {
         let word = |asked: Option<&str>, has: &str| asked.is_none_or(|asked| asked == has);
         word(self.setup, &run.setup)
             && word(self.scheme, &run.scheme)
@@ -128,7 +128,7 @@ impl Table {
     }
 
     /// The distinct values of a run's property, in the order of the grids.
-    pub fn distinct<'a, T: PartialEq>(&'a self, of: impl Fn(&'a RunSpec) -> T) -> Vec<T> {
+    pub fn distinct<'a, T: PartialEq>(&'a self, of: impl Fn(&'a GridRun) -> T) -> Vec<T> {
         let mut values = Vec::new();
         for row in &self.rows {
             let value = of(&row.run);

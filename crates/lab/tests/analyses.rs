@@ -2,7 +2,7 @@
 //! measures are computed by hand from the papers' definitions.
 
 use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::grid::RunSpec;
+use remap_ssd_lab::grid::GridRun;
 use remap_ssd_lab::store::Store;
 use remap_ssd_lab::study::Concluded;
 use remap_ssd_lab::{Folder, Form, Library, Study};
@@ -15,7 +15,7 @@ fn concluded(
     directory: &Path,
     library: &Library,
     experiment: &str,
-    result: impl Fn(&RunSpec) -> Value,
+    result: impl Fn(&GridRun) -> Value,
 ) -> Concluded {
     let study = Study::plan(library, &[experiment.to_owned()], Form::Smoke).unwrap();
     let store = Store::open(directory, "test").unwrap();
@@ -26,7 +26,7 @@ fn concluded(
 }
 
 /// Returns the measures of an experiment whose runs have these results.
-fn measures(experiment: &str, result: impl Fn(&RunSpec) -> Value) -> BTreeMap<String, f64> {
+fn measures(experiment: &str, result: impl Fn(&GridRun) -> Value) -> BTreeMap<String, f64> {
     let directory = tempfile::tempdir().unwrap();
     concluded(directory.path(), &built_in(), experiment, result).measures
 }

@@ -2,15 +2,13 @@
 //! at least one flush.
 
 use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::grid::RunSpec;
+use remap_ssd_lab::grid::GridRun;
 use remap_ssd_lab::{Form, Study, digest::digest, recordings};
 use remap_ssd_sim::source::PageKind;
+use remap_ssd_sim::study::{Recorded, WHOLE_DISK};
 use remap_ssd_sim::trace::TraceOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// Addresses are folded to this range.
-const WHOLE_DISK: u32 = u32::MAX >> 1;
 
 /// Reads a whole recording: returns its highest page, the number of remap requests, and of flushes.
 fn read(text: &str) -> (u32, u64, u64) {
@@ -44,7 +42,7 @@ fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
         .map(|folder| folder.name.clone())
         .collect();
     let study = Study::plan(&library, &names, Form::Smoke).unwrap();
-    let mut runs: BTreeMap<String, &RunSpec> = BTreeMap::new();
+    let mut runs: BTreeMap<String, &GridRun> = BTreeMap::new();
     for run in study.planned.iter().flat_map(|planned| &planned.runs) {
         if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
             let whole = name.split_once('@').map_or(name, |(whole, _)| whole);

@@ -242,3 +242,91 @@ fn an_experiment_runs_on_devices_that_have_what_is_set_and_keeps_their_results_a
         run_in(directory.path(), &args).fails_in_one_line(2, &[word]);
     }
 }
+
+/// What determines the measurements can be written either way: the share of the device that a
+/// workload uses, how the device is filled, and with which contents.
+#[test]
+fn a_run_of_an_experiment_measures_the_same_as_the_comparison_that_is_written_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: String| {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+
+    for (at, (fill, workload, content, aging)) in [
+        (
+            "fill = \"whole\"",
+            "randwrite,span=0.5",
+            "papers:0.3",
+            "fill=whole,nvram_used=0.6,nvram_valid=0.7",
+        ),
+        (
+            "fill = \"sequential\"\naging_content = \"plain:0.2\"",
+            "zipfrw:0.9:20,span=0.25,pages=2",
+            "history:0.4",
+            "fill=ordered,content=plain:0.2",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let setup = format!(
+            "title = \"t\"\nseed = 3\n[setup.a]\nabout = \"a\"\npreset = \"fast21-32g\"\n{fill}\n\
+             nvram_used = 0.6\nnvram_valid = 0.7\n"
+        );
+        let lengths = ["full", "quick", "smoke"]
+            .map(|form| format!("{form} = {{ scale = \"1/256\", rounds = 0.25 }}\n"));
+        write("papers/mine.toml", setup + &lengths.concat());
+        let runs = format!("setup = \"a\"\nworkload = [\"{workload}\"]\ncontent = [\"{content}\"]");
+        write(
+            "mine/experiment.toml",
+            format!(
+                "title = \"t\"\npaper = \"mine\"\nanalysis = \"table\"\n[[runs]]\n{runs}\nscheme = [\"remap-ssd\"]\n"
+            ),
+        );
+
+        let out = directory.path().join(format!("out{at}"));
+        let args = ["experiment", "mine", "--from", ".", "--smoke", "--out"];
+        run_in(
+            directory.path(),
+            &[&args[..], &[out.to_str().unwrap()]].concat(),
+        )
+        .ok();
+        let kept = files(&out.join("runs")).into_values().next().unwrap();
+        let kept: Value = serde_json::from_slice(&kept).unwrap();
+        let pages = kept["run"]["pages"].to_string();
+
+        let compared = run(&[
+            "compare",
+            "--scheme",
+            "remap-ssd",
+            "--scale",
+            "1/256",
+            "--seed",
+            "3",
+            "--json",
+            "--workload",
+            workload,
+            "--content",
+            content,
+            "--aging",
+            aging,
+            "--writes",
+            &pages,
+        ])
+        .ok()
+        .json();
+
+        let compared = compared["runs"][0].as_object().unwrap();
+        let of_experiment = kept["result"].as_object().unwrap();
+        // Left out of an experiment's results, to keep them small; or of one of the two.
+        let elsewhere = ["latency_cdf", "aging", "recovery"];
+        assert!(compared.len() > 30 && compared["host_pages"].as_u64() > Some(10_000));
+        for (name, value) in compared {
+            if !elsewhere.contains(&name.as_str()) {
+                assert_eq!(of_experiment.get(name), Some(value), "{workload}: {name}");
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@
 mod load;
 mod timed;
 
-use crate::grid::RunSpec;
+use crate::grid::GridRun;
 use load::{Load, LoadSpec, Request};
 use remap_ssd_dedup::{Ccaw, CcawOptions, NewDedup, OrderMerge, OrderMergeOptions, Statistics};
 use remap_ssd_device::{Device, Disk};
@@ -88,7 +88,7 @@ impl HostSpec {
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &RunSpec) -> Result<(), String> {
+pub fn check(run: &GridRun) -> Result<(), String> {
     HostSpec::parse(&run.workload)?;
     Load::new(
         run.content.parse()?,
@@ -301,7 +301,7 @@ fn issue(
 ///
 /// # Errors
 /// Why the run failed.
-pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub fn measured(run: &GridRun, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let spec = HostSpec::parse(&run.workload)?;
     let load: LoadSpec = run.content.parse()?;
     let pages = run.device.addressable_lpns();
