@@ -32,6 +32,7 @@
 //! becomes wrong.
 
 use super::format::{EXTENTS_MAX, Inode};
+use super::random::random;
 use super::space::{self, Extent};
 use super::state::VolumeState;
 use super::table::SlotContent;
@@ -39,12 +40,6 @@ use crate::guard::Guard;
 use crate::{FileId, OpenOptions, StoreError};
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use std::time::Duration;
-
-/// How long a server may still execute commands of a process that died. The sockets close when the
-/// process dies, and commands already delivered are executed at once; this is thousands of times as
-/// long.
-pub const LAST_COMMANDS: Duration = Duration::from_millis(200);
 
 /// Pages that hold `bytes` bytes.
 pub fn pages_of(bytes: u64) -> u64 {
@@ -72,8 +67,8 @@ impl<D: Disk> VolumeState<D> {
         // Odd: a process died within a change. 0: first use since the machine booted.
         if died || generation == 0 {
             // Its last command may still be under way at the device.
-            if died && self.coordination.others_may_have_died() {
-                std::thread::sleep(LAST_COMMANDS);
+            if died {
+                self.coordination.await_last_commands();
             }
             self.flush()?;
             self.table.forget();
@@ -144,7 +139,7 @@ impl<D: Disk> VolumeState<D> {
         // The birth tells the file apart from earlier ones in its slot.
         let inode = Inode {
             name: name.into(),
-            birth: random(),
+            birth: u64::from_le_bytes(random()),
             size: 0,
             open_end: options.open_end,
             extents,
@@ -319,12 +314,26 @@ impl<D: Disk> VolumeState<D> {
             state.put(file.slot, inode)
         })
     }
-}
 
-/// Returns a random number: no file has had it before.
-pub fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // The kernel has randomness from early in its boot on; an interrupted call is repeated.
-    while rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {}
-    u64::from_le_bytes(bytes)
+    /// Writes sizes known only to the processes into the records. The caller flushes.
+    pub fn record_sizes(&mut self) -> Result<(), StoreError> {
+        self.load()?;
+        let files: Vec<FileId> = self
+            .table
+            .files()
+            .map(|(slot, inode)| FileId {
+                slot,
+                birth: inode.birth,
+            })
+            .collect();
+
+        // A file deleted concurrently needs no size.
+        for file in files {
+            match self.record_size(file) {
+                Ok(()) | Err(StoreError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }

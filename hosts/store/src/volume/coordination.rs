@@ -20,6 +20,12 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a server may still execute commands of a process that died. The sockets close when the
+/// process dies, and commands already delivered are executed at once; this is thousands of times as
+/// long.
+const LAST_COMMANDS: Duration = Duration::from_millis(200);
 
 /// The file, or its equivalent in memory for a single process.
 pub enum Coordination {
@@ -156,9 +162,11 @@ impl Coordination {
         }
     }
 
-    /// Returns true if commands of another process that died may still be in flight to the disk.
-    pub fn others_may_have_died(&self) -> bool {
-        matches!(self, Self::Shared(_))
+    /// Waits for commands of another process that died, which may still be in flight to the disk.
+    pub fn await_last_commands(&self) {
+        if matches!(self, Self::Shared(_)) {
+            std::thread::sleep(LAST_COMMANDS);
+        }
     }
 }
 

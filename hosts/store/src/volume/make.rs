@@ -1,22 +1,20 @@
-//! Creating a volume, and finding it on a disk.
+//! Creating a volume.
 //!
 //! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: the old
 //! contents are partly gone, as requested, and there may be an old superblock over them
 //! (`--force`), or none. Cut in 3 or 4: no superblock, one or both; one is enough, and the table is
 //! blank because of 2.
 //!
-//! *Find*: superblocks are written together and never again, so two valid ones are equal. One is
-//! enough; the other one is rewritten from it.
-//!
 //! Invariant: nothing but blank pages is overwritten without `force`. Absent: files.
 
-use super::format::{Page, SLOTS_DEFAULT, SLOTS_MAX, SUPERBLOCKS, Superblock};
+use super::Volume;
+use super::format::{SLOTS_DEFAULT, SLOTS_MAX, SUPERBLOCKS, Superblock};
+use super::random::random;
+use super::superblocks::find;
 use super::tenancy::{Membership, Processes};
-use super::{Volume, change};
 use crate::StoreError;
 use remap_ssd_device::Disk;
-use remap_ssd_device::superblocks::{Copies, first_written};
-use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_device::superblocks::first_written;
 
 /// Parameters of a new volume.
 #[derive(Clone, Debug)]
@@ -123,63 +121,9 @@ fn check(superblock: &Superblock, disk_pages: u64) -> Result<(), StoreError> {
     Err(StoreError::BadShape(wrong))
 }
 
-/// Reads the superblock, with messages about an invalid copy.
-pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreError> {
-    let pages = disk.pages();
-    if pages <= SUPERBLOCKS {
-        return Err(StoreError::NoVolume(format!("the disk has {pages} pages")));
-    }
-    // Both are read even if the first is valid: a damaged copy is repaired while there is a valid
-    // one. One command reads both, unless one of them cannot be read.
-    let mut copies = [[0; PAGE_BYTES]; SUPERBLOCKS as usize];
-    let [first, second] = match disk.read(0, copies.as_flattened_mut()) {
-        Ok(()) => copies.map(|page| Superblock::decode(&page, pages)),
-        Err(_) => [0, 1].map(|number| {
-            let mut page: Page = [0; PAGE_BYTES];
-            match disk.read(number, &mut page) {
-                Ok(()) => Superblock::decode(&page, pages),
-                Err(error) => Err(format!("it cannot be read: {error}")),
-            }
-        }),
-    };
-
-    match Copies::judge([first, second]) {
-        Copies::Sound(superblock, damaged) => {
-            let mended = damaged.map(|(page, why)| {
-                format!("page {page} of the volume was written again from its copy: {why}")
-            });
-            Ok((superblock, mended.into_iter().collect()))
-        }
-        Copies::Contradict => Err(StoreError::Damaged(
-            "pages 0 and 1 are of two different volumes".into(),
-        )),
-        Copies::Neither(why) => Err(StoreError::NoVolume(why)),
-    }
-}
-
-/// Rewrites both superblocks if one is invalid.
-pub fn repair<D: Disk>(
-    disk: &mut D,
-    superblock: &Superblock,
-    notes: &[String],
-) -> Result<(), StoreError> {
-    if notes.is_empty() {
-        return Ok(());
-    }
-    // One at a time: a cut must not destroy both.
-    for page in 0..SUPERBLOCKS {
-        disk.write(page, &superblock.encode())
-            .map_err(StoreError::disk)?;
-        disk.flush().map_err(StoreError::disk)?;
-    }
-    Ok(())
-}
-
 /// A random UUID (RFC 9562, version 4).
 fn new_uuid() -> [u8; 16] {
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&change::random().to_be_bytes());
-    uuid[8..].copy_from_slice(&change::random().to_be_bytes());
+    let mut uuid: [u8; 16] = random();
     // Version 4 and variant 10, as RFC 9562 places them.
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;

@@ -30,10 +30,12 @@ mod domain;
 mod format;
 mod lists;
 mod make;
+mod random;
 mod resting;
 mod share;
 mod space;
 mod state;
+mod superblocks;
 mod table;
 mod tenancy;
 mod words;
@@ -112,7 +114,7 @@ impl<D: Disk> Volume<D> {
     fn open_as(mut disk: D, processes: &Processes, alone: bool) -> Result<Self, StoreError> {
         // The disk refuses processes that are not members.
         let mut membership = Membership::join(processes, &mut disk, alone)?;
-        let found = make::find(&mut disk).and_then(|(superblock, notes)| {
+        let found = superblocks::find(&mut disk).and_then(|(superblock, notes)| {
             let coordination = Coordination::of(&membership, superblock.slots)?;
             membership.let_join()?;
             Ok((superblock, notes, coordination))
@@ -141,8 +143,9 @@ impl<D: Disk> Volume<D> {
             rest: None,
         };
         // Under the lock, so that an unfinished change is durable before it is relied on.
-        let repair =
-            |state: &mut VolumeState<D>| make::repair(&mut state.disk, &superblock, &volume.notes);
+        let repair = |state: &mut VolumeState<D>| {
+            superblocks::repair(&mut state.disk, &superblock, &volume.notes)
+        };
         volume.state().locked(repair)?;
         Ok(volume)
     }
@@ -223,10 +226,7 @@ impl<D: Disk> Volume<D> {
     /// Leaves the volume and returns the disk, also after a panic.
     pub fn into_disk(mut self) -> D {
         let state = self.state.take().expect("it is left once");
-        state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .leave()
+        leave(state.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Switches a guard off, for tests that must detect it.
@@ -244,6 +244,20 @@ impl<D: Disk> Volume<D> {
     }
 }
 
+/// Leaves a volume and returns the disk.
+fn leave<D: Disk>(mut state: VolumeState<D>) -> D {
+    // Taken out, to borrow the rest separately.
+    let process = std::process::id();
+    let alone = Membership::Alone { process };
+    let mut membership = std::mem::replace(&mut state.membership, alone);
+    membership.leave(
+        &mut state,
+        |state| state.record_sizes(),
+        |state| &mut state.disk,
+    );
+    state.disk
+}
+
 impl<D: Disk> Drop for Volume<D> {
     fn drop(&mut self) {
         let Some(state) = self.state.take() else {
@@ -252,8 +266,8 @@ impl<D: Disk> Drop for Volume<D> {
         match (state.into_inner(), self.rest.take()) {
             (Ok(state), Some(rest)) => rest(state),
             // After a panic the firmware's tables are recovered from what is on the disk.
-            (Ok(state), None) => drop(state.leave()),
-            (Err(poisoned), _) => drop(poisoned.into_inner().leave()),
+            (Ok(state), None) => drop(leave(state)),
+            (Err(poisoned), _) => drop(leave(poisoned.into_inner())),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::format::Superblock;
 use super::state::VolumeState;
 use super::table::Table;
 use super::tenancy::{Membership, Processes};
-use super::{CACHE_BYTES_DEFAULT, Volume};
+use super::{CACHE_BYTES_DEFAULT, Volume, leave};
 use crate::Statistics;
 use crate::image::{ImageDisk, ImageError, RestingImage};
 use std::sync::Mutex;
@@ -69,7 +69,7 @@ impl Volume<ImageDisk> {
             let is_changing = !state.changing.is_empty() || !state.generation().is_multiple_of(2);
             // A change failed: the cached state may differ from the disk.
             if is_changing {
-                drop(state.leave());
+                drop(leave(state));
             } else if let Some(resting) = rest(state) {
                 keep(resting);
             }

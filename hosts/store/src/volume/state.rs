@@ -4,7 +4,6 @@
 //! of the layout (`change.rs`), bytes of files (`bytes.rs`).
 
 use super::cache::{Cache, Epoch};
-use super::change::LAST_COMMANDS;
 use super::coordination::Coordination;
 use super::format::{Inode, Superblock};
 use super::table::{SlotContent, Table};
@@ -114,8 +113,8 @@ impl<D: Disk> VolumeState<D> {
 
         // The process that left it odd may have commands in flight.
         let was_left = !word.is_multiple_of(2);
-        if was_left && self.coordination.others_may_have_died() {
-            std::thread::sleep(LAST_COMMANDS);
+        if was_left {
+            self.coordination.await_last_commands();
         }
 
         // Pages cached under another word become invalid; the others follow the change.
@@ -124,42 +123,6 @@ impl<D: Disk> VolumeState<D> {
         self.coordination.set_word(file.slot, word);
         self.cache.move_on(file, word & !1);
         self.changing.push(file);
-    }
-
-    /// Writes sizes known only to the processes into the records. The caller flushes.
-    pub fn record_sizes(&mut self) -> Result<(), StoreError> {
-        self.load()?;
-        let files: Vec<FileId> = self
-            .table
-            .files()
-            .map(|(slot, inode)| FileId {
-                slot,
-                birth: inode.birth,
-            })
-            .collect();
-
-        // A file deleted concurrently needs no size.
-        for file in files {
-            match self.record_size(file) {
-                Ok(()) | Err(StoreError::Gone) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Leaves the volume and returns the disk.
-    pub fn leave(mut self) -> D {
-        // Taken out, to borrow the rest separately.
-        let process = std::process::id();
-        let alone = Membership::Alone { process };
-        let mut membership = std::mem::replace(&mut self.membership, alone);
-        membership.leave(
-            &mut self,
-            |state| state.record_sizes(),
-            |state| &mut state.disk,
-        );
-        self.disk
     }
 
     /// Deallocates pages on the disk.

@@ -64,10 +64,10 @@
 //! Absent: the meaning of the words (`coordination.rs`), files that only this user can change
 //! (`domain.rs`), how a disk excludes other holders.
 
-use super::change::random;
 use super::domain::{Folder, is_linked};
 use super::format::uuid_text;
-use super::make;
+use super::random::random;
+use super::superblocks;
 use crate::StoreError;
 use remap_ssd_device::{Disk, HoldError, HolderId};
 use rustix::fs::AtFlags;
@@ -336,7 +336,7 @@ fn name<D: Disk>(disk: &mut D) -> Result<Option<String>, StoreError> {
     if let Some(identity) = disk.identity() {
         return Ok(Some(uuid_text(&identity)));
     }
-    match make::find(disk) {
+    match superblocks::find(disk) {
         Ok((superblock, _)) => Ok(Some(superblock.uuid_text())),
         Err(StoreError::NoVolume(_)) => Ok(None),
         Err(error) => Err(error),
@@ -469,7 +469,7 @@ fn own_name(name: &str, id: HolderId) -> String {
 
 /// Returns an identifier that no other holder of a disk has.
 pub fn new_holder() -> HolderId {
-    (u128::from(random()) << 64 | u128::from(random())).to_be_bytes()
+    random()
 }
 
 fn read_ids(file: &File) -> io::Result<Vec<HolderId>> {
