@@ -19,7 +19,7 @@
 //!
 //! Absent: locks, names, and C.
 
-use crate::database::Database;
+use crate::database::{Database, Seen};
 use crate::journal::{Journal, JournalCounters};
 use crate::mark::Mark;
 use crate::statistics;
@@ -39,13 +39,6 @@ pub enum Role {
     Journal,
     /// A file stored unchanged: a super-journal.
     Plain(FileId),
-}
-
-/// A page read from log or journal, with its place in the store.
-pub(crate) struct Seen {
-    pub file: FileId,
-    pub offset: u64,
-    pub bytes: Vec<u8>,
 }
 
 /// An open database, with its log and journal.

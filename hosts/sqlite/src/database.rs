@@ -29,7 +29,6 @@
 //!
 //! Absent: tracking of the page read last (`connection`).
 
-use crate::connection::Seen;
 use crate::mark::Mark;
 use crate::pending::Pending;
 use crate::twins::{PlaceOf, Twins};
@@ -57,6 +56,13 @@ pub struct DatabaseCounters {
     pub pages_written: u64,
     /// Of these, pages written in a checkpoint.
     pub pages_written_in_checkpoints: u64,
+}
+
+/// A page read from log or journal, with its place in the store.
+pub(crate) struct Seen {
+    pub file: FileId,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
 }
 
 /// A share with a page that may be in another file, and the bytes it must have.

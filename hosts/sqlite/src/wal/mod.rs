@@ -293,11 +293,14 @@ impl Wal {
             && into.len() == layout.page_bytes
             && !self.gathered.frames.contains_key(&frame)
         {
-            let (_, present) = self
-                .stored
-                .read_page(layout, frame, into, self.ahead.as_mut())?;
+            let page = layout.page(frame);
+            let bytes = match &mut self.ahead {
+                Some(ahead) => ahead.read(&self.stored, page, into)?,
+                None => self.stored.read(page, into)?,
+            };
+            let (_, present) = self.stored.unstamp(into, bytes);
             if present {
-                self.origin = Some(layout.page(frame));
+                self.origin = Some(page);
                 return Ok(into.len());
             }
         }

@@ -4,7 +4,6 @@
 //! writes (`gather`).
 
 use super::WalCounters;
-use super::ahead::Ahead;
 use super::layout::{FILE_HEADER_BYTES, GROUP_FRAMES, Header, Layout};
 use crate::mark::{HEADER_BYTES, Mark};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -53,21 +52,9 @@ impl StoredLog {
         Ok((header, bytes))
     }
 
-    /// Reads the page of a frame, from the read-ahead if given. Returns the header that it carried,
-    /// and true if it was present.
-    pub fn read_page(
-        &self,
-        layout: Layout,
-        frame: u64,
-        page: &mut [u8],
-        ahead: Option<&mut Ahead>,
-    ) -> Result<(Option<Header>, bool), StoreError> {
-        let place = layout.page(frame);
-        let bytes = match ahead {
-            Some(ahead) => ahead.read(self, place, page)?,
-            None => self.read(place, page)?,
-        };
-
+    /// Takes the stamp off the page of a frame, of which `bytes` bytes were read. Returns the header
+    /// that it carried, and true if it was present.
+    pub fn unstamp(&self, page: &mut [u8], bytes: usize) -> (Option<Header>, bool) {
         let present = bytes == page.len();
         if !present {
             page.fill(0);
@@ -77,13 +64,14 @@ impl StoredLog {
         } else {
             None
         };
-        Ok((stamp, present))
+        (stamp, present)
     }
 
     /// The page of a frame.
     pub fn page(&self, layout: Layout, frame: u64) -> Result<StoredPage, StoreError> {
         let mut page = vec![0; layout.page_bytes];
-        let (stamp, present) = self.read_page(layout, frame, &mut page, None)?;
+        let bytes = self.read(layout.page(frame), &mut page)?;
+        let (stamp, present) = self.unstamp(&mut page, bytes);
         Ok(StoredPage {
             page,
             stamp,
