@@ -18,6 +18,14 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     message: *mut *mut c_char,
     api: *mut ffi::sqlite3_api_routines,
 ) -> c_int {
+    // SAFETY: passed on from the caller.
+    let loaded = vfs::guarded(ffi::SQLITE_ERROR, || unsafe { load(message, api) });
+    loaded.unwrap_or(ffi::SQLITE_ERROR)
+}
+
+/// # Safety
+/// As `sqlite3_extension_init`.
+unsafe fn load(message: *mut *mut c_char, api: *mut ffi::sqlite3_api_routines) -> c_int {
     // SAFETY: the table is SQLite's own.
     if let Err(error) = unsafe { ffi::rusqlite_extension_init2(api) } {
         // SAFETY: the table has `malloc` if it has anything; the place for the message is SQLite's.

@@ -15,11 +15,10 @@
 //!
 //! Invariant: no inherited value is dropped, since dropping may write to the parent's device.
 
-use crate::{place, vfs};
 use remap_ssd_nvme::process::Process;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, Once, TryLockError};
+use std::sync::{Mutex, TryLockError};
 
 /// A static that is reset in a child of `fork`.
 ///
@@ -84,23 +83,5 @@ pub(crate) fn take_inherited<T: Default>(mutex: &Mutex<T>) -> T {
         Ok(mut value) => std::mem::take(&mut value),
         Err(TryLockError::Poisoned(poisoned)) => std::mem::take(&mut poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => T::default(),
-    }
-}
-
-/// Must be called before any opening or closing: the first call in a child closes inherited
-/// descriptors.
-pub(crate) fn settle() {
-    static SETTLED: PerProcess<Settled> = PerProcess::new();
-    SETTLED.get().0.call_once(|| {
-        vfs::close_inherited_locks();
-        place::close_inherited();
-    });
-}
-
-struct Settled(Once);
-
-impl Default for Settled {
-    fn default() -> Self {
-        Self(Once::new())
     }
 }

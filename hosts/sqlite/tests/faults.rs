@@ -23,6 +23,8 @@ struct Plan {
     /// The following ones fail as well.
     persists: AtomicBool,
     hits: AtomicI64,
+    /// Panics when asked whether the disk is still held.
+    panics: AtomicBool,
 }
 
 impl Plan {
@@ -95,6 +97,11 @@ impl Disk for Faulty {
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), FaultyError> {
         self.plan.command()?;
         Ok(self.disk.remap(remap)?)
+    }
+
+    fn still_held(&mut self) -> Result<(), FaultyError> {
+        assert!(!self.plan.panics.load(Ordering::Relaxed), "a planted bug");
+        Ok(())
     }
 }
 
@@ -294,6 +301,31 @@ fn a_volume_that_is_full_is_said_to_be_and_its_database_stays_whole() {
         let place = mounted(&store, &disk, &Arc::default());
         let db = open(&store).expect("possible");
         check(&db);
+        drop((db, place));
+    }
+}
+
+// SQLite asks for the lock of the database in the first mode, for one in the shared memory in the
+// second.
+#[test]
+fn a_panic_in_a_call_for_a_lock_is_an_error_for_sqlite_and_the_database_stays_usable() {
+    start_with_vfs();
+    for mode in ["delete", "wal"] {
+        let store = format!("panics-{mode}");
+        let disk = disk_with_rows(&store, PAGES, mode, 3);
+        let plan = Arc::default();
+        let place = mounted(&store, &disk, &plan);
+        let db = open(&store).expect("possible");
+        let rows = || {
+            db.value("SELECT count(*) FROM t")
+                .map(|rows| rows.integer())
+        };
+        assert_eq!(rows().expect("possible"), 3, "{mode}");
+
+        plan.panics.store(true, Ordering::Relaxed);
+        assert!(rows().expect_err("a planted bug").is_io(), "{mode}");
+        plan.panics.store(false, Ordering::Relaxed);
+        assert_eq!(rows().expect("possible"), 3, "{mode}");
         drop((db, place));
     }
 }

@@ -9,12 +9,13 @@
 //! Absent: opening.
 
 use super::beside::BesideLock;
+use super::entry::{entry, guarded};
+use super::inherited::settle;
 use super::lock::LockFile;
 use super::ordinary::Opened;
 use super::owners::Known;
-use super::{guarded, text};
+use super::text;
 use crate::connection::{Connection, Role};
-use crate::forked::settle;
 use crate::log;
 use crate::place::StorePlace;
 use libsqlite3_sys as ffi;
@@ -84,29 +85,59 @@ pub(super) fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connectio
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+type OpenFile = *mut ffi::sqlite3_file;
+
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 3,
-    xClose: Some(x_close),
-    xRead: Some(x_read),
-    xWrite: Some(x_write),
-    xTruncate: Some(x_truncate),
-    xSync: Some(x_sync),
-    xFileSize: Some(x_file_size),
-    xLock: Some(x_lock),
-    xUnlock: Some(x_unlock),
-    xCheckReservedLock: Some(x_check_reserved_lock),
-    xFileControl: Some(x_file_control),
-    xSectorSize: Some(x_sector_size),
-    xDeviceCharacteristics: Some(x_device_characteristics),
-    xShmMap: Some(x_shm_map),
-    xShmLock: Some(x_shm_lock),
-    xShmBarrier: Some(x_shm_barrier),
-    xShmUnmap: Some(x_shm_unmap),
-    xFetch: Some(x_fetch),
-    xUnfetch: Some(x_unfetch),
+    xClose: Some(entry!(x_close(file: OpenFile), ffi::SQLITE_IOERR_CLOSE)),
+    xRead: Some(entry!(
+        x_read(file: OpenFile, into: *mut c_void, bytes: c_int, offset: i64),
+        ffi::SQLITE_IOERR_READ
+    )),
+    xWrite: Some(entry!(
+        x_write(file: OpenFile, data: *const c_void, bytes: c_int, offset: i64),
+        ffi::SQLITE_IOERR_WRITE
+    )),
+    xTruncate: Some(entry!(x_truncate(file: OpenFile, size: i64), ffi::SQLITE_IOERR_TRUNCATE)),
+    xSync: Some(entry!(x_sync(file: OpenFile, flags: c_int), ffi::SQLITE_IOERR_FSYNC)),
+    xFileSize: Some(entry!(x_file_size(file: OpenFile, out: *mut i64), ffi::SQLITE_IOERR_FSTAT)),
+    xLock: Some(entry!(x_lock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_LOCK)),
+    xUnlock: Some(entry!(x_unlock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_UNLOCK)),
+    xCheckReservedLock: Some(entry!(
+        x_check_reserved_lock(file: OpenFile, out: *mut c_int),
+        ffi::SQLITE_IOERR_CHECKRESERVEDLOCK
+    )),
+    xFileControl: Some(entry!(
+        x_file_control(file: OpenFile, operation: c_int, argument: *mut c_void),
+        ffi::SQLITE_IOERR
+    )),
+    xSectorSize: Some(entry!(x_sector_size(file: OpenFile) -> c_int, ffi::SQLITE_IOERR, 4096)),
+    xDeviceCharacteristics: Some(entry!(
+        x_device_characteristics(file: OpenFile) -> c_int,
+        ffi::SQLITE_IOERR, 0
+    )),
+    xShmMap: Some(entry!(
+        x_shm_map(file: OpenFile, region: c_int, bytes: c_int, extend: c_int, out: *mut *mut c_void),
+        ffi::SQLITE_IOERR_SHMMAP
+    )),
+    xShmLock: Some(entry!(
+        x_shm_lock(file: OpenFile, offset: c_int, count: c_int, flags: c_int),
+        ffi::SQLITE_IOERR_SHMLOCK
+    )),
+    xShmBarrier: Some(entry!(x_shm_barrier(file: OpenFile) -> (), ffi::SQLITE_IOERR, ())),
+    xShmUnmap: Some(entry!(x_shm_unmap(file: OpenFile, delete: c_int), ffi::SQLITE_IOERR_SHMMAP)),
+    xFetch: Some(entry!(
+        x_fetch(file: OpenFile, offset: i64, bytes: c_int, out: *mut *mut c_void),
+        ffi::SQLITE_IOERR
+    )),
+    xUnfetch: Some(entry!(
+        x_unfetch(file: OpenFile, offset: i64, page: *mut c_void),
+        ffi::SQLITE_IOERR
+    )),
 };
 
-/// Runs a call on a file's connection, and converts its error to a result code.
+/// Runs a call on a file's connection, and converts its error, or a panic, to a result code: what
+/// follows, such as the release of a lock, still happens.
 ///
 /// # Safety
 /// As `File::handle`.
@@ -115,7 +146,7 @@ unsafe fn on_connection(
     otherwise: c_int,
     call: impl FnOnce(&mut Connection, Role) -> Result<c_int, StoreError>,
 ) -> c_int {
-    guarded(otherwise, || {
+    let done = guarded(otherwise, || {
         // SAFETY: as promised by the caller.
         let handle = unsafe { File::handle(file) };
         if !handle.process.is_current() {
@@ -123,7 +154,8 @@ unsafe fn on_connection(
         }
         let result = call(&mut locked(&handle.connection), handle.role);
         result.unwrap_or_else(|error| log::failed(&error, otherwise))
-    })
+    });
+    done.unwrap_or(otherwise)
 }
 
 /// Runs a call on a database's lock file; other files have no locks. A child of `fork` has none of
@@ -145,29 +177,27 @@ unsafe fn on_lock(
     handle.lock.as_mut().map_or(none, call)
 }
 
-unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
-    guarded(ffi::SQLITE_IOERR_CLOSE, || {
-        // SAFETY: SQLite closes a file once, and uses it no more.
-        let handle = unsafe { Box::from_raw((*file.cast::<File>()).handle) };
-        if !handle.process.is_current() {
-            // Dropping it would access the parent's store. Its descriptors are closed by now.
-            settle();
-            std::mem::forget(handle);
-            return ffi::SQLITE_OK;
-        }
-        let closed = locked(&handle.connection).close(handle.role);
+unsafe fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: SQLite closes a file once, and uses it no more.
+    let handle = unsafe { Box::from_raw((*file.cast::<File>()).handle) };
+    if !handle.process.is_current() {
+        // Dropping it would access the parent's store. Its descriptors are closed by now.
+        settle();
+        std::mem::forget(handle);
+        return ffi::SQLITE_OK;
+    }
+    let closed = locked(&handle.connection).close(handle.role);
 
-        // Data not in the store when the locks are released was never committed, or is an error
-        // here.
-        drop(handle);
-        closed.map_or_else(
-            |error| log::failed(&error, ffi::SQLITE_IOERR_CLOSE),
-            |()| ffi::SQLITE_OK,
-        )
-    })
+    // Data not in the store when the locks are released was never committed, or is an error
+    // here.
+    drop(handle);
+    closed.map_or_else(
+        |error| log::failed(&error, ffi::SQLITE_IOERR_CLOSE),
+        |()| ffi::SQLITE_OK,
+    )
 }
 
-unsafe extern "C" fn x_read(
+unsafe fn x_read(
     file: *mut ffi::sqlite3_file,
     into: *mut c_void,
     bytes: c_int,
@@ -193,7 +223,7 @@ unsafe extern "C" fn x_read(
     }
 }
 
-unsafe extern "C" fn x_write(
+unsafe fn x_write(
     file: *mut ffi::sqlite3_file,
     data: *const c_void,
     bytes: c_int,
@@ -215,7 +245,7 @@ unsafe extern "C" fn x_write(
     }
 }
 
-unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+unsafe fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: SQLite calls with an open file.
     unsafe {
         if File::handle(file).read_only {
@@ -229,7 +259,7 @@ unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_in
     }
 }
 
-unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
+unsafe fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file.
     unsafe {
         on_connection(file, ffi::SQLITE_IOERR_FSYNC, |connection, role| {
@@ -238,7 +268,7 @@ unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     }
 }
 
-unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
+unsafe fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
     // SAFETY: SQLite calls with an open file, and a place for the answer.
     unsafe {
         on_connection(file, ffi::SQLITE_IOERR_FSTAT, |connection, role| {
@@ -248,7 +278,7 @@ unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) ->
     }
 }
 
-unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+unsafe fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file.
     unsafe {
         // The lock file is always writable, so it would grant the lock.
@@ -294,7 +324,7 @@ fn keep_others_out(handle: &mut Handle) -> c_int {
     }
 }
 
-unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+unsafe fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file.
     unsafe {
         let flushed = on_connection(file, ffi::SQLITE_IOERR_UNLOCK, |connection, _| {
@@ -313,7 +343,7 @@ unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_i
     }
 }
 
-unsafe extern "C" fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
+unsafe fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
     // SAFETY: SQLite calls with an open file, and a place for the answer.
     unsafe {
         out.write(0);
@@ -326,7 +356,7 @@ unsafe extern "C" fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *m
     }
 }
 
-unsafe extern "C" fn x_file_control(
+unsafe fn x_file_control(
     file: *mut ffi::sqlite3_file,
     operation: c_int,
     argument: *mut c_void,
@@ -431,17 +461,17 @@ pub(crate) unsafe fn answer(out: *mut *mut c_char, text: &str) -> c_int {
 }
 
 /// A page of the device is old or new after any crash.
-unsafe extern "C" fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
+unsafe fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
     4096
 }
 
 /// A write does not damage bytes around it, and a torn append leaves a shorter journal, never a
 /// wrong one: its images have checksums.
-unsafe extern "C" fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
+unsafe fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE | ffi::SQLITE_IOCAP_SAFE_APPEND
 }
 
-unsafe extern "C" fn x_shm_map(
+unsafe fn x_shm_map(
     file: *mut ffi::sqlite3_file,
     region: c_int,
     bytes: c_int,
@@ -457,7 +487,7 @@ unsafe extern "C" fn x_shm_map(
     }
 }
 
-unsafe extern "C" fn x_shm_lock(
+unsafe fn x_shm_lock(
     file: *mut ffi::sqlite3_file,
     offset: c_int,
     count: c_int,
@@ -499,7 +529,7 @@ unsafe extern "C" fn x_shm_lock(
     }
 }
 
-unsafe extern "C" fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
+unsafe fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
     // SAFETY: SQLite calls with an open database.
     unsafe {
         flush_wal_unheard(file);
@@ -524,7 +554,7 @@ unsafe fn flush_wal_unheard(file: *mut ffi::sqlite3_file) {
     }
 }
 
-unsafe extern "C" fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
+unsafe fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
     // SAFETY: SQLite calls with an open database.
     unsafe {
         // In a volume's folder the file of the shared memory stays: other processes identify it by
@@ -537,17 +567,12 @@ unsafe extern "C" fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) ->
     }
 }
 
-unsafe extern "C" fn x_fetch(
-    _: *mut ffi::sqlite3_file,
-    _: i64,
-    _: c_int,
-    out: *mut *mut c_void,
-) -> c_int {
+unsafe fn x_fetch(_: *mut ffi::sqlite3_file, _: i64, _: c_int, out: *mut *mut c_void) -> c_int {
     // SAFETY: SQLite gives a place for the result; null tells it to read instead.
     unsafe { out.write(std::ptr::null_mut()) };
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn x_unfetch(_: *mut ffi::sqlite3_file, _: i64, _: *mut c_void) -> c_int {
+unsafe fn x_unfetch(_: *mut ffi::sqlite3_file, _: i64, _: *mut c_void) -> c_int {
     ffi::SQLITE_OK
 }

@@ -15,12 +15,15 @@
 
 use super::{system, text};
 use crate::forked::{PerProcess, take_inherited};
+use crate::place;
 use libsqlite3_sys as ffi;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Mutex, MutexGuard, Once, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// The open lock files, by the addresses of their files.
 type Open = BTreeMap<usize, Regions>;
@@ -107,8 +110,18 @@ impl Drop for KnownLock {
     }
 }
 
+/// Must be called before any opening or closing: the first call in a child closes inherited
+/// descriptors.
+pub(super) fn settle() {
+    static SETTLED: PerProcess<OnceLock<()>> = PerProcess::new();
+    SETTLED.get().get_or_init(|| {
+        close();
+        place::close_inherited();
+    });
+}
+
 /// Closes the lock files inherited from the parent.
-pub(crate) fn close() {
+fn close() {
     let locks: Vec<Open> = OPEN.inherited().map(take_inherited).collect();
     let locks: Open = locks.into_iter().flatten().collect();
     // SAFETY: the VFS's name is a C string that lives as long as the VFS.

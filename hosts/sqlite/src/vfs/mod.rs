@@ -7,14 +7,14 @@
 //! temporary files, time    the system's own VFS
 //! ```
 //!
-//! Invariants: no panic reaches SQLite: a call that panics fails with an I/O error. A log or
-//! journal belongs to the connection whose database SQLite names for it. In a volume, a journal
-//! that SQLite deletes is emptied and keeps its space: creating a file costs two flushes, and each
-//! transaction has a journal.
+//! Invariants: a log or journal belongs to the connection whose database SQLite names for it. In a
+//! volume, a journal that SQLite deletes is emptied and keeps its space: creating a file costs two
+//! flushes, and each transaction has a journal.
 //!
 //! Absent: the contents of files.
 
 mod beside;
+mod entry;
 mod file;
 mod inherited;
 mod lock;
@@ -24,20 +24,21 @@ mod owners;
 mod refused;
 
 #[cfg(feature = "loadable_extension")]
-pub(crate) use file::answer;
-pub(crate) use inherited::close as close_inherited_locks;
+pub(crate) use {entry::guarded, file::answer};
 
-use crate::forked::settle;
 use crate::journal::Journal;
 use crate::log;
 use crate::mark::{Mark, STAMP_BYTES};
 use crate::parameters;
 use crate::place::{self, PlaceError, Spec, StorePlace};
+use entry::entry;
+use inherited::settle;
 use libsqlite3_sys as ffi;
+use open::x_open;
 use remap_ssd_store::{OpenOptions, StoreError};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 /// The name of the VFS.
@@ -86,7 +87,10 @@ pub fn register(default: bool) -> Result<(), c_int> {
             unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const c_void) -> c_int;
         // The declared type of the function depends on SQLite's version.
         #[allow(clippy::missing_transmute_annotations)]
-        let entry = std::mem::transmute::<Entry, _>(reserve);
+        let entry = std::mem::transmute::<Entry, _>(entry!(
+            reserve(db: *mut ffi::sqlite3, message: *mut *mut c_char, api: *const c_void),
+            ffi::SQLITE_ERROR
+        ));
         // Called at each opening in this process, also for databases on another VFS.
         match ffi::sqlite3_auto_extension(Some(entry)) {
             ffi::SQLITE_OK => Ok(()),
@@ -97,12 +101,8 @@ pub fn register(default: bool) -> Result<(), c_int> {
 
 /// Runs at each opening: a new database reserves room for a frame's header at the end of each page,
 /// and one that could not be opened fails with a message.
-unsafe extern "C" fn reserve(
-    db: *mut ffi::sqlite3,
-    message: *mut *mut c_char,
-    _: *const c_void,
-) -> c_int {
-    let mut vfs: *mut ffi::sqlite3_vfs = std::ptr::null_mut();
+unsafe fn reserve(db: *mut ffi::sqlite3, message: *mut *mut c_char, _: *const c_void) -> c_int {
+    let mut vfs: *mut ffi::sqlite3_vfs = null_mut();
     let mut bytes = STAMP_BYTES as c_int;
     // SAFETY: SQLite calls this with an open connection; each operation takes a pointer to the type
     // given to it.
@@ -134,7 +134,22 @@ unsafe extern "C" fn reserve(
     ffi::SQLITE_OK
 }
 
-/// This VFS's table of functions. Functions about the system rather than files are passed on.
+type Vfs = *mut ffi::sqlite3_vfs;
+type Symbol = Option<unsafe extern "C" fn(Vfs, *mut c_void, *const c_char)>;
+
+/// A function about the system rather than files: the system's own.
+macro_rules! passed_on {
+    ($method:ident($($arg:ident: $type:ty),*) -> $result:ty, $otherwise:expr) => {{
+        unsafe fn pass_on(_: Vfs, $($arg: $type),*) -> $result {
+            let method = system().$method;
+            // SAFETY: the arguments are those that SQLite gave us.
+            method.map_or($otherwise, |call| unsafe { call(system_pointer(), $($arg),*) })
+        }
+        Some(entry!(pass_on(vfs: Vfs, $($arg: $type),*) -> $result, ffi::SQLITE_ERROR, $otherwise))
+    }};
+}
+
+/// This VFS's table of functions.
 fn table(system: *mut ffi::sqlite3_vfs) -> ffi::sqlite3_vfs {
     // SAFETY: SQLite's default VFS is valid for as long as the process.
     let theirs = unsafe { *system };
@@ -143,22 +158,43 @@ fn table(system: *mut ffi::sqlite3_vfs) -> ffi::sqlite3_vfs {
         iVersion: 2,
         szOsFile: theirs.szOsFile.max(size_of::<file::File>() as c_int),
         mxPathname: theirs.mxPathname.max(1024),
-        pNext: std::ptr::null_mut(),
+        pNext: null_mut(),
         zName: NAME.as_ptr(),
-        pAppData: std::ptr::null_mut(),
-        xOpen: Some(open::x_open),
-        xDelete: Some(x_delete),
-        xAccess: Some(x_access),
-        xFullPathname: Some(x_full_pathname),
-        xDlOpen: Some(x_dl_open),
-        xDlError: Some(x_dl_error),
-        xDlSym: Some(x_dl_sym),
-        xDlClose: Some(x_dl_close),
-        xRandomness: Some(x_randomness),
-        xSleep: Some(x_sleep),
-        xCurrentTime: Some(x_current_time),
-        xGetLastError: Some(x_get_last_error),
-        xCurrentTimeInt64: Some(x_current_time_int64),
+        pAppData: null_mut(),
+        xOpen: Some(entry!(
+            x_open(
+                vfs: Vfs,
+                name: *const c_char,
+                file: *mut ffi::sqlite3_file,
+                flags: c_int,
+                out_flags: *mut c_int
+            ),
+            ffi::SQLITE_CANTOPEN
+        )),
+        xDelete: Some(entry!(
+            x_delete(vfs: Vfs, name: *const c_char, sync: c_int),
+            ffi::SQLITE_IOERR_DELETE
+        )),
+        xAccess: Some(entry!(
+            x_access(vfs: Vfs, name: *const c_char, flags: c_int, out: *mut c_int),
+            ffi::SQLITE_IOERR_ACCESS
+        )),
+        xFullPathname: Some(entry!(
+            x_full_pathname(vfs: Vfs, name: *const c_char, bytes: c_int, out: *mut c_char),
+            ffi::SQLITE_CANTOPEN
+        )),
+        xDlOpen: passed_on!(xDlOpen(name: *const c_char) -> *mut c_void, null_mut()),
+        xDlError: passed_on!(xDlError(bytes: c_int, out: *mut c_char) -> (), ()),
+        xDlSym: passed_on!(xDlSym(library: *mut c_void, name: *const c_char) -> Symbol, None),
+        xDlClose: passed_on!(xDlClose(library: *mut c_void) -> (), ()),
+        xRandomness: passed_on!(xRandomness(bytes: c_int, out: *mut c_char) -> c_int, 0),
+        xSleep: passed_on!(xSleep(microseconds: c_int) -> c_int, 0),
+        xCurrentTime: passed_on!(xCurrentTime(out: *mut f64) -> c_int, ffi::SQLITE_ERROR),
+        xGetLastError: passed_on!(xGetLastError(bytes: c_int, out: *mut c_char) -> c_int, 0),
+        xCurrentTimeInt64: passed_on!(
+            xCurrentTimeInt64(out: *mut ffi::sqlite3_int64) -> c_int,
+            ffi::SQLITE_ERROR
+        ),
         xSetSystemCall: None,
         xGetSystemCall: None,
         xNextSystemCall: None,
@@ -179,17 +215,6 @@ fn system_pointer() -> *mut ffi::sqlite3_vfs {
         .get()
         .expect("SQLite calls us after we have been registered")
         .system
-}
-
-/// Runs a call from SQLite; a panic becomes an error.
-fn guarded(otherwise: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
-        log::note(
-            otherwise,
-            &"a bug of the extension: a call was ended by a panic",
-        );
-        otherwise
-    })
 }
 
 /// Converts a C string from SQLite; empty if it is null or not UTF-8.
@@ -303,54 +328,52 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
     })
 }
 
-unsafe extern "C" fn x_full_pathname(
+unsafe fn x_full_pathname(
     _: *mut ffi::sqlite3_vfs,
     name: *const c_char,
     bytes: c_int,
     out: *mut c_char,
 ) -> c_int {
-    guarded(ffi::SQLITE_CANTOPEN, || {
-        settle();
-        refused::keep(None);
-        // SAFETY: SQLite asks for the full name of a name that it made itself.
-        let (given, found) = unsafe { (text(name), full_name(name)) };
-        let full = match found {
-            Ok(Some(full)) => full,
-            Ok(None) => {
-                // SAFETY: the arguments are those that SQLite gave us.
-                return unsafe {
-                    system().xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |call| {
-                        call(system_pointer(), name, bytes, out)
-                    })
-                };
+    settle();
+    refused::keep(None);
+    // SAFETY: SQLite asks for the full name of a name that it made itself.
+    let (given, found) = unsafe { (text(name), full_name(name)) };
+    let full = match found {
+        Ok(Some(full)) => full,
+        Ok(None) => {
+            // SAFETY: the arguments are those that SQLite gave us.
+            return unsafe {
+                system().xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |call| {
+                    call(system_pointer(), name, bytes, out)
+                })
+            };
+        }
+        Err(error) => {
+            let code = refused(&error);
+            // SAFETY: as above.
+            if unsafe { is_without_locks(name) } {
+                return code;
             }
-            Err(error) => {
-                let code = refused(&error);
-                // SAFETY: as above.
-                if unsafe { is_without_locks(name) } {
-                    return code;
-                }
-                // Reported by the opening that follows.
-                let sentence = format!("remap: {error}");
-                let refusal = refused::Refusal { code, sentence };
-                refused::keep(Some((given.to_owned(), refusal)));
-                given.to_owned()
-            }
-        };
+            // Reported by the opening that follows.
+            let sentence = format!("remap: {error}");
+            let refusal = refused::Refusal { code, sentence };
+            refused::keep(Some((given.to_owned(), refusal)));
+            given.to_owned()
+        }
+    };
 
-        let room = usize::try_from(bytes).unwrap_or(0);
-        if full.len() >= room {
-            return refused(&PlaceError::Parameter(format!(
-                "{given}: the name is too long"
-            )));
-        }
-        // SAFETY: SQLite's buffer has `bytes` bytes, and the name with its zero is not longer.
-        unsafe {
-            std::ptr::copy_nonoverlapping(full.as_ptr(), out.cast(), full.len());
-            out.add(full.len()).write(0);
-        }
-        ffi::SQLITE_OK
-    })
+    let room = usize::try_from(bytes).unwrap_or(0);
+    if full.len() >= room {
+        return refused(&PlaceError::Parameter(format!(
+            "{given}: the name is too long"
+        )));
+    }
+    // SAFETY: SQLite's buffer has `bytes` bytes, and the name with its zero is not longer.
+    unsafe {
+        std::ptr::copy_nonoverlapping(full.as_ptr(), out.cast(), full.len());
+        out.add(full.len()).write(0);
+    }
+    ffi::SQLITE_OK
 }
 
 /// The full name of a file in a volume; `None` if the system is responsible for it.
@@ -409,26 +432,24 @@ fn journal_in(place: &StorePlace, name: &str) -> Result<Option<Journal>, StoreEr
     }
 }
 
-unsafe extern "C" fn x_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
-    guarded(ffi::SQLITE_IOERR_DELETE, || {
-        // SAFETY: SQLite gives a C string.
-        let full = unsafe { text(name) };
+unsafe fn x_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
+    // SAFETY: SQLite gives a C string.
+    let full = unsafe { text(name) };
 
-        match volume_of(full) {
-            // SAFETY: the arguments are those that SQLite gave us.
-            Ok(None) => unsafe {
-                system().xDelete.map_or(ffi::SQLITE_IOERR_DELETE, |call| {
-                    call(system_pointer(), name, sync)
-                })
-            },
-            Ok(Some((place, name))) => match delete(&place, &name) {
-                Ok(true) => ffi::SQLITE_OK,
-                Ok(false) => ffi::SQLITE_IOERR_DELETE_NOENT,
-                Err(error) => log::failed(&error, ffi::SQLITE_IOERR_DELETE),
-            },
-            Err(error) => refused(&error),
-        }
-    })
+    match volume_of(full) {
+        // SAFETY: the arguments are those that SQLite gave us.
+        Ok(None) => unsafe {
+            system().xDelete.map_or(ffi::SQLITE_IOERR_DELETE, |call| {
+                call(system_pointer(), name, sync)
+            })
+        },
+        Ok(Some((place, name))) => match delete(&place, &name) {
+            Ok(true) => ffi::SQLITE_OK,
+            Ok(false) => ffi::SQLITE_IOERR_DELETE_NOENT,
+            Err(error) => log::failed(&error, ffi::SQLITE_IOERR_DELETE),
+        },
+        Err(error) => refused(&error),
+    }
 }
 
 /// Deletes a file in a volume. Returns false if there was none.
@@ -451,38 +472,36 @@ fn delete(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-unsafe extern "C" fn x_access(
+unsafe fn x_access(
     _: *mut ffi::sqlite3_vfs,
     name: *const c_char,
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    guarded(ffi::SQLITE_IOERR_ACCESS, || {
-        // SAFETY: SQLite gives a C string.
-        let full = unsafe { text(name) };
-        let there = match volume_of(full) {
-            // SAFETY: the arguments are those that SQLite gave us.
-            Ok(None) => unsafe {
-                return system().xAccess.map_or(ffi::SQLITE_IOERR_ACCESS, |call| {
-                    call(system_pointer(), name, flags, out)
-                });
-            },
-            Ok(Some((place, name))) => exists(&place, &name),
-            Err(error) => {
-                log::note(ffi::SQLITE_IOERR_ACCESS, &error);
-                return ffi::SQLITE_IOERR_ACCESS;
-            }
-        };
-
-        match there {
-            Ok(there) => {
-                // SAFETY: SQLite gives a place for the result.
-                unsafe { out.write(there.into()) };
-                ffi::SQLITE_OK
-            }
-            Err(error) => log::failed(&error, ffi::SQLITE_IOERR_ACCESS),
+    // SAFETY: SQLite gives a C string.
+    let full = unsafe { text(name) };
+    let there = match volume_of(full) {
+        // SAFETY: the arguments are those that SQLite gave us.
+        Ok(None) => unsafe {
+            return system().xAccess.map_or(ffi::SQLITE_IOERR_ACCESS, |call| {
+                call(system_pointer(), name, flags, out)
+            });
+        },
+        Ok(Some((place, name))) => exists(&place, &name),
+        Err(error) => {
+            log::note(ffi::SQLITE_IOERR_ACCESS, &error);
+            return ffi::SQLITE_IOERR_ACCESS;
         }
-    })
+    };
+
+    match there {
+        Ok(there) => {
+            // SAFETY: SQLite gives a place for the result.
+            unsafe { out.write(there.into()) };
+            ffi::SQLITE_OK
+        }
+        Err(error) => log::failed(&error, ffi::SQLITE_IOERR_ACCESS),
+    }
 }
 
 /// Returns true if a file in a volume exists and is not empty.
@@ -502,102 +521,4 @@ fn exists(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     // its log.
     let is_gone = matches!(found, Err(StoreError::NotFound(_) | StoreError::Gone));
     if is_gone { Ok(false) } else { found }
-}
-
-unsafe extern "C" fn x_dl_open(_: *mut ffi::sqlite3_vfs, name: *const c_char) -> *mut c_void {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        system()
-            .xDlOpen
-            .map_or(std::ptr::null_mut(), |call| call(system_pointer(), name))
-    }
-}
-
-unsafe extern "C" fn x_dl_error(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mut c_char) {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        if let Some(call) = system().xDlError {
-            call(system_pointer(), bytes, out);
-        }
-    }
-}
-
-type Symbol = Option<unsafe extern "C" fn(*mut ffi::sqlite3_vfs, *mut c_void, *const c_char)>;
-
-unsafe extern "C" fn x_dl_sym(
-    _: *mut ffi::sqlite3_vfs,
-    library: *mut c_void,
-    name: *const c_char,
-) -> Symbol {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        system()
-            .xDlSym
-            .and_then(|call| call(system_pointer(), library, name))
-    }
-}
-
-unsafe extern "C" fn x_dl_close(_: *mut ffi::sqlite3_vfs, library: *mut c_void) {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        if let Some(call) = system().xDlClose {
-            call(system_pointer(), library);
-        }
-    }
-}
-
-unsafe extern "C" fn x_randomness(
-    _: *mut ffi::sqlite3_vfs,
-    bytes: c_int,
-    out: *mut c_char,
-) -> c_int {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        system()
-            .xRandomness
-            .map_or(0, |call| call(system_pointer(), bytes, out))
-    }
-}
-
-unsafe extern "C" fn x_sleep(_: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c_int {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        system()
-            .xSleep
-            .map_or(0, |call| call(system_pointer(), microseconds))
-    }
-}
-
-unsafe extern "C" fn x_current_time(_: *mut ffi::sqlite3_vfs, out: *mut f64) -> c_int {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        system()
-            .xCurrentTime
-            .map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out))
-    }
-}
-
-unsafe extern "C" fn x_get_last_error(
-    _: *mut ffi::sqlite3_vfs,
-    bytes: c_int,
-    out: *mut c_char,
-) -> c_int {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        system()
-            .xGetLastError
-            .map_or(0, |call| call(system_pointer(), bytes, out))
-    }
-}
-
-unsafe extern "C" fn x_current_time_int64(
-    _: *mut ffi::sqlite3_vfs,
-    out: *mut ffi::sqlite3_int64,
-) -> c_int {
-    // SAFETY: the arguments are those that SQLite gave us.
-    unsafe {
-        system()
-            .xCurrentTimeInt64
-            .map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out))
-    }
 }

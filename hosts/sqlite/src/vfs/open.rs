@@ -3,15 +3,13 @@
 //! Invariants: an open file is closed by `file::x_close`. An open database has its lock file.
 
 use super::file::{File, Handle};
+use super::inherited::settle;
 use super::lock::LockFile;
 use super::ordinary::{Opened, make_like, may_write};
 use super::owners::{self, Known};
 use super::refused::{self, Refusal, RefusedFile};
-use super::{
-    JOURNAL, guarded, is_without_locks, refused as no_place, system, system_pointer, text,
-};
+use super::{JOURNAL, is_without_locks, refused as no_place, system, system_pointer, text};
 use crate::connection::{Connection, Role};
-use crate::forked::settle;
 use crate::log;
 use crate::place::{self, StorePlace};
 use libsqlite3_sys as ffi;
@@ -53,89 +51,87 @@ impl Kind {
     }
 }
 
-pub(super) unsafe extern "C" fn x_open(
+pub(super) unsafe fn x_open(
     _: *mut ffi::sqlite3_vfs,
     name: *const c_char,
     file: *mut ffi::sqlite3_file,
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
-    guarded(ffi::SQLITE_CANTOPEN, || {
-        settle();
-        // SAFETY: SQLite gives a C string or null.
-        let full = unsafe { text(name) };
-        let kind = Kind::of(flags, full);
-        if kind == Kind::Temporary {
-            // SAFETY: the arguments are those that SQLite gave us, and the file has room for the
-            // system's part.
-            return unsafe {
-                system().xOpen.map_or(ffi::SQLITE_CANTOPEN, |call| {
-                    call(system_pointer(), name, file, flags, out_flags)
-                })
-            };
-        }
+    settle();
+    // SAFETY: SQLite gives a C string or null.
+    let full = unsafe { text(name) };
+    let kind = Kind::of(flags, full);
+    if kind == Kind::Temporary {
+        // SAFETY: the arguments are those that SQLite gave us, and the file has room for the
+        // system's part.
+        return unsafe {
+            system().xOpen.map_or(ffi::SQLITE_CANTOPEN, |call| {
+                call(system_pointer(), name, file, flags, out_flags)
+            })
+        };
+    }
 
-        // SQLite does not close a file whose functions are null.
-        // SAFETY: SQLite gives memory for a file of this VFS.
-        unsafe { (*file).pMethods = std::ptr::null() };
-        let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
-        let mut result = ffi::SQLITE_CANTOPEN;
-        let owner = if has_owner { owners::owner(name) } else { None };
-        // SAFETY: SQLite has made the names that it opens databases by.
-        let locks = kind == Kind::Database && !unsafe { is_without_locks(name) };
-        let refusal = if kind == Kind::Database {
-            refused::take(full)
-        } else {
-            None
-        };
-        log::take_last();
-        let opened = match refusal {
-            Some(refusal) => Err(Some(refusal)),
-            None => open(full, kind, flags, owner, locks).map_err(|code| {
-                // Failures of ordinary files are the same as with stock SQLite.
-                let is_ours = locks && place::is_in_volume(full);
-                let sentence = log::take_last().filter(|_| is_ours);
-                result = code;
-                sentence.map(|sentence| Refusal { code, sentence })
-            }),
-        };
-        if kind == Kind::Database {
-            place::release();
-        }
-        let mut handle = match opened {
-            Ok(handle) => handle,
-            Err(None) => return result,
-            Err(Some(refusal)) => {
-                // SAFETY: the memory is as large as `szOsFile` says.
-                unsafe {
-                    file.cast::<RefusedFile>().write(RefusedFile::new(refusal));
-                    if !out_flags.is_null() {
-                        out_flags.write(flags);
-                    }
+    // SQLite does not close a file whose functions are null.
+    // SAFETY: SQLite gives memory for a file of this VFS.
+    unsafe { (*file).pMethods = std::ptr::null() };
+    let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
+    let mut result = ffi::SQLITE_CANTOPEN;
+    let owner = if has_owner { owners::owner(name) } else { None };
+    // SAFETY: SQLite has made the names that it opens databases by.
+    let locks = kind == Kind::Database && !unsafe { is_without_locks(name) };
+    let refusal = if kind == Kind::Database {
+        refused::take(full)
+    } else {
+        None
+    };
+    log::take_last();
+    let opened = match refusal {
+        Some(refusal) => Err(Some(refusal)),
+        None => open(full, kind, flags, owner, locks).map_err(|code| {
+            // Failures of ordinary files are the same as with stock SQLite.
+            let is_ours = locks && place::is_in_volume(full);
+            let sentence = log::take_last().filter(|_| is_ours);
+            result = code;
+            sentence.map(|sentence| Refusal { code, sentence })
+        }),
+    };
+    if kind == Kind::Database {
+        place::release();
+    }
+    let mut handle = match opened {
+        Ok(handle) => handle,
+        Err(None) => return result,
+        Err(Some(refusal)) => {
+            // SAFETY: the memory is as large as `szOsFile` says.
+            unsafe {
+                file.cast::<RefusedFile>().write(RefusedFile::new(refusal));
+                if !out_flags.is_null() {
+                    out_flags.write(flags);
                 }
-                return ffi::SQLITE_OK;
             }
-        };
-        let writing = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
-        let flags = if handle.read_only {
-            flags & !writing | ffi::SQLITE_OPEN_READONLY
-        } else {
-            flags
-        };
-        if kind == Kind::Database {
-            // SAFETY: SQLite keeps the name until the file is closed.
-            handle.known = Some(unsafe { Known::new(name, &handle.connection) });
+            return ffi::SQLITE_OK;
         }
+    };
+    let writing = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
+    let flags = if handle.read_only {
+        flags & !writing | ffi::SQLITE_OPEN_READONLY
+    } else {
+        flags
+    };
+    if kind == Kind::Database {
+        // SAFETY: SQLite keeps the name until the file is closed.
+        handle.known = Some(unsafe { Known::new(name, &handle.connection) });
+    }
 
-        // SAFETY: the memory is as large as `szOsFile` says; the handle is given back in `x_close`.
-        unsafe {
-            file.cast::<File>().write(File::new(handle));
-            if !out_flags.is_null() {
-                out_flags.write(flags);
-            }
+    // SAFETY: the memory is as large as `szOsFile` says; the handle is given back in `x_close`.
+    unsafe {
+        file.cast::<File>().write(File::new(handle));
+        if !out_flags.is_null() {
+            out_flags.write(flags);
         }
-        ffi::SQLITE_OK
-    })
+    }
+    ffi::SQLITE_OK
 }
 
 fn open(

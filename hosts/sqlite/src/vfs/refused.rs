@@ -12,6 +12,7 @@
 //!
 //! Absent: files of the operating system, whose failures are the same as with stock SQLite.
 
+use super::entry::entry;
 use super::file::answer;
 use libsqlite3_sys as ffi;
 use std::cell::RefCell;
@@ -84,21 +85,38 @@ pub(super) unsafe fn fail_opening(db: *mut ffi::sqlite3, message: *mut *mut c_ch
     }
 }
 
+type OpenFile = *mut ffi::sqlite3_file;
+
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     // No shared memory, and no mapping.
     iVersion: 1,
-    xClose: Some(x_close),
-    xRead: Some(x_read),
-    xWrite: Some(x_write),
-    xTruncate: Some(x_truncate),
-    xSync: Some(x_sync),
-    xFileSize: Some(x_file_size),
-    xLock: Some(x_lock),
-    xUnlock: Some(x_unlock),
-    xCheckReservedLock: Some(x_check_reserved_lock),
-    xFileControl: Some(x_file_control),
-    xSectorSize: Some(x_sector_size),
-    xDeviceCharacteristics: Some(x_device_characteristics),
+    xClose: Some(entry!(x_close(file: OpenFile), ffi::SQLITE_IOERR_CLOSE)),
+    xRead: Some(entry!(
+        x_read(file: OpenFile, into: *mut c_void, bytes: c_int, offset: i64),
+        ffi::SQLITE_IOERR_READ
+    )),
+    xWrite: Some(entry!(
+        x_write(file: OpenFile, data: *const c_void, bytes: c_int, offset: i64),
+        ffi::SQLITE_IOERR_WRITE
+    )),
+    xTruncate: Some(entry!(x_truncate(file: OpenFile, size: i64), ffi::SQLITE_IOERR_TRUNCATE)),
+    xSync: Some(entry!(x_sync(file: OpenFile, flags: c_int), ffi::SQLITE_IOERR_FSYNC)),
+    xFileSize: Some(entry!(x_file_size(file: OpenFile, out: *mut i64), ffi::SQLITE_IOERR_FSTAT)),
+    xLock: Some(entry!(x_lock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_LOCK)),
+    xUnlock: Some(entry!(x_unlock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_UNLOCK)),
+    xCheckReservedLock: Some(entry!(
+        x_check_reserved_lock(file: OpenFile, out: *mut c_int),
+        ffi::SQLITE_IOERR_CHECKRESERVEDLOCK
+    )),
+    xFileControl: Some(entry!(
+        x_file_control(file: OpenFile, operation: c_int, argument: *mut c_void),
+        ffi::SQLITE_IOERR
+    )),
+    xSectorSize: Some(entry!(x_sector_size(file: OpenFile) -> c_int, ffi::SQLITE_IOERR, 4096)),
+    xDeviceCharacteristics: Some(entry!(
+        x_device_characteristics(file: OpenFile) -> c_int,
+        ffi::SQLITE_IOERR, 0
+    )),
     xShmMap: None,
     xShmLock: None,
     xShmBarrier: None,
@@ -112,73 +130,63 @@ unsafe fn code(file: *mut ffi::sqlite3_file) -> c_int {
     unsafe { (*(*file.cast::<RefusedFile>()).refusal).code }
 }
 
-unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
+unsafe fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: SQLite closes a file once, and uses it no more.
     drop(unsafe { Box::from_raw((*file.cast::<RefusedFile>()).refusal) });
     ffi::SQLITE_OK
 }
 
 /// During opening SQLite reads the header without a lock: there is none.
-unsafe extern "C" fn x_read(
-    _: *mut ffi::sqlite3_file,
-    into: *mut c_void,
-    bytes: c_int,
-    _: i64,
-) -> c_int {
+unsafe fn x_read(_: *mut ffi::sqlite3_file, into: *mut c_void, bytes: c_int, _: i64) -> c_int {
     // SAFETY: SQLite's buffer has `bytes` bytes.
     unsafe { into.cast::<u8>().write_bytes(0, bytes as usize) };
     ffi::SQLITE_IOERR_SHORT_READ
 }
 
-unsafe extern "C" fn x_write(
-    file: *mut ffi::sqlite3_file,
-    _: *const c_void,
-    _: c_int,
-    _: i64,
-) -> c_int {
+unsafe fn x_write(file: *mut ffi::sqlite3_file, _: *const c_void, _: c_int, _: i64) -> c_int {
     // SAFETY: as above.
     unsafe { code(file) }
 }
 
-unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, _: i64) -> c_int {
+unsafe fn x_truncate(file: *mut ffi::sqlite3_file, _: i64) -> c_int {
     // SAFETY: as above.
     unsafe { code(file) }
 }
 
-unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
+unsafe fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { code(file) }
 }
 
-unsafe extern "C" fn x_file_size(_: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
+unsafe fn x_file_size(_: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
     // SAFETY: SQLite gives a place for the result.
     unsafe { out.write(0) };
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
+unsafe fn x_lock(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { code(file) }
 }
 
-unsafe extern "C" fn x_unlock(_: *mut ffi::sqlite3_file, _: c_int) -> c_int {
+unsafe fn x_unlock(_: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn x_check_reserved_lock(_: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
+unsafe fn x_check_reserved_lock(_: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
     // SAFETY: SQLite gives a place for the result.
     unsafe { out.write(0) };
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn x_file_control(_: *mut ffi::sqlite3_file, _: c_int, _: *mut c_void) -> c_int {
+unsafe fn x_file_control(_: *mut ffi::sqlite3_file, _: c_int, _: *mut c_void) -> c_int {
     ffi::SQLITE_NOTFOUND
 }
 
-unsafe extern "C" fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
+unsafe fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
     4096
 }
 
-unsafe extern "C" fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
+unsafe fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
     0
 }
