@@ -320,29 +320,14 @@ fn must_be_blank<D: Disk>(
     }
 }
 
-/// Identity and key of a new disk.
-pub fn identity(new: &NewDedup) -> ([u8; 16], [u8; 32]) {
-    let uuid = new.identity.unwrap_or_else(random);
-    // Simulations and tests are reproducible. Their key is no secret, and need not be.
-    let key = match new.identity {
-        Some(known) => *blake3::hash(&known).as_bytes(),
-        None => random(),
-    };
-    (uuid, key)
-}
-
-fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    assert_eq!(filled, Ok(N), "the kernel has random numbers");
-    bytes
-}
-
-/// Pages to use of a disk, as far as they can be numbered.
-pub fn pages_used<E: std::error::Error>(
+/// The superblock of a new disk. `shape` returns the addressable pages and the extent for a number
+/// of pages, or a sentence. All checks of sizes are here, before the first write.
+pub fn new<E: std::error::Error>(
+    scheme: Scheme,
     new: &NewDedup,
     disk_pages: u64,
-) -> Result<u64, DedupError<E>> {
+    shape: impl FnOnce(u64) -> Result<(u32, u32), String>,
+) -> Result<Superblock, DedupError<E>> {
     let pages = new.pages.unwrap_or(disk_pages);
     if pages > disk_pages {
         return Err(DedupError::BadShape(format!(
@@ -354,5 +339,27 @@ pub fn pages_used<E: std::error::Error>(
             "{pages} pages are more than 2^32 - 1, which is all that it can number"
         )));
     }
-    Ok(pages)
+    let (logical, extent) = shape(pages).map_err(DedupError::BadShape)?;
+
+    // Simulations and tests are reproducible. Their key is no secret, and need not be.
+    let key = match new.identity {
+        Some(known) => *blake3::hash(&known).as_bytes(),
+        None => random(),
+    };
+    Ok(Superblock {
+        scheme,
+        hash: new.hash,
+        uuid: new.identity.unwrap_or_else(random),
+        key,
+        pages,
+        logical,
+        extent,
+    })
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    assert_eq!(filled, Ok(N), "the kernel has random numbers");
+    bytes
 }

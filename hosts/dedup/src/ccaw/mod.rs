@@ -23,7 +23,7 @@ use crate::guard::Guard;
 use crate::pages::{BATCH_PAGES, Page, runs, whole};
 use crate::signature::Signature;
 use crate::statistics::Statistics;
-use crate::superblock::{self, NewDedup, Scheme, Superblock};
+use crate::superblock::{self, NewDedup, Scheme};
 use crate::window::Window;
 use format::Layout;
 use remap_ssd_device::{Disk, DiskRemap};
@@ -107,28 +107,15 @@ impl<D: Disk> Ccaw<D> {
         options: CcawOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
-        // All size checks come before the first write.
-        let pages = superblock::pages_used(new, disk.pages())?;
-
-        let layout = Layout::fitting(pages, new.segment_pages).ok_or_else(|| {
-            DedupError::BadShape(format!(
-                "{pages} pages do not suffice for a table in segments of {}",
-                new.segment_pages
-            ))
+        let superblock = superblock::new(Scheme::Ccaw, new, disk.pages(), |pages| {
+            let layout = Layout::fitting(pages, new.segment_pages).ok_or_else(|| {
+                format!(
+                    "{pages} pages do not suffice for a table in segments of {}",
+                    new.segment_pages
+                )
+            })?;
+            Ok((layout.logical, new.segment_pages))
         })?;
-
-        let (uuid, key) = superblock::identity(new);
-
-        let superblock = Superblock {
-            scheme: Scheme::Ccaw,
-            hash: new.hash,
-            uuid,
-            key,
-            pages,
-            logical: layout.logical,
-            extent: new.segment_pages,
-        };
-
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // A new disk has an empty table; that needs no note.
         Ok(Self {

@@ -24,7 +24,7 @@ use crate::guard::Guard;
 use crate::pages::{BATCH_PAGES, Page, runs, whole};
 use crate::signature::Signature;
 use crate::statistics::Statistics;
-use crate::superblock::{self, NewDedup, Scheme, Superblock};
+use crate::superblock::{self, NewDedup, Scheme};
 use crate::window::Window;
 use blocks::Blocks;
 use format::{LOST, Layout, PAGE_MAPPINGS, UNMAPPED};
@@ -94,27 +94,15 @@ impl<D: Disk> OrderMerge<D> {
         options: OrderMergeOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
-        // All size checks come before the first write.
-        let pages = superblock::pages_used(new, disk.pages())?;
-
-        let layout = Layout::fitting(pages, new.spare).ok_or_else(|| {
-            DedupError::BadShape(format!(
-                "{pages} pages do not suffice for blocks, {} of them to spare, and records",
-                new.spare
-            ))
+        let superblock = superblock::new(Scheme::OrderMerge, new, disk.pages(), |pages| {
+            let layout = Layout::fitting(pages, new.spare).ok_or_else(|| {
+                format!(
+                    "{pages} pages do not suffice for blocks, {} of them to spare, and records",
+                    new.spare
+                )
+            })?;
+            Ok((layout.logical, layout.blocks))
         })?;
-
-        let (uuid, key) = superblock::identity(new);
-        let superblock = Superblock {
-            scheme: Scheme::OrderMerge,
-            hash: new.hash,
-            uuid,
-            key,
-            pages,
-            logical: layout.logical,
-            extent: layout.blocks,
-        };
-
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // A new disk has no mappings; that needs no note.
         Ok(Self {
