@@ -1,19 +1,16 @@
 //! Power cuts while a real copy-on-write store, redb, is compacted by sharing pages: every row
 //! survives.
 
-mod kit;
-
 #[allow(dead_code)]
 #[path = "../examples/compaction/backend.rs"]
 mod backend;
 
 use backend::Backend;
-use kit::disk::{MemDisk, Op};
-use kit::{kept, subsets};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_testkit::{MemDisk, Op, kept, subsets};
 use std::collections::{BTreeMap, HashMap};
 
 const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");

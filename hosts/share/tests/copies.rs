@@ -2,12 +2,12 @@
 
 mod kit;
 
-use kit::disk::{Content, MemDisk};
-use kit::{MemNamespaces, kept, subsets};
+use kit::MemNamespaces;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_share::copy::{self, Empty, Piece};
 use remap_ssd_share::{NamespacePage, Namespaces, ShareError};
+use remap_ssd_testkit::{Content, MemDisk, kept, subsets};
 use std::collections::HashMap;
 
 const SIZES: [u64; 2] = [60, 40];

@@ -2,14 +2,11 @@
 //! volume: a complete snapshot equals the files at its creation; a mixture is reported as one;
 //! other files never change; an interrupted operation can be finished.
 
-mod kit;
-
-use kit::disk::{MemDisk, PAGE, contents, tagged};
-use kit::{kept, subsets};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_share::files::{self, FileState};
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_testkit::{MemDisk, PAGE, contents, kept, subsets, tagged};
 use std::collections::{BTreeMap, HashMap};
 
 const PAGES: u64 = 200;

@@ -5,12 +5,12 @@
 
 mod kit;
 
-use kit::disk::{Content, MemDisk};
-use kit::{MemNamespaces, kept, subsets};
+use kit::MemNamespaces;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_share::snapshot::{self, NewSnapshot, SnapshotState};
 use remap_ssd_share::{NamespacePage, Namespaces, ShareError};
+use remap_ssd_testkit::{Content, MemDisk, kept, subsets};
 use std::collections::{BTreeMap, HashMap};
 
 const PAGES: u64 = 6;

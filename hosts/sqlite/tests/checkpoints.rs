@@ -4,9 +4,9 @@
 
 mod kit;
 
-use kit::disk::MemDisk;
 use kit::engine::{Db, start_with_vfs};
 use remap_ssd_store::{NewVolume, Processes, Volume};
+use remap_ssd_testkit::MemDisk;
 use std::sync::Arc;
 
 /// Puts rows into the log, runs a checkpoint during which the disk cannot be reached, and checks

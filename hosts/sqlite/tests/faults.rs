@@ -4,12 +4,12 @@
 
 mod kit;
 
-use kit::disk::{MemDisk, MemError};
 use kit::engine::{Db, Failure, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_sqlite::{Mounted, mount};
 use remap_ssd_store::{NewVolume, Processes, Volume};
+use remap_ssd_testkit::{MemDisk, MemError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

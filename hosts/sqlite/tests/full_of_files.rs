@@ -3,13 +3,13 @@
 
 mod kit;
 
-use kit::disk::MemDisk;
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_sqlite::{Mounted, mount};
 use remap_ssd_store::{
     Create, FileInfo, NewVolume, OpenOptions, Processes, Store, StoreError, Volume,
 };
+use remap_ssd_testkit::MemDisk;
 use std::sync::Arc;
 
 const FILES_MAX: u32 = 16;

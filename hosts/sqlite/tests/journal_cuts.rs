@@ -7,15 +7,12 @@
 //! if its invalidation had returned. Then the next transaction is run and cut in the same way, over
 //! the result of the first cut.
 
-#[path = "../../store/tests/kit/mod.rs"]
-mod kit;
-
-use kit::{Content, MemDisk, Op, PAGE};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::journal::Journal;
 use remap_ssd_sqlite::mark::Mark;
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_testkit::{Content, MemDisk, PAGE, kept, subsets};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -67,7 +64,7 @@ impl Pager {
         };
         pager.recover();
 
-        let bytes = kit::contents(&*pager.store, database);
+        let bytes = remap_ssd_testkit::contents(&*pager.store, database);
         pager.state = bytes.chunks(page).map(<[u8]>::to_vec).collect();
         pager
     }
@@ -291,22 +288,6 @@ fn run(
 }
 
 /// The disk after a prefix of the operations, keeping only some of those since the last flush.
-fn kept(before: &HashMap<u64, Content>, log: &[Op], keep: &[bool]) -> HashMap<u64, Content> {
-    let flushed = log
-        .iter()
-        .rposition(|op| matches!(op, Op::Flush))
-        .map_or(0, |at| at + 1);
-    let mut pages = before.clone();
-    for (index, op) in log.iter().enumerate() {
-        if let Op::Set(page, content) = op
-            && (index < flushed || keep[index - flushed])
-        {
-            pages.insert(*page, content.clone());
-        }
-    }
-    pages
-}
-
 fn contents(disk: &MemDisk) -> HashMap<u64, Content> {
     let medium = disk.medium();
     (0..PAGES)
@@ -343,19 +324,6 @@ fn judge(
     ))
 }
 
-fn subsets(pending: usize, random: &mut Xoshiro256PlusPlus) -> Vec<Vec<bool>> {
-    let mut subsets = vec![vec![true; pending]];
-    if pending > 0 {
-        subsets.push(vec![false; pending]);
-        let one = random.random_range(0..pending);
-        subsets.push((0..pending).map(|index| index == one).collect());
-        subsets.push((0..pending).map(|index| index != one).collect());
-        subsets.push((0..pending).map(|index| index + 1 == pending).collect());
-        subsets.push((0..pending).map(|_| random.random_bool(0.5)).collect());
-    }
-    subsets
-}
-
 /// Cuts a script everywhere, and continues from some of the cuts `deeper` times.
 fn cut_everywhere(
     before: &HashMap<u64, Content>,
@@ -370,13 +338,8 @@ fn cut_everywhere(
     let mut cuts = 0;
     for operations in 0..=log.len() {
         let log = &log[..operations];
-        let pending = log
-            .iter()
-            .rev()
-            .take_while(|op| !matches!(op, Op::Flush))
-            .count();
-        for subset in subsets(pending, random) {
-            let pages = kept(before, log, &subset);
+        for subset in subsets(log, random) {
+            let pages = kept(before, log, |index| subset[index]);
             judge(pages.clone(), page, operations, &moments).unwrap_or_else(|error| {
                 panic!("pages of {page} bytes, after {operations} operations, {subset:?}: {error}")
             });

@@ -2,9 +2,9 @@
 
 mod kit;
 
-use kit::disk::MemDisk;
 use kit::engine::{Db, start_with_vfs};
 use remap_ssd_store::{NewVolume, Processes, Volume};
+use remap_ssd_testkit::MemDisk;
 use std::sync::Arc;
 
 const ROWS: i64 = 600;

@@ -140,7 +140,7 @@ fn a_copy_of_a_volume_that_is_open_is_refused_and_not_taken_for_it() {
 fn a_program_gives_the_vfs_a_store_of_its_own() {
     start_with_vfs();
     let volume = || {
-        let disk = kit::disk::MemDisk::new(4000);
+        let disk = remap_ssd_testkit::MemDisk::new(4000);
         Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
             .expect("possible")
     };
@@ -179,7 +179,7 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
 #[test]
 fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
     start_with_vfs();
-    let disk = kit::disk::MemDisk::new(4000);
+    let disk = remap_ssd_testkit::MemDisk::new(4000);
     let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
     let store = kit::noting::Noting::new(volume.expect("possible"));
     let uuid = uuid_text(&store.identity().expect("a volume has one"));
@@ -245,7 +245,7 @@ fn content(uri: &str) -> String {
 fn an_absolute_name_is_of_a_file_of_the_system_although_a_volume_is_open() {
     start_with_vfs();
     let dir = tempfile::tempdir().expect("a folder");
-    let disk = kit::disk::MemDisk::new(4000);
+    let disk = remap_ssd_testkit::MemDisk::new(4000);
     let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
     let mounted = remap_ssd_sqlite::mount("absolute", Arc::new(volume.expect("possible")));
     let mounted = mounted.expect("the name is free");
@@ -296,7 +296,7 @@ fn the_environment_places_relative_names_and_volumes_that_are_not_open() {
 fn process() {
     let folder = std::env::var(PART).expect("another test starts this one");
     start_with_vfs();
-    let disk = kit::disk::MemDisk::new(4000);
+    let disk = remap_ssd_testkit::MemDisk::new(4000);
     let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
     let mounted = remap_ssd_sqlite::mount("mine", Arc::new(volume.expect("possible")));
     let mounted = mounted.expect("the name is free");

@@ -3,11 +3,11 @@
 
 mod kit;
 
-use kit::disk::MemDisk;
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_sqlite::Mounted;
 use remap_ssd_store::{NewVolume, Processes, Volume};
+use remap_ssd_testkit::MemDisk;
 use std::ffi::c_int;
 use std::ops::Range;
 use std::ptr;

@@ -278,7 +278,7 @@ fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
 fn a_hot_journal_and_a_log_are_known_as_long_as_they_count() {
     start_with_vfs();
     let volume = Volume::create(
-        kit::disk::MemDisk::new(4000),
+        remap_ssd_testkit::MemDisk::new(4000),
         &Processes::One,
         &NewVolume::default(),
         &mut |_, _| {},

@@ -3,8 +3,6 @@
 
 mod kit;
 
-use kit::PAGE;
-use kit::disk::MemDisk;
 use kit::noting::{Change, Noting};
 use kit::sqlite::{FILE_HEADER, HEADER, Log, Writer, recover};
 use rand::{Rng, RngExt, SeedableRng};
@@ -12,6 +10,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::mark::Mark;
 use remap_ssd_sqlite::wal::{Wal, WalCounters};
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_testkit::MemDisk;
+use remap_ssd_testkit::PAGE;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -9,7 +9,6 @@
 
 mod kit;
 
-use kit::disk::{Content, MemDisk, Op, kept};
 use kit::noting::{Change, Noting};
 use kit::sqlite::{Writer, recover};
 use rand::{Rng, RngExt, SeedableRng};
@@ -17,6 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::mark::Mark;
 use remap_ssd_sqlite::wal::Wal;
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_testkit::{Content, MemDisk, Op, kept, pending};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -337,11 +337,7 @@ fn campaign(page_bytes: usize, seeds: std::ops::Range<u64>, every: usize) -> usi
         let mut operations = start;
         while operations <= run.log.len() {
             let log = &run.log[..operations];
-            let pending = log
-                .iter()
-                .rev()
-                .take_while(|op| !matches!(op, Op::Flush))
-                .count();
+            let pending = pending(log);
             let allowed = run.allowed(0, operations, run.synced_by(operations));
 
             let one = random.random_range(0..pending.max(1));
@@ -354,7 +350,7 @@ fn campaign(page_bytes: usize, seeds: std::ops::Range<u64>, every: usize) -> usi
                 &|index| chosen[index],
             ];
             for (kind, subset) in subsets.into_iter().enumerate() {
-                judge(kept(log, subset), &allowed, random.random_bool(0.2)).unwrap_or_else(|error| {
+                judge(kept(&HashMap::new(), log, subset), &allowed, random.random_bool(0.2)).unwrap_or_else(|error| {
                     panic!("pages of {page_bytes}, seed {seed}, {operations} operations, subset {kind}: {error}")
                 });
                 cuts += 1;
@@ -421,10 +417,10 @@ fn a_killed_process_leaves_whole_transactions_and_all_that_were_committed() {
                 .map_or(0, |index| index + 1);
             let allowed = run.allowed(1, index, over);
             if let Change::Write { offset, data } = change {
-                for (page, data) in data.chunks(kit::PAGE).enumerate() {
+                for (page, data) in data.chunks(remap_ssd_testkit::PAGE).enumerate() {
                     if random.random() {
                         volume
-                            .write(file, offset + (page * kit::PAGE) as u64, data)
+                            .write(file, offset + (page * remap_ssd_testkit::PAGE) as u64, data)
                             .expect("there is room");
                     }
                 }

@@ -7,13 +7,13 @@
 //! used: another file's data must not appear in new pages. The same campaign with a guard off must
 //! fail.
 
-mod kit;
-
-use kit::{Content, MemDisk, Op, PAGE, contents, discard, tagged, write};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::guard::Guard;
 use remap_ssd_store::{Create, FileWrite, NewVolume, OpenOptions, Processes, Share, Store, Volume};
+use remap_ssd_testkit::{
+    Content, MemDisk, Op, PAGE, contents, discard, kept, subsets, tagged, write,
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// So few that pages are soon reused, and enough for files to ask for pages in advance.
@@ -270,23 +270,6 @@ fn script(
     (log, moments)
 }
 
-/// The disk after a prefix of the operations, keeping only some of those since the last flush.
-fn kept(log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
-    let flushed = log
-        .iter()
-        .rposition(|op| matches!(op, Op::Flush))
-        .map_or(0, |at| at + 1);
-    let mut pages = HashMap::new();
-    for (index, op) in log.iter().enumerate() {
-        if let Op::Set(page, content) = op
-            && (index < flushed || keep(index - flushed))
-        {
-            pages.insert(*page, content.clone());
-        }
-    }
-    pages
-}
-
 /// A page of a file, zero-filled.
 fn page_of(bytes: &[u8], page: usize) -> [u8; PAGE] {
     let mut out = [0; PAGE];
@@ -447,24 +430,10 @@ fn campaign(
         let (log, moments) = script(seed, steps, defragment, without);
         for operations in moments[0].operations..=log.len() {
             let log = &log[..operations];
-            let pending = log
-                .iter()
-                .rev()
-                .take_while(|op| !matches!(op, Op::Flush))
-                .count();
-            let mut subsets: Vec<Vec<bool>> = vec![vec![true; pending]];
-            if pending > 0 {
-                subsets.push(vec![false; pending]);
-                let one = random.random_range(0..pending);
-                subsets.push((0..pending).map(|index| index == one).collect());
-                subsets.push((0..pending).map(|index| index != one).collect());
-                // The last operation is often the record of a change.
-                subsets.push((0..pending).map(|index| index + 1 == pending).collect());
-                subsets.push((0..pending).map(|_| random.random_bool(0.5)).collect());
-            }
-            for subset in subsets {
+            // The last operation is often the record of a change.
+            for subset in subsets(log, random) {
                 judge(
-                    kept(log, |index| subset[index]),
+                    kept(&HashMap::new(), log, |index| subset[index]),
                     operations,
                     &moments,
                     without,
@@ -535,8 +504,12 @@ fn a_cut_while_a_volume_is_made_leaves_one_or_none() {
     let mut found = [0; 3];
     for operations in from..=log.len() {
         for _ in 0..20 {
-            let disk =
-                MemDisk::holding(PAGES, kept(&log[..operations], |_| random.random_bool(0.5)));
+            let disk = MemDisk::holding(
+                PAGES,
+                kept(&HashMap::new(), &log[..operations], |_| {
+                    random.random_bool(0.5)
+                }),
+            );
             let Ok(volume) = Volume::open(disk, &Processes::One) else {
                 found[0] += 1;
                 continue;

@@ -1,10 +1,8 @@
 //! Damaged pages of a volume: repaired from a copy where there is one, reported where there is
 //! none.
 
-mod kit;
-
-use kit::{MemDisk, PAGE, contents, tagged};
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, StoreError, Volume};
+use remap_ssd_testkit::{MemDisk, PAGE, contents, tagged};
 use std::sync::Arc;
 
 const NEW: OpenOptions = OpenOptions {

@@ -1,9 +1,7 @@
 //! Files that become contiguous by remaps, and those that cannot.
 
-mod kit;
-
-use kit::{MemDisk, PAGE, contents, tagged};
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_testkit::{MemDisk, PAGE, contents, tagged};
 
 const NEW: OpenOptions = OpenOptions {
     create: Create::New,

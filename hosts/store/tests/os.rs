@@ -2,14 +2,12 @@
 //!
 //! Mounting needs rights that a test may lack; then it reports that and checks the rest.
 
-mod kit;
-
-use kit::{PAGE, contents, tagged};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_fuse::{Mounted, file_name};
 use remap_ssd_nvme::controller::{Gate, Health, Latency, Subsystem};
 use remap_ssd_store::{Create, OpenOptions, OsStore, Share, Statistics, Store};
+use remap_ssd_testkit::{PAGE, contents, tagged};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;

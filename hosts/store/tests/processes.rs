@@ -2,15 +2,13 @@
 //! relies on state that another one has changed. (With separate processes:
 //! `crates/cli/tests/cli/volumes.rs`.)
 
-mod kit;
-
-use kit::{MemDisk, PAGE, contents, tagged};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::guard::Guard;
 use remap_ssd_store::{
     Create, FileId, NewVolume, OpenOptions, Processes, Store, StoreError, Volume,
 };
+use remap_ssd_testkit::{MemDisk, PAGE, contents, tagged};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;

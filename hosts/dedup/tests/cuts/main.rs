@@ -11,13 +11,13 @@ mod kit;
 
 mod script;
 
-use kit::disk::{Content, MemDisk, Op, kept_on};
 use kit::{Setup, Subject, content, contents};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_dedup::guard::Guard;
 use remap_ssd_dedup::{Hash, Scheme};
 use remap_ssd_device::DiskRemap;
+use remap_ssd_testkit::{Content, MemDisk, kept, pending};
 use script::Script;
 use std::collections::HashMap;
 
@@ -250,9 +250,7 @@ fn made_over(scheme: Scheme, without: Option<Guard>) -> Result<[u32; 3], String>
     let mut found = [0; 3];
     for operations in 0..=log.len() {
         for _ in 0..20 {
-            let left = kept_on(base.clone(), &log[..operations], |_| {
-                random.random_bool(0.5)
-            });
+            let left = kept(&base, &log[..operations], |_| random.random_bool(0.5));
             let superblock = [0, 1]
                 .iter()
                 .find_map(|page| left.get(page).cloned().flatten());

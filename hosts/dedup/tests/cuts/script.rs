@@ -287,19 +287,11 @@ impl Script {
 
     /// Contents after a cut at `operations`, keeping the unflushed operations chosen by `keep`.
     pub fn cut(&self, operations: usize, keep: impl FnMut(usize) -> bool) -> Contents {
-        kept_on(
-            self.base.clone(),
-            &self.disk.medium().log[..operations],
-            keep,
-        )
+        kept(&self.base, &self.disk.medium().log[..operations], keep)
     }
 
     pub fn unflushed(&self, operations: usize) -> usize {
-        self.disk.medium().log[..operations]
-            .iter()
-            .rev()
-            .take_while(|op| !matches!(op, Op::Flush))
-            .count()
+        pending(&self.disk.medium().log[..operations])
     }
 
     /// Checks a cut, and the disk's behaviour afterwards.

@@ -8,7 +8,6 @@ mod compared;
 mod costs;
 mod opened;
 
-use kit::disk::MemDisk;
 use kit::{PAGE, Setup, content, contents, number};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,6 +18,7 @@ use remap_ssd_dedup::{
 use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_testkit::MemDisk;
 
 fn device() -> LocalDisk {
     let config =

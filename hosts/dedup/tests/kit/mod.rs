@@ -2,16 +2,13 @@
 
 #![allow(dead_code)]
 
-#[path = "../../../sqlite/tests/kit/disk.rs"]
-pub mod disk;
-
-use disk::{MemDisk, MemError};
 use remap_ssd_dedup::guard::Guard;
 use remap_ssd_dedup::{
     Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,
     Statistics,
 };
 use remap_ssd_device::Disk;
+use remap_ssd_testkit::{MemDisk, MemError};
 
 pub const PAGE: usize = 4096;
 pub type Error = DedupError<MemError>;

@@ -2,14 +2,9 @@
 
 #![allow(dead_code)]
 
-#[path = "../../../store/tests/kit/mod.rs"]
-pub mod disk;
-
-use disk::{Content, MemDisk, Op, PAGE};
-use rand::RngExt;
 use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_share::{Counts, NamespacePage, Namespaces, ShareError};
-use std::collections::HashMap;
+use remap_ssd_testkit::{MemDisk, PAGE};
 
 /// Consecutive namespaces on one disk.
 pub struct MemNamespaces {
@@ -139,45 +134,4 @@ impl Namespaces for MemNamespaces {
     fn counts(&mut self) -> Result<Counts, ShareError> {
         Ok(self.counts)
     }
-}
-
-/// Contents of a disk after a prefix of its operations, of which only some are kept since the last
-/// flush.
-pub fn kept(
-    base: &HashMap<u64, Content>,
-    log: &[Op],
-    mut keep: impl FnMut(usize) -> bool,
-) -> HashMap<u64, Content> {
-    let flushed = log
-        .iter()
-        .rposition(|op| matches!(op, Op::Flush))
-        .map_or(0, |at| at + 1);
-    let mut pages = base.clone();
-    for (index, op) in log.iter().enumerate() {
-        if let Op::Set(page, content) = op
-            && (index < flushed || keep(index - flushed))
-        {
-            pages.insert(*page, content.clone());
-        }
-    }
-    pages
-}
-
-/// Subsets of the unflushed operations to keep: all, none, one, all but one, the last, random.
-pub fn subsets(log: &[Op], random: &mut impl RngExt) -> Vec<Vec<bool>> {
-    let pending = log
-        .iter()
-        .rev()
-        .take_while(|op| !matches!(op, Op::Flush))
-        .count();
-    let mut subsets = vec![vec![true; pending]];
-    if pending > 0 {
-        let one = random.random_range(0..pending);
-        subsets.push(vec![false; pending]);
-        subsets.push((0..pending).map(|index| index == one).collect());
-        subsets.push((0..pending).map(|index| index != one).collect());
-        subsets.push((0..pending).map(|index| index + 1 == pending).collect());
-        subsets.push((0..pending).map(|_| random.random_bool(0.5)).collect());
-    }
-    subsets
 }

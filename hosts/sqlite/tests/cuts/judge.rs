@@ -1,10 +1,10 @@
 //! Checks the databases after a crash.
 
-use crate::kit::disk::MemDisk;
 use crate::kit::engine::{Db, Value};
 use crate::life::{History, Model, Moment, NAMES, Random, blob, uri};
 use rand::RngExt;
 use remap_ssd_store::{Processes, Store, Volume};
+use remap_ssd_testkit::MemDisk;
 use std::sync::Arc;
 
 /// Opens the databases on a disk as a program does after a crash, and checks them.

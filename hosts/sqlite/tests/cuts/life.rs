@@ -7,10 +7,10 @@
 //! Left out: `ROLLBACK TO` after a cache spill into a write-ahead log. Stock SQLite itself
 //! loses commits after it.
 
-use crate::kit::disk::MemDisk;
 use crate::kit::engine::{Db, Failure, Value};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_testkit::MemDisk;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub type Random = Xoshiro256PlusPlus;

@@ -21,11 +21,11 @@ mod judge;
 mod life;
 
 use judge::judge;
-use kit::disk::{Content, MemDisk, Op, kept_on};
 use kit::engine::start_with_vfs;
 use life::{History, Life, Model, Moment, Random, Setting, Synchronous};
 use rand::{RngExt, SeedableRng};
 use remap_ssd_store::{NewVolume, Processes, Store, Volume};
+use remap_ssd_testkit::{Content, MemDisk, Op, kept, pending};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -118,15 +118,11 @@ impl Lived {
     /// The disk after a cut: all, nothing, all but one, or half of the unflushed changes.
     fn cut(&self, operations: usize, random: &mut Random) -> Pages {
         let log = &self.log[..operations];
-        let pending = log
-            .iter()
-            .rev()
-            .take_while(|op| !matches!(op, Op::Flush))
-            .count();
+        let pending = pending(log);
         let kind = random.random_range(0..6);
         let one = random.random_range(0..pending.max(1));
         let share = random.random_range(0.05..0.95);
-        kept_on(self.before.clone(), log, |index| match kind {
+        kept(&self.before, log, |index| match kind {
             0 => true,
             1 => false,
             2 => index != one,

@@ -1,15 +1,13 @@
 //! The rollback journal against the bytes that SQLite wrote: after any script, a newly opened
 //! journal reads the same bytes, and the device gets only the necessary commands.
 
-#[path = "../../../store/tests/kit/mod.rs"]
-mod kit;
 mod pager;
 
-use kit::{Op, PAGE};
 use pager::{Bench, Pager, image, invalidate};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::journal::Journal;
+use remap_ssd_testkit::{Op, PAGE};
 
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const DATABASE_PAGES: usize = 700;

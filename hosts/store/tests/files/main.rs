@@ -1,12 +1,9 @@
 //! Files are bytes by name: the same steps on a local device, on a served one, on a disk that
 //! refuses to remap and on the operating system's files leave the same bytes.
 
-#[path = "../kit/mod.rs"]
-mod kit;
 mod shares;
 mod steps;
 
-use kit::{MemDisk, PAGE, contents, tagged, write};
 use proptest::prelude::*;
 use remap_ssd_device::{Device, DeviceConfig, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
@@ -17,6 +14,7 @@ use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_store::{
     Create, FileWrite, NewVolume, OpenOptions, OsStore, Processes, Share, Store, StoreError, Volume,
 };
+use remap_ssd_testkit::{MemDisk, PAGE, contents, tagged, write};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steps::*;

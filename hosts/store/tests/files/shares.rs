@@ -1,8 +1,8 @@
 //! Lists of shares take effect in order, even if the disk refuses a list that it has done in part;
 //! and they are as few commands as possible.
 
-use super::kit::{MemDisk, PAGE, contents, tagged};
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Share, Store, Volume};
+use remap_ssd_testkit::{MemDisk, PAGE, contents, tagged};
 
 /// Pages of the file within which lists of shares are tried.
 const PAGES: u64 = 4;

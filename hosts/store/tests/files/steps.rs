@@ -1,8 +1,8 @@
 //! Steps on a store and on a model: files that are bytes by name.
 
-use super::kit::{PAGE, contents, discard, tagged, write};
 use proptest::prelude::*;
 use remap_ssd_store::{Create, FileId, FileWrite, OpenOptions, Share, Store, StoreError};
+use remap_ssd_testkit::{PAGE, contents, discard, tagged, write};
 use std::collections::BTreeMap;
 
 pub const NAMES: [&str; 4] = ["database", "database-wal", "database-journal", "other"];

@@ -1,8 +1,9 @@
-//! A disk with a volatile cache that loses any subset of it.
+//! A disk with a volatile cache that loses any subset of it, and fails as a test asks.
 
-use super::PAGE;
-use remap_ssd_device::{Disk, DiskRemap, DiskWrite};
+use crate::{PAGE, kept, pending};
+use remap_ssd_device::{Disk, DiskRemap, DiskWrite, RemapAllError};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,40 +13,74 @@ pub type Content = Option<Arc<[u8; PAGE]>>;
 /// An operation on a disk, page by page.
 #[derive(Clone)]
 pub enum Op {
+    /// A page gets this content.
     Set(u64, Content),
+    /// All before is durable.
     Flush,
 }
 
+/// A callback in the middle of an operation.
+pub type Interruption = Box<dyn FnOnce() + Send>;
+
+/// The contents of a disk, and what is going to fail.
 #[derive(Default)]
 pub struct Medium {
     now: HashMap<u64, Content>,
+    /// The durable contents of pages that have changed since the last flush.
+    durable: HashMap<u64, Content>,
+    /// The operations so far.
     pub log: Vec<Op>,
     /// Number of commands that have written, a list being one.
     pub writes: usize,
     /// Number of commands that have read.
     pub reads: usize,
+    /// Number of lists of remaps.
+    pub remap_lists: usize,
+    /// Run before the next write of a page in this range.
+    pub before_write: Option<(Range<u64>, Interruption)>,
+    /// Makes the disk refuse every remap.
+    pub no_remap: bool,
+    /// Refuses the next list of remaps after the remaps whose bits are set, in order from bit 0.
+    pub refuses_list_after: Option<u32>,
     /// Number of commands that fail from the next remap on: a short loss of the connection.
     pub fails_from_remap: Option<u32>,
     failing: u32,
+    /// Pages that cannot be read.
+    pub unreadable: Range<u64>,
+    /// Writes are done, and their responses lost.
+    pub fails_after_write: bool,
+    /// Number of writes that still succeed; the next one is done, and its response lost.
+    pub answers_left: Option<u32>,
 }
 
 /// A disk in memory; clones are connections to the same one.
 #[derive(Clone)]
 pub struct MemDisk {
     pages: u64,
+    /// The identity that the disk reports.
+    pub identity: Option<[u8; 16]>,
+    /// What it holds.
     pub medium: Arc<Mutex<Medium>>,
     /// Number of page changes done before all commands fail.
     changes_left: Option<Arc<AtomicI64>>,
 }
 
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MemError(&'static str);
 
 impl Medium {
+    /// Changes a page.
     pub fn set(&mut self, page: u64, content: Content) {
-        self.now.insert(page, content.clone());
+        let before = self.now.insert(page, content.clone()).flatten();
+        self.durable.entry(page).or_insert(before);
         self.log.push(Op::Set(page, content));
+    }
+
+    /// The present content of a page.
+    pub fn content(&self, page: u64) -> Content {
+        self.now.get(&page).cloned().flatten()
     }
 
     /// The contents of all written pages.
@@ -53,18 +88,19 @@ impl Medium {
         self.now.clone()
     }
 
-    pub fn content(&self, page: u64) -> Content {
-        self.now.get(&page).cloned().flatten()
+    /// Loses power: each page with unflushed changes is kept as after any of these changes, or as
+    /// before.
+    pub fn cut(&mut self, mut keep: impl FnMut() -> bool) {
+        let lost = self.log.split_off(self.log.len() - pending(&self.log));
+        self.now.extend(self.durable.drain());
+        self.now = kept(&self.now, &lost, |_| keep());
     }
 }
 
 impl MemDisk {
+    /// A disk of zeroes.
     pub fn new(pages: u64) -> Self {
-        Self {
-            pages,
-            medium: Arc::default(),
-            changes_left: None,
-        }
+        Self::holding(pages, HashMap::new())
     }
 
     /// A disk with these contents.
@@ -75,8 +111,17 @@ impl MemDisk {
         };
         Self {
             pages,
+            identity: None,
             medium: Arc::new(Mutex::new(medium)),
             changes_left: None,
+        }
+    }
+
+    /// Another disk with the present contents of this one.
+    pub fn copy(&self, identity: [u8; 16]) -> Self {
+        Self {
+            identity: Some(identity),
+            ..Self::holding(self.pages, self.medium().contents())
         }
     }
 
@@ -89,6 +134,11 @@ impl MemDisk {
         }
     }
 
+    /// Locks what it holds.
+    pub fn medium(&self) -> MutexGuard<'_, Medium> {
+        self.medium.lock().expect("nothing fails here")
+    }
+
     fn set(&self, medium: &mut Medium, page: u64, content: Content) -> Result<(), MemError> {
         if let Some(left) = &self.changes_left
             && left.fetch_sub(1, Ordering::Relaxed) <= 0
@@ -99,16 +149,9 @@ impl MemDisk {
         Ok(())
     }
 
-    pub fn medium(&self) -> MutexGuard<'_, Medium> {
-        self.medium.lock().expect("nothing fails here")
-    }
-
     fn check(&self, page: u64, pages: u64) -> Result<(), MemError> {
-        if self
-            .changes_left
-            .as_ref()
-            .is_some_and(|left| left.load(Ordering::Relaxed) < 0)
-        {
+        let left = self.changes_left.as_ref();
+        if left.is_some_and(|left| left.load(Ordering::Relaxed) < 0) {
             return Err(MemError("the connection is cut"));
         }
         let failing = &mut self.medium().failing;
@@ -130,10 +173,18 @@ impl Disk for MemDisk {
         self.pages
     }
 
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.identity
+    }
+
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), MemError> {
-        self.check(page, (into.len() / PAGE) as u64)?;
+        let pages = (into.len() / PAGE) as u64;
+        self.check(page, pages)?;
         let mut medium = self.medium();
         medium.reads += 1;
+        if medium.unreadable.start < page + pages && page < medium.unreadable.end {
+            return Err(MemError("it cannot be read"));
+        }
         for (page, into) in (page..).zip(into.as_chunks_mut::<PAGE>().0) {
             *into = medium.content(page).map_or([0; PAGE], |content| *content);
         }
@@ -145,9 +196,23 @@ impl Disk for MemDisk {
         assert!(rest.is_empty(), "whole pages");
         self.check(page, pieces.len() as u64)?;
         let mut medium = self.medium();
+        if let Some((_, run)) = medium
+            .before_write
+            .take_if(|(range, _)| range.contains(&page))
+        {
+            drop(medium);
+            run();
+            medium = self.medium();
+        }
+
         medium.writes += 1;
         for (page, piece) in (page..).zip(pieces) {
             self.set(&mut medium, page, Some(Arc::new(*piece)))?;
+        }
+        let is_lost = medium.answers_left == Some(0);
+        medium.answers_left = medium.answers_left.and_then(|left| left.checked_sub(1));
+        if medium.fails_after_write || is_lost {
+            return Err(MemError("no answer"));
         }
         Ok(())
     }
@@ -171,7 +236,9 @@ impl Disk for MemDisk {
 
     fn flush(&mut self) -> Result<(), MemError> {
         self.check(0, 0)?;
-        self.medium().log.push(Op::Flush);
+        let mut medium = self.medium();
+        medium.log.push(Op::Flush);
+        medium.durable.clear();
         Ok(())
     }
 
@@ -180,47 +247,43 @@ impl Disk for MemDisk {
         if let Some(commands) = commands {
             self.medium().failing = commands;
         }
-        self.check(remap.source, remap.pages.into())?;
-        self.check(remap.target, remap.pages.into())?;
+        let pages = u64::from(remap.pages);
+        self.check(remap.source, pages)?;
+        self.check(remap.target, pages)?;
         let mut medium = self.medium();
-        let sources: Vec<Content> = (0..u64::from(remap.pages))
-            .map(|page| medium.content(remap.source + page))
-            .collect();
-        for (page, content) in (remap.target..).zip(sources) {
+        if medium.no_remap {
+            return Err(MemError("this disk cannot remap"));
+        }
+
+        let sources = remap.source..remap.source + pages;
+        let contents: Vec<Content> = sources.clone().map(|page| medium.content(page)).collect();
+        for (page, content) in (remap.target..).zip(contents) {
             self.set(&mut medium, page, content)?;
         }
         if remap.relocate {
-            let sources = remap.source..remap.source + u64::from(remap.pages);
             sources
                 .into_iter()
                 .try_for_each(|page| self.set(&mut medium, page, None))?;
         }
         Ok(())
     }
-}
 
-/// The contents of a disk after these operations, where `keep` selects the surviving unflushed
-/// ones.
-pub fn kept(log: &[Op], keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
-    kept_on(HashMap::new(), log, keep)
-}
+    fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<MemError>> {
+        self.medium().remap_lists += 1;
+        let refused_after = self.medium().refuses_list_after.take();
+        for (index, remap) in remaps.iter().enumerate() {
+            if refused_after.is_none_or(|done| done >> index & 1 == 1) {
+                self.remap(remap)
+                    .map_err(|error| RemapAllError { index, error })?;
+            }
+        }
 
-/// `kept` on a disk with previous contents.
-pub fn kept_on(
-    mut pages: HashMap<u64, Content>,
-    log: &[Op],
-    mut keep: impl FnMut(usize) -> bool,
-) -> HashMap<u64, Content> {
-    let flushed = log
-        .iter()
-        .rposition(|op| matches!(op, Op::Flush))
-        .map_or(0, |at| at + 1);
-    for (index, op) in log.iter().enumerate() {
-        if let Op::Set(page, content) = op
-            && (index < flushed || keep(index - flushed))
-        {
-            pages.insert(*page, content.clone());
+        match refused_after {
+            Some(_) => Err(RemapAllError {
+                index: 0,
+                error: MemError("this list is refused"),
+            }),
+            None => Ok(()),
         }
     }
-    pages
 }
