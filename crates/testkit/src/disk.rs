@@ -51,6 +51,8 @@ pub struct Medium {
     pub fails_after_write: bool,
     /// Number of writes that still succeed; the next one is done, and its response lost.
     pub answers_left: Option<u32>,
+    /// Number of flushes that still succeed; the next one fails.
+    pub flushes_left: Option<u32>,
 }
 
 /// A disk in memory; clones are connections to the same one.
@@ -237,6 +239,11 @@ impl Disk for MemDisk {
     fn flush(&mut self) -> Result<(), MemError> {
         self.check(0, 0)?;
         let mut medium = self.medium();
+        let fails = medium.flushes_left == Some(0);
+        medium.flushes_left = medium.flushes_left.and_then(|left| left.checked_sub(1));
+        if fails {
+            return Err(MemError("no answer"));
+        }
         medium.log.push(Op::Flush);
         medium.durable.clear();
         Ok(())

@@ -3,7 +3,6 @@
 
 mod kit;
 
-use kit::disk::{MemDisk, Op};
 use kit::engine::{Db, start_with_vfs};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
@@ -13,6 +12,7 @@ use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_sqlite::mount;
 use remap_ssd_store::{ImageDisk, NewVolume, Processes, Store, Volume};
+use remap_ssd_testkit::{MemDisk, Op};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;

@@ -103,6 +103,100 @@ fn four_writers_that_allocate_at_once_never_get_the_same_page() {
     }
 }
 
+/// A log that is about to be written: it is created with its first pages.
+const LOG: OpenOptions = OpenOptions {
+    create: Create::IfAbsent,
+    open_end: true,
+    written_next: true,
+};
+
+// One process dies between the record of a file and the end of its change; a second one has read
+// the table just before the record.
+#[test]
+fn a_file_whose_maker_died_is_the_same_for_all_before_one_writes_to_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = MemDisk::new(600);
+    let processes = make(&disk, dir.path());
+    let [early, maker, writer] =
+        [(); 3].map(|()| Arc::new(Volume::open(disk.clone(), &processes).expect("possible")));
+
+    let reader = Arc::clone(&early);
+    let read = Box::new(move || drop(reader.list().expect("readable")));
+    let mut medium = disk.medium();
+    medium.before_write = Some((0..600, read));
+    medium.fails_after_write = true;
+    drop(medium);
+    maker.open("log", LOG).expect_err("it dies");
+    disk.medium().fails_after_write = false;
+
+    let file = writer.open("log", LOG).expect("possible");
+    writer
+        .write(file, 0, &tagged(1, 3 * PAGE))
+        .expect("possible");
+    writer.sync(file).expect("possible");
+    let same = early.open("log", OpenOptions::default());
+    assert_eq!(same.expect("it is there"), file);
+    assert!(contents(&*early, file).starts_with(&tagged(1, 3 * PAGE)));
+}
+
+// As above, for a file that one process has grown.
+#[test]
+fn pages_whose_claimer_died_are_the_same_for_all_before_one_is_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = MemDisk::new(600);
+    let processes = make(&disk, dir.path());
+    let [early, claimer, writer] =
+        [(); 3].map(|()| Arc::new(Volume::open(disk.clone(), &processes).expect("possible")));
+    let file = early.open("log", LOG).expect("possible");
+
+    let reader = Arc::clone(&early);
+    let read = Box::new(move || drop(reader.list().expect("readable")));
+    let mut medium = disk.medium();
+    medium.before_write = Some((0..600, read));
+    medium.fails_after_write = true;
+    drop(medium);
+    let all = tagged(1, 20 * PAGE);
+    claimer.write(file, 0, &all).expect_err("it dies");
+    disk.medium().fails_after_write = false;
+
+    writer.write(file, 0, &all).expect("possible");
+    writer.sync(file).expect("possible");
+    assert!(contents(&*early, file).starts_with(&all));
+}
+
+// The device loses power in the flush that makes a change durable, and its process goes on.
+#[test]
+fn a_change_whose_flush_failed_is_made_again_before_its_pages_are_written() {
+    for flushes in 0..2 {
+        let dir = tempfile::tempdir().expect("a folder");
+        let disk = MemDisk::new(600);
+        let processes = make(&disk, dir.path());
+        let volume = Volume::open(disk.clone(), &processes).expect("possible");
+        let fails = |disk: &MemDisk| disk.medium().flushes_left = Some(flushes);
+
+        fails(&disk);
+        volume.open("log", LOG).expect_err("no answer");
+        disk.medium().cut(|| false);
+        let file = volume.open("log", LOG).expect("possible");
+
+        fails(&disk);
+        let all = tagged(1, 20 * PAGE);
+        volume.write(file, 0, &all).expect_err("no answer");
+        disk.medium().cut(|| false);
+        volume.write(file, 0, &all).expect("possible");
+        volume.sync(file).expect("possible");
+        disk.medium().cut(|| false);
+
+        // Without this process's memory.
+        std::mem::forget(volume);
+        let elsewhere = tempfile::tempdir().expect("a folder");
+        let processes = Processes::Several(elsewhere.path().into());
+        let left = Volume::open(disk, &processes).expect("possible");
+        let file = left.open("log", OpenOptions::default());
+        assert!(contents(&left, file.expect("it is there")).starts_with(&all));
+    }
+}
+
 #[test]
 fn what_one_process_changes_another_one_sees() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -6,8 +6,9 @@
 //!
 //! *Layout is durable when the lock is released.* Each change ends with a flush. So a power cut of
 //! the device undoes nothing that any process remembers, and a slot or page that looks free is
-//! durably free. A process that dies inside a change leaves the generation odd; the next one to get
-//! the lock flushes before it reads (`locked`).
+//! durably free. A process that dies inside a change leaves the generation odd, and so does one whose
+//! flush failed; the next one to get the lock flushes before it reads (`locked`). As long as it is
+//! odd, no process opens a file by name or changes the bytes of one (`settled`).
 //!
 //! *Create*: 1. the record, with a name that no record has, in a free slot  2. flush. Cut before
 //! the end of 2: the file exists or not. The slot and the name were durably free, so nothing is
@@ -56,6 +57,16 @@ impl<D: Disk> VolumeState<D> {
         let result = self.settle().and_then(|()| work(self));
         self.coordination.unlock();
         result
+    }
+
+    /// Waits for a change that another process has under way, or ends it if that process died.
+    /// Until then some processes know the layout before the change and some the one after it, and
+    /// the latter may not be durable: a name proves nothing, and no file may be written.
+    pub fn settled(&mut self) -> Result<(), StoreError> {
+        if self.generation().is_multiple_of(2) {
+            return Ok(());
+        }
+        self.locked(|_| Ok(()))
     }
 
     /// Reads the present layout, after a flush if it may not be durable: a process died within a

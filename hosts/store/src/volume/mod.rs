@@ -283,6 +283,7 @@ impl<D: Disk + Send> Store for Volume<D> {
             why,
         })?;
         let mut state = self.state();
+        state.settled()?;
         state.load()?;
         let found = |state: &VolumeState<D>| {
             state.table.find(name).map(|(slot, inode)| FileId {

@@ -84,6 +84,7 @@ impl<D: Disk> VolumeState<D> {
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
         let before = self.changing.len();
+        self.settled()?;
 
         // Odd words first: data read from here on is not trusted.
         files.into_iter().for_each(|file| self.begin_change(file));
