@@ -236,7 +236,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// The status to answer.
-    #[inline]
+    #[inline(always)]
     pub fn of_job(&self, job: &Job<'_>) -> Result<Namespace, Status> {
         let table = self.table.load();
         let entry = table.get(job.nsid).ok_or(Status::INVALID_NAMESPACE)?;
