@@ -80,7 +80,7 @@ use witness::{JournalWitness, WitnessPage};
 pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
 /// Default size: twice the state's, within these bounds. A full journal makes commands wait while
 /// the whole state is written.
-const JOURNAL_BYTES_DEFAULT: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
+const JOURNAL_BYTES_DEFAULT: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;
 
 /// A device in a folder: its files, and its tables in memory.
 pub(crate) type FolderDevice = (Folder, NandArray, Slab<u64>);
