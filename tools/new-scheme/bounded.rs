@@ -6,17 +6,17 @@
 
 use super::index::OwnerIndex;
 use crate::config::Config;
+use crate::config::kind::{Medium, SchemeFacts, SchemeKey};
 use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
-use crate::kind::{Medium, SchemeFacts, SchemeKey};
+use crate::mapping::ended::EndedFilters;
+use crate::mapping::tables::Tables;
+use crate::recovery::witnesses::Witnesses;
 use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
-use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 const COUNTERS: &[&str] = &["bounded_entries"];

@@ -32,6 +32,7 @@ use crate::records::files::FileMapScan;
 use crate::records::newest::{NumberedRange, newest_of};
 use crate::recovery::witnesses::{RecoveryReport, Witnesses};
 use crate::superblock::SuperblockState;
+use crate::verbs::hybrid::find_blocks;
 use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
 
@@ -120,7 +121,7 @@ impl Ftl {
         } = witnesses;
 
         if self.hybrid {
-            self.find_blocks();
+            find_blocks(&mut self.core);
         }
         // Before anything is programmed: pages for doubts go where the host's stream stopped.
         flash::resume_streams(&mut self.core, &open);
@@ -189,7 +190,7 @@ impl Ftl {
         files: &FileMapScan,
     ) -> Result<(Self, RecoveryReport), RecoveryError> {
         if self.hybrid {
-            self.find_blocks();
+            find_blocks(&mut self.core);
         }
 
         let Witnesses {

@@ -29,6 +29,7 @@
 
 use crate::config::guard::Guard;
 use crate::contract::OwnerRef;
+use crate::core::Core;
 use crate::dedup::PageLookup;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
@@ -152,7 +153,7 @@ impl Ftl {
         let BlockInOrder { block, start, next } = *run;
         if next == blocks.pages_of(block) {
             self.core.stats.merges_switch += 1;
-            self.put_in_order(block, start);
+            put_in_order(&mut self.core, block, start);
             self.run = None;
         }
     }
@@ -178,7 +179,7 @@ impl Ftl {
         let pages = self.core.tables.map.blocks().mapped_len(block);
         let whole = self.fill(block, start, next, pages, shared)?;
         self.core.stats.merges_partial += 1;
-        self.put_in_order(block, start);
+        put_in_order(&mut self.core, block, start);
         Ok(whole)
     }
 
@@ -200,7 +201,7 @@ impl Ftl {
         for _ in 0..self.core.geometry.dies() {
             let start = self.room_in_order(pages, may_collect)?;
             let whole = self.fill(block, start, 0, pages, shared)?;
-            self.put_in_order(block, start);
+            put_in_order(&mut self.core, block, start);
             if whole {
                 break;
             }
@@ -208,10 +209,6 @@ impl Ftl {
 
         self.core.stats.merges_full += 1;
         Ok(())
-    }
-
-    fn put_in_order(&mut self, block: u32, start: Ppn) {
-        self.core.tables.map.blocks_mut().set_in_order(block, start);
     }
 
     /// Moves pages of a block to their places in order. Returns false if a program failed.
@@ -243,7 +240,7 @@ impl Ftl {
                     self.move_in_order(lpn, mapping, shared)?;
                     self.core.tables.map.get(lpn).map(|mapping| mapping.ppn)
                 }
-                _ => self.pad(),
+                _ => pad(&mut self.core),
             };
 
             if programmed != place {
@@ -318,27 +315,6 @@ impl Ftl {
         Ok(())
     }
 
-    /// Programs a pad in the place of an unmapped page; returns its place unless the program
-    /// failed.
-    fn pad(&mut self) -> Option<Ppn> {
-        let taken = self.core.blocks.take(Stream::Gc)?;
-        self.core.stats.gc_programs += 1;
-        self.core.stats.merge_pads += 1;
-        let oob = taken.oob(Oob::PAD, self.core.clock.tick());
-        let stored = StoredPage::Meta(PAD.into());
-        match self
-            .core
-            .media
-            .program(taken.ppn(), oob, stored, Purpose::Gc, taken.after)
-        {
-            Ok(()) => Some(taken.ppn()),
-            Err(_) => {
-                self.core.fail_block_of(taken.ppn());
-                None
-            }
-        }
-    }
-
     /// Ensures that `pages` pages can be programmed in order; returns the first.
     fn room_in_order(&mut self, pages: u32, may_collect: bool) -> Result<Ppn, Refusal> {
         loop {
@@ -363,8 +339,8 @@ impl Ftl {
                 self.close(Stream::Gc); // A program failed since it was opened: what follows would be out of order.
             } else if has_holes {
                 self.core.stats.merge_programs += 1;
-                self.pad();
-            } else if left >= pages || self.is_fresh(sb, left) {
+                pad(&mut self.core);
+            } else if left >= pages || is_fresh(&self.core, sb, left) {
                 // The order is recorded before the first page is programmed: places are computed
                 // from it.
                 let Some(start) = self.core.blocks.next_page(Stream::Gc) else {
@@ -375,17 +351,11 @@ impl Ftl {
                 return Ok(start);
             } else if left > 0 {
                 self.core.stats.merge_programs += 1;
-                self.pad();
+                pad(&mut self.core);
             } else {
                 self.close(Stream::Gc);
             }
         }
-    }
-
-    /// Returns true if an open superblock is empty. With bad blocks it may have fewer pages than a
-    /// block.
-    fn is_fresh(&self, sb: SbId, left: u32) -> bool {
-        left > 0 && left == self.core.blocks.get(sb).capacity
     }
 
     /// Merges the blocks that have their base in the victim.
@@ -394,7 +364,7 @@ impl Ftl {
             return Ok(());
         }
 
-        let shared = self.shared_in(job);
+        let shared = shared_in(&mut self.core, job);
         for block in self.core.tables.map.blocks().based_in(job.sb) {
             let is_there = self
                 .core
@@ -413,79 +383,107 @@ impl Ftl {
         self.scheme.issue(&mut self.core);
         Ok(())
     }
+}
 
-    /// The remapped owners of the victim's pages that are in force, each once.
-    fn shared_in(&mut self, job: &GcJob) -> SharedOwners {
-        let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
-        // Newest first; an LPN is hidden once found, so that an older entry of the same mapping is
-        // not counted twice.
-        for owner in job.refs.iter().flatten().chain(&job.late).rev() {
-            if core.tables.is_in_force(
-                owner.lpn,
-                core.geometry.page(job.sb, owner.offset),
-                owner.wsn,
-            ) {
-                core.tables.map.hide_remapped(owner.lpn);
-                owners.entry(owner.offset).or_default().push(*owner);
-            }
+fn put_in_order(core: &mut Core, block: u32, start: Ppn) {
+    core.tables.map.blocks_mut().set_in_order(block, start);
+}
+
+/// Programs a pad in the place of an unmapped page; returns its place unless the program
+/// failed.
+fn pad(core: &mut Core) -> Option<Ppn> {
+    let taken = core.blocks.take(Stream::Gc)?;
+    core.stats.gc_programs += 1;
+    core.stats.merge_pads += 1;
+    let oob = taken.oob(Oob::PAD, core.clock.tick());
+    let stored = StoredPage::Meta(PAD.into());
+    match core
+        .media
+        .program(taken.ppn(), oob, stored, Purpose::Gc, taken.after)
+    {
+        Ok(()) => Some(taken.ppn()),
+        Err(_) => {
+            core.fail_block_of(taken.ppn());
+            None
         }
+    }
+}
 
-        owners
-            .values()
-            .flatten()
-            .for_each(|owner| core.tables.map.mark_remapped(owner.lpn));
-        SharedOwners { sb: job.sb, owners }
+/// Returns true if an open superblock is empty. With bad blocks it may have fewer pages than a
+/// block.
+fn is_fresh(core: &Core, sb: SbId, left: u32) -> bool {
+    left > 0 && left == core.blocks.get(sb).capacity
+}
+
+/// The remapped owners of the victim's pages that are in force, each once.
+fn shared_in(core: &mut Core, job: &GcJob) -> SharedOwners {
+    let mut owners = BTreeMap::<u32, Vec<OwnerRef>>::new();
+    // Newest first; an LPN is hidden once found, so that an older entry of the same mapping is
+    // not counted twice.
+    for owner in job.refs.iter().flatten().chain(&job.late).rev() {
+        if core.tables.is_in_force(
+            owner.lpn,
+            core.geometry.page(job.sb, owner.offset),
+            owner.wsn,
+        ) {
+            core.tables.map.hide_remapped(owner.lpn);
+            owners.entry(owner.offset).or_default().push(*owner);
+        }
     }
 
-    /// Recovery: a block's base is where most of its pages are in order. The first place of a block
-    /// in order holds its first page, or a pad.
-    pub(crate) fn find_blocks(&mut self) {
-        let core = &mut self.core;
-        let ordered = core.blocks.iter().filter(|(_, sb)| sb.stream == Stream::Gc);
-        for sb in ordered.map(|(id, _)| id).collect::<Vec<SbId>>() {
-            core.tables
-                .map
-                .blocks_mut()
-                .set_order(sb, core.blocks.order(sb));
-        }
+    owners
+        .values()
+        .flatten()
+        .for_each(|owner| core.tables.map.mark_remapped(owner.lpn));
+    SharedOwners { sb: job.sb, owners }
+}
 
-        for block in 0..core.tables.map.blocks().blocks() {
-            let blocks = core.tables.map.blocks();
-            let first = blocks.first_lpn(block);
-            // Each page in order votes for the base it implies. Pages of an earlier order are
-            // outvoted; a wrong result costs copies, never data.
-            let mut votes = BTreeMap::<u32, u32>::new();
-            for index in 0..blocks.pages_of(block) {
-                let Some(ppn) = core
-                    .tables
-                    .map
-                    .get(first.offset(index))
-                    .map(|mapping| mapping.ppn)
-                else {
-                    continue;
-                };
-                let is_ordered =
-                    core.blocks.get(core.geometry.superblock(ppn)).stream == Stream::Gc;
-                let base = if is_ordered {
-                    blocks.base_for(index, ppn)
-                } else {
-                    None
-                };
-                if let Some(base) = base {
-                    *votes.entry(base.0).or_default() += 1;
-                }
-            }
-            let begins = |base: &u32| {
-                let lpn = core.media.oob(Ppn(*base)).lpn();
-                core.media.is_programmed(Ppn(*base)) && (lpn == first || lpn == Oob::PAD)
+/// Recovery: a block's base is where most of its pages are in order. The first place of a block
+/// in order holds its first page, or a pad.
+pub(crate) fn find_blocks(core: &mut Core) {
+    let ordered = core.blocks.iter().filter(|(_, sb)| sb.stream == Stream::Gc);
+    for sb in ordered.map(|(id, _)| id).collect::<Vec<SbId>>() {
+        core.tables
+            .map
+            .blocks_mut()
+            .set_order(sb, core.blocks.order(sb));
+    }
+
+    for block in 0..core.tables.map.blocks().blocks() {
+        let blocks = core.tables.map.blocks();
+        let first = blocks.first_lpn(block);
+        // Each page in order votes for the base it implies. Pages of an earlier order are
+        // outvoted; a wrong result costs copies, never data.
+        let mut votes = BTreeMap::<u32, u32>::new();
+        for index in 0..blocks.pages_of(block) {
+            let Some(ppn) = core
+                .tables
+                .map
+                .get(first.offset(index))
+                .map(|mapping| mapping.ppn)
+            else {
+                continue;
             };
-            let found = votes
-                .into_iter()
-                .filter(|(base, _)| begins(base))
-                .max_by_key(|(_, votes)| *votes);
-            if let Some((base, _)) = found {
-                core.tables.map.blocks_mut().set_in_order(block, Ppn(base));
+            let is_ordered = core.blocks.get(core.geometry.superblock(ppn)).stream == Stream::Gc;
+            let base = if is_ordered {
+                blocks.base_for(index, ppn)
+            } else {
+                None
+            };
+            if let Some(base) = base {
+                *votes.entry(base.0).or_default() += 1;
             }
+        }
+        let begins = |base: &u32| {
+            let lpn = core.media.oob(Ppn(*base)).lpn();
+            core.media.is_programmed(Ppn(*base)) && (lpn == first || lpn == Oob::PAD)
+        };
+        let found = votes
+            .into_iter()
+            .filter(|(base, _)| begins(base))
+            .max_by_key(|(_, votes)| *votes);
+        if let Some((base, _)) = found {
+            core.tables.map.blocks_mut().set_in_order(block, Ppn(base));
         }
     }
 }

@@ -277,28 +277,29 @@ impl SegmentGroups {
     /// Estimate of the slots that rewriting a group frees, assuming the same fraction of valid
     /// pages in all its entries; `None` if it cannot free a segment. It increases only when owners
     /// are lost or the group changes.
-    #[inline]
+    // Inlined in the search for the best group, so that it divides only by constants.
+    #[inline(always)]
     fn promise(&self, blocks: &Superblocks, sb: SbId, pages_max: u32) -> Option<u32> {
         let group = &self.all[sb.0 as usize];
-        let (used, remapped) = (
-            u64::from(self.segments.used(&group.chain)),
-            u64::from(blocks.owners(sb).remapped),
-        );
-        let invalid = group.covered.saturating_sub(remapped);
+        let remapped = u64::from(blocks.owners(sb).remapped);
 
         // At best the valid pages fill whole entries. A group that cannot free a segment even then
-        // is not read. Most groups end here, so this divides only by a constant.
+        // is not read. Most groups end here.
         let fewer = (group.chain.segments.len() as u64).checked_sub(1)?;
         let least = remapped.div_ceil(u64::from(pages_max));
-        if invalid < group.reclaim_pays_from || least > fewer * u64::from(self.segments.slots) {
+        if least > fewer * u64::from(self.segments.slots) {
             return None;
         }
 
-        // At most the number of used slots. Entries of one page each need no division.
-        let freed = if used == group.covered {
+        let invalid = group.covered.saturating_sub(remapped);
+        if invalid < group.reclaim_pays_from {
+            return None;
+        }
+        // At most the number of used slots. An entry of one page takes one slot.
+        let freed = if pages_max == 1 {
             invalid
         } else {
-            used * invalid / group.covered.max(1)
+            u64::from(self.segments.used(&group.chain)) * invalid / group.covered.max(1)
         };
         Some(freed as u32)
     }
