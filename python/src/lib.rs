@@ -4,6 +4,8 @@
 //! Invariant: a mistake raises an exception with the command line's message, never a panic. Absent:
 //! the package's interface (`remap_ssd/*.py`), and any simulation.
 
+#![warn(unreachable_pub)]
+
 mod compare;
 mod config;
 mod device;

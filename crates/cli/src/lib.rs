@@ -6,6 +6,8 @@
 //! `--json` standard output is one JSON value, the same for the same seed. Absent: any function
 //! that the libraries below do not offer.
 
+#![warn(unreachable_pub)]
+
 pub mod bench;
 pub mod compare;
 pub mod crash;

@@ -12,6 +12,8 @@
 //! superblocks without a tail, since recovery cannot distinguish these from pages torn while being
 //! programmed.
 
+#![warn(unreachable_pub)]
+
 pub mod campaign;
 pub mod code;
 pub mod content;

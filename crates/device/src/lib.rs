@@ -25,6 +25,8 @@
 //!
 //! The example `disk` is a client of [`Disk`].
 
+#![warn(unreachable_pub)]
+
 mod check;
 mod command;
 mod completion;

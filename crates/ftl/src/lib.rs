@@ -4,6 +4,8 @@
 //! Start with `verbs::command`: each verb fits on one screen. Then read one scheme in `scheme/`,
 //! then `recovery`.
 
+#![warn(unreachable_pub)]
+
 mod clock;
 pub mod config;
 mod contract;

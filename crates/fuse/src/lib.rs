@@ -12,6 +12,8 @@
 //! Invariants: a namespace's commands use the same controller and lock as those by NVMe/TCP; the
 //! kernel caches none of our data. Absent: changes of names, owners or sizes.
 
+#![warn(unreachable_pub)]
+
 mod bytes;
 mod delayed;
 mod disk;

@@ -18,6 +18,8 @@
 //! rebinding are answered. Absent: devices. All data come from a `Watched`, of a served or
 //! simulated device.
 
+#![warn(unreachable_pub)]
+
 pub mod client;
 pub mod metrics;
 pub mod page;

@@ -13,6 +13,8 @@
 //! stopped and experiments share common runs; the same files give the same page. Absent: simulation
 //! (`sim`, `device`), and the terminal (`cli`).
 
+#![warn(unreachable_pub)]
+
 pub mod analysis;
 pub mod claim;
 mod concluded;

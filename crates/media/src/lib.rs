@@ -7,6 +7,8 @@
 //!
 //! Absent: time, threads, randomness, and the meaning of the bytes.
 
+#![warn(unreachable_pub)]
+
 mod array;
 pub mod content;
 mod effect;

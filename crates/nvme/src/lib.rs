@@ -10,6 +10,8 @@
 //! ```
 //! Absent: persistence of remaps, and trust in any input from hosts.
 
+#![warn(unreachable_pub)]
+
 pub mod auth;
 pub mod controller;
 pub mod process;

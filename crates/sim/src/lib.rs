@@ -25,6 +25,8 @@
 //!
 //! The example `simulate` compares schemes.
 
+#![warn(unreachable_pub)]
+
 pub mod aging;
 pub mod arrivals;
 pub mod cores;

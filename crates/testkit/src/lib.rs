@@ -3,6 +3,8 @@
 //!
 //! Absent: unit tests (through a dev-dependency they would see a second copy of their crate).
 
+#![warn(unreachable_pub)]
+
 mod cuts;
 mod disk;
 mod files;

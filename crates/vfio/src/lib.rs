@@ -17,6 +17,8 @@
 //! outside its memory is read or written; data from its memory are copied before they are used,
 //! since they may change concurrently. Absent: execution of commands (`nvme`'s controller).
 
+#![warn(unreachable_pub)]
+
 mod commands;
 mod completions;
 mod function;

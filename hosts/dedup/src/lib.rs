@@ -20,6 +20,8 @@
 //! (FORMAT.md, "Deduplication by the host", has the arguments). Absent: threads, clocks, other
 //! hosts of the same disk.
 
+#![warn(unreachable_pub)]
+
 mod ccaw;
 mod engine;
 mod error;

@@ -12,6 +12,8 @@
 //! before it begins, so that after a power cut its remains are found, and it can be finished.
 //! Absent: file systems, which know where their files are; how a device shares pages.
 
+#![warn(unreachable_pub)]
+
 pub mod copy;
 pub mod files;
 mod image;

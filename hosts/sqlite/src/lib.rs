@@ -19,6 +19,8 @@
 //! Invariant: each `synchronous` setting has the guarantees that SQLite gives it. Absent: sharing
 //! of pages below 4 KiB, which are stored as SQLite writes them; memory mapping.
 
+#![warn(unreachable_pub)]
+
 mod connection;
 mod database;
 #[cfg(feature = "loadable_extension")]

@@ -27,11 +27,19 @@ pub fn unfinished(store: &dyn Store, database: &str) -> Result<Option<String>, S
     }
     let log = format!("{database}-wal");
     if let Some(file) = there(store, &log)?
-        && store.size(file)? > 0
+        && has_bytes(store, file)?
     {
         return Ok(Some(log));
     }
     Ok(None)
+}
+
+/// Returns true if a log has a header. A log is created with pages of zeroes, which may be all that a
+/// process or a machine has left of it.
+fn has_bytes(store: &dyn Store, log: FileId) -> Result<bool, StoreError> {
+    let mut header = [0; 32];
+    let read = store.read(log, 0, &mut header)?;
+    Ok(header[..read].iter().any(|byte| *byte != 0))
 }
 
 fn there(store: &dyn Store, name: &str) -> Result<Option<FileId>, StoreError> {

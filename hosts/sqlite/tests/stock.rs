@@ -312,4 +312,14 @@ fn a_hot_journal_and_a_log_are_known_as_long_as_they_count() {
         drop(db);
         assert_eq!(found(), None, "{mode}: closed");
     }
+
+    // A log whose process died before its first frame.
+    let options = OpenOptions {
+        create: Create::New,
+        open_end: true,
+        written_next: true,
+    };
+    let log = store.open("app.db-wal", options).expect("possible");
+    store.write(log, 0, &[0; 65536]).expect("possible");
+    assert_eq!(found(), None, "only zeroes");
 }

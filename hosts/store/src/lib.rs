@@ -10,6 +10,8 @@
 //! shared and copied pages are counted, copied ones with the reason. Absent: directories,
 //! permissions, times, and the contents of files.
 
+#![warn(unreachable_pub)]
+
 mod error;
 pub mod guard;
 mod image;

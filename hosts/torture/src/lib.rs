@@ -55,6 +55,8 @@
 //! }
 //! ```
 
+#![warn(unreachable_pub)]
+
 mod array;
 mod campaign;
 mod child;

@@ -34,7 +34,8 @@ mod spilling;
 mod tests;
 
 use crate::mapping::counts::Counts;
-pub use fingerprint::{Fingerprint, FingerprintKind};
+pub(crate) use fingerprint::Fingerprint;
+pub use fingerprint::FingerprintKind;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{ContentMode, Media, Ppn};
 use spilled::SpilledTable;

@@ -8,6 +8,7 @@
 use super::blocks::{Namespace, PAGE_SHIFT};
 use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
+use super::controllers::settle_all;
 use super::features::Features;
 use super::host::{AssociationState, HostController, JoinedQueue};
 use super::portals::{AnaReported, Reached, Transport};
@@ -359,10 +360,10 @@ impl Association {
     /// Waits for the end of every step begun before these controllers ended, or before their hosts
     /// got other rights.
     pub fn settle_all(all: &[Arc<Self>]) {
-        if let Some(one) = all.first() {
-            one.subsystem.device.turnstile.pass();
+        if let Some(first) = all.first() {
+            let ended = all.iter().map(|one| -> &HostController { one });
+            settle_all(&first.subsystem.device, ended);
         }
-        all.iter().for_each(|one| one.commands.settle());
     }
 
     pub(super) fn settle(&self) {

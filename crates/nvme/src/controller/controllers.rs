@@ -1,6 +1,7 @@
 //! The controllers of a subsystem, by their IDs.
 
 use super::host::HostController;
+use super::turn::SharedDevice;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -26,12 +27,25 @@ impl Default for Controllers {
     }
 }
 
+/// Waits for the end of every step that began before these controllers ended, or before their hosts
+/// got other rights. The caller must not have the device.
+pub(super) fn settle_all<'a>(
+    device: &SharedDevice,
+    ended: impl Iterator<Item = &'a HostController>,
+) {
+    let mut ended = ended.peekable();
+    if ended.peek().is_some() {
+        device.turnstile.pass();
+    }
+    ended.for_each(|one| one.commands.settle());
+}
+
 impl Controllers {
     fn cntlids(&self) -> MutexGuard<'_, Cntlids> {
         self.0.lock().expect("nothing under this lock can fail")
     }
 
-    /// Allocates a controller ID; `None` if all are in use. `release` frees it.
+    /// Allocates a controller ID; `None` if all are in use. `release_id` frees it.
     pub fn take_id(&self) -> Option<u16> {
         let mut cntlids = self.cntlids();
         let Cntlids { next, taken } = &mut *cntlids;

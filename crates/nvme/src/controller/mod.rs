@@ -40,9 +40,9 @@
 //! bus         registers of a controller on a bus, which has no connections
 //! gate        access for services that may have to release the device
 //! ```
-//! A module uses those above it, not those below. Commands that are parts of a folder
-//! (`namespaces::change`, `reservations::commands`) use `subsystem` and `association`; the types of
-//! `reservations::rules` use nothing.
+//! A module uses those above it, not those below, except for parts of folders that are commands
+//! (`namespaces::change`, `volatile::access`, `reservations::commands`, `features` and `holding`);
+//! the types of `reservations::rules` use nothing.
 //!
 //! Invariants: input from a host is checked in `request` or refused there; no input can reach past
 //! its namespace or cause a panic here. Absent: sockets, queues in memory, and time, which is an

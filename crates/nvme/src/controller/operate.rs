@@ -6,6 +6,7 @@
 //! all users. Absent: authorization (`remap-ssd-http`), and the connections that a power cut ends
 //! (`tcp::roster`).
 
+use super::controllers::settle_all;
 use super::portals::Transport;
 use super::subsystem::{Latency, Subsystem};
 use super::turn::DeviceTurn;
@@ -69,10 +70,7 @@ impl Subsystem {
             ended.retain(|one| one.transport == Transport::Fabrics);
             ended.iter().for_each(|one| one.close());
         });
-        if !ended.is_empty() {
-            self.device.turnstile.pass();
-        }
-        ended.iter().for_each(|one| one.commands.settle());
+        settle_all(&self.device, ended.iter().map(|one| &**one));
         report
     }
 

@@ -1,7 +1,8 @@
 //! State shared by all connections: the device, its namespaces, its health.
 //!
 //! Invariants: namespaces do not overlap and lie within the device; the holder of a `DeviceTurn`
-//! has exclusive access to the device. Absent: hosts (`association`), the order of turns (`turn`).
+//! has exclusive access to the device. Absent: hosts (`association`), the order of turns
+//! (`turnstile`).
 
 use super::blocks::{Namespace, NamespaceSpec, PAGE_SHIFT};
 use super::controllers::Controllers;

@@ -4,7 +4,7 @@
 //! cover a batch of them, so that the clock is read once per batch. Buckets are powers of two of a
 //! microsecond: the index is a count of leading zeros, and an observation is two relaxed additions.
 //! Invariants: counters never decrease; a reading may miss concurrent additions, but nothing else.
-//! Absent: clocks, external names (`remap-ssd-http`), and SMART counters (`subsystem`).
+//! Absent: clocks, external names (`remap-ssd-http`), and SMART counters (`counters`).
 
 use super::request::IoRequest;
 use std::cell::Cell;

@@ -21,10 +21,8 @@ mod notices;
 pub(super) mod rules;
 
 pub(super) use notices::NotificationQueue;
-pub use rules::{
-    CommandClass, Host, HostIdentity, NamespaceReservations, NotificationType, REGISTRANTS_MAX,
-    ReservationType,
-};
+pub(crate) use rules::{CommandClass, Host, NotificationType};
+pub use rules::{HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationType};
 
 use super::blocks::Namespace;
 use super::namespaces::Namespaces;

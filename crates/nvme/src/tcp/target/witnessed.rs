@@ -1,7 +1,7 @@
 //! Reports to a witness about a connection's commands: arrival of flushes, sending of answers.
 //!
 //! Invariant: all reports of a command are completed after its answer exists and before it is sent.
-//! Absent: changes by commands (`controller::witness`).
+//! Absent: changes by commands (`controller::announce`).
 
 use super::{Connection, ReceiveContext};
 use crate::controller::{CheckedRequest, InMemory, IoRequest, Outcome};
