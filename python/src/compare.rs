@@ -30,7 +30,7 @@ struct CompareArgs {
 /// `progress`, if given, is called every 50 ms with a list of (job, current activity, fraction of
 /// the run done).
 #[pyfunction]
-pub fn compare(
+pub(crate) fn compare(
     py: Python<'_>,
     words: Vec<String>,
     progress: Option<Bound<'_, PyAny>>,
@@ -135,13 +135,13 @@ fn read_trace<'a>(
 
 /// Parses the words of a comparison without running it, to report mistakes early.
 #[pyfunction]
-pub fn compare_check(words: Vec<String>) -> PyResult<()> {
+pub(crate) fn compare_check(words: Vec<String>) -> PyResult<()> {
     read(&words).map(drop)
 }
 
 /// The options of a comparison: name, true if it takes a value, and help.
 #[pyfunction]
-pub fn compare_options() -> Vec<(String, bool, String)> {
+pub(crate) fn compare_options() -> Vec<(String, bool, String)> {
     let command = CompareArgs::command();
     let described = |arg: &clap::Arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();

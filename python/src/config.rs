@@ -10,7 +10,7 @@ use serde_json::json;
 
 /// Checks the text of a device file; returns the full device as TOML and as JSON.
 #[pyfunction]
-pub fn config_of_toml(text: &str) -> PyResult<(String, String)> {
+pub(crate) fn config_of_toml(text: &str) -> PyResult<(String, String)> {
     let config = DeviceConfig::from_toml(text).map_err(mistake)?;
     let summary = json!({ "device": config, "addressable_pages": config.addressable_lpns() });
     Ok((config.to_toml(), summary.to_string()))
@@ -18,14 +18,14 @@ pub fn config_of_toml(text: &str) -> PyResult<(String, String)> {
 
 /// The same for a device file's keys and values as JSON.
 #[pyfunction]
-pub fn config_of_json(text: &str) -> PyResult<(String, String)> {
+pub(crate) fn config_of_json(text: &str) -> PyResult<(String, String)> {
     let keys: toml::Table = serde_json::from_str(text).map_err(mistake)?;
     config_of_toml(&keys.to_string())
 }
 
 /// A JSON list of the predefined devices: name, description and full configuration of each.
 #[pyfunction]
-pub fn presets() -> String {
+pub(crate) fn presets() -> String {
     let one = |preset: &remap_ssd_device::Preset| json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "device": preset.config() });
     PRESETS
         .iter()

@@ -49,7 +49,7 @@ enum PageContent<'py> {
 
 /// The content of a page that Python writes.
 #[derive(FromPyObject)]
-pub enum WriteContent {
+pub(crate) enum WriteContent {
     /// A number that represents the content, so that no bytes are stored.
     Identity(u64),
     /// All 4 KiB of the page.

@@ -23,7 +23,7 @@ create_exception!(
 );
 
 /// Converts a failure of the command line's library.
-pub fn failed(failure: Failure) -> PyErr {
+pub(crate) fn failed(failure: Failure) -> PyErr {
     match failure {
         Failure::Usage(text) => PyValueError::new_err(text),
         other => Failed::new_err(other.to_string()),
@@ -31,6 +31,6 @@ pub fn failed(failure: Failure) -> PyErr {
 }
 
 /// Converts a mistake in the arguments.
-pub fn mistake(error: impl Display) -> PyErr {
+pub(crate) fn mistake(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

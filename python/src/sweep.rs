@@ -13,13 +13,13 @@ use std::path::PathBuf;
 
 /// The points of a grid file as JSON; `fetch` returns the digest of the file at an address.
 #[pyfunction]
-pub fn sweep_of_file(path: PathBuf, fetch: Bound<'_, PyAny>) -> PyResult<String> {
+pub(crate) fn sweep_of_file(path: PathBuf, fetch: Bound<'_, PyAny>) -> PyResult<String> {
     points(&fetch, |fetch| sweep::of_file(&path, Some(fetch)))
 }
 
 /// The points of a grid as JSON.
 #[pyfunction]
-pub fn sweep_of_json(text: &str, fetch: Bound<'_, PyAny>) -> PyResult<String> {
+pub(crate) fn sweep_of_json(text: &str, fetch: Bound<'_, PyAny>) -> PyResult<String> {
     points(&fetch, |fetch| sweep::of_json(text, Some(fetch)))
 }
 
@@ -51,7 +51,7 @@ fn points(
 
 /// Runs a point, unless it has a result, and stores its result in a folder.
 #[pyfunction]
-pub fn sweep_point(
+pub(crate) fn sweep_point(
     py: Python<'_>,
     folder: PathBuf,
     key: String,
@@ -73,12 +73,12 @@ pub fn sweep_point(
 
 /// The digest of a file's content.
 #[pyfunction]
-pub fn digest_of_file(path: PathBuf) -> PyResult<String> {
+pub(crate) fn digest_of_file(path: PathBuf) -> PyResult<String> {
     sweep::digest(&path).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
 }
 
 /// Memory available to a new program, in bytes, if known.
 #[pyfunction]
-pub fn memory_available() -> Option<u64> {
+pub(crate) fn memory_available() -> Option<u64> {
     remap_ssd::compare::available()
 }

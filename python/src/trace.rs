@@ -43,7 +43,7 @@ impl ColumnBytes<'_> {
 #[pyfunction]
 #[pyo3(signature = (path, verbs, pages, counts, sources, times, fingerprints))]
 #[allow(clippy::too_many_arguments)]
-pub fn write_trace(
+pub(crate) fn write_trace(
     py: Python<'_>,
     path: PathBuf,
     verbs: &[u8],

@@ -19,7 +19,7 @@ static HOOK: Once = Once::new();
 ///
 /// # Errors
 /// The message of the panic.
-pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {

@@ -138,7 +138,7 @@ pub(crate) struct OpCharger {
 }
 
 impl OpCharger {
-    pub fn new(timing: Timing, hashes: bool) -> Self {
+    pub(crate) fn new(timing: Timing, hashes: bool) -> Self {
         Self {
             timing,
             hashes,
@@ -149,7 +149,7 @@ impl OpCharger {
 
     /// Charges the operations of a command submitted at `now`; returns its completion time.
     #[inline(always)]
-    pub fn charge(&mut self, now: u64, data: DataPath, ops: &[Op]) -> u64 {
+    pub(crate) fn charge(&mut self, now: u64, data: DataPath, ops: &[Op]) -> u64 {
         let timing = &mut self.timing;
 
         // In the same order with one thread or two: each call takes a turn on a lane, and turns

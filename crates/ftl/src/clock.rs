@@ -4,28 +4,28 @@
 //! Invariant: each number is issued once, in ascending order, and all are below `WSN_END`.
 
 /// Upper bound of sequence numbers: they have 42 bits, as in FAST'21's Table 2.
-pub const WSN_END: u64 = 1 << 42;
+pub(crate) const WSN_END: u64 = 1 << 42;
 
 /// From this number on the device is read-only. The rest is reserved for internal work: a command
 /// admitted just before, the garbage collection that it waits for, and one recovery. Each takes at
 /// most a few numbers per page that it moves; the reserve is 32 numbers per page of the largest
 /// possible device.
-pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
+pub(crate) const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 
 /// The counter: the last number issued.
 #[derive(Default)]
-pub struct WsnClock(u64);
+pub(crate) struct WsnClock(u64);
 
 impl WsnClock {
     /// Last number issued: the present in virtual time.
     #[inline]
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.0
     }
 
     /// Issues the next number.
     #[inline]
-    pub fn tick(&mut self) -> u64 {
+    pub(crate) fn tick(&mut self) -> u64 {
         self.0 += 1;
         assert!(
             self.0 < WSN_END,
@@ -35,14 +35,14 @@ impl WsnClock {
     }
 
     /// After power-on: prevents the reuse of numbers up to this one.
-    pub fn resume_after(&mut self, wsn: u64) {
+    pub(crate) fn resume_after(&mut self, wsn: u64) {
         self.0 = self.0.max(wsn);
     }
 
     /// Returns true if the numbers are used up and the device is read-only. Internal work that
     /// takes numbers must check this first.
     #[inline(always)]
-    pub fn is_used_up(&self) -> bool {
+    pub(crate) fn is_used_up(&self) -> bool {
         self.0 >= WSN_READ_ONLY
     }
 }

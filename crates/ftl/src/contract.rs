@@ -39,7 +39,7 @@ pub struct Remapping {
 
 /// An LPN that may own a page of a superblock through a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnerRef {
+pub(crate) struct OwnerRef {
     /// Page offset in the superblock.
     pub offset: u32,
     /// LPN that owns the page.
@@ -52,7 +52,7 @@ pub struct OwnerRef {
 
 /// Flash space that a scheme takes from the data, in superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlashNeed {
+pub(crate) struct FlashNeed {
     /// Held in the worst case.
     pub held: u32,
     /// Kept free for those it may open while one superblock is collected.
@@ -121,12 +121,15 @@ pub struct GroupInfo {
 }
 
 /// Everything the core requires of a scheme.
-pub trait RemapScheme: Persist + Ownership + Recover + Inspect + LookAhead + Send {}
+pub(crate) trait RemapScheme:
+    Persist + Ownership + Recover + Inspect + LookAhead + Send
+{
+}
 
 impl<T: Persist + Ownership + Recover + Inspect + LookAhead + Send> RemapScheme for T {}
 
 /// Makes room for entries and persists them.
-pub trait Persist {
+pub(crate) trait Persist {
     /// Ensures room for one more entry that names `ppn`, reclaiming if `may_reclaim`.
     ///
     /// # Errors
@@ -182,10 +185,10 @@ pub trait Persist {
 }
 
 /// References that the core may have to copy, by superblock.
-pub type CopiesOf<'a> = Box<dyn Fn(SbId) -> u32 + 'a>;
+pub(crate) type CopiesOf<'a> = Box<dyn Fn(SbId) -> u32 + 'a>;
 
 /// Arguments of an owner lookup for a superblock under collection.
-pub struct OwnerLookup<'a> {
+pub(crate) struct OwnerLookup<'a> {
     /// L2P, counts and the filters of ended remaps; read-only for the scheme.
     pub tables: &'a Tables,
     /// Holds the scheme's entries; reads of them are charged here.
@@ -199,7 +202,7 @@ pub struct OwnerLookup<'a> {
 }
 
 /// Finds the owners of a superblock's pages through remaps.
-pub trait Ownership {
+pub(crate) trait Ownership {
     /// Appends the remapped owners that pages of the superblock may have, and charges the lookup.
     /// Stale owners are allowed; none may be missing. Of several with the same LPN and offset the
     /// last is the newest.
@@ -216,7 +219,7 @@ pub trait Ownership {
 }
 
 /// Recovery after a power failure.
-pub trait Recover {
+pub(crate) trait Recover {
     /// Does the work that a capacitor's energy allows after the power failure, before recovery
     /// starts. Returns the number of pages programmed.
     ///
@@ -245,7 +248,7 @@ pub trait Recover {
 }
 
 /// Inspection and consistency checks.
-pub trait Inspect {
+pub(crate) trait Inspect {
     /// Used and valid bytes of the metadata's room.
     fn usage(&self, blocks: &Superblocks) -> Usage;
 
@@ -268,14 +271,14 @@ pub trait Inspect {
 }
 
 /// Prefetches for commands that are about to arrive.
-pub trait LookAhead {
+pub(crate) trait LookAhead {
     /// A remap to this page is expected soon.
     #[inline]
     fn look_ahead(&self, _media: &Media, _ppn: Ppn) {}
 }
 
 /// A scheme in the catalogue: its facts, its limits and its constructor.
-pub struct SchemeSpec {
+pub(crate) struct SchemeSpec {
     /// Facts that do not need its code.
     pub facts: SchemeFacts,
     /// Builds the scheme's empty state for a device.
@@ -293,7 +296,7 @@ pub struct SchemeSpec {
 impl SchemeSpec {
     /// A scheme without limits on parameters and without NVRAM or flash of its own: the defaults of
     /// most declarations.
-    pub const fn new(
+    pub(crate) const fn new(
         facts: SchemeFacts,
         build: fn(&Config, &Geometry) -> Box<dyn RemapScheme>,
     ) -> Self {
@@ -308,7 +311,7 @@ impl SchemeSpec {
     }
 
     /// Adds an NVRAM log of `log_bytes`.
-    pub const fn with_nvram_log(self) -> Self {
+    pub(crate) const fn with_nvram_log(self) -> Self {
         Self {
             nvram_words: |config, _| (config.log_bytes / 8) as usize,
             ..self
@@ -316,7 +319,7 @@ impl SchemeSpec {
     }
 
     /// Adds a check of parameters.
-    pub const fn with_check(
+    pub(crate) const fn with_check(
         self,
         check: fn(&Config, &Geometry) -> Result<(), ConfigError>,
     ) -> Self {

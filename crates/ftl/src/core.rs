@@ -17,7 +17,7 @@ use crate::superblock::Superblocks;
 use remap_ssd_media::{After, Geometry, Lpn, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Media, DRAM tables and superblocks: shared by all verbs and schemes.
-pub struct Core {
+pub(crate) struct Core {
     /// Firmware parameters: the table `[firmware]` in device files.
     pub config: Config,
     /// Shape of the flash array.
@@ -43,7 +43,7 @@ pub struct Core {
 
 impl Core {
     /// A core with empty tables. `reserve`: superblocks that must stay free after a power cut.
-    pub fn new(config: Config, media: Media, reserve: u32) -> Self {
+    pub(crate) fn new(config: Config, media: Media, reserve: u32) -> Self {
         let geometry = media.geometry();
         let map = if config.is_hybrid() {
             Map::hybrid(BlockMap::new(
@@ -72,7 +72,7 @@ impl Core {
 
     /// Adds a reference from a logical page to a flash page.
     #[inline]
-    pub fn link(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
+    pub(crate) fn link(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
         debug_assert!(self.tables.map.get(lpn).is_none());
         let count = self.tables.counts.add(ppn);
         if let Some(survival) = &mut self.survival {
@@ -85,7 +85,7 @@ impl Core {
 
     /// Removes a logical page's reference and returns the old mapping.
     #[inline]
-    pub fn unlink(&mut self, lpn: Lpn) -> Option<Mapping> {
+    pub(crate) fn unlink(&mut self, lpn: Lpn) -> Option<Mapping> {
         let old = self.tables.map.get(lpn)?;
         let count = self.tables.counts.sub(old.ppn);
         if count == 0
@@ -105,7 +105,7 @@ impl Core {
 
     /// Maps a logical page to a flash page, replacing its old mapping if it has one.
     #[inline]
-    pub fn relink(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
+    pub(crate) fn relink(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
         if let Some(old) = self.tables.map.replace(lpn, Mapping { ppn, remapped }) {
             let count = self.tables.counts.sub(old.ppn);
             self.lose(
@@ -142,7 +142,7 @@ impl Core {
     /// Moves a page that has been copied, with all its references. `lpn` is the owner for which the
     /// copy was written. The others follow one by one, by `move_reference` or `split_reference`.
     #[inline(always)]
-    pub fn move_page(
+    pub(crate) fn move_page(
         &mut self,
         (from_sb, from): (SbId, Ppn),
         (to_sb, to): (SbId, Ppn),
@@ -162,7 +162,7 @@ impl Core {
 
     /// Another reference of a moved page points to the new place, recorded by an entry.
     #[inline]
-    pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: Lpn) {
+    pub(crate) fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: Lpn) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
         self.blocks.gain(self.geometry.superblock(to), false, true);
         self.tables.map.set(
@@ -175,7 +175,7 @@ impl Core {
     }
 
     /// Another reference of a moved page got its own copy.
-    pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: Lpn) {
+    pub(crate) fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: Lpn) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
 
         // `move_page` gave all references to the new place; this owner does not go there.
@@ -186,7 +186,7 @@ impl Core {
 
     /// A page has been programmed: NVRAM tables are updated after it.
     #[inline(always)]
-    pub fn programmed(&mut self, ppn: Ppn, purpose: Purpose) {
+    pub(crate) fn programmed(&mut self, ppn: Ppn, purpose: Purpose) {
         if self.table_bytes > 0 {
             self.charge_tables(ppn, self.table_bytes, purpose);
         }
@@ -194,14 +194,14 @@ impl Core {
 
     /// Charges stores to mapping tables that recovery does not read.
     #[inline]
-    pub fn charge_tables(&mut self, ppn: Ppn, bytes: u32, purpose: Purpose) {
+    pub(crate) fn charge_tables(&mut self, ppn: Ppn, bytes: u32, purpose: Purpose) {
         self.media.counts.nv_bytes_written += u64::from(bytes);
         self.media
             .charge(OpKind::NvWrite, bytes, purpose, After::page(ppn));
     }
 
     /// A program of this page failed: stops programming its block.
-    pub fn fail_block_of(&mut self, ppn: Ppn) {
+    pub(crate) fn fail_block_of(&mut self, ppn: Ppn) {
         let die = self.geometry.die_of_offset(self.geometry.offset(ppn));
         self.blocks
             .fail_block(&mut self.media, self.geometry.superblock(ppn), die);

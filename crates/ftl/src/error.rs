@@ -5,7 +5,7 @@
 
 /// Content of a page that replaces one whose data could not be read when it had to move: reads of
 /// it are media errors.
-pub const LOST: &[u8] = b"lost";
+pub(crate) const LOST: &[u8] = b"lost";
 
 /// Reason for refusing a command. Nothing has changed, except for pages of a long command already
 /// executed.

@@ -14,7 +14,7 @@ type Answer = Box<dyn FnOnce() + Send>;
 const SPIN: Duration = Duration::from_micros(60);
 
 /// A thread that gives answers when they are due.
-pub struct DelayedAnswers {
+pub(crate) struct DelayedAnswers {
     sender: Sender<(u64, Answer)>,
 }
 
@@ -48,7 +48,7 @@ impl DelayedAnswers {
     ///
     /// # Errors
     /// The thread cannot be created.
-    pub fn start(epoch: Instant) -> std::io::Result<Self> {
+    pub(crate) fn start(epoch: Instant) -> std::io::Result<Self> {
         let (sender, receiver) = channel();
         std::thread::Builder::new()
             .name("fuse answers".into())
@@ -57,7 +57,7 @@ impl DelayedAnswers {
     }
 
     /// Gives an answer when it is due.
-    pub fn at(&self, due: u64, answer: impl FnOnce() + Send + 'static) {
+    pub(crate) fn at(&self, due: u64, answer: impl FnOnce() + Send + 'static) {
         // If the thread has failed, an early answer is better than none.
         if let Err(unsent) = self.sender.send((due, Box::new(answer))) {
             unsent.0.1();

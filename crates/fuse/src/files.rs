@@ -31,7 +31,7 @@ pub fn file_name(nsid: u32) -> String {
 }
 
 /// The mounted folder with a file for each namespace.
-pub struct Files<B> {
+pub(crate) struct Files<B> {
     disks: Vec<B>,
     delayed: Option<DelayedAnswers>,
     since: SystemTime,
@@ -51,7 +51,7 @@ fn errno(error: DiskError) -> Errno {
 }
 
 impl<B: Bytes> Files<B> {
-    pub fn new(disks: Vec<B>, delayed: Option<DelayedAnswers>) -> Self {
+    pub(crate) fn new(disks: Vec<B>, delayed: Option<DelayedAnswers>) -> Self {
         let (uid, gid) = (
             rustix::process::getuid().as_raw(),
             rustix::process::getgid().as_raw(),

@@ -44,7 +44,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         let (taken, changed) = (Mutex::default(), Condvar::new());
         Self {
             max,
@@ -67,13 +67,13 @@ impl Places {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.taken().len()
     }
 
     /// Gives a connection a place among the strangers, displacing the oldest if necessary; `false`
     /// if the server ends before there is one.
-    pub fn admit(&self, number: u64, stream: TcpStream, ends: impl Fn() -> bool) -> bool {
+    pub(crate) fn admit(&self, number: u64, stream: TcpStream, ends: impl Fn() -> bool) -> bool {
         let mut taken = self.taken();
         // A place becomes free when the thread of its connection ends; until then no other
         // connection is admitted.
@@ -91,7 +91,7 @@ impl Places {
     }
 
     /// Sets the kind of a connection; `false` if there is no place for it.
-    pub fn promote(&self, number: u64, caller: Caller, ends: impl Fn() -> bool) -> bool {
+    pub(crate) fn promote(&self, number: u64, caller: Caller, ends: impl Fn() -> bool) -> bool {
         let mut taken = self.taken();
         while caller != Caller::Stranger && count(&taken, caller) >= self.max_of(caller) {
             if caller == Caller::Operator {
@@ -111,13 +111,13 @@ impl Places {
     }
 
     /// Removes a connection that has ended.
-    pub fn remove(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         self.taken().remove(&number);
         self.changed.notify_all();
     }
 
     /// Waits for all connections to end, and shuts down the remaining ones after a time limit.
-    pub fn end_all(&self, within: Duration) {
+    pub(crate) fn end_all(&self, within: Duration) {
         let (taken, _) = self
             .changed
             .wait_timeout_while(self.taken(), within, |taken| !taken.is_empty())

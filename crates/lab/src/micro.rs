@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// The command measured, alone on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Micro {
+pub(crate) enum Micro {
     /// Moves of single pages, by remaps or by reads and writes.
     Move(MoveHow),
     /// Writes of single pages, recorded in the file map or not.
@@ -20,7 +20,7 @@ pub enum Micro {
 ///
 /// # Errors
 /// One sentence: the valid names.
-pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
+pub(crate) fn parse(workload: &str) -> Result<(Micro, u32), String> {
     let wrong = || {
         format!(
             "unknown microbenchmark `{workload}`: move-remap, move-readwrite, write or fs-write, each with `,threads=N`"
@@ -54,7 +54,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
 ///
 /// # Errors
 /// The device refuses a command.
-pub fn measured(run: &GridRun, device: &mut Device) -> Result<Value, String> {
+pub(crate) fn measured(run: &GridRun, device: &mut Device) -> Result<Value, String> {
     let (micro, threads) = parse(&run.workload)?;
     precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;
     let measured = match micro {

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 impl FunctionShared {
     /// Executes a command of a queue, and completes it unless it has to wait.
-    pub fn command(
+    pub(crate) fn command(
         &self,
         state: &mut FunctionState,
         sqid: u16,
@@ -71,7 +71,7 @@ impl FunctionShared {
     }
 
     /// Makes all waiting commands of a burst durable together, and completes them.
-    pub fn acknowledge_synced(&self, state: &mut FunctionState) -> Result<(), OutOfReach> {
+    pub(crate) fn acknowledge_synced(&self, state: &mut FunctionState) -> Result<(), OutOfReach> {
         let Some(wanted) = state
             .awaiting_sync
             .iter()

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 /// A completion that is not due yet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DelayedCompletion {
+pub(crate) struct DelayedCompletion {
     /// Due time, in nanoseconds since the epoch.
     pub at: u64,
     /// Breaks ties in the order of `put`.
@@ -19,7 +19,7 @@ pub struct DelayedCompletion {
 }
 
 impl DelayedCompletion {
-    pub fn new(at: u64, (sqid, cid): (u16, u16), status: u16, result: u64) -> Self {
+    pub(crate) fn new(at: u64, (sqid, cid): (u16, u16), status: u16, result: u64) -> Self {
         Self {
             at,
             order: 0,
@@ -33,7 +33,7 @@ impl DelayedCompletion {
 
 /// Completions that wait until they are due.
 #[derive(Default)]
-pub struct DelayedCompletions {
+pub(crate) struct DelayedCompletions {
     delayed: BinaryHeap<Reverse<DelayedCompletion>>,
     /// Queue and identifier of each command in `delayed`.
     commands: BTreeSet<(u16, u16)>,
@@ -42,16 +42,16 @@ pub struct DelayedCompletions {
 
 impl DelayedCompletions {
     /// Returns true if this command's completion is delayed.
-    pub fn has(&self, sqid: u16, cid: u16) -> bool {
+    pub(crate) fn has(&self, sqid: u16, cid: u16) -> bool {
         self.commands.contains(&(sqid, cid))
     }
 
     /// Time at which the next one is due.
-    pub fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<u64> {
         self.delayed.peek().map(|Reverse(due)| due.at)
     }
 
-    pub fn put(&mut self, due: DelayedCompletion) {
+    pub(crate) fn put(&mut self, due: DelayedCompletion) {
         // The heap alone would not order those with the same time.
         self.order += 1;
         self.commands.insert((due.sqid, due.cid));
@@ -62,7 +62,7 @@ impl DelayedCompletions {
     }
 
     /// Takes a completion due at `now`, the earliest first.
-    pub fn take(&mut self, now: u64) -> Option<DelayedCompletion> {
+    pub(crate) fn take(&mut self, now: u64) -> Option<DelayedCompletion> {
         if self.next()? > now {
             return None;
         }
@@ -72,7 +72,7 @@ impl DelayedCompletions {
     }
 
     /// Takes all completions of a queue, in the order of their due times.
-    pub fn take_queue(&mut self, sqid: u16) -> Vec<DelayedCompletion> {
+    pub(crate) fn take_queue(&mut self, sqid: u16) -> Vec<DelayedCompletion> {
         self.commands.retain(|(other, _)| *other != sqid);
         let all = std::mem::take(&mut self.delayed).into_sorted_vec();
 
@@ -87,7 +87,7 @@ impl DelayedCompletions {
     }
 
     /// For a reset: earlier commands are not completed to the next controller.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.delayed.clear();
         self.commands.clear();
     }

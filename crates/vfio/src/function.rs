@@ -63,7 +63,7 @@ pub(crate) struct FunctionShared {
 }
 
 /// A PCI Express function with an NVMe controller.
-pub struct Function {
+pub(crate) struct Function {
     shared: Arc<FunctionShared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,7 +73,7 @@ impl Function {
     ///
     /// # Errors
     /// The thread cannot be created.
-    pub fn start(subsystem: &Arc<Subsystem>, epoch: Instant) -> std::io::Result<Self> {
+    pub(crate) fn start(subsystem: &Arc<Subsystem>, epoch: Instant) -> std::io::Result<Self> {
         let state = FunctionState {
             association: Association::on_bus(subsystem),
             memory: Memory::default(),
@@ -110,7 +110,7 @@ impl Function {
     }
 
     /// The same function for another thread; only the original closes it.
-    pub fn handle(&self) -> Self {
+    pub(crate) fn handle(&self) -> Self {
         Self {
             shared: self.shared.clone(),
             thread: None,
@@ -119,7 +119,7 @@ impl Function {
 
     /// Ends the thread after commands in progress, and gives the device back. `false` if the thread
     /// had failed.
-    pub fn close(&mut self) -> bool {
+    pub(crate) fn close(&mut self) -> bool {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
         let well = self
@@ -132,21 +132,21 @@ impl Function {
     }
 
     /// Reads a part of configuration space.
-    pub fn config_read(&self, offset: u64, to: &mut [u8]) {
+    pub(crate) fn config_read(&self, offset: u64, to: &mut [u8]) {
         if let Some(state) = &*self.shared.lock() {
             state.config.read(offset, to);
         }
     }
 
     /// Writes a part of configuration space.
-    pub fn config_write(&self, offset: u64, from: &[u8]) {
+    pub(crate) fn config_write(&self, offset: u64, from: &[u8]) {
         if let Some(state) = &mut *self.shared.lock() {
             state.config.write(offset, from);
         }
     }
 
     /// Reads BAR 0; bytes outside registers are zero.
-    pub fn bar_read(&self, offset: u64, to: &mut [u8]) {
+    pub(crate) fn bar_read(&self, offset: u64, to: &mut [u8]) {
         to.fill(0);
         let guard = self.shared.lock();
         let Some(state) = &*guard else { return };
@@ -158,7 +158,7 @@ impl Function {
     }
 
     /// Writes BAR 0, by dwords; other writes are ignored.
-    pub fn bar_write(&self, offset: u64, from: &[u8]) {
+    pub(crate) fn bar_write(&self, offset: u64, from: &[u8]) {
         if !offset.is_multiple_of(4) || offset >= BAR_BYTES {
             return;
         }
@@ -183,7 +183,7 @@ impl Function {
     ///
     /// # Errors
     /// It overlaps, is not within its file, or the system's reason.
-    pub fn map(
+    pub(crate) fn map(
         &self,
         address: u64,
         len: u64,
@@ -198,7 +198,7 @@ impl Function {
     }
 
     /// Unmaps guest memory; all of it for `None`.
-    pub fn unmap(&self, range: Option<(u64, u64)>) {
+    pub(crate) fn unmap(&self, range: Option<(u64, u64)>) {
         if let Some(state) = &mut *self.shared.lock() {
             match range {
                 Some((address, len)) => state.memory.unmap(address, len),
@@ -209,7 +209,7 @@ impl Function {
 
     /// Sets the event file descriptors of vectors from `start` on. Vectors past the last are
     /// ignored.
-    pub fn set_vectors(&self, start: u32, files: impl IntoIterator<Item = Option<File>>) {
+    pub(crate) fn set_vectors(&self, start: u32, files: impl IntoIterator<Item = Option<File>>) {
         if let Some(state) = &mut *self.shared.lock() {
             let vectors = state.vectors.iter_mut().skip(start as usize);
             vectors.zip(files).for_each(|(vector, file)| *vector = file);
@@ -217,12 +217,12 @@ impl Function {
     }
 
     /// Removes the event file descriptors of all vectors.
-    pub fn clear_vectors(&self) {
+    pub(crate) fn clear_vectors(&self) {
         self.set_vectors(0, (0..VECTORS).map(|_| None));
     }
 
     /// Triggers interrupts at the monitor's request.
-    pub fn trigger(&self, start: u32, count: u32) {
+    pub(crate) fn trigger(&self, start: u32, count: u32) {
         if let Some(state) = &*self.shared.lock() {
             state
                 .vectors
@@ -235,7 +235,7 @@ impl Function {
     }
 
     /// Returns to the state after power-on; memory stays mapped.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         if let Some(state) = &mut *self.shared.lock() {
             self.shared.disable(state, 0);
             state.config = Config::default();
@@ -270,7 +270,7 @@ impl FunctionState {
 impl FunctionShared {
     /// Also after a panic: a failed thread leaves the queues as they were, and the device below
     /// protects itself.
-    pub fn lock(&self) -> MutexGuard<'_, Option<FunctionState>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<FunctionState>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn wake(&self) {
@@ -278,7 +278,7 @@ impl FunctionShared {
             thread.unpark();
         }
     }
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
 

@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Runs library code; its panics are not printed.
-pub fn library<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn library<R>(work: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
 
     // Only once: the hook is per process, the flag per thread.
@@ -35,7 +35,7 @@ pub fn library<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Runs our own code, called by the library.
-pub fn ours<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn ours<R>(work: impl FnOnce() -> R) -> R {
     IN_LIBRARY.set(false);
     let result = work();
     IN_LIBRARY.set(true);
@@ -43,6 +43,6 @@ pub fn ours<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// After catching a panic: returns true if it came from the library.
-pub fn was_library() -> bool {
+pub(crate) fn was_library() -> bool {
     IN_LIBRARY.replace(false)
 }

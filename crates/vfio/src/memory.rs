@@ -15,7 +15,7 @@ use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 /// The memory is not accessible to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfReach;
+pub(crate) struct OutOfReach;
 
 struct Region {
     len: u64,
@@ -25,13 +25,13 @@ struct Region {
 
 /// Mapped memory of the guest.
 #[derive(Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     regions: BTreeMap<u64, Region>,
 }
 
 /// Permitted use of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     Read,
     Write,
 }
@@ -45,7 +45,7 @@ impl Memory {
     ///
     /// # Errors
     /// It overlaps another mapping, or is not within the file, or the system's reason.
-    pub fn map(
+    pub(crate) fn map(
         &mut self,
         address: u64,
         len: u64,
@@ -89,7 +89,7 @@ impl Memory {
     }
 
     /// Unmaps the mappings within a range; they are unused when this returns.
-    pub fn unmap(&mut self, address: u64, len: u64) {
+    pub(crate) fn unmap(&mut self, address: u64, len: u64) {
         let end = address.saturating_add(len);
 
         // vfio-user unmaps whole mappings; one only partly in the range stays.
@@ -98,7 +98,7 @@ impl Memory {
     }
 
     /// Removes all mappings, as when the monitor has gone.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.regions.clear();
     }
 
@@ -117,7 +117,7 @@ impl Memory {
     }
 
     /// Checks that the whole range can be accessed.
-    pub fn check(&self, address: u64, len: usize, access: Access) -> Result<(), OutOfReach> {
+    pub(crate) fn check(&self, address: u64, len: usize, access: Access) -> Result<(), OutOfReach> {
         self.pieces(address, len, access, |_, _, _| Ok(()))
     }
 
@@ -141,7 +141,7 @@ impl Memory {
     }
 
     /// Copies bytes from the guest.
-    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), OutOfReach> {
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), OutOfReach> {
         self.pieces(address, to.len(), Access::Read, |region, at, range| {
             let slice = region
                 .map
@@ -153,7 +153,7 @@ impl Memory {
     }
 
     /// Copies bytes to the guest.
-    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfReach> {
+    pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfReach> {
         self.pieces(address, from.len(), Access::Write, |region, at, range| {
             let slice = region
                 .map
@@ -165,7 +165,7 @@ impl Memory {
     }
 
     /// Stores four bytes atomically, after all earlier writes.
-    pub fn store(&self, address: u64, value: u32) -> Result<(), OutOfReach> {
+    pub(crate) fn store(&self, address: u64, value: u32) -> Result<(), OutOfReach> {
         // One store, which the guest sees whole or not at all: it does not span two regions.
         let (region, at, _) = self.find(address, Access::Write)?;
         let slice = region.map.get_slice(at, 4).map_err(|_| OutOfReach)?;

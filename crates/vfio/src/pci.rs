@@ -9,13 +9,13 @@
 //! virtual machine monitor keeps itself.
 
 /// Size of the configuration space (PCI 3.0 §6.1).
-pub const CONFIG_BYTES: u64 = 256;
+pub(crate) const CONFIG_BYTES: u64 = 256;
 /// Size of BAR 0: registers, doorbells and the MSI-X table.
-pub const BAR_BYTES: u64 = 0x4000;
+pub(crate) const BAR_BYTES: u64 = 0x4000;
 const MSIX_TABLE: u32 = 0x2000;
 const MSIX_PENDING: u32 = 0x3000;
 /// Interrupt vectors: one for every queue.
-pub const VECTORS: u16 = remap_ssd_nvme::controller::IO_QUEUES_MAX + 1;
+pub(crate) const VECTORS: u16 = remap_ssd_nvme::controller::IO_QUEUES_MAX + 1;
 
 /// Identifiers that QEMU reserves for experiments: we have none of our own.
 const VENDOR: u16 = 0x1af4;
@@ -31,7 +31,7 @@ const INTERRUPT_LINE: usize = 0x3c;
 const MSIX: usize = 0x40;
 
 /// Configuration space with a mask of its writable bits.
-pub struct Config {
+pub(crate) struct Config {
     bytes: [u8; CONFIG_BYTES as usize],
     writable: [u8; CONFIG_BYTES as usize],
 }
@@ -89,7 +89,7 @@ impl Config {
     }
 
     /// Reads; bytes past the end are zero.
-    pub fn read(&self, offset: u64, to: &mut [u8]) {
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) {
         let there = usize::try_from(offset)
             .ok()
             .and_then(|at| self.bytes.get(at..))
@@ -100,7 +100,7 @@ impl Config {
     }
 
     /// Writes the writable bits.
-    pub fn write(&mut self, offset: u64, from: &[u8]) {
+    pub(crate) fn write(&mut self, offset: u64, from: &[u8]) {
         let first = usize::try_from(offset).unwrap_or(usize::MAX);
         for (at, byte) in (first.min(self.bytes.len())..self.bytes.len()).zip(from) {
             self.bytes[at] = (self.bytes[at] & !self.writable[at]) | (byte & self.writable[at]);

@@ -8,12 +8,12 @@ use remap_ssd_nvme::controller::HostData;
 use remap_ssd_nvme::spec::status::Status;
 
 /// Page size: CC.MPS is 0.
-pub const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 const ENTRY: u64 = 8;
 
 /// A piece of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub(crate) struct Segment {
     pub address: u64,
     pub len: usize,
 }
@@ -22,7 +22,7 @@ pub struct Segment {
 ///
 /// # Errors
 /// The status to answer.
-pub fn segments(
+pub(crate) fn segments(
     memory: &Memory,
     prps: [u64; 2],
     len: usize,
@@ -115,7 +115,7 @@ pub fn segments(
 }
 
 /// A command's data in the guest's memory, moved front to back.
-pub struct GuestData<'a> {
+pub(crate) struct GuestData<'a> {
     memory: &'a Memory,
     segments: &'a [Segment],
     /// Bytes of the first segment already moved.
@@ -126,7 +126,7 @@ pub struct GuestData<'a> {
 }
 
 impl<'a> GuestData<'a> {
-    pub fn new(memory: &'a Memory, segments: &'a [Segment]) -> Self {
+    pub(crate) fn new(memory: &'a Memory, segments: &'a [Segment]) -> Self {
         Self {
             memory,
             segments,
@@ -137,7 +137,7 @@ impl<'a> GuestData<'a> {
     }
 
     /// Returns true if some memory was inaccessible or not described.
-    pub fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         self.failed
     }
 

@@ -17,7 +17,7 @@ const SQE_BYTES: u64 = size_of::<Sqe>() as u64;
 const CQE_BYTES: u64 = size_of::<Cqe>() as u64;
 
 /// A submission queue in guest memory.
-pub struct SubmissionQueue {
+pub(crate) struct SubmissionQueue {
     base: u64,
     entries: u16,
     head: u16,
@@ -25,7 +25,7 @@ pub struct SubmissionQueue {
 }
 
 /// A completion queue in guest memory.
-pub struct CompletionQueue {
+pub(crate) struct CompletionQueue {
     base: u64,
     entries: u16,
     head: u16,
@@ -40,14 +40,14 @@ pub struct CompletionQueue {
 
 /// All queues; the admin queues have number 0.
 #[derive(Default)]
-pub struct Queues {
+pub(crate) struct Queues {
     submission: BTreeMap<u16, SubmissionQueue>,
     completion: BTreeMap<u16, CompletionQueue>,
 }
 
 /// Location and size of a queue.
 #[derive(Clone, Copy, Debug)]
-pub struct QueueMemory {
+pub(crate) struct QueueMemory {
     pub base: u64,
     pub entries: u16,
 }
@@ -77,7 +77,7 @@ impl CompletionQueue {
 
 impl Queues {
     /// Only the admin queues.
-    pub fn of_admin(submission: QueueMemory, completion: QueueMemory) -> Self {
+    pub(crate) fn of_admin(submission: QueueMemory, completion: QueueMemory) -> Self {
         let mut queues = Self::default();
         queues.put_sq(0, submission, 0);
         queues
@@ -124,7 +124,7 @@ impl Queues {
     }
 
     /// Create I/O Completion Queue (Base 2.0 §5.4).
-    pub fn create_cq(&mut self, sqe: &Sqe, qids: u16) -> Result<u16, Status> {
+    pub(crate) fn create_cq(&mut self, sqe: &Sqe, qids: u16) -> Result<u16, Status> {
         let cdw11 = CreateCqCdw11::from_bits(sqe.cdw11);
         let (qid, place) = Self::place(sqe, qids)?;
         if self.completion.contains_key(&qid) {
@@ -144,7 +144,7 @@ impl Queues {
     }
 
     /// Create I/O Submission Queue (Base 2.0 §5.5).
-    pub fn create_sq(&mut self, sqe: &Sqe, qids: u16) -> Result<u16, Status> {
+    pub(crate) fn create_sq(&mut self, sqe: &Sqe, qids: u16) -> Result<u16, Status> {
         let cdw11 = CreateSqCdw11::from_bits(sqe.cdw11);
         let (qid, place) = Self::place(sqe, qids)?;
         if self.submission.contains_key(&qid) {
@@ -161,7 +161,7 @@ impl Queues {
     }
 
     /// Delete I/O Completion Queue (Base 2.0 §5.6).
-    pub fn delete_cq(&mut self, sqe: &Sqe) -> Result<u16, Status> {
+    pub(crate) fn delete_cq(&mut self, sqe: &Sqe) -> Result<u16, Status> {
         let qid = QueueCdw10::from_bits(sqe.cdw10).qid();
         if qid == 0 || !self.completion.contains_key(&qid) {
             return Err(Status::QUEUE_IDENTIFIER);
@@ -176,7 +176,7 @@ impl Queues {
     }
 
     /// Delete I/O Submission Queue. Its outstanding commands must be completed first.
-    pub fn delete_sq(&mut self, sqe: &Sqe) -> Result<u16, Status> {
+    pub(crate) fn delete_sq(&mut self, sqe: &Sqe) -> Result<u16, Status> {
         let qid = QueueCdw10::from_bits(sqe.cdw10).qid();
         if qid == 0 || self.submission.remove(&qid).is_none() {
             return Err(Status::QUEUE_IDENTIFIER);
@@ -185,12 +185,12 @@ impl Queues {
     }
 
     /// Identifiers of all submission queues.
-    pub fn submission_ids(&self) -> Vec<u16> {
+    pub(crate) fn submission_ids(&self) -> Vec<u16> {
         self.submission.keys().copied().collect()
     }
 
     /// Updates the heads of completion queues from the doorbells.
-    pub fn take(&mut self, doorbell: impl Fn(u16) -> u16) {
+    pub(crate) fn take(&mut self, doorbell: impl Fn(u16) -> u16) {
         for (qid, queue) in &mut self.completion {
             let head = doorbell(*qid);
             if head < queue.entries && head != queue.head {
@@ -205,14 +205,14 @@ impl Queues {
     }
 
     /// Returns true if there is room for a completion besides those of outstanding commands.
-    pub fn has_room(&self, cqid: u16) -> bool {
+    pub(crate) fn has_room(&self, cqid: u16) -> bool {
         self.completion
             .get(&cqid)
             .is_some_and(|queue| queue.room() > 0)
     }
 
     /// Releases the completion entry reserved for a fetched command.
-    pub fn release_slot(&mut self, sqid: u16) {
+    pub(crate) fn release_slot(&mut self, sqid: u16) {
         let cqid = self.submission.get(&sqid).map(|queue| queue.cqid);
         if let Some(queue) = cqid.and_then(|cqid| self.completion.get_mut(&cqid)) {
             queue.promised -= 1;
@@ -223,7 +223,7 @@ impl Queues {
     ///
     /// # Errors
     /// The queue is not in the guest's memory.
-    pub fn fetch(
+    pub(crate) fn fetch(
         &mut self,
         qid: u16,
         tail: u16,
@@ -258,7 +258,7 @@ impl Queues {
     ///
     /// # Errors
     /// The queue is not in the guest's memory.
-    pub fn complete(
+    pub(crate) fn complete(
         &mut self,
         sqid: u16,
         cid: u16,
@@ -307,7 +307,7 @@ impl Queues {
     }
 
     /// Vectors of queues that have new entries; each is reported once.
-    pub fn interrupts(&mut self) -> impl Iterator<Item = u16> + '_ {
+    pub(crate) fn interrupts(&mut self) -> impl Iterator<Item = u16> + '_ {
         self.completion
             .values_mut()
             .filter_map(|queue| std::mem::take(&mut queue.news).then_some(queue.vector)?)

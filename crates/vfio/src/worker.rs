@@ -20,7 +20,7 @@ const SPIN: Duration = Duration::from_micros(60);
 
 impl FunctionShared {
     /// Serves the function until it is closed or the device has failed.
-    pub fn run(&self) {
+    pub(crate) fn run(&self) {
         let mut tick = Instant::now() + TICK;
         loop {
             let mut guard = self.lock();

@@ -5,13 +5,13 @@ use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// The bytes of one page.
-pub type Page = [u8; PAGE_BYTES];
+pub(crate) type Page = [u8; PAGE_BYTES];
 
 /// Maximum pages per read or write.
-pub const BATCH_PAGES: usize = 256;
+pub(crate) const BATCH_PAGES: usize = 256;
 
 /// Number of whole pages in a buffer.
-pub fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
+pub(crate) fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
     if bytes.is_multiple_of(PAGE_BYTES) {
         Ok((bytes / PAGE_BYTES) as u64)
     } else {
@@ -20,7 +20,11 @@ pub fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
 }
 
 /// Checks that a range lies on a disk of `end` pages.
-pub fn inside<E: std::error::Error>(page: u64, pages: u64, end: u64) -> Result<(), DedupError<E>> {
+pub(crate) fn inside<E: std::error::Error>(
+    page: u64,
+    pages: u64,
+    end: u64,
+) -> Result<(), DedupError<E>> {
     match page.checked_add(pages) {
         Some(last) if last <= end => Ok(()),
         _ => Err(DedupError::OutOfRange { page, pages }),
@@ -28,7 +32,7 @@ pub fn inside<E: std::error::Error>(page: u64, pages: u64, end: u64) -> Result<(
 }
 
 /// Splits indices into runs in which `next(previous, this)` holds, none longer than a batch.
-pub fn runs(
+pub(crate) fn runs(
     count: usize,
     mut next: impl FnMut(usize, usize) -> bool,
 ) -> Vec<std::ops::Range<usize>> {
@@ -43,7 +47,7 @@ pub fn runs(
 }
 
 /// Writes pages, in ascending order, generating each one on demand; adjacent pages are one write.
-pub fn write_each<D: Disk>(
+pub(crate) fn write_each<D: Disk>(
     disk: &mut D,
     pages: &[u64],
     make: impl Fn(u64) -> Page,
@@ -57,7 +61,7 @@ pub fn write_each<D: Disk>(
 
 /// Reads pages and passes each, or its error, to `show`. Pages that cannot be read together are
 /// read one by one.
-pub fn read_each<D: Disk>(
+pub(crate) fn read_each<D: Disk>(
     disk: &mut D,
     first: u64,
     count: u64,

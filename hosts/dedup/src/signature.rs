@@ -9,13 +9,13 @@ use md5::{Digest, Md5};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// A page's signature; all zeroes mean unknown.
-pub type Signature = [u8; SIGNATURE_BYTES];
+pub(crate) type Signature = [u8; SIGNATURE_BYTES];
 
 /// Bytes of a signature, truncated from the digest.
-pub const SIGNATURE_BYTES: usize = 16;
+pub(crate) const SIGNATURE_BYTES: usize = 16;
 
 /// The unknown signature.
-pub const UNKNOWN: Signature = [0; SIGNATURE_BYTES];
+pub(crate) const UNKNOWN: Signature = [0; SIGNATURE_BYTES];
 
 /// Hash functions for signatures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::pages::Page;
 use crate::signature::Hash;
 use remap_ssd_device::Disk;
-pub use remap_ssd_device::superblocks::SUPERBLOCKS;
+pub(crate) use remap_ssd_device::superblocks::SUPERBLOCKS;
 use remap_ssd_device::superblocks::{self, Copies, first_written, superblock_crc};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U32, U64};
@@ -95,7 +95,7 @@ impl Default for NewDedup {
 
 /// Parameters of a formatted disk; immutable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Superblock {
+pub(crate) struct Superblock {
     pub scheme: Scheme,
     pub hash: Hash,
     /// Identity of the disk, part of all checksums.
@@ -195,7 +195,7 @@ impl Superblock {
     }
 
     /// Checksum of `bytes` at a page of this disk, so that a misplaced page is invalid.
-    pub fn crc(&self, page: u64, bytes: &[u8]) -> u32 {
+    pub(crate) fn crc(&self, page: u64, bytes: &[u8]) -> u32 {
         // Includes the identity: pages of an earlier disk at the same position are invalid too.
         let crc = crc32c::crc32c(&self.uuid);
         let crc = crc32c::crc32c_append(crc, &page.to_le_bytes());
@@ -216,7 +216,9 @@ pub fn scheme_on<D: Disk>(disk: &mut D) -> Result<Option<Scheme>, DedupError<D::
 }
 
 /// Reads the superblock; also returns notes on a damaged copy.
-pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupError<D::Error>> {
+pub(crate) fn find<D: Disk>(
+    disk: &mut D,
+) -> Result<(Superblock, Vec<String>), DedupError<D::Error>> {
     let pages = disk.pages();
     if pages <= SUPERBLOCKS {
         return Err(DedupError::NotFound(format!("the disk has {pages} pages")));
@@ -246,7 +248,7 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
 
 /// Finds the superblock of a scheme, and repairs a damaged copy. Flushes first: writes that an
 /// ended process left unflushed are durable before they are read and relied on.
-pub fn open<D: Disk>(
+pub(crate) fn open<D: Disk>(
     disk: &mut D,
     scheme: Scheme,
     without: Option<Guard>,
@@ -277,7 +279,7 @@ pub fn open<D: Disk>(
 
 /// Formats a disk as an empty one of this kind. `progress` receives pages checked and pages in
 /// total.
-pub fn make<D: Disk>(
+pub(crate) fn make<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,
     new: &NewDedup,
@@ -322,7 +324,7 @@ fn must_be_blank<D: Disk>(
 
 /// The superblock of a new disk. `shape` returns the addressable pages and the extent for a number
 /// of pages, or a sentence. All checks of sizes are here, before the first write.
-pub fn new<E: std::error::Error>(
+pub(crate) fn new<E: std::error::Error>(
     scheme: Scheme,
     new: &NewDedup,
     disk_pages: u64,

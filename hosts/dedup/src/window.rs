@@ -4,18 +4,18 @@
 
 /// The current window: its size, and the pages counted so far.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub(crate) struct Window {
     size: u32,
     used: u32,
 }
 
 impl Window {
-    pub fn new(size: u32) -> Self {
+    pub(crate) fn new(size: u32) -> Self {
         Self { size, used: 0 }
     }
 
     /// Number of `pages` pages, at most `most`, that fit into this window.
-    pub fn fitting(&self, pages: usize, most: usize) -> usize {
+    pub(crate) fn fitting(&self, pages: usize, most: usize) -> usize {
         let left = if self.size == 0 {
             most
         } else {
@@ -26,13 +26,13 @@ impl Window {
 
     /// Adds pages; returns true if the window is full.
     #[must_use]
-    pub fn add(&mut self, pages: usize) -> bool {
+    pub(crate) fn add(&mut self, pages: usize) -> bool {
         self.used = self.used.saturating_add(pages as u32);
         self.size > 0 && self.used >= self.size
     }
 
     /// Begins the next, empty window.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.used = 0;
     }
 }

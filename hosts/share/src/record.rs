@@ -14,7 +14,7 @@ type Page = [u8; PAGE_BYTES];
 const MAGIC: [u8; 8] = *b"RMPSNAPS";
 const VERSION: u32 = 1;
 /// Maximum length of a name in bytes.
-pub const NAME_BYTES_MAX: usize = 64;
+pub(crate) const NAME_BYTES_MAX: usize = 64;
 
 /// State of a snapshot namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl SnapshotState {
 
 /// The record of a snapshot, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     pub state: SnapshotState,
     /// The snapshot's name; empty if there is none.
     pub name: String,
@@ -90,7 +90,7 @@ const CRC_FROM: usize = 12;
 
 /// Classification of a namespace's last page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LastPage {
+pub(crate) enum LastPage {
     /// Zeroes: neither a record nor data.
     Blank,
     /// A record with a valid checksum.
@@ -103,7 +103,7 @@ pub enum LastPage {
 
 impl Record {
     /// The record of a namespace without a snapshot.
-    pub fn vacant() -> Self {
+    pub(crate) fn vacant() -> Self {
         Self {
             state: SnapshotState::Vacant,
             name: String::new(),
@@ -114,7 +114,7 @@ impl Record {
     }
 
     /// Encodes it as the last page of namespace `nsid`.
-    pub fn encode(&self, nsid: u32) -> Page {
+    pub(crate) fn encode(&self, nsid: u32) -> Page {
         assert!(
             self.name.len() <= NAME_BYTES_MAX,
             "names are checked before"
@@ -141,7 +141,7 @@ impl Record {
     }
 
     /// Decodes the last page of namespace `nsid`, which has `size` pages.
-    pub fn decode(page: &Page, nsid: u32, size: u64) -> LastPage {
+    pub(crate) fn decode(page: &Page, nsid: u32, size: u64) -> LastPage {
         // Blank and foreign pages are distinguished from damage: neither is a snapshot.
         if page.iter().all(|byte| *byte == 0) {
             return LastPage::Blank;
@@ -190,7 +190,7 @@ impl Record {
 }
 
 /// Checks that a name is valid for a snapshot.
-pub fn check_name(name: &str) -> Result<(), String> {
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
     // `@` and `!` are excluded because they mark a snapshot's files in a volume (`files.rs`).
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     match name {

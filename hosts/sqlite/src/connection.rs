@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// The file that a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// The database file.
     Database,
     /// The write-ahead log of a database.
@@ -42,7 +42,7 @@ pub enum Role {
 }
 
 /// An open database, with its log and journal.
-pub struct Connection {
+pub(crate) struct Connection {
     store: Arc<dyn Store>,
     twins: Arc<Twins>,
     mark: Mark,
@@ -67,7 +67,7 @@ const MARK_OF_FILES: [u8; 16] = *b"remap-ssd\0files\0";
 
 impl Connection {
     /// Creates a connection without files. All connections to a store share its `twins`.
-    pub fn new(store: Arc<dyn Store>, twins: Arc<Twins>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, twins: Arc<Twins>) -> Self {
         let identity = store.identity();
         let mark = Mark::of(&identity.unwrap_or(MARK_OF_FILES));
         let stamps = identity.is_some();
@@ -92,7 +92,7 @@ impl Connection {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn open_database(&mut self, file: FileId) -> Result<(), StoreError> {
+    pub(crate) fn open_database(&mut self, file: FileId) -> Result<(), StoreError> {
         self.database = Some(Database::open(
             Arc::clone(&self.store),
             file,
@@ -106,7 +106,7 @@ impl Connection {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn open_wal(&mut self, file: FileId) -> Result<(), StoreError> {
+    pub(crate) fn open_wal(&mut self, file: FileId) -> Result<(), StoreError> {
         self.learn_stamps()?;
         let mut wal = Wal::open(Arc::clone(&self.store), file, self.mark);
         wal.set_stamps(self.stamps);
@@ -117,7 +117,7 @@ impl Connection {
     /// Attaches an empty log that has no file yet. Its first write creates the file; until then, each use checks whether another connection has
     /// created it. The file is not deleted in between: for that, SQLite locks the database
     /// exclusively against all connections that have the log open.
-    pub fn open_wal_without_file(&mut self, name: &str) {
+    pub(crate) fn open_wal_without_file(&mut self, name: &str) {
         self.wal_without_file = Some(name.into());
     }
 
@@ -146,7 +146,7 @@ impl Connection {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn open_journal(&mut self, file: FileId) -> Result<(), StoreError> {
+    pub(crate) fn open_journal(&mut self, file: FileId) -> Result<(), StoreError> {
         self.learn_stamps()?;
         let database = self.database.as_ref().map(Database::file);
         let mut journal = Journal::open(Arc::clone(&self.store), file, self.mark, database);
@@ -175,7 +175,12 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn read(&mut self, role: Role, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub(crate) fn read(
+        &mut self,
+        role: Role,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, StoreError> {
         let (file, read, origin) = match role {
             Role::Database => {
                 let database = opened(self.database.as_mut())?;
@@ -231,7 +236,7 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         // The last page read counts for the next write only.
         let seen = self.seen.take();
         self.refuse_mark(data)?;
@@ -301,7 +306,7 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn truncate(&mut self, role: Role, size: u64) -> Result<(), StoreError> {
+    pub(crate) fn truncate(&mut self, role: Role, size: u64) -> Result<(), StoreError> {
         self.seen = None;
         self.flush_database()?;
         match role {
@@ -327,7 +332,7 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn sync(&mut self, role: Role) -> Result<(), StoreError> {
+    pub(crate) fn sync(&mut self, role: Role) -> Result<(), StoreError> {
         match role {
             Role::Database => {
                 said(&mut self.undone)?;
@@ -351,7 +356,7 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn size(&mut self, role: Role) -> Result<u64, StoreError> {
+    pub(crate) fn size(&mut self, role: Role) -> Result<u64, StoreError> {
         match role {
             Role::Database => opened(self.database.as_mut())?.size(),
             Role::Wal => {
@@ -371,7 +376,7 @@ impl Connection {
     ///
     /// # Errors
     /// The store, at the beginning.
-    pub fn checkpoint(&mut self, begins: bool) -> Result<(), StoreError> {
+    pub(crate) fn checkpoint(&mut self, begins: bool) -> Result<(), StoreError> {
         self.seen = None;
         if let Some(database) = &mut self.database {
             database.set_checkpointing(begins);
@@ -389,7 +394,7 @@ impl Connection {
     }
 
     /// Returns true if a checkpoint has ended and its shares failed, contrary to SQLite's belief.
-    pub fn take_undone(&mut self) -> bool {
+    pub(crate) fn take_undone(&mut self) -> bool {
         self.undone.take().is_some()
     }
 
@@ -397,7 +402,7 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn flush_database(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn flush_database(&mut self) -> Result<(), StoreError> {
         self.database.as_mut().map_or(Ok(()), Database::flush)
     }
 
@@ -405,13 +410,13 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn flush_wal(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn flush_wal(&mut self) -> Result<(), StoreError> {
         self.wal.as_mut().map_or(Ok(()), |(_, wal)| wal.flush())
     }
 
     /// Like `flush_wal` where SQLite takes no result: the log's next write or sync reports the
     /// error.
-    pub fn flush_wal_unheard(&mut self) {
+    pub(crate) fn flush_wal_unheard(&mut self) {
         if let Err(error) = self.flush_wal() {
             self.unsaid = Some(error);
         }
@@ -427,7 +432,7 @@ impl Connection {
     ///
     /// # Errors
     /// The store.
-    pub fn close(&mut self, role: Role) -> Result<(), StoreError> {
+    pub(crate) fn close(&mut self, role: Role) -> Result<(), StoreError> {
         self.seen = None;
         let (file, flushed) = match role {
             Role::Database => {
@@ -468,7 +473,7 @@ impl Connection {
     }
 
     /// Counters so far, as JSON.
-    pub fn statistics(&self) -> serde_json::Value {
+    pub(crate) fn statistics(&self) -> serde_json::Value {
         let mut all = statistics::of_store(self.store.as_ref());
         if let Some(database) = &self.database {
             all["database"] = statistics::of_database(&database.counters());

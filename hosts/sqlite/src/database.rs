@@ -47,7 +47,7 @@ const GUESSES_MAX: usize = 256;
 
 /// Counters of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DatabaseCounters {
+pub(crate) struct DatabaseCounters {
     /// SQLite's pages shared with log or journal.
     pub pages_shared: u64,
     /// Pages shared with another database, for example by a backup.
@@ -91,7 +91,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark, twins: Arc<Twins>) -> Self {
+    pub(crate) fn open(store: Arc<dyn Store>, file: FileId, mark: Mark, twins: Arc<Twins>) -> Self {
         let is_in_volume = store.identity().is_some();
         Self {
             store,
@@ -108,31 +108,31 @@ impl Database {
         }
     }
 
-    pub fn file(&self) -> FileId {
+    pub(crate) fn file(&self) -> FileId {
         self.file
     }
 
-    pub fn set_stamps(&mut self, allowed: bool) {
+    pub(crate) fn set_stamps(&mut self, allowed: bool) {
         self.stamps = allowed;
     }
 
-    pub fn set_checkpointing(&mut self, checkpointing: bool) {
+    pub(crate) fn set_checkpointing(&mut self, checkpointing: bool) {
         self.checkpointing = checkpointing;
     }
 
-    pub fn counters(&self) -> DatabaseCounters {
+    pub(crate) fn counters(&self) -> DatabaseCounters {
         self.counters
     }
 
     /// Reserved bytes at the end of each page; `None` if there is no database yet.
-    pub fn reserved_bytes(&mut self) -> Result<Option<usize>, StoreError> {
+    pub(crate) fn reserved_bytes(&mut self) -> Result<Option<usize>, StoreError> {
         self.flush()?;
         let mut byte = [0];
         let read = self.store.read(self.file, RESERVED_AT, &mut byte)?;
         Ok((read == 1).then_some(byte[0].into()))
     }
 
-    pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub(crate) fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         self.flush_shared()?;
         // Pending pages stay pending unless this read overlaps them.
         if self.pending.meets(offset, into.len() as u64) {
@@ -158,7 +158,7 @@ impl Database {
         Ok(read)
     }
 
-    pub fn write(
+    pub(crate) fn write(
         &mut self,
         offset: u64,
         data: &[u8],
@@ -241,12 +241,12 @@ impl Database {
             .then_some(twin)
     }
 
-    pub fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
+    pub(crate) fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
         self.flush()?;
         self.store.set_size(self.file, size)
     }
 
-    pub fn size(&mut self) -> Result<u64, StoreError> {
+    pub(crate) fn size(&mut self) -> Result<u64, StoreError> {
         self.flush()?;
         let size = self.store.size(self.file)?;
         if size == 0 || self.begun {
@@ -261,20 +261,20 @@ impl Database {
         Ok(if self.begun { size } else { 0 })
     }
 
-    pub fn sync(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.store.sync(self.file)
     }
 
     /// Does all gathered writes.
-    pub fn flush(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
         self.flush_shared()?;
         self.flush_pending()
     }
 
     /// Does the gathered shares. Either shares, guesses or deferred pages are gathered, not several
     /// kinds at a time.
-    pub fn flush_shared(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn flush_shared(&mut self) -> Result<(), StoreError> {
         self.flush_shares()?;
         self.flush_guesses()
     }

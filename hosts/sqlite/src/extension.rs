@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int};
 /// # Safety
 /// As SQLite does: a connection, a place for a message, and its own table of functions.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sqlite3_extension_init(
+pub(crate) unsafe extern "C" fn sqlite3_extension_init(
     _: *mut ffi::sqlite3,
     message: *mut *mut c_char,
     api: *mut ffi::sqlite3_api_routines,

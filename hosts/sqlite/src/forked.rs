@@ -33,17 +33,17 @@ struct Entry<T: 'static> {
 }
 
 impl<T: Default> PerProcess<T> {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
 
     /// This process's value.
-    pub fn get(&self) -> &'static T {
+    pub(crate) fn get(&self) -> &'static T {
         &self.entry().value
     }
 
     /// The values of the ancestors, as of the fork.
-    pub fn inherited(&self) -> impl Iterator<Item = &'static T> {
+    pub(crate) fn inherited(&self) -> impl Iterator<Item = &'static T> {
         let first = self.entry().inherited;
         std::iter::successors(first, |entry| entry.inherited).map(|entry| &entry.value)
     }

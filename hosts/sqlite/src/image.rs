@@ -34,7 +34,11 @@ fn exchange(closed: Option<Closed>) -> Option<Closed> {
 ///
 /// # Errors
 /// There is none, it is damaged, or in use.
-pub fn open(folder: &Path, nsid: u32, memory_max: u64) -> Result<Volume<ImageDisk>, StoreError> {
+pub(crate) fn open(
+    folder: &Path,
+    nsid: u32,
+    memory_max: u64,
+) -> Result<Volume<ImageDisk>, StoreError> {
     let place = folder.to_owned();
     let keep = move |volume: RestingVolume| {
         if volume.bytes() <= memory_max {

@@ -14,7 +14,7 @@ const SHARE: u64 = 32;
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Maximum bytes of cached pages.
-pub fn cache_bytes() -> u64 {
+pub(crate) fn cache_bytes() -> u64 {
     let machine = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
     share_of(&machine, &group)

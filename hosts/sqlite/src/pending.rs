@@ -21,23 +21,23 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
     /// Returns true if the limit is reached.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.bytes >= BYTES_MAX
     }
 
     /// Returns true if a range overlaps one of the pages.
-    pub fn meets(&self, offset: u64, bytes: u64) -> bool {
+    pub(crate) fn meets(&self, offset: u64, bytes: u64) -> bool {
         let before = self.pages.range(..offset.saturating_add(bytes)).next_back();
         before.is_some_and(|(at, page)| at + page.len() as u64 > offset)
     }
 
     /// Returns true if a page can be kept: it replaces exactly one, or overlaps none.
-    pub fn has_room_for(&self, offset: u64, page: &[u8]) -> bool {
+    pub(crate) fn has_room_for(&self, offset: u64, page: &[u8]) -> bool {
         let is_same = self
             .pages
             .get(&offset)
@@ -46,7 +46,7 @@ impl Pending {
     }
 
     /// Keeps a page until it is written.
-    pub fn put(&mut self, offset: u64, page: &[u8]) {
+    pub(crate) fn put(&mut self, offset: u64, page: &[u8]) {
         debug_assert!(self.has_room_for(offset, page), "pages do not overlap");
         if self.pages.insert(offset, page.to_vec()).is_none() {
             self.bytes += page.len();
@@ -54,7 +54,7 @@ impl Pending {
     }
 
     /// Writes all of them to a file, adjacent pages as one range. None is kept, even if that fails.
-    pub fn hand_over(&mut self, store: &dyn Store, file: FileId) -> Result<(), StoreError> {
+    pub(crate) fn hand_over(&mut self, store: &dyn Store, file: FileId) -> Result<(), StoreError> {
         self.bytes = 0;
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         for (offset, page) in std::mem::take(&mut self.pages) {

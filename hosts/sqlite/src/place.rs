@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 /// A location, as given by a URI or the environment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Spec {
+pub(crate) enum Spec {
     /// A volume on a served device.
     Device {
         /// Address of the server, as HOST:PORT.
@@ -113,7 +113,7 @@ pub enum PlaceError {
 }
 
 /// A store, and the folder with its locks.
-pub struct StorePlace {
+pub(crate) struct StorePlace {
     /// The store that holds the files.
     pub store: Arc<dyn Store>,
     /// Places of pages read earlier.
@@ -170,7 +170,7 @@ impl Drop for OwnFolder {
 
 impl StorePlace {
     /// The full name of a file.
-    pub fn full_name(&self, name: &str) -> String {
+    pub(crate) fn full_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
@@ -179,7 +179,7 @@ impl StorePlace {
     ///
     /// # Errors
     /// The full name is of a file in another volume.
-    pub fn name_here<'a>(&self, given: &'a str) -> Result<&'a str, PlaceError> {
+    pub(crate) fn name_here<'a>(&self, given: &'a str) -> Result<&'a str, PlaceError> {
         match volume_prefix(given) {
             Some((prefix, name)) if prefix == self.prefix => Ok(name),
             Some(_) => Err(PlaceError::Parameter(format!(
@@ -191,14 +191,14 @@ impl StorePlace {
     }
 
     /// Path of a file, if it is an ordinary one.
-    pub fn ordinary(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn ordinary(&self, name: &str) -> Option<PathBuf> {
         self.locks
             .is_none()
             .then(|| PathBuf::from(self.full_name(name)))
     }
 
     /// Path of the lock file of a database.
-    pub fn lock_path(&self, name: &str) -> PathBuf {
+    pub(crate) fn lock_path(&self, name: &str) -> PathBuf {
         match &self.locks {
             Some(folder) => folder.path().join(local_name(name)),
             None => PathBuf::from(format!("{}{name}-lock", self.prefix)),
@@ -248,7 +248,7 @@ fn places() -> MutexGuard<'static, Places> {
 }
 
 /// Closes the descriptors inherited from the parent, which is not affected.
-pub fn close_inherited() {
+pub(crate) fn close_inherited() {
     for mutex in PLACES.inherited() {
         let places = take_inherited(mutex);
         for place in places.by_prefix.values().filter_map(Weak::upgrade) {
@@ -261,7 +261,7 @@ pub fn close_inherited() {
 ///
 /// # Errors
 /// It cannot be reached, or has no volume.
-pub fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
+pub(crate) fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
     // Locked until the place is open, so that two threads do not open one image.
     let mut places = places();
     let known = places.by_spec.get(spec).and_then(Weak::upgrade);
@@ -292,14 +292,14 @@ pub fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
 }
 
 /// The volume opened last, if it is still open.
-pub fn last() -> Option<Arc<StorePlace>> {
+pub(crate) fn last() -> Option<Arc<StorePlace>> {
     let place = places().last.as_ref().and_then(Weak::upgrade)?;
     keep(Some(Arc::clone(&place)));
     Some(place)
 }
 
 /// Ends the hold: the file keeps its place itself, or could not be opened.
-pub fn release() {
+pub(crate) fn release() {
     keep(None);
 }
 
@@ -342,7 +342,7 @@ pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
 ///
 /// # Errors
 /// It is on a volume that is not open, or in a folder that does not exist.
-pub fn of_full_name(full: &str) -> Result<(Arc<StorePlace>, String), PlaceError> {
+pub(crate) fn of_full_name(full: &str) -> Result<(Arc<StorePlace>, String), PlaceError> {
     if let Some((prefix, name)) = volume_prefix(full) {
         let place = places().by_prefix.get(prefix).and_then(Weak::upgrade);
         return match place {
@@ -389,12 +389,12 @@ fn volume_prefix(full: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns true if a full name is of a file in a volume.
-pub fn is_in_volume(full: &str) -> bool {
+pub(crate) fn is_in_volume(full: &str) -> bool {
     volume_prefix(full).is_some()
 }
 
 /// Returns true if a name is absolute: in an open volume, or in a folder of the system.
-pub fn is_full(name: &str) -> bool {
+pub(crate) fn is_full(name: &str) -> bool {
     match volume_prefix(name) {
         Some((prefix, _)) => places()
             .by_prefix

@@ -22,7 +22,7 @@ type Asked = (String, String);
 static NAMES: PerProcess<Mutex<HashMap<Asked, String>>> = PerProcess::new();
 
 /// Connects to a device at HOST:PORT; `subnqn` in the options is its name, if known.
-pub fn connect(address: &str, options: Options) -> Result<Client, ClientError> {
+pub(crate) fn connect(address: &str, options: Options) -> Result<Client, ClientError> {
     let as_holder = |subnqn: Option<String>| {
         let holder = Some(new_holder());
         let options = Options {

@@ -45,7 +45,7 @@ impl Default for Twins {
 
 impl Twins {
     /// Records the place of a page that was read.
-    pub fn note(&self, page: &[u8], place: PlaceOf) {
+    pub(crate) fn note(&self, page: &[u8], place: PlaceOf) {
         let hash = xxh3_64(page);
         let (chunk, at) = chunk_of(hash);
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl Twins {
     }
 
     /// Finds a place where such a page was read, other than `not_here`.
-    pub fn find(&self, page: &[u8], not_here: PlaceOf) -> Option<PlaceOf> {
+    pub(crate) fn find(&self, page: &[u8], not_here: PlaceOf) -> Option<PlaceOf> {
         let hash = xxh3_64(page);
         let (chunk, at) = chunk_of(hash);
         let chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ mod kit;
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_sqlite::unfinished;
-use remap_ssd_store::{NewVolume, Processes, Store, Volume};
+use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
 use std::ffi::c_int;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};

@@ -20,16 +20,16 @@ const OUTPUT_BYTES: u64 = 64 << 10;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Environment variables added for a command.
-pub type Environment = Vec<(&'static str, OsString)>;
+pub(crate) type Environment = Vec<(&'static str, OsString)>;
 
 /// Environment variables of commands when the disk is a file.
-pub fn disk_environment(dir: &Path, file: &Path, marks: &Path) -> Environment {
+pub(crate) fn disk_environment(dir: &Path, file: &Path, marks: &Path) -> Environment {
     let variables = [("DIR", dir), ("FILE", file), ("MARKS", marks)];
     variables.map(|(name, path)| (name, path.into())).into()
 }
 
 /// A command and its environment.
-pub struct Task<'a> {
+pub(crate) struct Task<'a> {
     /// The command, run by a shell.
     pub command: &'a str,
     /// Variables added to its environment.
@@ -78,7 +78,7 @@ impl Task<'_> {
     ///
     /// # Errors
     /// It could not be started, or `stop` was set.
-    pub fn run(&self, stop: &AtomicBool) -> Result<(Ending, String), TortureError> {
+    pub(crate) fn run(&self, stop: &AtomicBool) -> Result<(Ending, String), TortureError> {
         let mut output = tempfile::tempfile()?;
         // Through the shell, as the user typed it.
         let mut command = Command::new("sh");

@@ -119,7 +119,7 @@ impl FaultState {
 }
 
 impl FaultModel {
-    pub fn new(shape: DiskGeometry, faults: &[Fault], seed: u64) -> Self {
+    pub(crate) fn new(shape: DiskGeometry, faults: &[Fault], seed: u64) -> Self {
         // Missing values are drawn, so that the seed decides them.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut drawn = || Some(random.random_range(0..BYTES_MAX));
@@ -147,17 +147,17 @@ impl FaultModel {
     }
 
     /// Returns true if any faults are configured.
-    pub fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         !self.faults.is_empty()
     }
 
     /// Enables or disables faults.
-    pub fn arm(&self, armed: bool) {
+    pub(crate) fn arm(&self, armed: bool) {
         self.armed.store(armed, Ordering::Relaxed);
     }
 
     /// Returns true if a request has failed.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 

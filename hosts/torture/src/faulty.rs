@@ -29,7 +29,7 @@ pub(crate) struct Faulty {
 }
 
 impl Faulty {
-    pub fn new(inner: Arc<dyn Array>, model: Arc<FaultModel>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Array>, model: Arc<FaultModel>) -> Self {
         Self { inner, model }
     }
 

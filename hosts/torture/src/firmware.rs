@@ -78,7 +78,7 @@ impl<'a> Player<'a> {
     ///
     /// # Errors
     /// There is no such device.
-    pub fn new(
+    pub(crate) fn new(
         recording: &'a Recording,
         firmware: Firmware,
         settings: &[Setting],
@@ -119,7 +119,7 @@ impl<'a> Player<'a> {
     ///
     /// # Errors
     /// The device refuses a command, or cannot be recovered.
-    pub fn play(&self, cut: &Cut, lost: &[Lost]) -> Result<Played, TortureError> {
+    pub(crate) fn play(&self, cut: &Cut, lost: &[Lost]) -> Result<Played, TortureError> {
         let mut media = Media::from_image(&self.start);
         // The power rail decides which recent operations survive a cut.
         media.attach_rail();
@@ -339,7 +339,7 @@ fn wrong_block(
 }
 
 /// A disk of blocks on a device.
-pub struct FirmwareDisk {
+pub(crate) struct FirmwareDisk {
     shape: DiskGeometry,
     pages: DiskGeometry,
     device: Mutex<Device>,

@@ -19,7 +19,7 @@ impl MarkPipe {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn new(path: &Path) -> Result<Self, TortureError> {
+    pub(crate) fn new(path: &Path) -> Result<Self, TortureError> {
         tool("mkfifo", &[&path.to_string_lossy()]).map_err(|error| match error {
             ToolError::NotThere => {
                 TortureError::missing("mkfifo is not installed: install the package coreutils")
@@ -40,7 +40,7 @@ impl MarkPipe {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn take(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn take(&mut self) -> io::Result<Vec<u8>> {
         let mut lines = Vec::new();
         // An empty pipe ends the read with `WouldBlock`; earlier data are in `lines`.
         match self.0.read_to_end(&mut lines) {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A holder for an exchangeable disk; clones share it.
 #[derive(Clone)]
-pub struct Slot {
+pub(crate) struct Slot {
     shape: DiskGeometry,
     array: Arc<RwLock<Option<Arc<dyn Array>>>>,
     /// First failure of a request: its caller learns only that it failed.
@@ -20,7 +20,7 @@ pub struct Slot {
 
 impl Slot {
     /// Creates an empty slot for disks of this size.
-    pub fn new(shape: DiskGeometry) -> Self {
+    pub(crate) fn new(shape: DiskGeometry) -> Self {
         Self {
             shape,
             array: Arc::default(),
@@ -29,7 +29,7 @@ impl Slot {
     }
 
     /// Puts a disk into the slot, replacing the previous one. `None`: requests fail.
-    pub fn put(&self, array: Option<Arc<dyn Array>>) {
+    pub(crate) fn put(&self, array: Option<Arc<dyn Array>>) {
         assert!(
             array
                 .as_ref()
@@ -62,7 +62,7 @@ impl Slot {
     }
 
     /// Takes the first failure since the last call.
-    pub fn take_failure(&self) -> Option<io::Error> {
+    pub(crate) fn take_failure(&self) -> Option<io::Error> {
         self.failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -75,19 +75,19 @@ impl Slot {
 }
 
 /// Receiver of the bytes written to the marks file.
-pub type MarkSink = Box<dyn Fn(&[u8]) + Send + Sync>;
+pub(crate) type MarkSink = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// The two files of the folder.
-pub enum Served {
+pub(crate) enum Served {
     Disk(Slot),
     /// Receives lines that become marks of the recording.
     Marks(MarkSink),
 }
 
 /// Name of the disk's file.
-pub const DISK: &str = "disk";
+pub(crate) const DISK: &str = "disk";
 /// Name of the file for marks.
-pub const MARKS: &str = "marks";
+pub(crate) const MARKS: &str = "marks";
 
 impl Bytes for Served {
     fn name(&self) -> String {

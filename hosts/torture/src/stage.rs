@@ -67,7 +67,7 @@ fn package(name: &str) -> &str {
 type Sink = Arc<Mutex<Option<MarkSink>>>;
 
 /// A folder with the disk's file, whose disk can be exchanged.
-pub struct Stage {
+pub(crate) struct Stage {
     // Dropped in this order: first the mount, then the folder.
     mounted: Option<Mounted>,
     scratch: TempDir,
@@ -138,7 +138,7 @@ impl Stage {
     ///
     /// # Errors
     /// FUSE is missing, or there is no room for a folder.
-    pub fn new(shape: DiskGeometry) -> Result<Self, TortureError> {
+    pub(crate) fn new(shape: DiskGeometry) -> Result<Self, TortureError> {
         let scratch = tempfile::Builder::new()
             .prefix("remap-ssd-torture-")
             .tempdir()?;
@@ -166,38 +166,38 @@ impl Stage {
     }
 
     /// Sets the disk that backs the file.
-    pub fn put(&self, array: Arc<dyn Array>) {
+    pub(crate) fn put(&self, array: Arc<dyn Array>) {
         self.slot.put(Some(array));
     }
 
     /// Takes the failure of a disk request, if any: the machine's fault, not a result of a run or a
     /// check.
-    pub fn take_failure(&self) -> Option<TortureError> {
+    pub(crate) fn take_failure(&self) -> Option<TortureError> {
         self.slot.take_failure().map(TortureError::Scratch)
     }
 
     /// Sets the receiver of marks.
-    pub fn marks_to(&self, sink: Option<MarkSink>) {
+    pub(crate) fn marks_to(&self, sink: Option<MarkSink>) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = sink;
     }
 
     /// Path of the file that is the disk.
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.scratch.path().join("files").join(DISK)
     }
 
     /// The file into which a workload writes its marks.
-    pub fn marks(&self) -> PathBuf {
+    pub(crate) fn marks(&self) -> PathBuf {
         self.scratch.path().join("files").join(MARKS)
     }
 
     /// The file from which a check reads the marks before the cut.
-    pub fn marks_seen(&self) -> PathBuf {
+    pub(crate) fn marks_seen(&self) -> PathBuf {
         self.scratch.path().join(MARKS)
     }
 
     /// Mount point of file systems.
-    pub fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.scratch.path().join("mounted")
     }
 
@@ -205,7 +205,7 @@ impl Stage {
     ///
     /// # Errors
     /// The tool's output.
-    pub fn make(&self, fs: &FileSystem) -> Result<(), TortureError> {
+    pub(crate) fn make(&self, fs: &FileSystem) -> Result<(), TortureError> {
         let attached = Loop::attach(&self.file(), self.shape)?;
 
         let mut arguments = mkfs_options(&fs.name).to_vec();
@@ -234,7 +234,7 @@ impl Stage {
     ///
     /// # Errors
     /// The inner error: the mount fails.
-    pub fn mount(&self, fs: &FileSystem) -> Result<Result<MountedFs, String>, TortureError> {
+    pub(crate) fn mount(&self, fs: &FileSystem) -> Result<Result<MountedFs, String>, TortureError> {
         let mut attached = Loop::attach(&self.file(), self.shape)?;
 
         let folder = self.folder();
@@ -343,7 +343,7 @@ impl Drop for Loop {
 }
 
 /// A file system while it is mounted.
-pub struct MountedFs {
+pub(crate) struct MountedFs {
     folder: PathBuf,
     /// The disk's file, which backs the loop device.
     file: PathBuf,
@@ -354,7 +354,7 @@ pub struct MountedFs {
 
 /// Remaining users of a file system that was unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unmounted {
+pub(crate) enum Unmounted {
     /// None: the stage can reuse the disk.
     Free,
     /// Processes with open files. The mount is detached, but the file system keeps the disk until
@@ -367,12 +367,12 @@ pub enum Unmounted {
 
 impl MountedFs {
     /// Folder at which it is mounted.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Unmounts it.
-    pub fn unmount(mut self) -> Unmounted {
+    pub(crate) fn unmount(mut self) -> Unmounted {
         self.try_unmount()
     }
 

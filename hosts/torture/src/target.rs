@@ -63,7 +63,7 @@ impl Target {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn new(shape: DiskGeometry) -> Result<Self, TortureError> {
+    pub(crate) fn new(shape: DiskGeometry) -> Result<Self, TortureError> {
         let scratch = tempfile::Builder::new()
             .prefix("remap-ssd-torture-")
             .tempdir()?;
@@ -79,7 +79,7 @@ impl Target {
     }
 
     /// Environment variables for commands.
-    pub fn environment(&self) -> Environment {
+    pub(crate) fn environment(&self) -> Environment {
         let texts = [
             ("ADDRESS", self.address.to_string()),
             ("TRADDR", self.address.ip().to_string()),
@@ -93,7 +93,7 @@ impl Target {
 
     /// Path of the marks: a pipe for those of a workload, a file with those before the cut for a
     /// check.
-    pub fn marks(&self) -> PathBuf {
+    pub(crate) fn marks(&self) -> PathBuf {
         self.scratch.path().join(MARKS)
     }
 
@@ -102,7 +102,7 @@ impl Target {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn serve(&self, device: Device) -> Result<Serving, TortureError> {
+    pub(crate) fn serve(&self, device: Device) -> Result<Serving, TortureError> {
         self.serve_subsystem(self.subsystem(device)?)
     }
 
@@ -110,7 +110,7 @@ impl Target {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn serve_workload(
+    pub(crate) fn serve_workload(
         &self,
         device: Device,
         observer: &Observer,
@@ -226,7 +226,7 @@ struct Pipe {
 }
 
 impl Observer {
-    pub fn new(recorder: Arc<Recorder>, marks: MarkPipe) -> Self {
+    pub(crate) fn new(recorder: Arc<Recorder>, marks: MarkPipe) -> Self {
         let failure = None;
         Self(Arc::new(Observed {
             recorder,
@@ -235,12 +235,12 @@ impl Observer {
     }
 
     /// Records the marks now in the pipe.
-    pub fn take_marks(&self) {
+    pub(crate) fn take_marks(&self) {
         drop(self.after_marks());
     }
 
     /// Takes the failure that invalidates the recording, if any.
-    pub fn take_failure(&self) -> Option<TortureError> {
+    pub(crate) fn take_failure(&self) -> Option<TortureError> {
         let failure = self.after_marks().failure.take();
         failure.map(TortureError::Scratch)
     }

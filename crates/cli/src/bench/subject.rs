@@ -27,7 +27,7 @@ const WINDOWS: std::ops::Range<u32> = 4..24;
 
 /// Work done in timed sections.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Work {
+pub(super) struct Work {
     /// Seconds of the timed sections.
     pub seconds: f64,
     /// Pages written by the host.
@@ -40,7 +40,7 @@ pub struct Work {
 
 /// Cost of a run, by the clocks of its threads.
 #[derive(Clone, Copy, Debug)]
-pub struct RunWork {
+pub(super) struct RunWork {
     /// Work and wall-clock time.
     pub work: Work,
     /// Processor time of the thread that draws pages and keeps time; with one thread, the total.
@@ -51,7 +51,7 @@ pub struct RunWork {
 
 /// Durations of several recoveries, in seconds.
 #[derive(Clone, Debug, Default)]
-pub struct Recoveries {
+pub(super) struct Recoveries {
     /// Of the mappings, which hosts read.
     pub mappings: Vec<f64>,
     /// Including the fingerprint store.
@@ -83,7 +83,7 @@ fn process_s() -> f64 {
 }
 
 /// A source of page commands, batch by batch.
-pub struct CommandSource {
+pub(super) struct CommandSource {
     workload: Workload,
     pages: Vec<HostPage>,
     commands: Vec<PageCommand>,
@@ -91,7 +91,7 @@ pub struct CommandSource {
 
 impl CommandSource {
     /// Random writes with 30 % duplicates (published definition).
-    pub fn new(addressable: u32, seed: u64) -> Result<Self, Failure> {
+    pub(super) fn new(addressable: u32, seed: u64) -> Result<Self, Failure> {
         let config = WorkloadConfig {
             pattern: Pattern::Random,
             read_percent: 0,
@@ -136,7 +136,7 @@ impl CommandSource {
 }
 
 /// A device under measurement.
-pub struct Subject {
+pub(super) struct Subject {
     device: Device,
     /// Completion times of the last pages.
     done: [u64; DEPTH],
@@ -152,7 +152,7 @@ impl Subject {
     ///
     /// # Errors
     /// Invalid device configuration.
-    pub fn new(config: DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
+    pub(super) fn new(config: DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
         let mut device = Device::format(config).map_err(Failure::usage)?;
         let began = Instant::now();
         age(&mut device, &mut feed.workload, &AgingOptions::default()).map_err(Failure::failed)?;
@@ -188,7 +188,11 @@ impl Subject {
     ///
     /// # Errors
     /// The device refuses one.
-    pub fn measure(&mut self, feed: &mut CommandSource, pages: u64) -> Result<Work, Failure> {
+    pub(super) fn measure(
+        &mut self,
+        feed: &mut CommandSource,
+        pages: u64,
+    ) -> Result<Work, Failure> {
         let stats = self.device.ftl().stats();
         let programs = self.device.ftl().media().counts.programs;
 
@@ -240,7 +244,7 @@ impl Subject {
     ///
     /// # Errors
     /// The device refuses a page.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         feed: &mut CommandSource,
         pages: u64,
@@ -284,7 +288,7 @@ impl Subject {
     }
 
     /// The device, for inspection between runs.
-    pub fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &Device {
         &self.device
     }
 
@@ -292,7 +296,7 @@ impl Subject {
     ///
     /// # Errors
     /// It cannot be recovered.
-    pub fn recover(self, rounds: u32) -> Result<Recoveries, Failure> {
+    pub(super) fn recover(self, rounds: u32) -> Result<Recoveries, Failure> {
         let with_store = self.device.config().clone();
         let mut mappings = with_store.clone();
         mappings.firmware.dedup = false;
@@ -317,14 +321,14 @@ impl Subject {
 }
 
 /// The bare arrays with the same addresses, warmed up.
-pub struct BareSubject(Bare);
+pub(super) struct BareSubject(Bare);
 
 impl BareSubject {
     /// Fills and warms up the arrays.
     ///
     /// # Errors
     /// The workload ends.
-    pub fn new(config: &DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
+    pub(super) fn new(config: &DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
         let gc_start = config.firmware.gc_start(&config.geometry);
         let mut bare = Self(Bare::new(config.geometry, config.firmware.lpns, gc_start));
         let addressable = u64::from(config.addressable_lpns());
@@ -338,7 +342,11 @@ impl BareSubject {
     ///
     /// # Errors
     /// The workload ends.
-    pub fn measure(&mut self, feed: &mut CommandSource, pages: u64) -> Result<Work, Failure> {
+    pub(super) fn measure(
+        &mut self,
+        feed: &mut CommandSource,
+        pages: u64,
+    ) -> Result<Work, Failure> {
         let moves = self.0.moves;
         let (mut seconds, mut left) = (0.0, pages);
         while left > 0 {
@@ -371,7 +379,7 @@ impl BareSubject {
 }
 
 /// The same device without deduplication and without stored contents.
-pub fn without_dedup(mut config: DeviceConfig) -> DeviceConfig {
+pub(super) fn without_dedup(mut config: DeviceConfig) -> DeviceConfig {
     config.firmware.dedup = false;
     config.content = ContentMode::None;
     config

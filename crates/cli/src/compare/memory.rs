@@ -17,7 +17,7 @@ const PROGRAM_BYTES: u64 = 10 << 20;
 
 /// Memory needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
+pub(super) struct Need {
     /// Bytes of the largest run.
     pub run_bytes: u64,
     /// Concurrent runs.
@@ -28,7 +28,7 @@ pub struct Need {
 
 impl Need {
     /// Upper estimate for the runs of a plan.
-    pub fn of(args: &Args, plan: &Plan) -> Self {
+    pub(super) fn of(args: &Args, plan: &Plan) -> Self {
         let known = plan.runs.iter().filter_map(RunSpec::memory_bytes);
         let mut runs: Vec<u64> = known.collect();
 
@@ -47,7 +47,7 @@ impl Need {
     ///
     /// # Errors
     /// It clearly does not: more than a tenth is missing.
-    pub fn check(&self, available: Option<u64>) -> Result<(), Failure> {
+    pub(super) fn check(&self, available: Option<u64>) -> Result<(), Failure> {
         match available {
             // A tenth of tolerance, because it is an estimate.
             Some(available) if self.total_bytes - self.total_bytes / 10 > available => {

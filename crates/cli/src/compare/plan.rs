@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// All decisions made before the first run.
 #[derive(Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The runs, in order; they have the same requests.
     pub runs: Vec<RunSpec>,
     /// How new devices are aged, with the contents.
@@ -31,7 +31,7 @@ pub struct Plan {
 
 impl Plan {
     /// The requests of all runs.
-    pub fn requests(&self) -> &Requests {
+    pub(super) fn requests(&self) -> &Requests {
         // A plan without a run is an error.
         &self.runs[0].requests
     }
@@ -47,7 +47,7 @@ const PAGES_MIN: f64 = 70_000.0;
 ///
 /// # Errors
 /// Incompatible arguments, or an unreadable file.
-pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
+pub(super) fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
     let requests = match &args.trace {
         Some(path) => Requests::Trace(reading::trace(args, path, follow)?),
         None => Requests::Workload {
@@ -413,6 +413,6 @@ fn images(args: &Args, image: &Path) -> Result<Starts, Failure> {
 }
 
 /// Bytes addressable by hosts.
-pub fn logical_bytes(config: &DeviceConfig) -> u64 {
+pub(super) fn logical_bytes(config: &DeviceConfig) -> u64 {
     u64::from(config.firmware.lpns) * PAGE_BYTES as u64
 }

@@ -19,10 +19,10 @@ use remap_ssd_sim::summary::{Accounting, RunSummary};
 use serde_json::{Value, json as object};
 
 /// The version of the JSON: incremented when a field changes its meaning or is removed.
-pub const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// The comparison as terminal text.
-pub fn text(args: &Args, plan: &Plan, done: &[RunResult]) -> String {
+pub(super) fn text(args: &Args, plan: &Plan, done: &[RunResult]) -> String {
     let runs = summaries(done);
     let mut text = pairs(&heading(args, plan, done));
     text.push('\n');
@@ -94,7 +94,7 @@ fn lives(runs: &[RunSummary]) -> String {
 }
 
 /// The comparison as an HTML page.
-pub fn page(args: &Args, plan: &Plan, done: &[RunResult]) -> String {
+pub(super) fn page(args: &Args, plan: &Plan, done: &[RunResult]) -> String {
     let heading = heading(args, plan, done);
 
     let subtitle = heading
@@ -119,7 +119,12 @@ pub fn page(args: &Args, plan: &Plan, done: &[RunResult]) -> String {
 }
 
 /// The comparison as JSON.
-pub fn json(args: &Args, plan: &Plan, done: &[RunResult], failed: &[(String, Failure)]) -> Value {
+pub(super) fn json(
+    args: &Args,
+    plan: &Plan,
+    done: &[RunResult],
+    failed: &[(String, Failure)],
+) -> Value {
     let run = |done: &RunResult| {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {

@@ -90,7 +90,7 @@ impl AccessEntry {
 }
 
 /// Listening sockets or addresses for NVMe/TCP.
-pub enum Listen {
+pub(super) enum Listen {
     /// At these addresses; none if only other transports were requested.
     At(Vec<SocketAddr>),
     /// On a socket opened by a supervisor.
@@ -98,7 +98,7 @@ pub enum Listen {
 }
 
 /// Listening addresses, admitted hosts and their keys.
-pub struct Access {
+pub(super) struct Access {
     /// The addresses or the socket that hosts connect to.
     pub listen: Listen,
     /// Hosts that may connect now.
@@ -115,7 +115,7 @@ impl Access {
     /// # Errors
     /// A name without an address, an invalid file of keys, or an address that others can reach
     /// without keys or a list of hosts.
-    pub fn of(args: &Args) -> Result<Self, Failure> {
+    pub(super) fn of(args: &Args) -> Result<Self, Failure> {
         let keys = args.keys.as_deref().map(load_keys).transpose()?;
         let entries = args.allow.iter().map(|text| AccessEntry::parse(text));
         let entries: Vec<AccessEntry> = entries.collect::<Result<_, _>>()?;
@@ -144,7 +144,7 @@ impl Access {
 
     /// Splits it into the listening addresses and the parts that are reloaded while the port is
     /// open.
-    pub fn split(self) -> (Listen, Reloadable) {
+    pub(super) fn split(self) -> (Listen, Reloadable) {
         let Self {
             listen,
             keyring,
@@ -157,7 +157,7 @@ impl Access {
     }
 
     /// Warns about namespaces in lists of rights that do not exist.
-    pub fn tell_unknown(&self, subsystem: &Subsystem) {
+    pub(super) fn tell_unknown(&self, subsystem: &Subsystem) {
         let by_keys = self
             .keyring
             .iter()
@@ -246,14 +246,14 @@ fn tell_unknown(subsystem: &Subsystem, listed: impl Iterator<Item = u32>) {
 }
 
 /// Keys and list, before the port is open.
-pub struct Reloadable {
+pub(super) struct Reloadable {
     entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
 }
 
 impl Reloadable {
     /// Binds them to the open port; `None` if there is nothing to reload.
-    pub fn of_port(self, port: &Arc<Port>) -> Option<Reload> {
+    pub(super) fn of_port(self, port: &Arc<Port>) -> Option<Reload> {
         let has_more = self.keys.is_some() || !self.entries.is_empty();
         has_more.then(|| Reload {
             entries: self.entries,
@@ -265,7 +265,7 @@ impl Reloadable {
 }
 
 /// Keys and list, to be reloaded.
-pub struct Reload {
+pub(super) struct Reload {
     entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
     /// Weak: waiting for a name server must not keep the device open.
@@ -277,7 +277,7 @@ impl Reload {
     /// Reloads the keys and resolves the names again, on its own thread, since a name server may be
     /// slow. If anything is invalid, nothing changes. Connected hosts stay, unless they may no
     /// longer connect. `done` is called at the end in any case.
-    pub fn start(self: &Arc<Self>, done: fn()) {
+    pub(super) fn start(self: &Arc<Self>, done: fn()) {
         let again = self.clone();
         let thread = std::thread::Builder::new().name("reload".into());
         let started = thread.spawn(move || {

@@ -53,7 +53,7 @@ impl ListenAt {
 }
 
 /// Returns true if a text may be a DNS name.
-pub fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     !text.is_empty() && text.bytes().all(may_be)
 }
@@ -62,7 +62,7 @@ pub fn is_name(text: &str) -> bool {
 ///
 /// # Errors
 /// The reason, in a few words.
-pub fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
+pub(super) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
     let found = (name, 0).to_socket_addrs().map_err(|error| {
         // The reason is only in the system's text.
         let text = error.to_string();

@@ -46,7 +46,7 @@ enum ServiceEvent {
 
 /// Periodic work while the device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tick {
+pub(super) enum Tick {
     /// Save the SMART counters.
     Keep,
     /// Log the statistics.
@@ -56,7 +56,7 @@ pub enum Tick {
 }
 
 /// All open transports of a device.
-pub struct Fronts {
+pub(super) struct Fronts {
     tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
     fuse: Option<Mounted>,
     vfio: Option<Service>,
@@ -85,7 +85,7 @@ impl Fronts {
     ///
     /// # Errors
     /// A transport cannot be opened; one sentence with a remedy.
-    pub fn open(
+    pub(super) fn open(
         args: &Args,
         subsystem: &Arc<Subsystem>,
         nqn: &str,
@@ -163,7 +163,7 @@ impl Fronts {
     ///
     /// # Errors
     /// The firmware or the disk under it has failed.
-    pub fn serve(
+    pub(super) fn serve(
         mut self,
         subsystem: &Subsystem,
         mut tick: impl FnMut(Tick),

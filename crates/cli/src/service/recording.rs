@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A trace written while hosts are served.
 #[derive(Clone)]
-pub struct Recording {
+pub(super) struct Recording {
     path: PathBuf,
     /// None after an error.
     file: Arc<Mutex<Option<BufWriter<File>>>>,
@@ -25,7 +25,7 @@ impl Recording {
     ///
     /// # Errors
     /// It exists already, or cannot be created.
-    pub fn create(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::about(
                 path.display(),
@@ -40,17 +40,17 @@ impl Recording {
     }
 
     /// Writes a description of the device as the first line, so that a replay uses the same.
-    pub fn device(&self, config: &DeviceConfig) {
+    pub(super) fn device(&self, config: &DeviceConfig) {
         self.write(|file| write_device(config, file));
     }
 
     /// Removes the file: nothing was served.
-    pub fn discard(&self) {
+    pub(super) fn discard(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 
     /// Writes out the buffered lines.
-    pub fn flush(&self) {
+    pub(super) fn flush(&self) {
         self.write(BufWriter::flush);
     }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The thread that rebuilds the store; ends when dropped.
-pub struct Relearn {
+pub(super) struct Relearn {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -28,7 +28,7 @@ impl Relearn {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn start_if_needed(
+    pub(super) fn start_if_needed(
         dir: Option<&Path>,
         subsystem: &Arc<Subsystem>,
     ) -> Result<Option<Self>, Failure> {
@@ -112,7 +112,7 @@ impl Drop for Relearn {
 }
 
 /// Logs the state of the fingerprints from the last shutdown.
-pub fn tell_recalled(device: &Device) {
+pub(super) fn tell_recalled(device: &Device) {
     match device.fingerprints() {
         Fingerprints::NotSaved => {}
         Fingerprints::Recalled(pages) => {
@@ -125,7 +125,7 @@ pub fn tell_recalled(device: &Device) {
 }
 
 /// Logs the result of saving them at this shutdown.
-pub fn tell_saved(saved: &SavedFingerprints) {
+pub(super) fn tell_saved(saved: &SavedFingerprints) {
     match saved {
         SavedFingerprints::None => {}
         SavedFingerprints::Saved(pages) => tracing::info!(pages, "fingerprints saved"),

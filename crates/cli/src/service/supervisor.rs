@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// The socket is of another kind, there is more than one, or there are listening addresses as well.
-pub fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
+pub(super) fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
     let mut passed = ListenFd::from_env();
     // More than one would leave the others unanswered.
     if passed.len() > 1 {
@@ -50,7 +50,7 @@ pub fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
 }
 
 /// The supervisor that started the service and expects notifications (`NOTIFY_SOCKET`).
-pub struct Supervisor {
+pub(super) struct Supervisor {
     is_there: bool,
     watchdog: Option<Watchdog>,
 }
@@ -63,7 +63,7 @@ struct Watchdog {
 
 impl Supervisor {
     /// From the environment.
-    pub fn from_env() -> Self {
+    pub(super) fn from_env() -> Self {
         let is_there = std::env::var_os("NOTIFY_SOCKET").is_some();
         // Twice per watchdog timeout.
         let every = sd_notify::watchdog_enabled().filter(|_| is_there);
@@ -75,12 +75,12 @@ impl Supervisor {
     }
 
     /// Returns true if the service has a supervisor.
-    pub fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         self.is_there
     }
 
     /// Maximum wait before `alive` must be called.
-    pub fn patience(&self, most: Duration) -> Duration {
+    pub(super) fn patience(&self, most: Duration) -> Duration {
         self.watchdog.as_ref().map_or(most, |watchdog| {
             let left = watchdog.every.saturating_sub(watchdog.last.elapsed());
             most.min(left)
@@ -89,7 +89,7 @@ impl Supervisor {
 
     /// Sends a due watchdog notification, after taking the device's lock: if that hangs, none is
     /// sent.
-    pub fn alive(&mut self, subsystem: &Subsystem) {
+    pub(super) fn alive(&mut self, subsystem: &Subsystem) {
         let Some(watchdog) = &mut self.watchdog else {
             return;
         };
@@ -107,12 +107,12 @@ impl Supervisor {
 }
 
 /// Notifies the supervisor that hosts can connect.
-pub fn ready() {
+pub(super) fn ready() {
     say(&[NotifyState::Ready]);
 }
 
 /// Notifies the supervisor of a reload; `ready` follows.
-pub fn reloading() {
+pub(super) fn reloading() {
     // systemd requires the time, to distinguish reloads.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         say(&[NotifyState::Reloading, now]);
@@ -120,7 +120,7 @@ pub fn reloading() {
 }
 
 /// Notifies the supervisor that the service is stopping.
-pub fn stopping() {
+pub(super) fn stopping() {
     say(&[NotifyState::Stopping]);
 }
 

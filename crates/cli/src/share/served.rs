@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 const CONNECTIONS: usize = 8;
 
 /// The namespaces of a served device.
-pub struct ServedNamespaces {
+pub(super) struct ServedNamespaces {
     address: String,
     options: Options,
     /// By namespace: a connection, and true if it was written through.
@@ -29,7 +29,7 @@ impl ServedNamespaces {
     ///
     /// # Errors
     /// The server cannot be reached, or refuses.
-    pub fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
+    pub(super) fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
         let SeenNamespaces { subnqn, numbers } = SeenNamespaces::ask(address, &options)?;
 
         // Across namespaces only if there are several: the host must enable that at the device.

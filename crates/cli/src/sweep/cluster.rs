@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 const INSTALL: &str = "pip install './python[cluster]' in the folder of its sources";
 
 /// An interpreter with the package, and a scheduler's address.
-pub struct Cluster {
+pub(super) struct Cluster {
     python: String,
     scheduler: String,
 }
@@ -22,7 +22,7 @@ impl Cluster {
     ///
     /// # Errors
     /// It is missing, or of another version.
-    pub fn find(scheduler: &str) -> Result<Self, Failure> {
+    pub(super) fn find(scheduler: &str) -> Result<Self, Failure> {
         let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
         let asked = Command::new(&python)
             .args(["-m", "remap_ssd", "sources"])
@@ -58,7 +58,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub fn digest(&self, address: &str) -> Result<String, String> {
+    pub(super) fn digest(&self, address: &str) -> Result<String, String> {
         let asked = Command::new(&self.python)
             .args(["-m", "remap_ssd", "digest", address])
             .stdin(Stdio::null())
@@ -76,7 +76,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The package cannot be started.
-    pub fn run(&self, file: &Path, folder: &Path) -> Result<Vec<String>, Failure> {
+    pub(super) fn run(&self, file: &Path, folder: &Path) -> Result<Vec<String>, Failure> {
         // Ctrl-C reaches the child too, which handles it itself.
         let child = Command::new(&self.python)
             .args(["-m", "remap_ssd", "sweep"])

@@ -25,7 +25,7 @@ pub fn path(folder: &Path, point: &Name) -> PathBuf {
 }
 
 /// Loads a point's run, if it exists.
-pub fn load(folder: &Path, point: &Name) -> Option<Value> {
+pub(super) fn load(folder: &Path, point: &Name) -> Option<Value> {
     let bytes = fs::read(path(folder, point)).ok()?;
     let runs = parquet::read_words(&bytes, "run")?;
     serde_json::from_str(runs.first()?).ok()

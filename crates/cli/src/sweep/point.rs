@@ -68,7 +68,7 @@ pub fn digest(path: &Path) -> std::io::Result<String> {
 }
 
 /// The names of the options of `compare`, with `_`.
-pub fn options() -> Vec<String> {
+pub(super) fn options() -> Vec<String> {
     PointCommand::command()
         .get_arguments()
         .filter_map(|arg| Some(arg.get_long()?.replace('-', "_")))
@@ -76,7 +76,7 @@ pub fn options() -> Vec<String> {
 }
 
 /// A value as text for the command line; none for tables, lists and dates.
-pub fn word(value: &Value) -> Option<String> {
+pub(super) fn word(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(is_so) => Some(is_so.to_string()),
@@ -91,7 +91,7 @@ pub fn word(value: &Value) -> Option<String> {
 }
 
 /// Returns true for the address of an object, which the Python package reads.
-pub fn is_address(path: &str) -> bool {
+pub(super) fn is_address(path: &str) -> bool {
     path.contains("://")
 }
 
@@ -99,7 +99,7 @@ pub fn is_address(path: &str) -> bool {
 pub type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Digests of files, each read once.
-pub struct Files<'a> {
+pub(super) struct Files<'a> {
     folder: &'a Path,
     fetch: Option<Fetch<'a>>,
     known: HashMap<(String, String), Result<(String, String), String>>,
@@ -107,7 +107,7 @@ pub struct Files<'a> {
 
 impl<'a> Files<'a> {
     /// For files relative to a folder, unless their path is absolute.
-    pub fn new(folder: &'a Path, fetch: Option<Fetch<'a>>) -> Self {
+    pub(super) fn new(folder: &'a Path, fetch: Option<Fetch<'a>>) -> Self {
         Self {
             folder,
             fetch,
@@ -163,7 +163,7 @@ fn file(option: &str, path: &Path) -> Result<(String, String), String> {
 ///
 /// # Errors
 /// The message of `compare`, in one sentence.
-pub fn point(
+pub(super) fn point(
     options: &[(String, Value)],
     of_grid: &[(String, Value)],
     files: &mut Files<'_>,

@@ -13,7 +13,7 @@ use std::path::Path;
 type PointResult<'a> = (&'a Point, Option<Value>);
 
 /// Name of a point, from its values.
-pub fn title(point: &Point) -> String {
+pub(super) fn title(point: &Point) -> String {
     let values: Vec<String> = point
         .of_grid
         .iter()
@@ -29,7 +29,7 @@ fn figure_of(run: &Value, name: &str) -> Option<f64> {
 }
 
 /// The table, and the location of the results.
-pub fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
+pub(super) fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
     // The grid's names are the same at every point.
     let names: Vec<&str> = found.first().map_or(Vec::new(), |(point, _)| {
         point
@@ -68,7 +68,7 @@ pub fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
 }
 
 /// All points, each with its run or null.
-pub fn json(found: &[PointResult<'_>]) -> Value {
+pub(super) fn json(found: &[PointResult<'_>]) -> Value {
     let one = |(point, result): &PointResult<'_>| {
         let values = point
             .of_grid
@@ -85,7 +85,7 @@ pub fn json(found: &[PointResult<'_>]) -> Value {
 }
 
 /// Bars of the first figure: groups by the first name that is not the scheme, bars by the others.
-pub fn figure(args: &Args, found: &[PointResult<'_>]) -> Option<String> {
+pub(super) fn figure(args: &Args, found: &[PointResult<'_>]) -> Option<String> {
     let figure = args.show.first()?;
     let names: Vec<&str> = found[0]
         .0

@@ -18,7 +18,7 @@ const LINES: usize = 12;
 const BLOCKS: usize = 12;
 
 /// Results of all cuts.
-pub struct Results {
+pub(super) struct Results {
     pub seed: u64,
     pub recorded: Duration,
     /// Identifier of the recording, as in replay codes.
@@ -43,7 +43,7 @@ pub struct Results {
 }
 
 /// A cut after which the check failed.
-pub struct Failed {
+pub(super) struct Failed {
     /// The round of its cut; none: it was replayed.
     pub round: Option<u64>,
     pub cut: Cut,
@@ -52,7 +52,7 @@ pub struct Failed {
 }
 
 impl Results {
-    pub fn new(
+    pub(super) fn new(
         seed: u64,
         recorded: Duration,
         id: String,
@@ -78,7 +78,7 @@ impl Results {
         }
     }
 
-    pub fn add(&mut self, cut: &Cut, verdict: &Verdict) {
+    pub(super) fn add(&mut self, cut: &Cut, verdict: &Verdict) {
         let lost = verdict.lost as u64;
         self.cuts += 1;
         self.cuts_losing += u64::from(lost > 0);
@@ -102,7 +102,7 @@ impl Results {
 }
 
 /// Default file name of a recording.
-pub fn file_name(id: &str) -> PathBuf {
+pub(super) fn file_name(id: &str) -> PathBuf {
     format!("torture-{id}.recording").into()
 }
 
@@ -164,7 +164,7 @@ fn flushes(recording: &Recording) -> u64 {
 }
 
 /// The results as text.
-pub fn text(recording: &Recording, results: &Results) -> String {
+pub(super) fn text(recording: &Recording, results: &Results) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let [writes, flushes] = [writes(recording), flushes(recording)];
     let marks = recording.count(|event| matches!(event, Event::Mark(_)));
@@ -373,7 +373,7 @@ fn glimpse(bytes: &[u8]) -> String {
 }
 
 /// The results as one JSON object.
-pub fn json(recording: &Recording, results: &Results) -> Value {
+pub(super) fn json(recording: &Recording, results: &Results) -> Value {
     let about = &recording.about;
 
     let outcomes: Vec<Value> = results.outcomes.iter().map(|((passed, name), (count, cut))| {

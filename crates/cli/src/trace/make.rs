@@ -59,7 +59,7 @@ const PIECE_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// An impossible workload, or a file that cannot be written.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(super) fn command(args: &Args) -> Result<(), Failure> {
     let mut source = args.feed.source(&args.workload)?;
     let name = args.out.display();
     let file = File::create(&args.out).map_err(|error| Failure::about(&name, error))?;

@@ -75,7 +75,7 @@ struct Profiled {
 ///
 /// # Errors
 /// An unreadable trace, or an impossible workload.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(super) fn command(args: &Args) -> Result<(), Failure> {
     let mut found = Vec::new();
 
     for path in &args.files {
@@ -139,7 +139,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn models() -> Result<(), Failure> {
+pub(super) fn models() -> Result<(), Failure> {
     output::text(&output::pairs(
         &MODELS.map(|kind| (kind.name(), kind.about())),
     ))

@@ -14,19 +14,19 @@ use crate::config::Config;
 use remap_ssd_media::Geometry;
 
 /// Words of a superblock's life record.
-pub const LIFE_WORDS: usize = 3;
+pub(crate) const LIFE_WORDS: usize = 3;
 /// Capacity of the list of aborted atomic commands.
-pub const ABORTED_SLOTS: usize = 64;
+pub(crate) const ABORTED_SLOTS: usize = 64;
 /// Words of a deallocation record.
-pub const DEALLOC_WORDS: usize = 2;
+pub(crate) const DEALLOC_WORDS: usize = 2;
 
 /// Words of a slot of the file map's table.
-pub const FILE_SLOT_WORDS: usize = 2;
+pub(crate) const FILE_SLOT_WORDS: usize = 2;
 /// Words of an entry of the file map.
-pub const FILE_ENTRY_WORDS: usize = 4;
+pub(crate) const FILE_ENTRY_WORDS: usize = 4;
 
 /// Words of a file map with `slots` slots and `entries` entries.
-pub fn file_map_words(slots: u32, entries: u32) -> usize {
+pub(crate) fn file_map_words(slots: u32, entries: u32) -> usize {
     match slots {
         0 => 0,
         slots => 1 + slots as usize * FILE_SLOT_WORDS + entries as usize * FILE_ENTRY_WORDS,
@@ -35,7 +35,7 @@ pub fn file_map_words(slots: u32, entries: u32) -> usize {
 
 /// Word addresses of the regions.
 #[derive(Clone, Copy, Debug)]
-pub struct NvramLayout {
+pub(crate) struct NvramLayout {
     /// First word of the atomic slot.
     pub atomic: usize,
     /// First word of the list of aborted commands.
@@ -52,7 +52,7 @@ pub struct NvramLayout {
 
 impl NvramLayout {
     /// Lays out the regions in order.
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(crate) fn new(config: &Config, geometry: &Geometry) -> Self {
         let atomic = geometry.superblocks() as usize * LIFE_WORDS;
         let aborted = atomic + 1;
         let dealloc = aborted + ABORTED_SLOTS;

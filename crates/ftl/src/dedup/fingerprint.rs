@@ -46,7 +46,7 @@ impl FingerprintKind {
 
 /// A content's key in the store: an identity or a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fingerprint {
+pub(crate) enum Fingerprint {
     /// Identity of the content.
     Identity(u64),
     /// Digest of the page's bytes.
@@ -56,7 +56,7 @@ pub enum Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a payload.
     #[inline]
-    pub fn of(payload: &Payload<'_>, kind: FingerprintKind) -> Self {
+    pub(crate) fn of(payload: &Payload<'_>, kind: FingerprintKind) -> Self {
         match payload {
             Payload::Identity(identity) => Self::Identity(*identity),
             Payload::Bytes(bytes) => Self::Digest(kind.digest(&bytes[..])),

@@ -53,25 +53,25 @@ struct LongCell {
 
 impl LongChains {
     #[inline]
-    pub fn has(&self, chain: u32) -> bool {
+    pub(super) fn has(&self, chain: u32) -> bool {
         !self.chains.is_empty() && self.chains.contains_key(&chain)
     }
 
     /// Number of cell accesses so far.
     #[cfg(test)]
-    pub fn looks(&self) -> u64 {
+    pub(super) fn looks(&self) -> u64 {
         self.looks
     }
 
     /// Takes over a chain that has become long: its cells in order, and the number of cells in its
     /// last bucket.
-    pub fn adopt(&mut self, chain: u32, cells: &[SpilledCell], last_used: usize) {
+    pub(super) fn adopt(&mut self, chain: u32, cells: &[SpilledCell], last_used: usize) {
         self.chains.insert(chain, LongChain { len: 0, last_used });
         cells.iter().for_each(|cell| self.insert(chain, *cell));
     }
 
     /// Adds a cell unless it exists.
-    pub fn add(&mut self, chain: u32, cell: SpilledCell) {
+    pub(super) fn add(&mut self, chain: u32, cell: SpilledCell) {
         if self.first(chain, cell).is_some() {
             return;
         }
@@ -105,14 +105,14 @@ impl LongChains {
     }
 
     /// Returns true if the last bucket would have no free cell.
-    pub fn is_full(&self, chain: u32) -> bool {
+    pub(super) fn is_full(&self, chain: u32) -> bool {
         self.chains
             .get(&chain)
             .is_some_and(|of| of.last_used == CELLS)
     }
 
     /// Adds a bucket if few cells are free.
-    pub fn make_room(&mut self, chain: u32) {
+    pub(super) fn make_room(&mut self, chain: u32) {
         if let Some(of) = self.chains.get_mut(&chain)
             && CELLS - of.last_used < FREE_CELLS_MIN
         {
@@ -121,7 +121,7 @@ impl LongChains {
     }
 
     /// The distinct keys of a chain.
-    pub fn keys(&self, chain: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn keys(&self, chain: u32) -> impl Iterator<Item = u32> {
         let first_from = move |key: u32| {
             let mut rest = self.by_key.range((chain, key, 0)..(chain + 1, 0, 0));
             rest.next().map(|(_, key, _)| *key)
@@ -130,7 +130,7 @@ impl LongChains {
     }
 
     /// Updates a cell whose page has moved.
-    pub fn moved(&mut self, chain: u32, from: SpilledCell, to: SpilledCell) {
+    pub(super) fn moved(&mut self, chain: u32, from: SpilledCell, to: SpilledCell) {
         let Some(order) = self.first(chain, from) else {
             return;
         };
@@ -144,7 +144,7 @@ impl LongChains {
     }
 
     /// Notes that the content of a page has become known or has changed.
-    pub fn note_content(&mut self, ppn: Ppn) {
+    pub(super) fn note_content(&mut self, ppn: Ppn) {
         if !self.chains.is_empty() && self.cells_of(ppn).next().is_some() {
             self.changed.insert(ppn);
         }
@@ -152,7 +152,7 @@ impl LongChains {
 
     /// The page with the fewest owners that satisfies `is_same`, and its count; of several the
     /// first in the chain. `is_live`: the page holds that content, or another one with the tag.
-    pub fn find(
+    pub(super) fn find(
         &mut self,
         (chain, key): (u32, u32),
         counts: &Counts,
@@ -179,7 +179,7 @@ impl LongChains {
     }
 
     /// Drops the cells that are not live: those of one key, or all suspects.
-    pub fn drop_stale(
+    pub(super) fn drop_stale(
         &mut self,
         chain: u32,
         key: Option<u32>,
@@ -213,7 +213,7 @@ impl LongChains {
     }
 
     /// Drops the cells of a page whose keys are in a range.
-    pub fn drop_page(&mut self, chain: u32, keys: std::ops::Range<u32>, ppn: Ppn) {
+    pub(super) fn drop_page(&mut self, chain: u32, keys: std::ops::Range<u32>, ppn: Ppn) {
         let cells = self
             .by_page
             .range((ppn, chain, keys.start, 0)..(ppn, chain, keys.end, 0));

@@ -185,7 +185,7 @@ impl Iterator for SlotSet {
 
 /// The data with which the store checks whether a page still holds the content it was entered for.
 #[derive(Clone, Copy)]
-pub struct PageLookup<'a> {
+pub(crate) struct PageLookup<'a> {
     /// Media whose pages hold the contents.
     pub media: &'a Media,
     /// Reference counts of flash pages.
@@ -193,7 +193,7 @@ pub struct PageLookup<'a> {
 }
 
 /// The fingerprint store: maps contents to flash pages.
-pub struct Dedup {
+pub(crate) struct Dedup {
     lines: Slab<FingerprintLine>,
     /// Full digests by page, with real bytes only: identities are in the media.
     pub(crate) digests: Vec<[u8; 32]>,
@@ -211,7 +211,7 @@ pub struct Dedup {
 
 impl Dedup {
     /// An empty store for `pages` flash pages; `None` if there are no contents to compare.
-    pub fn new(pages: u32, mode: ContentMode, exact: bool, count_max: u32) -> Option<Self> {
+    pub(crate) fn new(pages: u32, mode: ContentMode, exact: bool, count_max: u32) -> Option<Self> {
         let pages = pages as usize;
         let (digests, recalled) = match mode {
             ContentMode::None => return None,
@@ -236,7 +236,7 @@ impl Dedup {
     }
 
     /// Writes so far whose content was on flash in a page for which the store had no room.
-    pub fn missed(&self) -> u64 {
+    pub(crate) fn missed(&self) -> u64 {
         self.missed
     }
 
@@ -283,7 +283,7 @@ impl Dedup {
 
     /// Finds the live page with this content: preferably one that can take another owner.
     #[inline(always)]
-    pub fn find(&mut self, fingerprint: &Fingerprint, pages: PageLookup<'_>) -> Option<Ppn> {
+    pub(crate) fn find(&mut self, fingerprint: &Fingerprint, pages: PageLookup<'_>) -> Option<Ppn> {
         let place = self.place(fingerprint);
         let line = &self.lines[place.0];
         let nominated = line.nominated(place.1);
@@ -341,7 +341,7 @@ impl Dedup {
     /// Records the page of a content. A slot with the same tag is taken first (its page is stale or
     /// full of references), then an empty one or one with a dead page, then the oldest.
     #[inline(always)]
-    pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
+    pub(crate) fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
         self.note_digest(fingerprint, ppn, false);
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
@@ -413,7 +413,7 @@ impl Dedup {
     }
 
     /// Pages have been erased: their digests become unknown.
-    pub fn erased(&mut self, pages: std::ops::Range<usize>) {
+    pub(crate) fn erased(&mut self, pages: std::ops::Range<usize>) {
         if !self.digests.is_empty() {
             self.digests[pages].fill(UNKNOWN);
         }
@@ -421,7 +421,7 @@ impl Dedup {
 
     /// A page has moved. If it could not be read, the new page marks lost data and has no content.
     #[inline]
-    pub fn moved(&mut self, media: &Media, from: Ppn, to: Ppn) {
+    pub(crate) fn moved(&mut self, media: &Media, from: Ppn, to: Ppn) {
         let fingerprint = match media.identity(to) {
             Some(0) if media.is_meta(to) => return,
             Some(identity) => Fingerprint::Identity(identity),
@@ -451,7 +451,7 @@ impl Dedup {
 
     /// A page has been copied, and both copies stay.
     #[cold]
-    pub fn copied(&mut self, from: Ppn, to: Ppn, pages: PageLookup<'_>) {
+    pub(crate) fn copied(&mut self, from: Ppn, to: Ppn, pages: PageLookup<'_>) {
         if pages.media.is_meta(to) {
             return self.forget(pages.media, from); // It could not be read.
         }
@@ -468,7 +468,7 @@ impl Dedup {
 
     /// A page cannot be read: removes it from the store.
     #[cold]
-    pub fn forget(&mut self, media: &Media, ppn: Ppn) {
+    pub(crate) fn forget(&mut self, media: &Media, ppn: Ppn) {
         let Some(fingerprint) = self.of_page(media, ppn) else {
             return;
         };
@@ -490,14 +490,14 @@ impl Dedup {
 
     /// Returns true if a page's digest was loaded from a file and has not been verified.
     #[inline]
-    pub fn is_recalled(&self, ppn: Ppn) -> bool {
+    pub(crate) fn is_recalled(&self, ppn: Ppn) -> bool {
         self.recalled
             .get(ppn.0 as usize / 64)
             .is_some_and(|bits| bits >> (ppn.0 % 64) & 1 == 1)
     }
 
     /// Marks a page's digest as verified.
-    pub fn confirm(&mut self, ppn: Ppn) {
+    pub(crate) fn confirm(&mut self, ppn: Ppn) {
         if let Some(bits) = self.recalled.get_mut(ppn.0 as usize / 64) {
             *bits &= !(1 << (ppn.0 % 64));
         }
@@ -505,14 +505,18 @@ impl Dedup {
 
     /// Prefetches the line of a content.
     #[inline]
-    pub fn prefetch_line(&self, fingerprint: &Fingerprint) {
+    pub(crate) fn prefetch_line(&self, fingerprint: &Fingerprint) {
         prefetch(&self.lines, self.place(fingerprint).0);
     }
 
     /// Prefetches the data for comparing the nominated page, or for inserting a new one; returns
     /// the nominated page, if any.
     #[inline]
-    pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: PageLookup<'_>) -> Option<Ppn> {
+    pub(crate) fn prefetch_page(
+        &self,
+        fingerprint: &Fingerprint,
+        pages: PageLookup<'_>,
+    ) -> Option<Ppn> {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let Some(slot) = line.nominated(tag).first() else {

@@ -9,7 +9,7 @@ const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
 /// The hash `h1`, `h2` of `bytes`.
-pub fn murmur3(bytes: &[u8], seed: u32) -> [u64; 2] {
+pub(super) fn murmur3(bytes: &[u8], seed: u32) -> [u64; 2] {
     let (mut h1, mut h2) = (u64::from(seed), u64::from(seed));
     let (blocks, tail) = bytes.as_chunks::<16>();
     for block in blocks {

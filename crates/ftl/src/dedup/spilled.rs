@@ -74,7 +74,7 @@ fn chain_of(line: usize) -> u32 {
 }
 
 impl SpilledTable {
-    pub fn new(lines: usize) -> Self {
+    pub(super) fn new(lines: usize) -> Self {
         Self {
             first: Slab::zeroed(lines.div_ceil(SHARED)),
             more: Vec::new(),
@@ -87,7 +87,7 @@ impl SpilledTable {
 
     /// The same with indices for chains of at least `buckets` buckets.
     #[cfg(test)]
-    pub fn with_long_from(lines: usize, buckets: usize) -> Self {
+    pub(super) fn with_long_from(lines: usize, buckets: usize) -> Self {
         Self {
             long_from: buckets,
             ..Self::new(lines)
@@ -114,7 +114,7 @@ impl SpilledTable {
     }
 
     /// The tags of the pages that a line has spilled, with repetitions.
-    pub fn tags(&self, line: usize) -> impl Iterator<Item = u32> {
+    pub(super) fn tags(&self, line: usize) -> impl Iterator<Item = u32> {
         let keys = self.long.keys(chain_of(line));
         let keys = keys.map(|key| SpilledCell::of_key(key, Ppn(0)));
         let of_long = keys.filter(move |cell| cell.line() == line % SHARED);
@@ -124,13 +124,13 @@ impl SpilledTable {
 
     /// Returns true if a line's chain is a long one.
     #[inline]
-    pub fn is_long(&self, line: usize) -> bool {
+    pub(super) fn is_long(&self, line: usize) -> bool {
         self.long.has(chain_of(line))
     }
 
     /// Searches a long chain: of the pages that a line has spilled with this tag, the one with the
     /// fewest owners that satisfies `is_same`, and its count. `is_live`: as in `LongChains::find`.
-    pub fn find_in_long(
+    pub(super) fn find_in_long(
         &mut self,
         (line, tag): (usize, u32),
         counts: &Counts,
@@ -143,18 +143,18 @@ impl SpilledTable {
     }
 
     /// The pages that a line has spilled, unless its chain is a long one.
-    pub fn pages(&self, line: usize) -> impl Iterator<Item = SpilledPage> {
+    pub(super) fn pages(&self, line: usize) -> impl Iterator<Item = SpilledPage> {
         let cells = self.cells(line);
         let is_of_line = move |cell: &SpilledCell| cell.line() == line % SHARED;
         cells.filter(is_of_line).map(SpilledCell::spilled)
     }
 
     /// The pages of all lines that share this line's chain.
-    pub fn pages_of_chain(&self, line: usize) -> impl Iterator<Item = Ppn> {
+    pub(super) fn pages_of_chain(&self, line: usize) -> impl Iterator<Item = Ppn> {
         self.cells(line).map(|cell| cell.spilled().ppn)
     }
 
-    pub fn add(&mut self, line: usize, page: SpilledPage) {
+    pub(super) fn add(&mut self, line: usize, page: SpilledPage) {
         // A stale page of this line may have the same page number, but another tag. Either may be
         // the live one.
         let cell = SpilledCell::new(line, page);
@@ -178,7 +178,7 @@ impl SpilledTable {
     }
 
     /// Returns true if a line's chain has no free cell: then stale pages should be dropped.
-    pub fn is_full(&self, line: usize) -> bool {
+    pub(super) fn is_full(&self, line: usize) -> bool {
         if self.is_long(line) {
             return self.long.is_full(chain_of(line));
         }
@@ -188,7 +188,7 @@ impl SpilledTable {
     }
 
     /// Adds a bucket to a line's chain if few cells are free.
-    pub fn make_room(&mut self, line: usize) {
+    pub(super) fn make_room(&mut self, line: usize) {
         if self.is_long(line) {
             return self.long.make_room(chain_of(line));
         }
@@ -213,7 +213,7 @@ impl SpilledTable {
     }
 
     /// Drops a page of a line, under all tags.
-    pub fn drop_page(&mut self, line: usize, ppn: Ppn) {
+    pub(super) fn drop_page(&mut self, line: usize, ppn: Ppn) {
         if self.is_long(line) {
             let first = ((line % SHARED) as u32) << TAG_BITS;
             let keys = first..first + (1 << TAG_BITS);
@@ -223,7 +223,7 @@ impl SpilledTable {
     }
 
     /// Drops the pages that are not live: those of a line with a tag, or all in the line's chain.
-    pub fn drop_stale(
+    pub(super) fn drop_stale(
         &mut self,
         line: usize,
         tag: Option<u32>,
@@ -280,7 +280,7 @@ impl SpilledTable {
 
     /// Updates a page of a line that has moved. The tag distinguishes it from a stale one with the
     /// same page number.
-    pub fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
+    pub(super) fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
         let [from, to] = [from, to].map(|ppn| SpilledCell::new(line, SpilledPage { tag, ppn }));
         if self.is_long(line) {
             return self.long.moved(chain_of(line), from, to);
@@ -298,7 +298,7 @@ impl SpilledTable {
 
     /// Prefetches a line's first bucket.
     #[inline]
-    pub fn prefetch(&self, line: usize) {
+    pub(super) fn prefetch(&self, line: usize) {
         prefetch(&self.first, line / SHARED);
     }
 }

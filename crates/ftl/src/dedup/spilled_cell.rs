@@ -35,7 +35,7 @@ pub(super) struct SpilledCell {
 pub(super) const EMPTY: SpilledCell = SpilledCell { key: 0, page: 0 };
 
 impl SpilledCell {
-    pub fn new(line: usize, page: SpilledPage) -> Self {
+    pub(super) fn new(line: usize, page: SpilledPage) -> Self {
         Self {
             key: page.tag | ((line % SHARED) as u32) << TAG_BITS,
             page: page.ppn.0 + 1,
@@ -43,7 +43,7 @@ impl SpilledCell {
     }
 
     /// The cell with a key.
-    pub fn of_key(key: u32, ppn: Ppn) -> Self {
+    pub(super) fn of_key(key: u32, ppn: Ppn) -> Self {
         Self {
             key,
             page: ppn.0 + 1,
@@ -51,22 +51,22 @@ impl SpilledCell {
     }
 
     /// The line within its chain, and the tag.
-    pub fn key(self) -> u32 {
+    pub(super) fn key(self) -> u32 {
         self.key
     }
 
     /// The page of a cell that is not empty.
-    pub fn ppn(self) -> Ppn {
+    pub(super) fn ppn(self) -> Ppn {
         Ppn(self.page - 1)
     }
 
     /// The line's number in its chain.
-    pub fn line(self) -> usize {
+    pub(super) fn line(self) -> usize {
         (self.key >> TAG_BITS) as usize
     }
 
     /// The page and tag of a cell that is not empty.
-    pub fn spilled(self) -> SpilledPage {
+    pub(super) fn spilled(self) -> SpilledPage {
         SpilledPage {
             tag: self.key & super::TAG,
             ppn: Ppn(self.page - 1),

@@ -52,7 +52,7 @@ impl Store {
     }
 
     /// A store for `pages` pages, in which chains of at least `long_from` buckets are long.
-    pub fn sized(pages: u32, exact: bool, count_max: u32, long_from: usize) -> Self {
+    pub(super) fn sized(pages: u32, exact: bool, count_max: u32, long_from: usize) -> Self {
         let shape = Shape {
             channels: 2,
             dies: 4,
@@ -72,7 +72,7 @@ impl Store {
         }
     }
 
-    pub fn find(&mut self, content: Content) -> Option<Ppn> {
+    pub(super) fn find(&mut self, content: Content) -> Option<Ppn> {
         self.dedup.find(
             &content.fingerprint(),
             PageLookup {
@@ -82,7 +82,7 @@ impl Store {
         )
     }
 
-    pub fn program(&mut self, content: Content, ppn: Ppn) {
+    pub(super) fn program(&mut self, content: Content, ppn: Ppn) {
         assert!(self.counts.is_zero(ppn));
         self.dedup.erased(ppn.0 as usize..ppn.0 as usize + 1);
         self.counts.set(ppn, 1);
@@ -97,12 +97,12 @@ impl Store {
         );
     }
 
-    pub fn kill(&mut self, ppn: Ppn) {
+    pub(super) fn kill(&mut self, ppn: Ppn) {
         self.counts.set(ppn, 0);
         self.held.remove(&ppn);
     }
 
-    pub fn move_to(&mut self, from: Ppn, to: Ppn) {
+    pub(super) fn move_to(&mut self, from: Ppn, to: Ppn) {
         self.dedup.erased(to.0 as usize..to.0 as usize + 1);
         self.dedup.moved(&self.media, from, to);
         self.counts.hand_over(from, to);
@@ -246,7 +246,7 @@ fn empty_slots_hide_no_content_with_their_tag() {
 pub(super) struct Random(pub u64);
 
 impl Random {
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)

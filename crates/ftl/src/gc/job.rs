@@ -14,7 +14,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const ORDERED: usize = 1;
 
 /// A victim whose live pages are being moved.
-pub struct GcJob {
+pub(crate) struct GcJob {
     pub(crate) sb: SbId,
     /// Hybrid mapping: the victim's blocks have been put in order elsewhere.
     pub(crate) merged: bool,
@@ -43,7 +43,7 @@ pub(crate) struct LivePage {
 
 /// GC state and scratch buffers.
 #[derive(Default)]
-pub struct Gc {
+pub(crate) struct Gc {
     pub(crate) job: Option<GcJob>,
     pub(crate) credit: u64,
     /// Set if nothing was worth collecting: the WSN from which on to search again.

@@ -17,7 +17,7 @@ use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 /// The block that the host is writing in order.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockInOrder {
+pub(crate) struct BlockInOrder {
     pub(crate) block: u32,
     /// Place of its first page.
     pub(crate) start: Ppn,
@@ -30,7 +30,7 @@ const NOWHERE: u32 = u32::MAX;
 /// Allocation order of a superblock's pages: those after the head, in blocks that were good when it
 /// was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageOrder {
+pub(crate) struct PageOrder {
     /// Dies that are excluded.
     pub skipped: DieMask,
     pub head: u32,
@@ -96,7 +96,7 @@ struct BlockUse {
 }
 
 /// The block table with its extension, and the LR bitmap.
-pub struct BlockMap {
+pub(crate) struct BlockMap {
     geometry: Geometry,
     block_pages: u32,
     lpns: u32,
@@ -120,7 +120,7 @@ fn set_bit(bits: &mut [u64], lpn: Lpn, value: bool) {
 
 impl BlockMap {
     /// A table in which no LPN is mapped.
-    pub fn new(geometry: &Geometry, block_pages: u32, lpns: u32, internal: u32) -> Self {
+    pub(crate) fn new(geometry: &Geometry, block_pages: u32, lpns: u32, internal: u32) -> Self {
         let blocks = lpns.div_ceil(block_pages);
         let words = (lpns + internal).div_ceil(64) as usize;
 
@@ -145,39 +145,39 @@ impl BlockMap {
     }
 
     /// Logical pages, internal ones included.
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.lpns + self.internal.len() as u32
     }
     /// Entries of the extensions of all blocks.
-    pub fn entries(&self) -> u32 {
+    pub(crate) fn entries(&self) -> u32 {
         self.entries
     }
     /// Entries of a block's extension.
-    pub fn entries_of(&self, block: u32) -> u32 {
+    pub(crate) fn entries_of(&self, block: u32) -> u32 {
         self.blocks[block as usize].extension.len() as u32
     }
-    pub fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         self.blocks.len() as u32
     }
     /// The block of an LPN, and the index of the LPN in it.
-    pub fn split(&self, lpn: Lpn) -> (u32, u32) {
+    pub(crate) fn split(&self, lpn: Lpn) -> (u32, u32) {
         (lpn.0 / self.block_pages, lpn.0 % self.block_pages)
     }
     /// Pages of a block: fewer in the last one.
-    pub fn pages_of(&self, block: u32) -> u32 {
+    pub(crate) fn pages_of(&self, block: u32) -> u32 {
         self.block_pages.min(self.lpns - block * self.block_pages)
     }
     /// The first LPN of a block.
-    pub fn first_lpn(&self, block: u32) -> Lpn {
+    pub(crate) fn first_lpn(&self, block: u32) -> Lpn {
         Lpn(block * self.block_pages)
     }
     /// Place of a block's first page; `None` if no page is in place.
-    pub fn base(&self, block: u32) -> Option<Ppn> {
+    pub(crate) fn base(&self, block: u32) -> Option<Ppn> {
         let base = self.blocks[block as usize].base;
         (base != NOWHERE).then_some(Ppn(base))
     }
     /// Pages of a block up to its last mapped one.
-    pub fn mapped_len(&self, block: u32) -> u32 {
+    pub(crate) fn mapped_len(&self, block: u32) -> u32 {
         let first = self.first_lpn(block);
         (0..self.pages_of(block))
             .rev()
@@ -185,11 +185,11 @@ impl BlockMap {
             .map_or(0, |last| last + 1)
     }
     /// The block other than `but` with the most entries, and their number.
-    pub fn fullest(&self, but: Option<u32>) -> Option<(u32, u32)> {
+    pub(crate) fn fullest(&self, but: Option<u32>) -> Option<(u32, u32)> {
         self.fullest.first(but)
     }
     /// Blocks whose base is in a superblock, sorted by place.
-    pub fn based_in(&self, sb: SbId) -> Vec<u32> {
+    pub(crate) fn based_in(&self, sb: SbId) -> Vec<u32> {
         let is_in = |block: &&Block| {
             block.base != NOWHERE && self.geometry.superblock(Ppn(block.base)) == sb
         };
@@ -200,13 +200,13 @@ impl BlockMap {
     }
     /// Pages that collecting a superblock with `live` owned pages programs: its blocks are put in
     /// order elsewhere, and its other pages move individually.
-    pub fn cost(&self, sb: SbId, live: u32) -> u32 {
+    pub(crate) fn cost(&self, sb: SbId, live: u32) -> u32 {
         let used = &self.superblocks[sb.0 as usize];
         used.based * self.block_pages + live.saturating_sub(used.here)
     }
 
     /// The page `index` places after `base`; `None` past the end of the superblock.
-    pub fn place(&self, base: Ppn, index: u32) -> Option<Ppn> {
+    pub(crate) fn place(&self, base: Ppn, index: u32) -> Option<Ppn> {
         let (sb, dies) = (self.geometry.superblock(base), self.geometry.dies());
         let order = self.superblocks[sb.0 as usize].order;
         let offset = order.offset(order.rank(self.geometry.offset(base), dies) + index, dies);
@@ -214,7 +214,7 @@ impl BlockMap {
     }
 
     /// The base of a block that has page `index` in place at `ppn`.
-    pub fn base_for(&self, index: u32, ppn: Ppn) -> Option<Ppn> {
+    pub(crate) fn base_for(&self, index: u32, ppn: Ppn) -> Option<Ppn> {
         let (sb, dies) = (self.geometry.superblock(ppn), self.geometry.dies());
         let order = self.superblocks[sb.0 as usize].order;
         let rank = order
@@ -224,7 +224,7 @@ impl BlockMap {
     }
 
     /// Sets the allocation order of a superblock's pages. It must have no block.
-    pub fn set_order(&mut self, sb: SbId, order: PageOrder) {
+    pub(crate) fn set_order(&mut self, sb: SbId, order: PageOrder) {
         let used = &mut self.superblocks[sb.0 as usize];
         assert!(
             used.order == order || used.based == 0,
@@ -234,7 +234,7 @@ impl BlockMap {
     }
 
     /// The LPN's mapping, from the extension or from the block.
-    pub fn get(&self, lpn: Lpn) -> Option<Mapping> {
+    pub(crate) fn get(&self, lpn: Lpn) -> Option<Mapping> {
         let ppn = self.ppn(lpn)?;
         Some(Mapping {
             ppn,
@@ -259,7 +259,7 @@ impl BlockMap {
     }
 
     /// Sets the LPN's mapping; returns the old one.
-    pub fn set(&mut self, lpn: Lpn, mapping: Option<Mapping>) -> Option<Mapping> {
+    pub(crate) fn set(&mut self, lpn: Lpn, mapping: Option<Mapping>) -> Option<Mapping> {
         let old = self.get(lpn);
         set_bit(
             &mut self.remapped,
@@ -338,7 +338,7 @@ impl BlockMap {
     }
 
     /// Sets a block's base: pages that are not in place relative to `base` go to the extension.
-    pub fn set_in_order(&mut self, block: u32, base: Ppn) {
+    pub(crate) fn set_in_order(&mut self, block: u32, base: Ppn) {
         let first = self.first_lpn(block);
         let mapped: Vec<(Lpn, Mapping)> = Lpn::range(first, self.pages_of(block))
             .filter_map(|lpn| Some((lpn, self.get(lpn)?)))
@@ -368,7 +368,7 @@ impl BlockMap {
     }
 
     /// Sets or clears the LR bit.
-    pub fn set_remapped(&mut self, lpn: Lpn, remapped: bool) {
+    pub(crate) fn set_remapped(&mut self, lpn: Lpn, remapped: bool) {
         set_bit(&mut self.remapped, lpn, remapped);
     }
 
@@ -376,7 +376,7 @@ impl BlockMap {
     ///
     /// # Errors
     /// A description of the first mismatch.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let mut counted = vec![(0, 0); self.superblocks.len()];
         let mut entries = 0;
         for (at, block) in (0..).zip(&self.blocks) {

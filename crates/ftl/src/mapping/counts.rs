@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const FULL: u8 = 15;
 
 /// Reference counts of all flash pages, four bits each.
-pub struct Counts {
+pub(crate) struct Counts {
     nibbles: Slab<u8>,
     overflow: BTreeMap<u32, u32>,
     /// Watched pages; `None` until one is watched.
@@ -40,7 +40,7 @@ impl CountWatch {
 
 impl Counts {
     /// Counts for `pages` pages, all zero.
-    pub fn new(pages: u32) -> Self {
+    pub(crate) fn new(pages: u32) -> Self {
         Self {
             nibbles: Slab::zeroed((pages as usize).div_ceil(2)),
             overflow: BTreeMap::new(),
@@ -49,7 +49,7 @@ impl Counts {
     }
 
     /// Notes the next change of a page's count.
-    pub fn watch(&self, ppn: Ppn) {
+    pub(crate) fn watch(&self, ppn: Ppn) {
         let mut watch = self.watch.borrow_mut();
         let watched = &mut watch.get_or_insert_default().watched;
         let word = ppn.0 as usize / 64;
@@ -60,7 +60,7 @@ impl Counts {
     }
 
     /// Adds the watched pages whose counts have changed, and stops watching them.
-    pub fn take_changed(&self, to: &mut BTreeSet<Ppn>) {
+    pub(crate) fn take_changed(&self, to: &mut BTreeSet<Ppn>) {
         if let Some(watch) = &mut *self.watch.borrow_mut() {
             to.extend(watch.changed.drain(..));
         }
@@ -87,7 +87,7 @@ impl Counts {
 
     /// Number of LPNs that own the page.
     #[inline]
-    pub fn get(&self, ppn: Ppn) -> u32 {
+    pub(crate) fn get(&self, ppn: Ppn) -> u32 {
         let nibble = self.nibble(ppn);
         if nibble == FULL && !self.overflow.is_empty() {
             return u32::from(FULL) + self.overflow.get(&ppn.0).copied().unwrap_or(0);
@@ -97,13 +97,13 @@ impl Counts {
 
     /// Returns true if no LPN owns the page: it is garbage.
     #[inline]
-    pub fn is_zero(&self, ppn: Ppn) -> bool {
+    pub(crate) fn is_zero(&self, ppn: Ppn) -> bool {
         self.nibble(ppn) == 0
     }
 
     /// Returns true if the page has owners, but fewer than `max` (15 or less).
     #[inline]
-    pub fn has_room(&self, ppn: Ppn, max: u32) -> bool {
+    pub(crate) fn has_room(&self, ppn: Ppn, max: u32) -> bool {
         // 0 has no room either: a garbage page may be erased at any time, so it must not gain an
         // owner through a stale fingerprint.
         (1..max).contains(&u32::from(self.nibble(ppn)))
@@ -111,7 +111,7 @@ impl Counts {
 
     /// Sets the number of owners.
     #[inline]
-    pub fn set(&mut self, ppn: Ppn, count: u32) {
+    pub(crate) fn set(&mut self, ppn: Ppn, count: u32) {
         self.note_change(ppn);
         self.set_nibble(ppn, count.min(u32::from(FULL)) as u8);
         if count > u32::from(FULL) {
@@ -123,7 +123,7 @@ impl Counts {
 
     /// Adds an owner; returns the new count.
     #[inline]
-    pub fn add(&mut self, ppn: Ppn) -> u32 {
+    pub(crate) fn add(&mut self, ppn: Ppn) -> u32 {
         self.note_change(ppn);
         let shift = (ppn.0 % 2) * 4;
         let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
@@ -146,7 +146,7 @@ impl Counts {
 
     /// Removes an owner; returns the new count.
     #[inline]
-    pub fn sub(&mut self, ppn: Ppn) -> u32 {
+    pub(crate) fn sub(&mut self, ppn: Ppn) -> u32 {
         self.note_change(ppn);
         let shift = (ppn.0 % 2) * 4;
         let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
@@ -168,7 +168,7 @@ impl Counts {
 
     /// Moves all owners of a page to another page that has none.
     #[inline]
-    pub fn hand_over(&mut self, from: Ppn, to: Ppn) {
+    pub(crate) fn hand_over(&mut self, from: Ppn, to: Ppn) {
         self.note_change(from);
         self.note_change(to);
         let shift = (from.0 % 2) * 4;
@@ -186,7 +186,7 @@ impl Counts {
     /// Calls `found` with the index and the count (15 for more) of each page with owners among
     /// `len` pages from `first` on.
     #[inline(always)]
-    pub fn each_owned(&self, first: Ppn, len: u32, mut found: impl FnMut(u32, u8)) {
+    pub(crate) fn each_owned(&self, first: Ppn, len: u32, mut found: impl FnMut(u32, u8)) {
         const LOWEST: u64 = 0x1111_1111_1111_1111;
         let mut index = 0;
         while index < len {
@@ -222,7 +222,7 @@ impl Counts {
 
     /// Sets the counts of `len` pages from `first` on to 0 or 1; none of them exceeds 1.
     #[inline]
-    pub fn set_all(&mut self, first: Ppn, len: u32, owned: bool) {
+    pub(crate) fn set_all(&mut self, first: Ppn, len: u32, owned: bool) {
         let value = u8::from(owned);
         let (mut at, mut end) = (first.0, first.0 + len);
         if self.watch.get_mut().is_some() {
@@ -242,7 +242,7 @@ impl Counts {
 
     /// Prefetches a cache line.
     #[inline]
-    pub fn prefetch(&self, ppn: Ppn) {
+    pub(crate) fn prefetch(&self, ppn: Ppn) {
         prefetch(&self.nibbles, (ppn.0 / 2) as usize);
     }
 }

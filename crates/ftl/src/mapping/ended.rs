@@ -14,7 +14,7 @@ use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Lpn, SbId};
 
 /// The filters of all superblocks.
-pub struct EndedFilters {
+pub(crate) struct EndedFilters {
     bits: Slab<u64>,
     /// True once the scheme has dropped the dead entries since power-on.
     known: Vec<bool>,
@@ -24,7 +24,7 @@ pub struct EndedFilters {
 
 /// The filter of one superblock.
 #[derive(Clone, Copy)]
-pub struct EndedIn<'a> {
+pub(crate) struct EndedIn<'a> {
     /// A power of two of words; a single word of all ones if the superblock is unknown.
     bits: &'a [u64],
 }
@@ -38,7 +38,7 @@ fn word_of(lpn: Lpn, words: usize) -> usize {
 
 impl EndedFilters {
     /// Filters with at least one bit per flash page; every superblock is unknown.
-    pub fn new(geometry: &Geometry) -> Self {
+    pub(crate) fn new(geometry: &Geometry) -> Self {
         // As many bits as pages: a superblock has about one entry a page, so few of its LPNs share
         // a bit.
         let words = geometry
@@ -61,7 +61,7 @@ impl EndedFilters {
 
     /// A remap of this LPN into this superblock has ended.
     #[inline(always)]
-    pub fn note(&mut self, sb: SbId, lpn: Lpn) {
+    pub(crate) fn note(&mut self, sb: SbId, lpn: Lpn) {
         // Bits are only set here: a false positive costs a lookup, a false negative would keep a
         // dead entry.
         let word = self.word(sb, lpn);
@@ -69,14 +69,14 @@ impl EndedFilters {
     }
 
     /// Resets a filter: the scheme keeps no dead entry for this superblock.
-    pub fn start_over(&mut self, sb: SbId) {
+    pub(crate) fn start_over(&mut self, sb: SbId) {
         let first = self.word(sb, Lpn::ZERO);
         self.bits[first..first + self.words].fill(0);
         self.known[sb.0 as usize] = true;
     }
 
     /// The filter of one superblock.
-    pub fn of(&self, sb: SbId) -> EndedIn<'_> {
+    pub(crate) fn of(&self, sb: SbId) -> EndedIn<'_> {
         let first = self.word(sb, Lpn::ZERO);
         EndedIn {
             bits: if self.known[sb.0 as usize] {
@@ -88,20 +88,20 @@ impl EndedFilters {
     }
 
     /// Returns true if `start_over` has been called for the superblock.
-    pub fn is_known(&self, sb: SbId) -> bool {
+    pub(crate) fn is_known(&self, sb: SbId) -> bool {
         self.known[sb.0 as usize]
     }
 
     /// Returns true if the bit of this LPN is set. Same as `may_have_ended` for a known superblock;
     /// for scans over the entries of all superblocks.
     #[inline(always)]
-    pub fn is_noted(&self, sb: SbId, lpn: Lpn) -> bool {
+    pub(crate) fn is_noted(&self, sb: SbId, lpn: Lpn) -> bool {
         self.bits[self.word(sb, lpn)] >> (lpn.0 % 64) & 1 == 1
     }
 
     /// Prefetches the cache line of a bit.
     #[inline(always)]
-    pub fn prefetch(&self, sb: SbId, lpn: Lpn) {
+    pub(crate) fn prefetch(&self, sb: SbId, lpn: Lpn) {
         prefetch(&self.bits, self.word(sb, lpn));
     }
 }
@@ -109,7 +109,7 @@ impl EndedFilters {
 impl EndedIn<'_> {
     /// Returns true if an entry for this LPN may no longer be in force.
     #[inline(always)]
-    pub fn may_have_ended(&self, lpn: Lpn) -> bool {
+    pub(crate) fn may_have_ended(&self, lpn: Lpn) -> bool {
         self.bits[word_of(lpn, self.bits.len())] >> (lpn.0 % 64) & 1 == 1
     }
 }

@@ -14,7 +14,7 @@ struct FullestLink {
 }
 
 /// Lists of blocks by their number of entries.
-pub struct FullestBlocks {
+pub(super) struct FullestBlocks {
     links: Vec<FullestLink>,
     /// First and last block of each list.
     ends: Vec<(u32, u32)>,
@@ -24,7 +24,7 @@ pub struct FullestBlocks {
 
 impl FullestBlocks {
     /// `blocks` blocks without entries, each with at most `entries_max`.
-    pub fn new(blocks: u32, entries_max: u32) -> Self {
+    pub(super) fn new(blocks: u32, entries_max: u32) -> Self {
         let link = FullestLink {
             entries: 0,
             before: NONE,
@@ -38,12 +38,12 @@ impl FullestBlocks {
     }
 
     /// Number of extension entries of a block.
-    pub fn entries(&self, block: u32) -> u32 {
+    pub(super) fn entries(&self, block: u32) -> u32 {
         self.links[block as usize].entries
     }
 
     /// Sets a block's number of entries.
-    pub fn set(&mut self, block: u32, entries: u32) {
+    pub(super) fn set(&mut self, block: u32, entries: u32) {
         let FullestLink {
             entries: old,
             before,
@@ -88,7 +88,7 @@ impl FullestBlocks {
 
     /// The block other than `but` with the most entries, and their number; `None` if no other has
     /// any.
-    pub fn first(&self, but: Option<u32>) -> Option<(u32, u32)> {
+    pub(super) fn first(&self, but: Option<u32>) -> Option<(u32, u32)> {
         (1..=self.top).rev().find_map(|entries| {
             let first = self.ends[entries].0;
             let second = if first == NONE {

@@ -16,7 +16,7 @@ const REMAPPED: u32 = 1 << 31;
 const NOWHERE: u32 = REMAPPED - 1;
 
 /// The L2P table with the LR bitmap in its spare bit.
-pub struct Map {
+pub(crate) struct Map {
     cells: Slab<u32>,
     len: u32,
     blocks: Option<Box<BlockMap>>,
@@ -24,7 +24,7 @@ pub struct Map {
 
 impl Map {
     /// A table of `len` unmapped pages.
-    pub fn new(len: u32) -> Self {
+    pub(crate) fn new(len: u32) -> Self {
         let mut cells = Slab::zeroed(len as usize);
         cells.fill(NOWHERE);
         Self {
@@ -35,7 +35,7 @@ impl Map {
     }
 
     /// The same over a block table, which includes the internal pages.
-    pub fn hybrid(blocks: BlockMap) -> Self {
+    pub(crate) fn hybrid(blocks: BlockMap) -> Self {
         Self {
             cells: Slab::zeroed(0),
             len: blocks.len(),
@@ -46,7 +46,7 @@ impl Map {
     /// The block table of the hybrid mapping.
     #[cold]
     #[inline(never)]
-    pub fn blocks(&self) -> &BlockMap {
+    pub(crate) fn blocks(&self) -> &BlockMap {
         self.blocks
             .as_ref()
             .expect("an LPN of the device, or hybrid mapping")
@@ -55,20 +55,20 @@ impl Map {
     /// The block table of the hybrid mapping.
     #[cold]
     #[inline(never)]
-    pub fn blocks_mut(&mut self) -> &mut BlockMap {
+    pub(crate) fn blocks_mut(&mut self) -> &mut BlockMap {
         self.blocks
             .as_mut()
             .expect("an LPN of the device, or hybrid mapping")
     }
 
     /// Number of logical pages, internal ones included.
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
     /// The LPN's mapping, if it has one.
     #[inline]
-    pub fn get(&self, lpn: Lpn) -> Option<Mapping> {
+    pub(crate) fn get(&self, lpn: Lpn) -> Option<Mapping> {
         match self.cells.get(lpn.index()) {
             Some(cell) => Self::mapping(*cell),
             None => self.blocks().get(lpn),
@@ -77,7 +77,11 @@ impl Map {
 
     /// Sets the LPN's mapping; returns the old one.
     #[inline(always)]
-    pub fn replace(&mut self, lpn: Lpn, Mapping { ppn, remapped }: Mapping) -> Option<Mapping> {
+    pub(crate) fn replace(
+        &mut self,
+        lpn: Lpn,
+        Mapping { ppn, remapped }: Mapping,
+    ) -> Option<Mapping> {
         let Some(cell) = self.cells.get_mut(lpn.index()) else {
             return self.blocks_mut().set(lpn, Some(Mapping { ppn, remapped }));
         };
@@ -100,7 +104,7 @@ impl Map {
 
     /// Returns true if the LPN is mapped to this page by a write.
     #[inline]
-    pub fn is_written_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
+    pub(crate) fn is_written_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
         // The OOB of a damaged image, or of a page of metadata, may name any LPN.
         match self.cells.get(lpn.index()) {
             Some(cell) => *cell == ppn.0,
@@ -119,7 +123,7 @@ impl Map {
 
     /// Returns true if the LPN is mapped to this page by a remap.
     #[inline]
-    pub fn is_remapped_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
+    pub(crate) fn is_remapped_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
         // An entry of a damaged image may name any LPN.
         match self.cells.get(lpn.index()) {
             Some(cell) => *cell == ppn.0 | REMAPPED,
@@ -143,7 +147,7 @@ impl Map {
 
     /// Sets or removes the LPN's mapping.
     #[inline]
-    pub fn set(&mut self, lpn: Lpn, mapping: Option<Mapping>) {
+    pub(crate) fn set(&mut self, lpn: Lpn, mapping: Option<Mapping>) {
         let Some(cell) = self.cells.get_mut(lpn.index()) else {
             self.blocks_mut().set(lpn, mapping);
             return;
@@ -156,7 +160,7 @@ impl Map {
 
     /// Maps the LPN to a page written for it.
     #[inline(always)]
-    pub fn set_written(&mut self, lpn: Lpn, ppn: Ppn) {
+    pub(crate) fn set_written(&mut self, lpn: Lpn, ppn: Ppn) {
         match self.cells.get_mut(lpn.index()) {
             Some(cell) => *cell = ppn.0,
             None => drop(self.blocks_mut().set(
@@ -172,7 +176,7 @@ impl Map {
     /// Clears the LR bit of a remapped page, so that a newest-first scan drops the older duplicates
     /// of its entry; `mark_remapped` restores it.
     #[inline]
-    pub fn hide_remapped(&mut self, lpn: Lpn) {
+    pub(crate) fn hide_remapped(&mut self, lpn: Lpn) {
         match self.cells.get_mut(lpn.index()) {
             Some(cell) => *cell &= !REMAPPED,
             None => self.blocks_mut().set_remapped(lpn, false),
@@ -181,7 +185,7 @@ impl Map {
 
     /// Sets the LR bit that `hide_remapped` cleared.
     #[inline]
-    pub fn mark_remapped(&mut self, lpn: Lpn) {
+    pub(crate) fn mark_remapped(&mut self, lpn: Lpn) {
         match self.cells.get_mut(lpn.index()) {
             Some(cell) => *cell |= REMAPPED,
             None => self.blocks_mut().set_remapped(lpn, true),
@@ -190,7 +194,7 @@ impl Map {
 
     /// Prefetches a cache line.
     #[inline]
-    pub fn prefetch(&self, lpn: Lpn) {
+    pub(crate) fn prefetch(&self, lpn: Lpn) {
         prefetch(&self.cells, lpn.index());
     }
 }

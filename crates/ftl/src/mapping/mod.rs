@@ -2,20 +2,20 @@
 //!
 //! An entry of the L2P table is here. Absent: what survives a power cut.
 
-pub mod apart;
-pub mod block_map;
-pub mod counts;
-pub mod ended;
+pub(crate) mod apart;
+pub(crate) mod block_map;
+pub(crate) mod counts;
+pub(crate) mod ended;
 mod fullest;
-pub mod map;
-pub mod survival;
-pub mod tables;
+pub(crate) mod map;
+pub(crate) mod survival;
+pub(crate) mod tables;
 
 use remap_ssd_media::Ppn;
 
 /// Location of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// Flash page that the LPN reads.
     pub ppn: Ppn,
     /// True if remapped there, false if written there.

@@ -12,7 +12,7 @@ use remap_ssd_media::slab::Slab;
 use serde::{Deserialize, Serialize};
 
 /// Number of classes by reference count; the last one includes all larger counts.
-pub const CLASSES: usize = 16;
+pub(crate) const CLASSES: usize = 16;
 const MAX_BITS: u32 = 6;
 const MAX_MASK: u64 = (1 << MAX_BITS) - 1;
 

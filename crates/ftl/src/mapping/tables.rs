@@ -9,7 +9,7 @@ use crate::mapping::map::Map;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 /// Tables that recovery rebuilds from the media.
-pub struct Tables {
+pub(crate) struct Tables {
     /// Shape of the flash array.
     pub geometry: Geometry,
     /// L2P, with the bit of remapped LPNs (LR).
@@ -27,7 +27,7 @@ pub struct Tables {
 
 impl Tables {
     /// Tables of a device without mappings.
-    pub fn new(geometry: Geometry, map: Map) -> Self {
+    pub(crate) fn new(geometry: Geometry, map: Map) -> Self {
         Self {
             geometry,
             map,
@@ -40,7 +40,7 @@ impl Tables {
 
     /// Returns true if the number belongs to an interrupted atomic command.
     #[inline(always)]
-    pub fn is_aborted(&self, wsn: u64) -> bool {
+    pub(crate) fn is_aborted(&self, wsn: u64) -> bool {
         !self.aborted.is_empty() && self.aborted.contains(&wsn)
     }
 
@@ -48,14 +48,14 @@ impl Tables {
     /// aborted command may equal an older one, which it must not replace: recovery accepts only the
     /// older one.
     #[inline(always)]
-    pub fn is_in_force(&self, lpn: Lpn, ppn: Ppn, wsn: u64) -> bool {
+    pub(crate) fn is_in_force(&self, lpn: Lpn, ppn: Ppn, wsn: u64) -> bool {
         self.map.is_remapped_at(lpn, ppn) & !self.is_aborted(wsn)
     }
 
     /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN. They
     /// replace the superblock's entries if one of them cannot be read. Scans all of L2P.
     #[cold]
-    pub fn remapped_in(&self, sb: SbId) -> Vec<(Lpn, u32)> {
+    pub(crate) fn remapped_in(&self, sb: SbId) -> Vec<(Lpn, u32)> {
         let remapped = Lpn::range(Lpn::ZERO, self.map.len())
             .filter_map(|lpn| Some((lpn, self.map.get(lpn).filter(|at| at.remapped)?.ppn)));
         let inside = remapped.filter(|(_, ppn)| self.geometry.superblock(*ppn) == sb);

@@ -3,9 +3,9 @@
 //! writes are deduplicated.
 
 /// Zones: one reference, two, and more.
-pub const ZONES: usize = 3;
+pub(super) const ZONES: usize = 3;
 
 /// The zone of a reference count.
-pub fn zone(references: u32) -> usize {
+pub(super) fn zone(references: u32) -> usize {
     (references.max(1) as usize - 1).min(ZONES - 1)
 }

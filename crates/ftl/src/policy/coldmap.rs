@@ -11,14 +11,14 @@
 use super::Wear;
 
 /// Zones: pages with one owner, and pages with several.
-pub const ZONES: usize = 2;
+pub(super) const ZONES: usize = 2;
 
 /// Pages with one owner go to the normal zone, shared pages to the cold one.
-pub fn zone(references: u32) -> usize {
+pub(super) fn zone(references: u32) -> usize {
     usize::from(references > 1)
 }
 
 /// Worn blocks rest in the cold zone.
-pub fn wear(zone: usize) -> Wear {
+pub(super) fn wear(zone: usize) -> Wear {
     if zone == 0 { Wear::Least } else { Wear::Most }
 }

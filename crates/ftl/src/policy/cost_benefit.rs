@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 /// The candidate with the largest `age * garbage / (2 * live)`; empty ones first, and of several
 /// the oldest.
-pub fn victim(
+pub(super) fn victim(
     candidates: impl Iterator<Item = VictimCandidate>,
     now: u64,
 ) -> Option<VictimCandidate> {

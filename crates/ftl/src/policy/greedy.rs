@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 /// The superblock with the most unreferenced pages, the oldest of several (FAST'21 §4.4). Raises
 /// `least` to the garbage of the best candidate so far.
-pub fn victim(
+pub(super) fn victim(
     candidates: impl Iterator<Item = VictimCandidate>,
     least: &Cell<u32>,
 ) -> Option<VictimCandidate> {

@@ -36,7 +36,7 @@ struct SlotWord {
 }
 
 /// The slot with the number of the command in progress, and the list of aborted numbers.
-pub struct AtomicSlot {
+pub(crate) struct AtomicSlot {
     guards: Guards,
     /// True if commands can be atomic on this device.
     has_commands: bool,
@@ -46,7 +46,7 @@ pub struct AtomicSlot {
 
 impl AtomicSlot {
     /// The slot of a device; reads and stores nothing.
-    pub fn new(config: &Config, layout: &NvramLayout) -> Self {
+    pub(crate) fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
             has_commands: config.entry == EntrySize::Bytes24,
@@ -56,7 +56,7 @@ impl AtomicSlot {
     }
 
     /// Begins the command with this number.
-    pub fn begin(&self, media: &mut Media, wsn: u64) {
+    pub(crate) fn begin(&self, media: &mut Media, wsn: u64) {
         if !self.guards.has(Guard::Commit) {
             return;
         }
@@ -69,7 +69,7 @@ impl AtomicSlot {
     }
 
     /// Commits an atomic command: after this store recovery accepts all of its remaps.
-    pub fn commit(&self, media: &mut Media, aborted: &[u64]) {
+    pub(crate) fn commit(&self, media: &mut Media, aborted: &[u64]) {
         if !self.guards.has(Guard::Commit) {
             return;
         }
@@ -81,7 +81,7 @@ impl AtomicSlot {
     }
 
     /// Formats a new device: no command is in progress, and none has been aborted.
-    pub fn format(&self, media: &mut Media) {
+    pub(crate) fn format(&self, media: &mut Media) {
         if self.has_commands {
             media.store(self.slot, idle_word(&[]), Purpose::Meta, After::NOTHING);
         }
@@ -91,7 +91,7 @@ impl AtomicSlot {
     /// cannot be rebuilt: the slot, since a command may have been in progress and nothing else
     /// identifies its witnesses; or a word of the list, if it is the second damaged one or the slot
     /// does not hold the XOR. If commands cannot be atomic, nothing is stored here.
-    pub fn read_back(&self, media: &mut Media) -> Result<Vec<u64>, usize> {
+    pub(crate) fn read_back(&self, media: &mut Media) -> Result<Vec<u64>, usize> {
         if !self.has_commands {
             return Ok(Vec::new());
         }
@@ -132,7 +132,7 @@ impl AtomicSlot {
 
     /// After recovery: `seen` are the numbers that still have witnesses, `words` the NVRAM
     /// locations of some of these witnesses.
-    pub fn resume(
+    pub(crate) fn resume(
         &self,
         media: &mut Media,
         aborted: &mut Vec<u64>,
@@ -151,7 +151,7 @@ impl AtomicSlot {
 
     /// Aborts a failed command, as if power had failed.
     #[cold]
-    pub fn abort(&self, media: &mut Media, aborted: &mut Vec<u64>, wsn: u64) {
+    pub(crate) fn abort(&self, media: &mut Media, aborted: &mut Vec<u64>, wsn: u64) {
         aborted.push(wsn);
         self.remember(media, aborted);
     }
@@ -190,7 +190,7 @@ impl AtomicSlot {
 
     /// Returns true if another atomic command can be recorded as aborted should power fail during
     /// it.
-    pub fn is_free(aborted: &[u64]) -> bool {
+    pub(crate) fn is_free(aborted: &[u64]) -> bool {
         aborted.len() <= ABORTED_SLOTS
     }
 

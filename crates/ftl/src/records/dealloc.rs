@@ -48,7 +48,7 @@ pub struct DeallocWhat {
 }
 
 /// The log of deallocations in NVRAM.
-pub struct DeallocLog {
+pub(crate) struct DeallocLog {
     guards: Guards,
     lpns: u32,
     /// First word of the log, and slots of each half.
@@ -68,7 +68,7 @@ pub struct DeallocLog {
 
 /// An intact record.
 #[derive(Clone, Copy)]
-pub struct DeallocRecord {
+pub(crate) struct DeallocRecord {
     /// First LPN of the extent.
     pub lpn: Lpn,
     /// Number of pages.
@@ -80,7 +80,7 @@ pub struct DeallocRecord {
 
 /// Deallocation records read by recovery.
 #[derive(Default)]
-pub struct DeallocRecords {
+pub(crate) struct DeallocRecords {
     /// Records that can be read.
     pub intact: Vec<DeallocRecord>,
     /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before
@@ -95,7 +95,7 @@ pub struct DeallocRecords {
 
 impl DeallocRecords {
     /// The LPNs and numbers of the records that can be read.
-    pub fn intact_ranges(&self) -> Vec<NumberedRange> {
+    pub(crate) fn intact_ranges(&self) -> Vec<NumberedRange> {
         let range = |record: &DeallocRecord| {
             let DeallocRecord { lpn, len, wsn, .. } = *record;
             NumberedRange::new(lpn, len, wsn)
@@ -106,7 +106,7 @@ impl DeallocRecords {
 
 impl DeallocLog {
     /// A log without records; `read_back` finds those on the media.
-    pub fn new(config: &Config, layout: &NvramLayout) -> Self {
+    pub(crate) fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
             lpns: config.lpns,
@@ -127,7 +127,7 @@ impl DeallocLog {
     }
 
     /// Appends an extent. `after`: what must be durable first.
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         media: &mut Media,
         lpn: Lpn,
@@ -159,7 +159,7 @@ impl DeallocLog {
     }
 
     /// Switches to the other half; returns the full half and the bitmaps to write for it.
-    pub fn turn(&mut self) -> (usize, BTreeSet<u32>) {
+    pub(crate) fn turn(&mut self) -> (usize, BTreeSet<u32>) {
         let full = self.half;
         self.half ^= 1;
         self.used = 0;
@@ -167,7 +167,7 @@ impl DeallocLog {
     }
 
     /// Zeroes a half whose bitmaps have been written.
-    pub fn reset(&mut self, media: &mut Media, half: usize) {
+    pub(crate) fn reset(&mut self, media: &mut Media, half: usize) {
         // 1. everything before, including the bitmaps  2. zeroes. Cut between: both record the
         // same.
         let after = self.guards.waits(Guard::DeallocFlush, After::ALL);
@@ -176,7 +176,7 @@ impl DeallocLog {
     }
 
     /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt.
-    pub fn bitmap(config: &Config, tables: &Tables, chunk: u32) -> Vec<u8> {
+    pub(crate) fn bitmap(config: &Config, tables: &Tables, chunk: u32) -> Vec<u8> {
         let lpns = config.chunk(chunk);
         let mut bits = vec![0u8; lpns.len().div_ceil(8)];
 
@@ -191,7 +191,7 @@ impl DeallocLog {
     }
 
     /// Reads the log at recovery, and finds the slot to append to.
-    pub fn read_back(&mut self, media: &mut Media) -> DeallocRecords {
+    pub(crate) fn read_back(&mut self, media: &mut Media) -> DeallocRecords {
         let mut found = DeallocRecords::default();
         let (mut used, mut taken) = ([0; 2], [0; 2]);
 
@@ -288,7 +288,7 @@ impl DeallocLog {
     /// Records LPNs in doubt while recovery has no flash space to mark them as lost, in the half
     /// that takes no deallocations during recovery. Returns the number of LPNs recorded, counted
     /// from the first.
-    pub fn record_doubts(
+    pub(crate) fn record_doubts(
         &mut self,
         media: &mut Media,
         clock: &mut WsnClock,
@@ -331,7 +331,7 @@ impl DeallocLog {
     }
 
     /// Zeroes the records that recovery could not read, and those of doubts.
-    pub fn heal(&mut self, media: &mut Media) {
+    pub(crate) fn heal(&mut self, media: &mut Media) {
         // After the pages of the doubts: until these are durable, the damaged record is the only
         // sign of the doubt.
         for at in std::mem::take(&mut self.damaged) {
@@ -345,17 +345,17 @@ impl DeallocLog {
     }
 
     /// Returns true if a cut interrupted a flush before this power-on.
-    pub fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted
     }
 
     /// Adds the bitmap of an LPN to the next flush.
-    pub fn touch(&mut self, lpn: Lpn) {
+    pub(crate) fn touch(&mut self, lpn: Lpn) {
         self.touched.insert(chunk_of(lpn));
     }
 
     /// Free slots of the active half.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.slots - self.used
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Absent: the records of remaps (`scheme`) and of superblocks (`superblock`).
 
-pub mod atomic;
-pub mod dealloc;
-pub mod files;
-pub mod newest;
+pub(crate) mod atomic;
+pub(crate) mod dealloc;
+pub(crate) mod files;
+pub(crate) mod newest;

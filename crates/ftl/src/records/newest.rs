@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// LPNs with one number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NumberedRange {
+pub(crate) struct NumberedRange {
     /// The LPNs.
     pub lpns: Range<Lpn>,
     /// Their number.
@@ -19,7 +19,7 @@ pub struct NumberedRange {
 
 impl NumberedRange {
     /// `len` LPNs starting at `first`.
-    pub fn new(first: Lpn, len: u32, wsn: u64) -> Self {
+    pub(crate) fn new(first: Lpn, len: u32, wsn: u64) -> Self {
         Self {
             lpns: first..first.offset(len),
             wsn,
@@ -28,7 +28,7 @@ impl NumberedRange {
 }
 
 /// The largest number of each LPN in the ranges.
-pub fn newest_of(mut ranges: Vec<NumberedRange>) -> Vec<NumberedRange> {
+pub(crate) fn newest_of(mut ranges: Vec<NumberedRange>) -> Vec<NumberedRange> {
     ranges.retain(|range| !range.lpns.is_empty());
     ranges.sort_unstable_by_key(|range| range.lpns.start);
     let mut rest = ranges.iter().peekable();

@@ -45,7 +45,7 @@ pub struct RecoveryReport {
 }
 
 /// The witnesses that recovery has read so far, and the resulting decisions.
-pub struct Witnesses {
+pub(crate) struct Witnesses {
     /// Figures for the report.
     pub report: RecoveryReport,
     geometry: Geometry,
@@ -82,7 +82,7 @@ struct UnreadableWitness {
 
 /// A page that was written under one LPN and names another as its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HintedPage {
+pub(crate) struct HintedPage {
     pub lpn: Lpn,
     pub wsn: u64,
     /// When the superblock was opened: of two copies the younger one counts.
@@ -127,13 +127,13 @@ impl Witnesses {
     }
 
     /// Returns true if a superblock holds data according to its life and its head.
-    pub fn is_live(&self, sb: SbId) -> bool {
+    pub(crate) fn is_live(&self, sb: SbId) -> bool {
         self.live[sb.0 as usize]
     }
 
     /// Advances the lower bound of virtual time to `wsn`.
     #[inline]
-    pub fn saw(&mut self, wsn: u64) {
+    pub(crate) fn saw(&mut self, wsn: u64) {
         self.newest = self.newest.max(wsn);
     }
 
@@ -146,7 +146,7 @@ impl Witnesses {
     /// Returns true if this is the number of an aborted command, and notes that the number still
     /// has a witness.
     #[inline]
-    pub fn is_aborted(&mut self, wsn: u64) -> bool {
+    pub(crate) fn is_aborted(&mut self, wsn: u64) -> bool {
         if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
             return false;
         }
@@ -157,7 +157,7 @@ impl Witnesses {
     }
 
     /// Marks NVRAM words of an aborted command: recovery zeroes them before the scheme's `resume`.
-    pub fn zero(&mut self, words: Range<usize>) {
+    pub(crate) fn zero(&mut self, words: Range<usize>) {
         self.aborted_words.push(words);
     }
 
@@ -240,7 +240,7 @@ impl Witnesses {
     /// Considers an intact entry that remaps this LPN to a page of a live superblock; the source of
     /// a relocation loses it. Returns false if the entry is of an aborted command: the scheme must
     /// not keep it, and must have its words zeroed (`zero`).
-    pub fn remap(
+    pub(crate) fn remap(
         &mut self,
         core: &mut Core,
         lpn: Lpn,
@@ -292,7 +292,7 @@ impl Witnesses {
     }
 
     /// Returns true if an entry for this page with this number would be valid.
-    pub fn counts(&self, media: &Media, ppn: Ppn, wsn: u64) -> bool {
+    pub(crate) fn counts(&self, media: &Media, ppn: Ppn, wsn: u64) -> bool {
         let page_is_older = media.is_programmed(ppn) && media.oob(ppn).wsn() <= wsn;
         self.is_live(media.geometry().superblock(ppn))
             && page_is_older
@@ -300,18 +300,18 @@ impl Witnesses {
     }
 
     /// Returns true if this is the number of an interrupted command.
-    pub fn is_aborted_number(&self, wsn: u64) -> bool {
+    pub(crate) fn is_aborted_number(&self, wsn: u64) -> bool {
         self.aborted.contains(&wsn)
     }
 
     /// Returns true if the number of an LPN's newest witness lies strictly between two others.
-    pub fn is_between(&self, lpn: Lpn, after: u64, before: u64) -> bool {
+    pub(crate) fn is_between(&self, lpn: Lpn, after: u64, before: u64) -> bool {
         (after + 1..before).contains(&self.when[lpn.index()])
     }
 
     /// Notes an incompletely readable entry for this LPN. Its number is at most `newest`: any other
     /// witness of the LPN may be outdated, unless its number is as large.
-    pub fn doubt(&mut self, lpn: Lpn, newest: u64) {
+    pub(crate) fn doubt(&mut self, lpn: Lpn, newest: u64) {
         self.doubt_all(lpn, 1, newest);
     }
 

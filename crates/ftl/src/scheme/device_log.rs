@@ -95,7 +95,7 @@ pub(super) struct DeviceLog<M> {
 }
 
 impl<M: LogMedium> DeviceLog<M> {
-    pub fn new(medium: M, geometry: &Geometry) -> Self {
+    pub(super) fn new(medium: M, geometry: &Geometry) -> Self {
         Self {
             medium,
             index: OwnerIndex::new(geometry),

@@ -151,7 +151,7 @@ impl CommandWord {
 
 impl OwnerRef {
     /// The owner that an entry of a superblock names.
-    pub fn of(entry: &RmmEntry) -> Self {
+    pub(crate) fn of(entry: &RmmEntry) -> Self {
         let (offset, lpn, wsn) = (entry.offset(), entry.target(), entry.wsn());
         Self {
             offset,

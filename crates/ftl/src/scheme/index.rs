@@ -23,14 +23,19 @@ struct IndexScratch {
 }
 
 impl OwnerIndex {
-    pub fn new(geometry: &Geometry) -> Self {
+    pub(super) fn new(geometry: &Geometry) -> Self {
         Self {
             lists: vec![Vec::new(); geometry.superblocks() as usize],
             scratch: IndexScratch::default(),
         }
     }
 
-    pub fn push(&mut self, tables: &mut Tables, blocks: &Superblocks, remapping: &Remapping) {
+    pub(super) fn push(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        remapping: &Remapping,
+    ) {
         let sb = tables.geometry.superblock(remapping.ppn);
         let valid = blocks.owners(sb).remapped as usize;
         let list = &mut self.lists[sb.0 as usize];
@@ -43,7 +48,7 @@ impl OwnerIndex {
     }
 
     /// For recovery, before the core's counts exist.
-    pub fn push_unchecked(&mut self, geometry: Geometry, remapping: &Remapping) {
+    pub(super) fn push_unchecked(&mut self, geometry: Geometry, remapping: &Remapping) {
         let sb = geometry.superblock(remapping.ppn);
         let offset = geometry.offset(remapping.ppn);
         let entry = OwnerRef {
@@ -56,22 +61,22 @@ impl OwnerIndex {
     }
 
     /// For recovery, which may have read the log's pages out of order.
-    pub fn sort(&mut self) {
+    pub(super) fn sort(&mut self) {
         self.lists
             .iter_mut()
             .for_each(|list| list.sort_by_key(|entry| entry.wsn));
     }
 
-    pub fn owners(&self, sb: SbId, out: &mut Vec<OwnerRef>) {
+    pub(super) fn owners(&self, sb: SbId, out: &mut Vec<OwnerRef>) {
         out.extend_from_slice(&self.lists[sb.0 as usize]);
     }
 
-    pub fn forget(&mut self, sb: SbId) {
+    pub(super) fn forget(&mut self, sb: SbId) {
         self.lists[sb.0 as usize] = Vec::new();
     }
 
     /// Keeps the entries in force, one for each mapping.
-    pub fn sort_out(&mut self, tables: &mut Tables) {
+    pub(super) fn sort_out(&mut self, tables: &mut Tables) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(tables, sb, list, false);
         }
@@ -79,7 +84,7 @@ impl OwnerIndex {
 
     /// The same for a scheme that has only these entries and resets the filter of a superblock that
     /// it forgets: looks up only entries whose remap may have ended.
-    pub fn drop_ended(&mut self, tables: &mut Tables) {
+    pub(super) fn drop_ended(&mut self, tables: &mut Tables) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(tables, sb, list, true);
             tables.ended.start_over(sb);
@@ -87,7 +92,7 @@ impl OwnerIndex {
     }
 
     /// Every entry as a remapping.
-    pub fn iter(&self, geometry: Geometry) -> impl Iterator<Item = Remapping> {
+    pub(super) fn iter(&self, geometry: Geometry) -> impl Iterator<Item = Remapping> {
         (0..)
             .map(SbId)
             .zip(&self.lists)
@@ -104,12 +109,12 @@ impl OwnerIndex {
     }
 
     /// The entries of every superblock.
-    pub fn lists(&self) -> impl Iterator<Item = (SbId, &[OwnerRef])> {
+    pub(super) fn lists(&self) -> impl Iterator<Item = (SbId, &[OwnerRef])> {
         (0..).map(SbId).zip(self.lists.iter().map(Vec::as_slice))
     }
 
     /// Checks that every entry that `drop_ended` would not look up is in force.
-    pub fn check_ended_noticed(&self, tables: &Tables) -> Result<(), String> {
+    pub(super) fn check_ended_noticed(&self, tables: &Tables) -> Result<(), String> {
         for (sb, list) in self.lists() {
             let ended = tables.ended.of(sb);
             for entry in list {
@@ -127,7 +132,7 @@ impl OwnerIndex {
         Ok(())
     }
 
-    pub fn check(&self, tables: &Tables) -> Result<(), String> {
+    pub(super) fn check(&self, tables: &Tables) -> Result<(), String> {
         for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;

@@ -25,7 +25,7 @@ use crate::superblock::Superblocks;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "unsafe",
         durable: false,
@@ -42,7 +42,7 @@ pub(super) struct L2pOnly {
 }
 
 impl L2pOnly {
-    pub fn new(geometry: &Geometry) -> Self {
+    pub(super) fn new(geometry: &Geometry) -> Self {
         Self {
             index: OwnerIndex::new(geometry),
         }

@@ -31,7 +31,7 @@ pub(super) struct DamagedEntry {
 
 impl LoadedEntry {
     /// Reads an entry of two words, or three with that of its command.
-    pub fn load(media: &mut Media, at: usize, words: usize, torn_bits: bool) -> Self {
+    pub(super) fn load(media: &mut Media, at: usize, words: usize, torn_bits: bool) -> Self {
         let words: Vec<_> = (at..at + words).map(|word| media.load(word)).collect();
         let is_torn = words.iter().flatten().any(|word| word & 1 == 0);
 
@@ -77,7 +77,7 @@ impl DamagedEntry {
     /// Reports its LPNs as in doubt. Its number is at most `newest`. Returns false if it may be any
     /// LPN's.
     #[must_use]
-    pub fn doubt(&self, witnesses: &mut Witnesses, newest: u64) -> bool {
+    pub(super) fn doubt(&self, witnesses: &mut Witnesses, newest: u64) -> bool {
         let newest = self.place.map_or(newest, |place| place.wsn());
         let Some(targets) = self.targets.clone() else {
             return false;

@@ -48,7 +48,7 @@ const CACHE_PAGES: SchemeKey = SchemeKey {
 };
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec {
+pub(super) const SPEC: SchemeSpec = SchemeSpec {
     check: |config, _| device_log::check(config, 8 * 3 * 16),
     flash_need,
     nvram_words: |config, _| cache_words(config),
@@ -138,7 +138,7 @@ pub(super) fn cache_words(config: &Config) -> usize {
 
 impl LocalFlash {
     /// An empty cache and an empty log.
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         let slots = slots(config) as u32;
         Self {
             guards: config.guards,

@@ -39,7 +39,7 @@ pub(super) struct LogEntry {
 const _: () = assert!(size_of::<LogEntry>() == 16);
 
 impl LogEntry {
-    pub fn of(blocks: &Superblocks, geometry: Geometry, remapping: &Remapping) -> Self {
+    pub(super) fn of(blocks: &Superblocks, geometry: Geometry, remapping: &Remapping) -> Self {
         let sb = geometry.superblock(remapping.ppn);
         Self::new_in(
             blocks.get(sb).life.incarnation(),
@@ -51,7 +51,7 @@ impl LogEntry {
 
     /// The entry of a remap into this incarnation of a superblock.
     #[inline]
-    pub fn new_in(incarnation: u32, wsn: u64, lpn: Lpn, ppn: Ppn) -> Self {
+    pub(super) fn new_in(incarnation: u32, wsn: u64, lpn: Lpn, ppn: Ppn) -> Self {
         Self::new()
             .with_torn_first(true)
             .with_incarnation(incarnation)
@@ -61,12 +61,12 @@ impl LogEntry {
             .with_ppn(ppn.0)
     }
 
-    pub fn words(self) -> [u64; 2] {
+    pub(super) fn words(self) -> [u64; 2] {
         let bits = self.into_bits();
         [bits as u64, (bits >> 64) as u64]
     }
 
-    pub fn from_words(words: [u64; 2]) -> Self {
+    pub(super) fn from_words(words: [u64; 2]) -> Self {
         Self::from_bits(u128::from(words[0]) | u128::from(words[1]) << 64)
     }
 
@@ -74,7 +74,7 @@ impl LogEntry {
     ///
     /// # Errors
     /// The LPN is unknown, and the entry may be valid.
-    pub fn doubt(
+    pub(super) fn doubt(
         blocks: &Superblocks,
         config: &Config,
         witnesses: &mut Witnesses,
@@ -107,12 +107,12 @@ impl LogEntry {
         }
     }
 
-    pub fn is_intact(self) -> bool {
+    pub(super) fn is_intact(self) -> bool {
         self.torn_first() && self.torn_second()
     }
 
     /// Returns true if it names a page of a superblock's current incarnation.
-    pub fn is_current(self, blocks: &Superblocks, geometry: Geometry) -> bool {
+    pub(super) fn is_current(self, blocks: &Superblocks, geometry: Geometry) -> bool {
         let ppn = Ppn(self.ppn());
         self.ppn() < geometry.pages()
             && blocks.get(geometry.superblock(ppn)).life.incarnation() == self.incarnation()

@@ -14,7 +14,7 @@ use crate::superblock::Superblocks;
 use remap_ssd_media::{Media, Ppn, Purpose, SbId};
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "none",
         remaps: false,

@@ -15,7 +15,7 @@ use crate::superblock::Superblocks;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "opt",
         durable: false,
@@ -32,7 +32,7 @@ pub(super) struct Opt {
 }
 
 impl Opt {
-    pub fn new(geometry: &Geometry) -> Self {
+    pub(super) fn new(geometry: &Geometry) -> Self {
         Self {
             index: OwnerIndex::new(geometry),
         }

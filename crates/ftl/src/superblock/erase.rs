@@ -12,7 +12,7 @@ use remap_ssd_media::{After, Media, SbId};
 
 impl Superblocks {
     /// Stops programming a block; its contents stay until its superblock is erased.
-    pub fn fail_block(&mut self, media: &mut Media, sb: SbId, die: u32) {
+    pub(crate) fn fail_block(&mut self, media: &mut Media, sb: SbId, die: u32) {
         self.program_failures += 1;
         let entry = self.get_mut(sb);
         entry.failing |= DieMask::of(die);
@@ -44,7 +44,7 @@ impl Superblocks {
     }
 
     /// Erases a superblock without live pages.
-    pub fn erase(&mut self, media: &mut Media, sb: SbId, clock: &mut WsnClock) {
+    pub(crate) fn erase(&mut self, media: &mut Media, sb: SbId, clock: &mut WsnClock) {
         assert_eq!(
             self.owners(sb).live,
             0,
@@ -145,12 +145,12 @@ impl Superblocks {
 
     /// Returns true if another erase would wear this superblock out. Then its current contents are
     /// its last.
-    pub fn is_in_last_cycle(&self, sb: &Superblock) -> bool {
+    pub(crate) fn is_in_last_cycle(&self, sb: &Superblock) -> bool {
         self.is_worn_out(sb.life.incarnation() + 1)
     }
 
     /// Returns true if the usable capacity changes with the owners of single pages.
-    pub fn has_last_cycles(&self) -> bool {
+    pub(crate) fn has_last_cycles(&self) -> bool {
         self.table
             .iter()
             .any(|sb| sb.state == SuperblockState::Closed && self.is_in_last_cycle(sb))
@@ -158,7 +158,7 @@ impl Superblocks {
 
     /// Pages of data that the device has room for: the capacity of superblocks that can be filled,
     /// now or again, and the owned pages of worn ones.
-    pub fn usable_pages(&self) -> u64 {
+    pub(crate) fn usable_pages(&self) -> u64 {
         let usable = |(id, sb): (SbId, &Superblock)| match sb.state {
             SuperblockState::Retired => 0,
             SuperblockState::Closed if self.is_in_last_cycle(sb) => self.owners(id).live,

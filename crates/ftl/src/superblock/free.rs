@@ -95,13 +95,13 @@ impl Superblocks {
 
     /// Superblocks that are erased, or will be when opened.
     #[inline]
-    pub fn free(&self) -> u32 {
+    pub(crate) fn free(&self) -> u32 {
         self.pool.len()
     }
 
     /// Pages of data in the first `superblocks` free superblocks, in the order in which they are
     /// opened; stops counting at `wanted`. One that opening would wear out counts as none.
-    pub fn free_pages(&self, superblocks: usize, wanted: u64) -> u64 {
+    pub(crate) fn free_pages(&self, superblocks: usize, wanted: u64) -> u64 {
         let mut pages = 0;
         let usable = self.pool.by_wear.iter().filter_map(|&(_, _, sb)| {
             let entry = self.get(sb);
@@ -121,7 +121,7 @@ impl Superblocks {
     ///
     /// # Errors
     /// A sentence.
-    pub fn check_pool(&self) -> Result<(), String> {
+    pub(crate) fn check_pool(&self) -> Result<(), String> {
         let mut expected = FreePool::default();
         for (sb, entry) in self.iter() {
             if entry.state == SuperblockState::Free {

@@ -29,7 +29,7 @@ pub struct Life {
 
 /// A superblock's record in NVRAM.
 #[derive(Clone, Copy, Debug)]
-pub struct LifeRecord {
+pub(crate) struct LifeRecord {
     /// Incarnation, dead and clean marks.
     pub life: Life,
     /// Dies whose block of this superblock is permanently retired.
@@ -40,7 +40,7 @@ pub struct LifeRecord {
 
 /// A record with the words that can be read.
 #[derive(Clone, Copy, Debug)]
-pub struct LoadedLife {
+pub(crate) struct LoadedLife {
     /// Incarnation, dead and clean marks.
     pub life: Result<Life, MediaError>,
     /// Dies whose block of this superblock is permanently retired.
@@ -51,19 +51,19 @@ pub struct LoadedLife {
 
 impl LoadedLife {
     /// Returns true if all words can be read.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.life.is_ok() && self.masks_are_whole()
     }
 
     /// Returns true if both masks can be read.
-    pub fn masks_are_whole(&self) -> bool {
+    pub(crate) fn masks_are_whole(&self) -> bool {
         self.bad.is_ok() && self.failing.is_ok()
     }
 }
 
 impl LifeRecord {
     /// Reads the words of a record.
-    pub fn load(media: &mut Media, sb: SbId) -> LoadedLife {
+    pub(crate) fn load(media: &mut Media, sb: SbId) -> LoadedLife {
         let at = sb.0 as usize * LIFE_WORDS;
         LoadedLife {
             life: media.load(at).map(Life::from_bits),
@@ -73,7 +73,7 @@ impl LifeRecord {
     }
 
     /// Stores the first word: `dead_before`, `clean` and the incarnation.
-    pub fn store_life(media: &mut Media, sb: SbId, life: Life, after: After) {
+    pub(crate) fn store_life(media: &mut Media, sb: SbId, life: Life, after: After) {
         media.store(
             sb.0 as usize * LIFE_WORDS,
             life.into_bits(),
@@ -83,7 +83,7 @@ impl LifeRecord {
     }
 
     /// Stores the mask of retired blocks.
-    pub fn store_bad(media: &mut Media, sb: SbId, bad: DieMask) {
+    pub(crate) fn store_bad(media: &mut Media, sb: SbId, bad: DieMask) {
         media.store(
             sb.0 as usize * LIFE_WORDS + 1,
             bad.0,
@@ -93,7 +93,7 @@ impl LifeRecord {
     }
 
     /// Stores the mask of blocks that are retired at the next erase.
-    pub fn store_failing(media: &mut Media, sb: SbId, failing: DieMask) {
+    pub(crate) fn store_failing(media: &mut Media, sb: SbId, failing: DieMask) {
         media.store(
             sb.0 as usize * LIFE_WORDS + 2,
             failing.0,

@@ -15,7 +15,7 @@
 
 mod erase;
 mod free;
-pub mod life;
+pub(crate) mod life;
 mod open;
 mod owners;
 mod regions;
@@ -24,8 +24,8 @@ mod stream;
 use free::FreePool;
 pub use open::SuperblockHead;
 pub use owners::Owners;
-pub use regions::{RegionChanges, RegionPeak, RegionPeaks};
-pub use stream::{AllocatedPage, OpenSuperblock};
+pub(crate) use regions::{RegionChanges, RegionPeak, RegionPeaks};
+pub(crate) use stream::{AllocatedPage, OpenSuperblock};
 
 use crate::config::Config;
 use crate::config::guard::Guards;
@@ -109,7 +109,7 @@ pub struct Superblock {
     pub erased: ClearId,
 }
 
-pub struct Superblocks {
+pub(crate) struct Superblocks {
     geometry: Geometry,
     guards: Guards,
     /// Erases after which a block is retired: the limit of the flash, or of the incarnation
@@ -149,7 +149,7 @@ pub struct Superblocks {
 impl Superblocks {
     /// All superblocks retired until `set` is called. `reserve`: superblocks that must stay free
     /// after a cut.
-    pub fn new(geometry: Geometry, config: &Config, reserve: u32) -> Self {
+    pub(crate) fn new(geometry: Geometry, config: &Config, reserve: u32) -> Self {
         let blank = Superblock {
             state: SuperblockState::Retired,
             stream: Stream::Host,
@@ -191,52 +191,52 @@ impl Superblocks {
 
     /// The DRAM state of one superblock.
     #[inline]
-    pub fn get(&self, sb: SbId) -> &Superblock {
+    pub(crate) fn get(&self, sb: SbId) -> &Superblock {
         &self.table[sb.0 as usize]
     }
     /// The DRAM state of one superblock, for changes.
     #[inline]
-    pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
+    pub(crate) fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
         self.changes += 1;
         self.changed.note(sb);
         &mut self.table[sb.0 as usize]
     }
     /// All superblocks with their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.table
             .iter()
             .enumerate()
             .map(|(index, sb)| (SbId(index as u32), sb))
     }
     /// The superblocks of a scheme's log on flash.
-    pub fn logs(&self) -> impl Iterator<Item = SbId> {
+    pub(crate) fn logs(&self) -> impl Iterator<Item = SbId> {
         let is_in_use = |state| matches!(state, SuperblockState::Open | SuperblockState::Closed);
         self.iter()
             .filter(move |(_, sb)| sb.stream == Stream::Log && is_in_use(sb.state))
             .map(|(id, _)| id)
     }
     /// The same, oldest first: in the order in which the log was written.
-    pub fn logs_by_age(&self) -> Vec<SbId> {
+    pub(crate) fn logs_by_age(&self) -> Vec<SbId> {
         let mut logs: Vec<SbId> = self.logs().collect();
         logs.sort_unstable_by_key(|sb| (self.get(*sb).opened, *sb));
         logs
     }
     /// Sets the state that recovery or formatting found.
-    pub fn set(&mut self, sb: SbId, found: Superblock) {
+    pub(crate) fn set(&mut self, sb: SbId, found: Superblock) {
         self.leave_pool(sb);
         *self.get_mut(sb) = found;
         self.join_pool(sb);
     }
 
     /// Blocks of a superblock that must not be programmed.
-    pub fn skipped(&self, sb: SbId) -> DieMask {
+    pub(crate) fn skipped(&self, sb: SbId) -> DieMask {
         let sb = self.get(sb);
         sb.bad | sb.failing
     }
 
     /// The allocation order of its pages if no program fails: excludes the blocks that were bad
     /// when it was opened, and those in which its head could not be programmed.
-    pub fn order(&self, sb: SbId) -> PageOrder {
+    pub(crate) fn order(&self, sb: SbId) -> PageOrder {
         let (dies, entry) = (self.geometry.dies(), self.get(sb));
         let before_head = (0..dies)
             .map(|step| (sb.0 + step) % dies)
@@ -249,7 +249,7 @@ impl Superblocks {
 
     /// Die of a superblock's head, which is also its offset: the first page of block `ID mod
     /// blocks`, or of the next good block.
-    pub fn head_offset(&self, sb: SbId, skipped: DieMask) -> Option<u32> {
+    pub(crate) fn head_offset(&self, sb: SbId, skipped: DieMask) -> Option<u32> {
         let dies = self.geometry.dies();
 
         // Heads are spread over the dies: recovery reads one per superblock, from all dies in
@@ -260,7 +260,7 @@ impl Superblocks {
     }
 
     /// Offsets of the tail pages: the last good ones, in ascending order.
-    pub fn tail_offsets(&self, skipped: DieMask) -> Vec<u32> {
+    pub(crate) fn tail_offsets(&self, skipped: DieMask) -> Vec<u32> {
         let count = self.tail_pages as usize;
 
         // Counted from the end: the tail's pages follow from the excluded blocks, which recovery
@@ -275,7 +275,7 @@ impl Superblocks {
     }
 
     /// Pages of data that a superblock can hold if these blocks are excluded.
-    pub fn capacity(&self, skipped: DieMask) -> u32 {
+    pub(crate) fn capacity(&self, skipped: DieMask) -> u32 {
         let good = skipped.count_others(self.geometry.dies());
         (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)
     }

@@ -41,12 +41,17 @@ impl SuperblockHead {
 impl Superblocks {
     /// Opens the least worn free superblock for a stream; returns false if none is free. `clock`
     /// issues numbers.
-    pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut WsnClock) -> bool {
+    pub(crate) fn open_next(
+        &mut self,
+        media: &mut Media,
+        stream: Stream,
+        clock: &mut WsnClock,
+    ) -> bool {
         self.open_worn(media, stream, Wear::Least, clock)
     }
 
     /// Opens the least or the most worn free superblock for a stream.
-    pub fn open_worn(
+    pub(crate) fn open_worn(
         &mut self,
         media: &mut Media,
         stream: Stream,
@@ -173,7 +178,7 @@ impl Superblocks {
     }
 
     /// Closes a stream's full superblock with its tail metadata: P2L and WSN of all its data pages.
-    pub fn close(&mut self, media: &mut Media, stream: Stream) {
+    pub(crate) fn close(&mut self, media: &mut Media, stream: Stream) {
         let Some(open) = self.open[stream as usize].take() else {
             return;
         };
@@ -240,7 +245,7 @@ impl Superblocks {
     }
 
     /// Stops filling a superblock that is to be collected at once: it gets no tail.
-    pub fn abandon(&mut self, sb: SbId) {
+    pub(crate) fn abandon(&mut self, sb: SbId) {
         // Without a tail, recovery scans it like an open one, until its erase marks it dead.
         for open in self
             .open
@@ -255,7 +260,7 @@ impl Superblocks {
     }
 
     /// Closes the open superblock of a log: its pages describe themselves, so it has no tail.
-    pub fn close_log(&mut self) {
+    pub(crate) fn close_log(&mut self) {
         if let Some(open) = self.open[Stream::Log as usize].take() {
             self.get_mut(open.sb).state = SuperblockState::Closed;
         }

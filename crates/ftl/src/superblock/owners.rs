@@ -19,18 +19,18 @@ pub struct Owners {
 impl Superblocks {
     /// Owners of the pages of one superblock.
     #[inline]
-    pub fn owners(&self, sb: SbId) -> Owners {
+    pub(crate) fn owners(&self, sb: SbId) -> Owners {
         self.owners[sb.0 as usize]
     }
     /// Owner counts of all superblocks, with their numbers.
-    pub fn iter_owners(&self) -> impl Iterator<Item = (SbId, Owners)> {
+    pub(crate) fn iter_owners(&self) -> impl Iterator<Item = (SbId, Owners)> {
         self.owners
             .iter()
             .enumerate()
             .map(|(index, owners)| (SbId(index as u32), *owners))
     }
     /// Largest number of LPNs remapped to pages of one superblock.
-    pub fn remapped_max(&self) -> u32 {
+    pub(crate) fn remapped_max(&self) -> u32 {
         self.owners
             .iter()
             .map(|owners| owners.remapped)
@@ -39,12 +39,12 @@ impl Superblocks {
     }
     /// LPNs whose mapping was made by a remap, in the whole device.
     #[inline]
-    pub fn remapped_total(&self) -> u64 {
+    pub(crate) fn remapped_total(&self) -> u64 {
         self.remapped_total
     }
     /// A page of `sb` gained an owner: its first, or one more.
     #[inline]
-    pub fn gain(&mut self, sb: SbId, first: bool, remapped: bool) {
+    pub(crate) fn gain(&mut self, sb: SbId, first: bool, remapped: bool) {
         let entry = &mut self.owners[sb.0 as usize];
         entry.live += u32::from(first);
         entry.remapped += u32::from(remapped);
@@ -52,7 +52,7 @@ impl Superblocks {
     }
     /// A page of `sb` lost an owner: its last, or one of several.
     #[inline]
-    pub fn lose(&mut self, sb: SbId, last: bool, remapped: bool) {
+    pub(crate) fn lose(&mut self, sb: SbId, last: bool, remapped: bool) {
         let entry = &mut self.owners[sb.0 as usize];
         entry.live -= u32::from(last);
         entry.remapped -= u32::from(remapped);
@@ -61,7 +61,7 @@ impl Superblocks {
     }
     /// Moves `pages` pages, each with one owner by a write, from `from` to `to`.
     #[inline]
-    pub fn move_owned(&mut self, from: SbId, to: SbId, pages: u32) {
+    pub(crate) fn move_owned(&mut self, from: SbId, to: SbId, pages: u32) {
         self.owners[from.0 as usize].live -= pages;
         self.owners[to.0 as usize].live += pages;
         self.changed.note(from);

@@ -16,24 +16,24 @@ use std::ops::Range;
 const REGION: u32 = 16;
 
 /// The number of each region.
-pub struct RegionChanges(Vec<u64>);
+pub(crate) struct RegionChanges(Vec<u64>);
 
 impl RegionChanges {
     /// Numbers of regions that cover this many superblocks, all zero.
-    pub fn new(superblocks: u32) -> Self {
+    pub(crate) fn new(superblocks: u32) -> Self {
         Self(vec![0; superblocks.div_ceil(REGION) as usize])
     }
 
     /// Notes a change of a superblock or its owners.
     #[inline]
-    pub fn note(&mut self, sb: SbId) {
+    pub(crate) fn note(&mut self, sb: SbId) {
         self.0[(sb.0 / REGION) as usize] += 1;
     }
 }
 
 /// Cached maximum of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RegionPeak {
+pub(crate) struct RegionPeak {
     /// The largest value of its superblocks; `None` if none has a value.
     pub most: Option<u32>,
     /// The largest value as a fraction of its superblock; 0 if fractions are not used.
@@ -42,16 +42,16 @@ pub struct RegionPeak {
 
 /// The cached maxima of all regions, for one kind of search.
 #[derive(Default)]
-pub struct RegionPeaks(Vec<Cell<Option<(u64, RegionPeak)>>>);
+pub(crate) struct RegionPeaks(Vec<Cell<Option<(u64, RegionPeak)>>>);
 
 impl RegionPeaks {
     /// No cached maxima, for a device of this size.
-    pub fn new(superblocks: u32) -> Self {
+    pub(crate) fn new(superblocks: u32) -> Self {
         Self(vec![Cell::new(None); superblocks.div_ceil(REGION) as usize])
     }
 
     /// The cached maximum of a region if it has not changed since; `changes` is its current number.
-    pub fn of(&self, region: usize, changes: u64) -> Option<RegionPeak> {
+    pub(crate) fn of(&self, region: usize, changes: u64) -> Option<RegionPeak> {
         let (seen, peak) = self.0[region].get()?;
         (seen == changes).then_some(peak)
     }
@@ -60,7 +60,7 @@ impl RegionPeaks {
     ///
     /// A value may grow only if its region's number grows, but may fall at any time. `can_win` may
     /// change with anything: it is called for each superblock that would be the largest so far.
-    pub fn largest(
+    pub(crate) fn largest(
         &self,
         regions: impl Iterator<Item = (Range<u32>, u64)>,
         value: impl Fn(SbId) -> Option<u32>,
@@ -92,7 +92,7 @@ impl RegionPeaks {
     ///
     /// # Errors
     /// A sentence.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         regions: impl Iterator<Item = (Range<u32>, u64)>,
         value: impl Fn(SbId) -> Option<u32>,
@@ -111,14 +111,14 @@ impl RegionPeaks {
     }
 
     /// Caches the maximum of a region at this number.
-    pub fn saw(&self, region: usize, changes: u64, peak: RegionPeak) {
+    pub(crate) fn saw(&self, region: usize, changes: u64, peak: RegionPeak) {
         self.0[region].set(Some((changes, peak)));
     }
 }
 
 impl Superblocks {
     /// The regions: the superblocks of each, and its number.
-    pub fn regions(&self) -> impl Iterator<Item = (Range<u32>, u64)> + '_ {
+    pub(crate) fn regions(&self) -> impl Iterator<Item = (Range<u32>, u64)> + '_ {
         let superblocks = self.geometry.superblocks();
         self.changed
             .0
@@ -131,7 +131,7 @@ impl Superblocks {
     }
 
     /// The same, with numbers that also include the changes noted by a scheme.
-    pub fn regions_with<'a>(
+    pub(crate) fn regions_with<'a>(
         &'a self,
         noted: &'a RegionChanges,
     ) -> impl Iterator<Item = (Range<u32>, u64)> + 'a {

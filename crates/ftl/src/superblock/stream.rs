@@ -32,7 +32,7 @@ impl Config {
 
 /// A page allocated for a program.
 #[derive(Clone, Copy, Debug)]
-pub struct AllocatedPage {
+pub(crate) struct AllocatedPage {
     /// Flash page, block and die.
     pub slot: PageSlot,
     pub sb: SbId,
@@ -44,18 +44,18 @@ pub struct AllocatedPage {
 
 impl AllocatedPage {
     #[inline(always)]
-    pub fn ppn(&self) -> Ppn {
+    pub(crate) fn ppn(&self) -> Ppn {
         self.slot.ppn
     }
     #[inline(always)]
-    pub fn oob(&self, lpn: Lpn, wsn: u64) -> Oob {
+    pub(crate) fn oob(&self, lpn: Lpn, wsn: u64) -> Oob {
         Oob::new(lpn, wsn, self.incarnation)
     }
 }
 
 /// A superblock that a stream is filling.
 #[derive(Clone, Debug)]
-pub struct OpenSuperblock {
+pub(crate) struct OpenSuperblock {
     /// Superblock number.
     pub sb: SbId,
     pub incarnation: u32,
@@ -75,7 +75,7 @@ pub struct OpenSuperblock {
 
 impl Superblocks {
     /// Returns true if the stream has an open superblock in this one's group of dies.
-    pub fn is_open_beside(&self, stream: Stream, sb: SbId) -> bool {
+    pub(crate) fn is_open_beside(&self, stream: Stream, sb: SbId) -> bool {
         let (group, stream) = (self.geometry.group(sb), stream as usize);
         let slot = if group == self.turn[stream] {
             &self.open[stream]
@@ -104,12 +104,12 @@ impl Superblocks {
     }
 
     /// The open superblock that supplies the stream's next page.
-    pub fn open(&self, stream: Stream) -> Option<&OpenSuperblock> {
+    pub(crate) fn open(&self, stream: Stream) -> Option<&OpenSuperblock> {
         self.open[stream as usize].as_ref()
     }
 
     /// Resumes filling a superblock that recovery found open.
-    pub fn resume(&mut self, stream: Stream, open: OpenSuperblock) {
+    pub(crate) fn resume(&mut self, stream: Stream, open: OpenSuperblock) {
         assert!(!self.is_open_beside(stream, open.sb));
         self.get_mut(open.sb).state = SuperblockState::Open;
         let (group, stream) = (self.geometry.group(open.sb), stream as usize);
@@ -123,7 +123,7 @@ impl Superblocks {
     /// Allocates the next page of a stream's open superblock, with the constraint of its program;
     /// `None` if the superblock is full or none is open.
     #[inline(always)]
-    pub fn take(&mut self, stream: Stream) -> Option<AllocatedPage> {
+    pub(crate) fn take(&mut self, stream: Stream) -> Option<AllocatedPage> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         loop {
@@ -174,7 +174,7 @@ impl Superblocks {
     }
 
     /// The page that `take` allocates next, unless it fills a hole.
-    pub fn next_page(&self, stream: Stream) -> Option<Ppn> {
+    pub(crate) fn next_page(&self, stream: Stream) -> Option<Ppn> {
         let open = self.open(stream).filter(|open| open.holes.is_empty())?;
         let is_left_out = |offset: &u32| {
             *offset == open.head || open.skipped.has(self.geometry.die_of_offset(*offset))
@@ -186,7 +186,7 @@ impl Superblocks {
     /// Allocates up to `len` consecutive pages of one row, up to the first one that must be skipped;
     /// `None` if the next page needs `take`.
     #[inline(always)]
-    pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
+    pub(crate) fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         // Up to the end of the row, the tail's place or the head: only consecutive data pages.
@@ -245,7 +245,7 @@ impl Superblocks {
 
     /// Lower bound of the pages that `take` can still allocate: whole rows of good blocks, minus
     /// the head.
-    pub fn room(&self, stream: Stream) -> u32 {
+    pub(crate) fn room(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
             let dies = self.geometry.dies();
             let rows = self.geometry.row_of_offset(open.end)
@@ -259,7 +259,7 @@ impl Superblocks {
     }
 
     /// Pages that `take` will allocate before the open superblock is full.
-    pub fn left(&self, stream: Stream) -> u32 {
+    pub(crate) fn left(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
             let (dies, next, end) = (self.geometry.dies(), open.next.min(open.end), open.end);
             // A die has one page per row, so its pages below an offset are counted by rows.

@@ -5,9 +5,9 @@
 mod check;
 pub mod command;
 mod files;
-pub mod glimpse;
-pub mod hybrid;
+pub(crate) mod glimpse;
+pub(crate) mod hybrid;
 mod look_ahead;
-pub mod program;
-pub mod relearn;
-pub mod remap;
+pub(crate) mod program;
+pub(crate) mod relearn;
+pub(crate) mod remap;

@@ -26,7 +26,7 @@ pub(super) const METRICS: [(&str, &str, &str, Metric); 4] = [
 /// FIO over the whole device: not among the paper's four workloads, but with the most moves.
 const WHOLE: &str = "randwrite";
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut workloads = table.distinct(|run| run.workload.as_str());
     // The means are compared with the paper's, which are over its four workloads.

@@ -48,7 +48,7 @@ fn lives(row: &Row) -> (Lives, Lives) {
     (single, shared)
 }
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut groups = Vec::new();
 

@@ -23,7 +23,7 @@ const APART: [(&str, &str); 3] = [
 /// The paper's results of Coldmap over Remap, in the order of `METRICS`.
 const PAPER: [f64; 4] = [1.0 - 0.458, 1.154, 1.0 - 0.311, 1.843];
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     let setups = table.distinct(|run| run.setup.as_str());

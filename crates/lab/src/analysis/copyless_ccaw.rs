@@ -19,7 +19,7 @@ const SEGMENTS: [(&str, &str); 3] = [
     ("Segment III, 4.22", "mail:4.22"),
 ];
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     continuous(table, &mut found)?;
     windows(table, &mut found)?;

@@ -20,7 +20,7 @@ const ARMS: [(&str, &str, &str); 3] = [
     ("no journal", "nojournal", "nojournal"),
 ];
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     for value in VALUES {
         compare(table, value, "off", "writeback", &mut found)?;

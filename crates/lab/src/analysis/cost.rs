@@ -16,7 +16,7 @@ const PCRAM_OVER_FLASH: f64 = 5.0;
 const ENTRY: f64 = 16.0;
 const PAGE: f64 = 4096.0;
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
 
     // Cost of one entry relative to the page it saves, from the sizes alone.

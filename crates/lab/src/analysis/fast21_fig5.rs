@@ -11,7 +11,7 @@ use crate::table::{Ask, Row, Table};
 
 const LOGGED: [&str; 3] = ["flog", "nlog", "remap-ssd"];
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
 
     let workloads = table.distinct(|run| run.workload.as_str());

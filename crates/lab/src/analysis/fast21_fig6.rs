@@ -5,7 +5,7 @@ use crate::LabError;
 use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     let logs = table.logs();

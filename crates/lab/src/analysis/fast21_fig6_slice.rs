@@ -11,7 +11,7 @@ use crate::table::{Ask, Row, Table};
 
 const OTHERS: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     below_opt(table, &workloads, &mut found)?;

@@ -21,7 +21,7 @@ const POINTS: usize = 60;
 /// with NoRemap.
 const STRETCHES: usize = 10;
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut groups = Vec::new();
     for (test, letter) in TESTS {

@@ -14,7 +14,7 @@ const REMAPPING: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 /// Each phase is between a mark and the next.
 const PHASES: [&str; 3] = ["before", "cleaned", "after"];
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     for load in LOADS {
         let stock: [Phase; 3] = phases(table, &format!("f2fs-{load}-stock"), "none")?;

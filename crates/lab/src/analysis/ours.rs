@@ -34,7 +34,7 @@ fn nvram(row: &Row) -> Result<f64, LabError> {
     Ok(row.number("nvram_bytes_written")? / row.number("remaps")?.max(1.0))
 }
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
 
     let contents = table.distinct(|run| run.content.as_str());

@@ -6,7 +6,7 @@ use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::Table;
 use remap_ssd_sim::micro::bam::{NVRAM_BYTES, bam_use};
 
-pub fn analyse(_: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(_: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut groups = Vec::new();
 

@@ -10,7 +10,7 @@ const SCHEME: &str = "pebble";
 /// Pages written by the synchronous writers: 4 times 500.
 const SYNCED_PAGES: f64 = 2000.0;
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     // The first phase is the load, the second is cleaning.
     let [_, stock]: [Phase; 2] = phases(table, "f2fs-fileserver-stock", SCHEME)?;

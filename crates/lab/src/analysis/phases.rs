@@ -8,7 +8,7 @@ use crate::table::{Ask, Table};
 
 /// Device time and pages of one phase of a recorded load.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Phase {
+pub(super) struct Phase {
     /// Modelled seconds of device time.
     pub seconds: f64,
     /// Flash pages programmed, for data, collection and metadata.
@@ -21,7 +21,7 @@ pub struct Phase {
 ///
 /// # Errors
 /// The recording was not replayed up to each of these marks.
-pub fn phases<const N: usize>(
+pub(super) fn phases<const N: usize>(
     table: &Table,
     recording: &str,
     scheme: &str,

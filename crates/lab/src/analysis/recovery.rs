@@ -18,7 +18,7 @@ const LOCAL_ENTRY: f64 = 16.0;
 
 type Points = Vec<(f64, f64)>;
 
-pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     measured(table, &mut found)?;
     let base =

@@ -23,7 +23,7 @@ const BATCH: usize = 1024;
 
 /// One request of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub(super) enum Request {
     /// Writes a content to a page.
     Write {
         page: u32,
@@ -36,7 +36,7 @@ pub enum Request {
 
 /// A load by its model and parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LoadSpec {
+pub(super) enum LoadSpec {
     /// Random writes of this deduplication ratio.
     Ratio(f64),
     /// A mail server's, of this ratio; fraction of reads, if not the model's.
@@ -88,7 +88,7 @@ impl FromStr for LoadSpec {
 }
 
 /// A load, before its first request.
-pub enum Load {
+pub(super) enum Load {
     Random {
         duplicates: f64,
         pages: u32,
@@ -100,7 +100,7 @@ pub enum Load {
 }
 
 /// The model, with additional reads.
-pub struct Mail {
+pub(super) struct Mail {
     model: Box<dyn Source + Send>,
     pages: VecDeque<HostPage>,
     recent: VecDeque<u32>,
@@ -116,7 +116,7 @@ impl Load {
     ///
     /// # Errors
     /// The model needs more pages.
-    pub fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, String> {
+    pub(super) fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, String> {
         // The constant is "load" in ASCII: the model uses the same seed, and must have other draws.
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6c6f_6164);
         match spec {
@@ -152,7 +152,7 @@ impl Load {
     ///
     /// # Errors
     /// The model has none.
-    pub fn next(&mut self) -> Result<Request, String> {
+    pub(super) fn next(&mut self) -> Result<Request, String> {
         match self {
             Self::Random {
                 duplicates,

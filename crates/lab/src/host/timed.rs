@@ -29,14 +29,14 @@ enum PageData {
 }
 
 /// Returns a page that repeats a number.
-pub fn page(number: u64) -> [u8; PAGE_BYTES] {
+pub(super) fn page(number: u64) -> [u8; PAGE_BYTES] {
     let mut bytes = [0; PAGE_BYTES];
     bytes.as_chunks_mut::<8>().0.fill(number.to_le_bytes());
     bytes
 }
 
 /// The device, and the host's clock.
-pub struct TimedDisk {
+pub(super) struct TimedDisk {
     device: Device,
     now: u64,
     /// Completion times of the commands in flight.
@@ -49,7 +49,7 @@ pub struct TimedDisk {
 }
 
 impl TimedDisk {
-    pub fn new(device: Device) -> Self {
+    pub(super) fn new(device: Device) -> Self {
         let (now, depth) = (
             device.timing().busy_until(),
             device.config().queue_depth.max(1) as usize,
@@ -66,16 +66,16 @@ impl TimedDisk {
     }
 
     /// The host's clock, in nanoseconds.
-    pub fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.now
     }
 
-    pub fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &Device {
         &self.device
     }
 
     /// Waits for all commands in flight.
-    pub fn wait(&mut self) {
+    pub(super) fn wait(&mut self) {
         while let Some(Reverse(done)) = self.under_way.pop() {
             self.now = self.now.max(done);
         }

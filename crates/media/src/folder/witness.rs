@@ -94,7 +94,7 @@ fn newest(page: &[u8], at: usize) -> Result<Option<WitnessRecord>, WitnessDamage
 
 /// The page is missing or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WitnessDamaged;
+pub(super) struct WitnessDamaged;
 
 /// The durable end of the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -44,7 +44,7 @@ pub struct MediaCounts {
 }
 
 /// A metadata page: its OOB and its bytes.
-pub type MetaPage = (Oob, Arc<[u8]>);
+pub(crate) type MetaPage = (Oob, Arc<[u8]>);
 
 /// Flash and NVRAM, with an optional power rail, faults and folder.
 pub struct Media {

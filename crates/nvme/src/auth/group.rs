@@ -125,7 +125,7 @@ pub(super) struct KeyPair {
 
 impl KeyPair {
     /// Creates a pair with a random exponent.
-    pub fn new(group: Group) -> Self {
+    pub(super) fn new(group: Group) -> Self {
         let mut exponent = Zeroizing::new(vec![0; EXPONENT_BYTES]);
         super::fill_random(&mut exponent);
         Self::of_exponent(group, exponent)
@@ -146,7 +146,7 @@ impl KeyPair {
 
     /// The secret shared with the peer that sent `theirs`, as long as the prime; `None` if that
     /// value is invalid. Empty without a group.
-    pub fn shared(&self, theirs: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub(super) fn shared(&self, theirs: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         // The length is that of the prime: values keep their leading zeroes.
         if theirs.len() != self.group.bytes() {
             return None;

@@ -34,12 +34,12 @@ pub(super) struct Response<'a> {
 
 impl Response<'_> {
     /// Computes the response, which requires the secret.
-    pub fn make(&self) -> Zeroizing<Vec<u8>> {
+    pub(super) fn make(&self) -> Zeroizing<Vec<u8>> {
         self.with_parts(|key, parts| self.hash.mac(key, parts))
     }
 
     /// Returns true if `said` is the response; in constant time.
-    pub fn is(&self, said: &[u8]) -> bool {
+    pub(super) fn is(&self, said: &[u8]) -> bool {
         self.with_parts(|key, parts| self.hash.is_mac(key, parts, said))
     }
 

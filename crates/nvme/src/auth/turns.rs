@@ -100,7 +100,7 @@ impl Turns {
     }
 
     /// Waits for a turn; `None` if the asker has ended.
-    pub fn take(&self, asker: &Asker<'_>) -> Option<Turn<'_>> {
+    pub(super) fn take(&self, asker: &Asker<'_>) -> Option<Turn<'_>> {
         let wake = Arc::new(Condvar::new());
         let mut state = self.state();
         let ticket = state.order.ask(asker.address);

@@ -26,7 +26,7 @@ impl ActiveCommand<'_, '_> {
     /// # Errors
     /// The injected fault.
     #[inline]
-    pub fn access(
+    pub(super) fn access(
         &mut self,
         access: BlockAccess,
         namespace: &Namespace,
@@ -63,7 +63,7 @@ impl ActiveCommand<'_, '_> {
     ///
     /// # Errors
     /// The injected fault.
-    pub fn access_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
+    pub(super) fn access_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
         let bytes = |Lpn(first): Lpn| {
             let start = u64::from(first) << PAGE_SHIFT;
             start..start + (u64::from(remap.len) << PAGE_SHIFT)
@@ -80,7 +80,7 @@ impl ActiveCommand<'_, '_> {
     ///
     /// # Errors
     /// The injected fault.
-    pub fn access_lists(&self) -> Result<(), Status> {
+    pub(super) fn access_lists(&self) -> Result<(), Status> {
         match self.faults {
             Some(injector) => injector.access(BlockAccess::Deallocate, 0..0),
             None => Ok(()),
@@ -89,7 +89,7 @@ impl ActiveCommand<'_, '_> {
 
     /// Notes that blocks may change from now on.
     #[inline]
-    pub fn touch(&mut self, namespace: &Namespace, blocks: Blocks) {
+    pub(super) fn touch(&mut self, namespace: &Namespace, blocks: Blocks) {
         if let Some(touched) = &mut self.touched {
             touched.push(bytes_of(namespace, blocks));
         }
@@ -100,7 +100,7 @@ impl ActiveCommand<'_, '_> {
     /// # Errors
     /// Not Atomic: changes are reported by block, and each block may survive a power cut
     /// separately.
-    pub fn touch_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
+    pub(super) fn touch_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
         if let Some(touched) = &mut self.touched {
             if remap.atomic {
                 return Err(Status::NOT_ATOMIC);
@@ -119,7 +119,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Reports the content of the command's blocks to the witness, even if the command has failed.
-    pub fn tell(&mut self, witness: &dyn Witness) -> Result<(), Status> {
+    pub(super) fn tell(&mut self, witness: &dyn Witness) -> Result<(), Status> {
         for range in self.touched.take().unwrap_or_default() {
             self.tell_range(witness, range)?;
         }

@@ -21,12 +21,12 @@ pub(super) struct ChangedNamespaces {
 }
 
 impl ChangedNamespaces {
-    pub fn add(&mut self, numbers: Vec<u32>) {
+    pub(super) fn add(&mut self, numbers: Vec<u32>) {
         self.numbers.extend(numbers);
     }
 
     /// The log page. Unless the host retains the event, another one may follow.
-    pub fn read(&mut self, keep_event: bool) -> Vec<u8> {
+    pub(super) fn read(&mut self, keep_event: bool) -> Vec<u8> {
         let page = self.page();
         if !keep_event {
             *self = Self::default();
@@ -35,12 +35,12 @@ impl ChangedNamespaces {
     }
 
     /// Returns true if the host has not been told of a change since it last read the page.
-    pub fn is_news(&self) -> bool {
+    pub(super) fn is_news(&self) -> bool {
         !self.numbers.is_empty() && !self.is_reported
     }
 
     /// The result of the event, which is sent now.
-    pub fn report(&mut self) -> u64 {
+    pub(super) fn report(&mut self) -> u64 {
         self.is_reported = true;
         event::NOTICE | event::NAMESPACES_CHANGED << 8 | u64::from(lid::CHANGED_NAMESPACES) << 16
     }

@@ -46,7 +46,7 @@ impl Controllers {
     }
 
     /// Allocates a controller ID; `None` if all are in use. `release_id` frees it.
-    pub fn take_id(&self) -> Option<u16> {
+    pub(super) fn take_id(&self) -> Option<u16> {
         let mut cntlids = self.cntlids();
         let Cntlids { next, taken } = &mut *cntlids;
         // Round robin, so that an ID is not reused soon after its controller is gone.
@@ -62,12 +62,12 @@ impl Controllers {
         Some(free)
     }
 
-    pub fn release_id(&self, cntlid: u16) {
+    pub(super) fn release_id(&self, cntlid: u16) {
         self.cntlids().taken.remove(&cntlid);
     }
 
     /// Notes a new controller, under the ID that it has taken.
-    pub fn note(&self, controller: &Arc<HostController>) {
+    pub(super) fn note(&self, controller: &Arc<HostController>) {
         let mut cntlids = self.cntlids();
         cntlids
             .taken
@@ -75,7 +75,7 @@ impl Controllers {
     }
 
     /// The controllers of hosts, in the order of their IDs; not discovery controllers.
-    pub fn all(&self) -> Vec<Arc<HostController>> {
+    pub(super) fn all(&self) -> Vec<Arc<HostController>> {
         let cntlids = self.cntlids();
         let there = cntlids.taken.values().filter_map(Weak::upgrade);
         there.filter(|one| !one.is_discovery()).collect()

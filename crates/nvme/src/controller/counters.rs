@@ -35,13 +35,13 @@ pub(super) struct TurnCounter(AtomicU64);
 
 impl TurnCounter {
     #[inline]
-    pub fn add(&self, _turn: &DeviceTurn<'_>, by: u64) {
+    pub(super) fn add(&self, _turn: &DeviceTurn<'_>, by: u64) {
         // The turn proves that no other thread adds. A load and a store are enough.
         let before = self.0.load(Ordering::Relaxed);
         self.0.store(before + by, Ordering::Relaxed);
     }
 
-    pub fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -61,7 +61,7 @@ pub(super) struct Counters {
 
 impl Counters {
     /// The SMART counters after those of previous power cycles.
-    pub fn since(&self, before: &Health) -> Health {
+    pub(super) fn since(&self, before: &Health) -> Health {
         let power_cuts = self.power_cuts.load(Ordering::Relaxed);
         Health {
             sectors_read: before.sectors_read + self.sectors_read.get(),

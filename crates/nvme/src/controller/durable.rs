@@ -54,7 +54,7 @@ impl Durable {
     /// Write Fault: the disk has failed, and no command may be acknowledged any more. Commands
     /// Aborted due to Power Loss Notification: the power of the volatile cache was cut in the
     /// meantime.
-    pub fn wait(
+    pub(super) fn wait(
         &self,
         wanted: HistoryPosition,
         commit: impl Fn() -> io::Result<Option<HistoryPosition>>,
@@ -101,19 +101,19 @@ impl Durable {
     }
 
     /// Notes that a commit takes everything executed so far.
-    pub fn begins(&self, device: &Device) {
+    pub(super) fn begins(&self, device: &Device) {
         let programs = device.ftl().media().counts.programs;
         self.programs.store(programs, Ordering::Relaxed);
     }
 
     /// Pages programmed since the last commit began.
-    pub fn pages_unwritten(&self, device: &Device) -> u64 {
+    pub(super) fn pages_unwritten(&self, device: &Device) -> u64 {
         let programs = device.ftl().media().counts.programs;
         programs.saturating_sub(self.programs.load(Ordering::Relaxed))
     }
 
     /// Number of commits so far.
-    pub fn commits(&self) -> u64 {
+    pub(super) fn commits(&self) -> u64 {
         self.state().commits
     }
 
@@ -124,7 +124,11 @@ impl Durable {
     /// Handles a cut of the volatile cache's power, when everything before `durable_until` was
     /// durable and the device's history ended at `position`. Commands that wait for a position
     /// between the two have lost data, although the disk will have all of it.
-    pub fn lose(&self, durable_until: Option<HistoryPosition>, position: Option<HistoryPosition>) {
+    pub(super) fn lose(
+        &self,
+        durable_until: Option<HistoryPosition>,
+        position: Option<HistoryPosition>,
+    ) {
         // With a device in memory no command waits.
         let lost = position.map(|position| (durable_until, position));
         self.state().lost.extend(lost);

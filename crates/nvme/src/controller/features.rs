@@ -16,21 +16,21 @@ use crate::spec::status::Status;
 use std::collections::BTreeMap;
 
 pub(crate) mod fid {
-    pub const ARBITRATION: u8 = 0x01;
-    pub const POWER: u8 = 0x02;
-    pub const TEMPERATURE: u8 = 0x04;
-    pub const ERROR_RECOVERY: u8 = 0x05;
-    pub const WRITE_CACHE: u8 = 0x06;
-    pub const QUEUES: u8 = 0x07;
-    pub const WRITE_ATOMICITY: u8 = 0x0a;
-    pub const EVENTS: u8 = 0x0b;
-    pub const KEEP_ALIVE: u8 = 0x0f;
-    pub const HOST_BEHAVIOR: u8 = 0x16;
-    pub const HOST_ID: u8 = 0x81;
-    pub const NOTIFICATION_MASK: u8 = 0x82;
-    pub const PERSISTENCE: u8 = 0x83;
+    pub(crate) const ARBITRATION: u8 = 0x01;
+    pub(crate) const POWER: u8 = 0x02;
+    pub(crate) const TEMPERATURE: u8 = 0x04;
+    pub(crate) const ERROR_RECOVERY: u8 = 0x05;
+    pub(crate) const WRITE_CACHE: u8 = 0x06;
+    pub(crate) const QUEUES: u8 = 0x07;
+    pub(crate) const WRITE_ATOMICITY: u8 = 0x0a;
+    pub(crate) const EVENTS: u8 = 0x0b;
+    pub(crate) const KEEP_ALIVE: u8 = 0x0f;
+    pub(crate) const HOST_BEHAVIOR: u8 = 0x16;
+    pub(crate) const HOST_ID: u8 = 0x81;
+    pub(crate) const NOTIFICATION_MASK: u8 = 0x82;
+    pub(crate) const PERSISTENCE: u8 = 0x83;
     /// Vendor: docs/nvme-vendor.md.
-    pub const HOLDS_OR_STOPS: u8 = 0xc0;
+    pub(crate) const HOLDS_OR_STOPS: u8 = 0xc0;
 }
 
 /// Data size of Host Behavior Support.
@@ -74,7 +74,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    pub fn new(volatile_cache: bool, transport: Transport) -> Self {
+    pub(super) fn new(volatile_cache: bool, transport: Transport) -> Self {
         let queues = u32::from(IO_QUEUES_MAX - 1);
 
         let mut defaults = BTreeMap::from([
@@ -116,31 +116,31 @@ impl Features {
     fn value(&self, fid: u8) -> u32 {
         self.values.get(&fid).copied().unwrap_or(0)
     }
-    pub fn cache_enabled(&self) -> bool {
+    pub(super) fn cache_enabled(&self) -> bool {
         self.value(fid::WRITE_CACHE) & 1 == 1
     }
     /// SMART warnings for which the host has enabled events.
-    pub fn smart_events(&self) -> u8 {
+    pub(super) fn smart_events(&self) -> u8 {
         self.value(fid::EVENTS) as u8
     }
     /// Returns true if the host has enabled events for changed namespaces.
-    pub fn namespace_events(&self) -> bool {
+    pub(super) fn namespace_events(&self) -> bool {
         self.value(fid::EVENTS) & OAES_NAMESPACES != 0
     }
     /// Returns true if the host has enabled events for changes of a portal.
-    pub fn wants_ana_events(&self) -> bool {
+    pub(super) fn wants_ana_events(&self) -> bool {
         self.value(fid::EVENTS) & oaes::ANA_CHANGE != 0
     }
     /// Maximum I/O queues of the host.
-    pub fn queues(&self) -> u16 {
+    pub(super) fn queues(&self) -> u16 {
         (self.value(fid::QUEUES) as u16).saturating_add(1)
     }
     /// Returns true if this temperature, in kelvin, crosses a threshold.
-    pub fn warns_at(&self, temperature: u16) -> bool {
+    pub(super) fn warns_at(&self, temperature: u16) -> bool {
         temperature >= self.over || temperature <= self.under
     }
     /// Copy descriptor formats that the host has enabled, one bit each; format 0 always is.
-    pub fn copy_formats(&self) -> u16 {
+    pub(super) fn copy_formats(&self) -> u16 {
         1 | u16::from_le_bytes([
             self.host_behavior[COPY_FORMATS_AT],
             self.host_behavior[COPY_FORMATS_AT + 1],
@@ -148,7 +148,7 @@ impl Features {
     }
 
     /// Data size of Get or Set of a feature.
-    pub fn data_bytes(sqe: &Sqe) -> u32 {
+    pub(super) fn data_bytes(sqe: &Sqe) -> u32 {
         match FeatureCdw10::from_bits(sqe.cdw10).fid() {
             fid::HOST_BEHAVIOR => HOST_BEHAVIOR_BYTES,
             // Read-only, and only in its 16-byte form: EXHID.
@@ -158,7 +158,7 @@ impl Features {
     }
 
     /// The log page of supported features, and the scope of each.
-    pub fn supported(&self) -> Vec<u8> {
+    pub(super) fn supported(&self) -> Vec<u8> {
         let mut page = vec![0; 1024];
         let mut known = vec![fid::HOST_BEHAVIOR];
         known.extend(self.values.keys());
@@ -188,7 +188,7 @@ impl Features {
     }
 
     /// The value of a feature, of the kind selected (SEL).
-    pub fn get(
+    pub(super) fn get(
         &self,
         sqe: &Sqe,
         sees: impl Fn(u32) -> bool,
@@ -258,7 +258,7 @@ impl Features {
     }
 
     /// Changes a feature, if it exists and the value is valid.
-    pub fn set(&mut self, sqe: &Sqe, with: Setting<'_>, data: &[u8]) -> Result<u64, Status> {
+    pub(super) fn set(&mut self, sqe: &Sqe, with: Setting<'_>, data: &[u8]) -> Result<u64, Status> {
         let cdw10 = FeatureCdw10::from_bits(sqe.cdw10);
         if cdw10.sv() {
             return Err(Status::NOT_SAVEABLE);

@@ -13,7 +13,7 @@ use remap_ssd_media::Payload;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl ActiveCommand<'_, '_> {
-    pub fn fs_write(
+    pub(super) fn fs_write(
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
@@ -51,7 +51,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Lists a file's pages with their first LBAs, or the files. Skips pages of other namespaces.
-    pub fn fs_list(
+    pub(super) fn fs_list(
         &mut self,
         namespace: &Namespace,
         inode: Option<u32>,
@@ -93,7 +93,7 @@ impl ActiveCommand<'_, '_> {
             .collect())
     }
 
-    pub fn fs_reset(&mut self) -> Result<(), Status> {
+    pub(super) fn fs_reset(&mut self) -> Result<(), Status> {
         let completion = self.device.fs_reset(self.now);
         self.done(completion)
     }

@@ -92,7 +92,7 @@ pub(super) fn status_of(refusal: Refusal) -> Status {
 impl ActiveCommand<'_, '_> {
     /// Lets others go first if the slice is used up.
     #[inline]
-    pub fn pause(&mut self) -> Result<(), Status> {
+    pub(super) fn pause(&mut self) -> Result<(), Status> {
         if self.device.must_pause() {
             self.let_others()
         } else {
@@ -136,7 +136,7 @@ impl ActiveCommand<'_, '_> {
 
     /// Checks reservations: at the beginning, and after each pause.
     #[inline]
-    pub fn check_reservations(&self) -> Result<(), Status> {
+    pub(super) fn check_reservations(&self) -> Result<(), Status> {
         let stops = matches!(self.job.actor, Actor::Host(host) if host.holds_or_stops != 0);
         if stops || self.reservations.is_any() {
             self.ask_reservations()
@@ -162,27 +162,27 @@ impl ActiveCommand<'_, '_> {
     ///
     /// # Errors
     /// It has changed, or is reserved by another host.
-    pub fn read_from(&mut self, source: &Namespace) -> Result<(), Status> {
+    pub(super) fn read_from(&mut self, source: &Namespace) -> Result<(), Status> {
         self.source = Some(*source);
         self.check_namespaces()?;
         self.check_reservations()
     }
 
     #[inline]
-    pub fn done(&mut self, completion: Completion) -> Result<(), Status> {
+    pub(super) fn done(&mut self, completion: Completion) -> Result<(), Status> {
         self.done_at = self.done_at.max(completion.done_at);
         completion.result.map_err(status_of)
     }
 
     #[inline]
-    pub fn note(&mut self, op: RecordedOp) {
+    pub(super) fn note(&mut self, op: RecordedOp) {
         if let Some(record) = &mut self.record {
             record.ops.push(op);
         }
     }
 
     #[inline]
-    pub fn note_write(&mut self, lpn: Lpn, page: &[u8; PAGE_BYTES]) {
+    pub(super) fn note_write(&mut self, lpn: Lpn, page: &[u8; PAGE_BYTES]) {
         if let Some(record) = &mut self.record {
             record
                 .ops
@@ -191,7 +191,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Reads a page and shows it where it is.
-    pub fn view<R>(
+    pub(super) fn view<R>(
         &mut self,
         lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
@@ -219,12 +219,12 @@ impl ActiveCommand<'_, '_> {
 
     /// Notes the first error of the command; the error log names its block.
     #[inline]
-    pub fn note_failed_byte(&mut self, byte: u64) {
+    pub(super) fn note_failed_byte(&mut self, byte: u64) {
         self.failed_byte.get_or_insert(byte);
     }
 
     /// Reads the page of a piece like `view`. If it cannot be read, notes the failed byte.
-    pub fn view_piece<R>(
+    pub(super) fn view_piece<R>(
         &mut self,
         piece: &Piece,
         show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
@@ -251,7 +251,11 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Returns true if a part of a page equals the host's data.
-    pub fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
+    pub(super) fn is_same(
+        &mut self,
+        piece: &Piece,
+        data: &mut dyn HostData,
+    ) -> Result<bool, Status> {
         self.device.spend(Step::Read);
         let wanted = data.take(piece.len);
         self.view_piece(piece, |page| match page {
@@ -306,7 +310,7 @@ impl ActiveCommand<'_, '_> {
 
     /// Writes a page; `end_write` must follow.
     #[inline]
-    pub fn write_page(&mut self, lpn: Lpn, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
+    pub(super) fn write_page(&mut self, lpn: Lpn, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
         self.device.spend(Step::Write);
         let completion = self.device.write_more(self.now, lpn, &Payload::Bytes(page));
         self.done(completion)?;
@@ -314,7 +318,7 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    pub fn write_all(
+    pub(super) fn write_all(
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
@@ -332,7 +336,7 @@ impl ActiveCommand<'_, '_> {
         written
     }
 
-    pub fn read_all(
+    pub(super) fn read_all(
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
@@ -345,7 +349,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Deallocates whole pages; partial pages at the ends are written as zeroes if `must_be_zero`.
-    pub fn deallocate(
+    pub(super) fn deallocate(
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
@@ -392,7 +396,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Syncs a command that must be durable when it completes.
-    pub fn sync_if_needed(&mut self) -> Result<(), Status> {
+    pub(super) fn sync_if_needed(&mut self) -> Result<(), Status> {
         if self.must_sync { self.sync() } else { Ok(()) }
     }
 

@@ -129,7 +129,7 @@ pub(super) struct AnaReported {
 
 impl AnaReported {
     /// The initial value: the host knows the current state.
-    pub fn all(portal: &Portal) -> Self {
+    pub(super) fn all(portal: &Portal) -> Self {
         Self {
             changes: portal.changes.load(Relaxed),
             is_event_out: false,
@@ -137,7 +137,7 @@ impl AnaReported {
     }
 
     /// Returns true if an event is due after changes of the portal. It counts as sent from then on.
-    pub fn event(&mut self, portal: &Portal) -> bool {
+    pub(super) fn event(&mut self, portal: &Portal) -> bool {
         // Several changes before the host reads are one event: the host reads the current state.
         let is_due = !self.is_event_out && portal.changes.load(Relaxed) != self.changes;
         self.is_event_out |= is_due;
@@ -150,16 +150,16 @@ impl Portals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, address: SocketAddr) {
+    pub(super) fn add(&self, address: SocketAddr) {
         self.locked().push(Arc::new(Portal::new(address)));
     }
 
-    pub fn all(&self) -> Vec<Arc<Portal>> {
+    pub(super) fn all(&self) -> Vec<Arc<Portal>> {
         self.locked().clone()
     }
 
     /// The portal of a connection with this local address.
-    pub fn of(&self, local: SocketAddr) -> Arc<Portal> {
+    pub(super) fn of(&self, local: SocketAddr) -> Arc<Portal> {
         let portals = self.locked();
         // A connection by any other address gets a portal of its own, whose state cannot be set.
         let found = portals.iter().find(|portal| portal.has(local));
@@ -169,7 +169,7 @@ impl Portals {
     }
 
     /// Sets the state of a portal, or of all without an address. Returns the number of portals set.
-    pub fn set(&self, address: Option<SocketAddr>, state: AnaState) -> usize {
+    pub(super) fn set(&self, address: Option<SocketAddr>, state: AnaState) -> usize {
         let portals = self.locked();
         let meant = portals
             .iter()

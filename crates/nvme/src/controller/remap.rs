@@ -65,7 +65,7 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
 }
 
 impl ActiveCommand<'_, '_> {
-    pub fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
+    pub(super) fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
         self.touch_remapped(remap)?;
         if remap.atomic {
             self.remap_step(remap)?;
@@ -109,7 +109,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Dwords 0 and 1 of its completion, on success.
-    pub fn result(&self) -> u64 {
+    pub(super) fn result(&self) -> u64 {
         match self.job.request {
             IoRequest::Remap { .. } => self.copied.into_bits(),
             // In a Copy, dword 0 is for ranges.
@@ -118,7 +118,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Copies blocks, by a remap if both sides are aligned to pages.
-    pub fn copy(
+    pub(super) fn copy(
         &mut self,
         to: (&Namespace, u64),
         from: (&Namespace, u64),

@@ -222,7 +222,7 @@ pub(super) enum Need {
 
 impl Need {
     /// The need of an I/O command, except for the sources of a Copy (`copy`).
-    pub fn of(request: &IoRequest) -> Self {
+    pub(super) fn of(request: &IoRequest) -> Self {
         match request {
             // It may name no namespace, and changes no data.
             IoRequest::Flush => Self::Nothing,
@@ -244,7 +244,7 @@ impl Need {
     }
 
     /// The need of a log page. Pages not known to be harmless need read access to all namespaces.
-    pub fn of_log(lid: u8) -> Self {
+    pub(super) fn of_log(lid: u8) -> Self {
         match lid {
             lid::SUPPORTED
             | lid::ERROR

@@ -34,12 +34,12 @@ pub(super) struct Epoch(AtomicU64);
 
 impl Epoch {
     /// The epoch to remember for queues connected now. A shutdown does not change it.
-    pub fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.0.load(Ordering::Acquire) & !SHUT_DOWN
     }
 
     /// Handles a reset: older queues may not go on. It ends a shutdown.
-    pub fn advance(&self) {
+    pub(super) fn advance(&self) {
         let next = |now: u64| Some((now & !SHUT_DOWN) + 1);
         let _ = self
             .0
@@ -47,7 +47,7 @@ impl Epoch {
     }
 
     /// Commands of I/O queues fail from now on, until a reset.
-    pub fn shut_down(&self) {
+    pub(super) fn shut_down(&self) {
         self.0.fetch_or(SHUT_DOWN, Ordering::AcqRel);
     }
 
@@ -56,11 +56,11 @@ impl Epoch {
     }
 
     /// No queue may go on any more, old or new.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.0.fetch_or(ENDED, Ordering::AcqRel);
     }
 
-    pub fn is_ended(&self) -> bool {
+    pub(super) fn is_ended(&self) -> bool {
         self.now() & ENDED != 0
     }
 }
@@ -118,7 +118,7 @@ impl CommandsUnderWay {
     ///
     /// # Errors
     /// The queue may not go on.
-    pub fn begin(&self, standing: &Standing) -> Result<RwLockReadGuard<'_, ()>, Status> {
+    pub(super) fn begin(&self, standing: &Standing) -> Result<RwLockReadGuard<'_, ()>, Status> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
         // Under the guard: a thread that ends the queue changes the epoch before it takes the lock.
         standing.must_be()?;
@@ -126,7 +126,7 @@ impl CommandsUnderWay {
     }
 
     /// Waits for the end of every command begun before.
-    pub fn settle(&self) {
+    pub(super) fn settle(&self) {
         drop(self.0.write().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -78,7 +78,7 @@ pub(super) struct SharedDevice {
 }
 
 impl SharedDevice {
-    pub fn new(device: Device) -> Self {
+    pub(super) fn new(device: Device) -> Self {
         Self {
             device: Mutex::new(device),
             cache: None,
@@ -92,7 +92,7 @@ impl SharedDevice {
     }
 
     /// Waits for the device. Panics if an assertion in the firmware has failed before.
-    pub fn turn(&self) -> DeviceTurn<'_> {
+    pub(super) fn turn(&self) -> DeviceTurn<'_> {
         DeviceTurn::begin(self, Weight::Light, None)
     }
 
@@ -100,7 +100,7 @@ impl SharedDevice {
     ///
     /// # Errors
     /// As `Durable::wait`.
-    pub fn make_durable(&self, wanted: HistoryPosition) -> Result<(), Status> {
+    pub(super) fn make_durable(&self, wanted: HistoryPosition) -> Result<(), Status> {
         self.durable.wait(wanted, || self.commit())
     }
 
@@ -150,7 +150,7 @@ impl SharedDevice {
     }
 
     /// Makes everything completed so far durable for the witness, without a host's flush.
-    pub fn witness_flush(&self) {
+    pub(super) fn witness_flush(&self) {
         if let Some(witness) = &self.witness {
             witness.completed(witness.flush());
         }
@@ -168,27 +168,27 @@ impl SharedDevice {
     }
 
     /// The system's error message when the disk under the device failed, if it did.
-    pub fn disk_failure(&self) -> Option<&str> {
+    pub(super) fn disk_failure(&self) -> Option<&str> {
         self.disk_failure.get().map(String::as_str)
     }
 
     /// Returns true if the firmware or the disk under it has failed.
-    pub fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         self.device.is_poisoned() || self.broken.load(Ordering::Relaxed)
     }
 
     /// Marks the device as failed: every later use is refused.
-    pub fn fail(&self) {
+    pub(super) fn fail(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
     /// Flash pages programmed since power-on, as of the last turn.
-    pub fn pages_programmed(&self) -> u64 {
+    pub(super) fn pages_programmed(&self) -> u64 {
         self.programs.load(Ordering::Relaxed)
     }
 
     /// Gives the device back; `None` if a thread panicked while holding it.
-    pub fn into_device(self) -> Option<Device> {
+    pub(super) fn into_device(self) -> Option<Device> {
         self.device.into_inner().ok()
     }
 }

@@ -91,11 +91,11 @@ impl Turnstile {
     }
 
     /// Returns true if a thread is waiting.
-    pub fn is_waited_for(&self) -> bool {
+    pub(super) fn is_waited_for(&self) -> bool {
         self.queues().is_anybody_waiting()
     }
 
-    pub fn enter(&self, weight: Weight) {
+    pub(super) fn enter(&self, weight: Weight) {
         let mut queues = self.queues();
         // A free device is taken at once, unless the waiters have been passed too often.
         if !queues.taken && (!queues.is_anybody_waiting() || queues.passed < PASSES) {
@@ -142,14 +142,14 @@ impl Turnstile {
     }
 
     /// Waits until the current slice has ended.
-    pub fn pass(&self) {
+    pub(super) fn pass(&self) {
         self.enter(Weight::Light);
         self.leave(false);
     }
 
     /// Ends a turn. If it was long, or the waiting threads have been passed often enough, the
     /// device is handed directly to the next one.
-    pub fn leave(&self, slice_used_up: bool) {
+    pub(super) fn leave(&self, slice_used_up: bool) {
         let mut queues = self.queues();
         queues.slices += u64::from(slice_used_up);
 
@@ -183,17 +183,17 @@ impl Turnstile {
     }
 
     /// Notes a slice that was used up while no thread waited.
-    pub fn count_slice(&self) {
+    pub(super) fn count_slice(&self) {
         self.queues().slices += 1;
     }
 
     /// Number of threads that wait now.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.queues().waiting.iter().map(VecDeque::len).sum()
     }
 
     /// Number of slices used up.
-    pub fn slices(&self) -> u64 {
+    pub(super) fn slices(&self) -> u64 {
         self.queues().slices
     }
 }

@@ -12,17 +12,17 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    pub fn new(size: usize) -> Self {
+    pub(super) fn new(size: usize) -> Self {
         Self {
             bytes: vec![0; size],
             start: 0,
             end: 0,
         }
     }
-    pub fn filled(&self) -> &[u8] {
+    pub(super) fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
-    pub fn consume(&mut self, len: usize) {
+    pub(super) fn consume(&mut self, len: usize) {
         self.start += len;
         // An empty buffer starts at the front again, so that moving bytes stays rare.
         if self.start == self.end {
@@ -30,14 +30,14 @@ impl Buffer {
         }
     }
     /// Returns true if unconsumed bytes are left.
-    pub fn has_more(&self) -> bool {
+    pub(super) fn has_more(&self) -> bool {
         self.start < self.end
     }
     /// Returns true if it is full of unconsumed data.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.start == 0 && self.end == self.bytes.len()
     }
-    pub fn grow(&mut self, size: usize) {
+    pub(super) fn grow(&mut self, size: usize) {
         self.bytes.resize(size, 0);
     }
     /// Reads available bytes; 0 at the end of the stream. A signal ends the wait early, as the
@@ -46,7 +46,7 @@ impl Buffer {
     /// # Errors
     /// The system's reason, with `WouldBlock` instead of `Interrupted`. A connection reset is not
     /// an error, but the end of the stream.
-    pub fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+    pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
         // At the end of the buffer a partial PDU moves to the front, to stay contiguous.
         if self.end == self.bytes.len() {
             self.bytes.copy_within(self.start..self.end, 0);

@@ -60,7 +60,7 @@ impl Entrance {
     ///
     /// # Errors
     /// OpenSSL cannot be set up.
-    pub fn new(keyring: Arc<Keyring>, subsystems: Vec<String>) -> io::Result<Self> {
+    pub(super) fn new(keyring: Arc<Keyring>, subsystems: Vec<String>) -> io::Result<Self> {
         Ok(Self {
             context: ServerContext::new().map_err(io::Error::other)?,
             keyring,

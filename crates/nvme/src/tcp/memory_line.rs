@@ -137,7 +137,7 @@ pub(super) struct MemoryLine<A> {
 }
 
 impl<A> MemoryLine<A> {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (issued, addresses) = (0, VecDeque::new());
         Self {
             order: Mutex::new(Order { issued, addresses }),
@@ -151,12 +151,12 @@ impl<A> MemoryLine<A> {
     }
 
     /// Number of waiting connections.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
     /// Returns true if the server's memory is reserved for waiting connections.
-    pub fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::SeqCst)
     }
 
@@ -165,7 +165,7 @@ impl<A> MemoryLine<A> {
     /// No wake-up is lost. Here: 1. the connection counts as waiting 2. it is charged, if possible.
     /// A thread that releases memory uses the opposite order: 1. the accounts 2. the number of
     /// waiting connections. So one of the two sees the other.
-    pub fn enter(
+    pub(super) fn enter(
         &self,
         waiter: Waiter<A>,
         charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>,
@@ -178,7 +178,11 @@ impl<A> MemoryLine<A> {
     }
 
     /// Leaves the line. If the ticket was already granted, the caller must release its memory.
-    pub fn leave(&self, ticket: Ticket, charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>) {
+    pub(super) fn leave(
+        &self,
+        ticket: Ticket,
+        charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>,
+    ) {
         let mut order = self.order();
         order.leave(ticket);
         // It may have blocked others.
@@ -187,7 +191,7 @@ impl<A> MemoryLine<A> {
 
     /// Serves the line after memory was released.
     #[inline]
-    pub fn serve(&self, charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>) {
+    pub(super) fn serve(&self, charge: impl FnMut(&Waiter<A>) -> Result<(), Lacking>) {
         if self.waiting() > 0 {
             self.serve_order(&mut self.order(), charge);
         }

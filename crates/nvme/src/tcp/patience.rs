@@ -64,7 +64,11 @@ impl Wait {
 }
 
 impl<'a, W: Write> Patient<'a, W> {
-    pub fn new(socket: &'a mut W, within: Duration, gives_up: &'a mut dyn FnMut() -> bool) -> Self {
+    pub(super) fn new(
+        socket: &'a mut W,
+        within: Duration,
+        gives_up: &'a mut dyn FnMut() -> bool,
+    ) -> Self {
         Self {
             socket,
             wait: Wait::new(within, Instant::now()),

@@ -41,7 +41,7 @@ pub(in crate::tcp) enum Full {
 
 impl Full {
     /// The reason, for a log.
-    pub fn reason(self) -> &'static str {
+    pub(super) fn reason(self) -> &'static str {
         match self {
             Self::Server => "the server has all the connections that it takes",
             Self::Host => "its host has all the connections that one host may have",
@@ -91,7 +91,7 @@ fn charge(account: &AtomicUsize, bytes: usize, limit: usize) -> bool {
 }
 
 impl Quotas {
-    pub fn new(shares: Shares) -> Self {
+    pub(super) fn new(shares: Shares) -> Self {
         Self {
             shares,
             seats: Mutex::default(),
@@ -101,7 +101,7 @@ impl Quotas {
     }
 
     /// Number of connections that wait for memory.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.line.waiting()
     }
 
@@ -151,7 +151,12 @@ impl Quotas {
     }
 
     /// A seat for a connection with a queue, with an initial charge of `bytes`.
-    pub fn seat(self: &Arc<Self>, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+    pub(super) fn seat(
+        self: &Arc<Self>,
+        host: &str,
+        address: IpAddr,
+        bytes: usize,
+    ) -> Result<Seat, Full> {
         let mut seats = self.seats();
         let taken_by_host = seats.of_host.get(host).map_or(0, |(count, _)| *count);
         let taken_by_address = seats.of_address.get(&address).map_or(0, |one| one.seated);
@@ -216,7 +221,11 @@ impl Quotas {
     /// A seat for a connection whose host has not authenticated: it counts for no host, and its
     /// memory only for the address and the server. Half-open connections have their own limit
     /// (`server`).
-    pub fn unproven_seat(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+    pub(super) fn unproven_seat(
+        self: &Arc<Self>,
+        address: IpAddr,
+        bytes: usize,
+    ) -> Result<Seat, Full> {
         let mut seat = self.empty_seat(&mut self.seats(), "", Arc::default(), address);
         if seat.charge(bytes) {
             Ok(seat)
@@ -244,13 +253,13 @@ pub(in crate::tcp) struct Seat {
 
 impl Seat {
     /// Returns true if it counts for its host.
-    pub fn is_counted(&self) -> bool {
+    pub(super) fn is_counted(&self) -> bool {
         self.seated
     }
 
     /// Charges more bytes; `false` without a charge if that exceeds a limit or others wait for the
     /// server's memory.
-    pub fn charge(&mut self, bytes: usize) -> bool {
+    pub(super) fn charge(&mut self, bytes: usize) -> bool {
         let charged =
             !self.quotas.line.is_short() && self.quotas.charge(&self.accounts, bytes).is_ok();
         if charged {
@@ -260,7 +269,7 @@ impl Seat {
     }
 
     /// Takes a place in the line for memory; `wake` is called when these bytes are charged.
-    pub fn wait(&self, bytes: usize, wake: Wake) -> Place {
+    pub(super) fn wait(&self, bytes: usize, wake: Wake) -> Place {
         let granted = Arc::<AtomicBool>::default();
         let waiter = Waiter {
             address: self.address,
@@ -283,7 +292,7 @@ impl Seat {
     }
 
     /// Takes over the charge granted to a place of this seat; returns its bytes.
-    pub fn take(&mut self, mut place: Place) -> usize {
+    pub(super) fn take(&mut self, mut place: Place) -> usize {
         assert!(place.is_granted());
         let bytes = std::mem::take(&mut place.bytes);
         self.bytes += bytes;
@@ -291,12 +300,12 @@ impl Seat {
     }
 
     /// Maximum time for which a command waits for memory.
-    pub fn memory_within(&self) -> Duration {
+    pub(super) fn memory_within(&self) -> Duration {
         self.quotas.shares.memory_within
     }
 
     /// Returns true if this many more bytes would now stay within all limits.
-    pub fn has_room(&self, bytes: usize) -> bool {
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
         let fits = |account: &AtomicUsize, limit: usize| {
             account.load(Ordering::Relaxed).saturating_add(bytes) <= limit
         };
@@ -306,13 +315,13 @@ impl Seat {
     }
 
     /// Returns true if memory is short, so that spare buffers should be freed.
-    pub fn is_pressed(&self) -> bool {
+    pub(super) fn is_pressed(&self) -> bool {
         // Early enough for freeing to help: a quarter of all memory is still free.
         self.quotas.waiting() > 0 || !self.has_room(self.quotas.memory_of_host() / 2)
     }
 
     /// Returns this many bytes to the quota.
-    pub fn refund(&mut self, bytes: usize) {
+    pub(super) fn refund(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.quotas.refund(&self.accounts, bytes);
@@ -330,7 +339,7 @@ pub(in crate::tcp) struct Place {
 
 impl Place {
     /// Returns true if its bytes have been charged.
-    pub fn is_granted(&self) -> bool {
+    pub(super) fn is_granted(&self) -> bool {
         self.granted.load(Ordering::SeqCst)
     }
 }

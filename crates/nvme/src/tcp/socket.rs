@@ -17,7 +17,7 @@ pub(super) enum Socket {
 
 impl Socket {
     /// The socket itself, for polling and options.
-    pub fn tcp(&self) -> &TcpStream {
+    pub(super) fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.socket(),
@@ -26,7 +26,7 @@ impl Socket {
 
     /// Returns true if a read may return something although nothing more arrives.
     #[inline]
-    pub fn has_buffered(&self) -> bool {
+    pub(super) fn has_buffered(&self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Tls(stream) => stream.has_buffered(),
@@ -34,7 +34,7 @@ impl Socket {
     }
 
     /// Tells the peer that nothing more follows, if TLS is used.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         // Without TLS the end of the stream shows it.
         if let Self::Tls(stream) = self {
             stream.close();

@@ -9,7 +9,7 @@ use super::metrics::{BASELINE, IDEAL, baseline, labels, speedup};
 use crate::summary::RunSummary;
 
 /// A highlighted number, with its meaning and origin.
-pub struct Card {
+pub(super) struct Card {
     /// Heading.
     pub title: String,
     /// The number, or a name.
@@ -19,7 +19,7 @@ pub struct Card {
 }
 
 /// Returns the cards; none without runs.
-pub fn cards(runs: &[RunSummary]) -> Vec<Card> {
+pub(super) fn cards(runs: &[RunSummary]) -> Vec<Card> {
     let Some(best) = best(runs) else {
         return Vec::new();
     };

@@ -8,7 +8,7 @@ use crate::plot::paint::{Fill, Paint, of_scheme};
 use crate::summary::RunSummary;
 
 /// The parts of stacked bars, in order.
-pub const PARTS: [Paint; 4] = [
+pub(super) const PARTS: [Paint; 4] = [
     part("var(--sky)"),
     part("var(--vermilion)"),
     part("var(--yellow)"),
@@ -24,7 +24,7 @@ const fn part(color: &'static str) -> Paint {
 }
 
 /// A paint for each run.
-pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
+pub(super) fn paints(runs: &[RunSummary]) -> Vec<Paint> {
     let mut unknown: Vec<&str> = Vec::new();
 
     runs.iter()

@@ -56,7 +56,7 @@ fn columns(line: &[u8]) -> Option<ColumnsFromEnd> {
 }
 
 impl Biosnoop {
-    pub fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
+    pub(super) fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
         // Output appended to a file has its own heading.
         if let Some(columns) = columns(line) {
             self.columns = Some(columns);

@@ -27,7 +27,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// The named action, or the first one at the beginning of the file.
-    pub fn of(named: Option<Action>, has: impl Fn(Action) -> bool) -> Self {
+    pub(super) fn of(named: Option<Action>, has: impl Fn(Action) -> bool) -> Self {
         Self {
             action: named
                 .or_else(|| Action::ALL.into_iter().find(|action| has(*action)))
@@ -38,13 +38,13 @@ impl Wanted {
 
     /// Returns true if `action` would have been chosen had it occurred at the beginning of the
     /// file.
-    pub fn is_better(self, action: Action) -> bool {
+    pub(super) fn is_better(self, action: Action) -> bool {
         let rank = |action: Action| Action::ALL.iter().position(|known| *known == action);
         !self.is_named && rank(action) < rank(self.action)
     }
 
     /// The remark on an action that was not named and is not the first.
-    pub fn note(self) -> Option<String> {
+    pub(super) fn note(self) -> Option<String> {
         let Self { action, is_named } = self;
         (!is_named && action != Action::Queued).then(|| {
             format!("requests are the events with action {action}: it has none with an action before that (Q, D, C)")
@@ -69,7 +69,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub fn of(named: Option<Action>, sample: &[u8]) -> Self {
+    pub(super) fn of(named: Option<Action>, sample: &[u8]) -> Self {
         let lines = || {
             sample
                 .split(|&byte| byte == b'\n')
@@ -133,7 +133,7 @@ pub(super) fn is_event(line: &[u8]) -> bool {
 
 impl Text {
     /// Parses a line; `is_unended` if the file ends within it.
-    pub fn parse(self, line: &[u8], is_unended: bool) -> Result<Parsed, Reason> {
+    pub(super) fn parse(self, line: &[u8], is_unended: bool) -> Result<Parsed, Reason> {
         let mut fields = words(line);
         let Some((major, minor)) = fields.next().and_then(device_numbers) else {
             return Ok(Parsed::Ignored); // Not an event: the summary, a message, a dropped-events note.

@@ -276,18 +276,18 @@ enum Verb {
 }
 
 impl Table {
-    pub fn new(columns: Columns) -> Self {
+    pub(super) fn new(columns: Columns) -> Self {
         Self {
             columns,
             separator: None,
         }
     }
 
-    pub fn format(&self) -> Columns {
+    pub(super) fn format(&self) -> Columns {
         self.columns
     }
 
-    pub fn parse(&mut self, line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason> {
+    pub(super) fn parse(&mut self, line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason> {
         digests.clear();
         let is_first = self.separator.is_none();
         let separator = *self.separator.get_or_insert_with(|| Separator::of(line));

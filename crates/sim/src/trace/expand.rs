@@ -40,7 +40,7 @@ pub(super) struct Expander {
 }
 
 impl Expander {
-    pub fn new(options: &TraceOptions, content_shift: u64) -> Self {
+    pub(super) fn new(options: &TraceOptions, content_shift: u64) -> Self {
         Self {
             addressable: options.addressable,
             folder: Folder::new(options.fold, options.addressable),
@@ -49,14 +49,14 @@ impl Expander {
     }
 
     /// Restarts at the first request, with new contents.
-    pub fn again(&mut self, fold: Fold, content_shift: u64) {
+    pub(super) fn again(&mut self, fold: Fold, content_shift: u64) {
         self.folder = Folder::new(fold, self.addressable);
         self.content_shift = content_shift;
     }
 
     /// Appends the pages of a request; `false` if it affects none.
     #[inline]
-    pub fn expand(&mut self, item: &Item, out: &mut Vec<HostPage>) -> bool {
+    pub(super) fn expand(&mut self, item: &Item, out: &mut Vec<HostPage>) -> bool {
         let at_ns = item.at_ns;
 
         match item.op {

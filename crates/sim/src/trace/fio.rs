@@ -50,7 +50,7 @@ fn version(line: &[u8]) -> Option<IologVersion> {
 }
 
 impl Log {
-    pub fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
+    pub(super) fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
         // The first line decides; without it the columns would be ambiguous.
         let Some(known) = self.version else {
             self.version = version(line);

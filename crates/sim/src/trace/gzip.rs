@@ -15,7 +15,7 @@ pub(super) struct GzipStreams<R: BufRead> {
 }
 
 impl<R: BufRead> GzipStreams<R> {
-    pub fn new(compressed: R) -> Self {
+    pub(super) fn new(compressed: R) -> Self {
         Self {
             stream: Some(GzDecoder::new(compressed)),
         }

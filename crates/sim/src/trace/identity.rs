@@ -40,7 +40,7 @@ pub(super) enum Key {
 
 impl Key {
     /// From the digest of a page, or from one digest per sector.
-    pub fn of(digests: &[u8]) -> Self {
+    pub(super) fn of(digests: &[u8]) -> Self {
         match <[u8; DIGEST_BYTES]>::try_from(digests) {
             Ok(md5) => Self::Md5(Digest::of(u128::from_le_bytes(md5))),
             Err(_) => Self::Md5s(Digest::of(xxh3_128(digests))),
@@ -50,7 +50,7 @@ impl Key {
 
 impl Identities {
     /// Identities counted from `base + 1`.
-    pub fn above(base: u64) -> Self {
+    pub(super) fn above(base: u64) -> Self {
         Self {
             next: base + 1,
             by_md5: DigestTable::new(),
@@ -60,7 +60,7 @@ impl Identities {
 
     /// Returns the identity of the content with this key.
     #[inline]
-    pub fn of(&mut self, key: Key) -> u64 {
+    pub(super) fn of(&mut self, key: Key) -> u64 {
         let next = self.next;
         let identity = match key {
             Key::Fresh => next,
@@ -76,7 +76,7 @@ impl Identities {
 
     /// Prefetches the slots that `of` will read.
     #[inline]
-    pub fn look_ahead(&self, key: Key) {
+    pub(super) fn look_ahead(&self, key: Key) {
         match key {
             Key::Fresh => {}
             Key::Md5(digest) => self.by_md5.look_ahead(digest),
@@ -85,7 +85,7 @@ impl Identities {
     }
 
     /// All identities given so far are below this one.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.next
     }
 }

@@ -59,7 +59,7 @@ pub(super) enum TraceLine<'a> {
 
 impl Input {
     /// Opens `path`. Also returns a copy of its first bytes, decompressed.
-    pub fn open(path: &Path) -> Result<(Self, Vec<u8>), SourceError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<u8>), SourceError> {
         let file = path.display().to_string();
         match File::open(path) {
             Ok(bytes) => Self::of(file, bytes),
@@ -68,7 +68,7 @@ impl Input {
     }
 
     /// Like `open`, for bytes already opened.
-    pub fn of(
+    pub(super) fn of(
         file: String,
         bytes: impl Read + Send + 'static,
     ) -> Result<(Self, Vec<u8>), SourceError> {
@@ -104,7 +104,7 @@ impl Input {
     }
 
     /// Returns the next line, up to `\n`, `\r\n` or the end of the file.
-    pub fn line(&mut self) -> Result<TraceLine<'_>, SourceError> {
+    pub(super) fn line(&mut self) -> Result<TraceLine<'_>, SourceError> {
         // Bytes searched before are not searched again when more have arrived.
         let mut looked_at = 0;
         let length = loop {
@@ -153,7 +153,7 @@ impl Input {
     }
 
     /// The number of the line returned last, if the file ends before its terminator.
-    pub fn unended(&self) -> Option<u64> {
+    pub(super) fn unended(&self) -> Option<u64> {
         self.unended.then_some(self.number)
     }
 
@@ -201,7 +201,7 @@ impl Input {
     }
 
     /// Returns the next `len` bytes; fewer only at the end of the file.
-    pub fn record(&mut self, len: usize) -> Result<&[u8], SourceError> {
+    pub(super) fn record(&mut self, len: usize) -> Result<&[u8], SourceError> {
         while self.end - self.begin < len && self.read_more()? {}
         let begin = self.begin;
         self.begin = (begin + len).min(self.end);
@@ -212,7 +212,7 @@ impl Input {
     }
 
     /// Skips bytes of the record returned last; `false` if the file is too short.
-    pub fn skip(&mut self, len: usize) -> Result<bool, SourceError> {
+    pub(super) fn skip(&mut self, len: usize) -> Result<bool, SourceError> {
         while self.end - self.begin < len && self.read_more()? {}
         let begin = self.begin;
         self.begin = (begin + len).min(self.end);
@@ -220,7 +220,7 @@ impl Input {
     }
 
     /// An error at the line or record returned last.
-    pub fn malformed(&self, reason: impl Into<String>) -> SourceError {
+    pub(super) fn malformed(&self, reason: impl Into<String>) -> SourceError {
         let (file, line) = (self.file.clone(), self.number);
         SourceError::Malformed {
             file,
@@ -230,7 +230,7 @@ impl Input {
     }
 
     /// An error of the file as a whole.
-    pub fn unusable(&self, reason: impl Into<String>) -> SourceError {
+    pub(super) fn unusable(&self, reason: impl Into<String>) -> SourceError {
         SourceError::Unusable {
             file: self.file.clone(),
             reason: reason.into(),

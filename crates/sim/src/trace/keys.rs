@@ -19,7 +19,7 @@ pub(super) enum Keys {
 impl Keys {
     /// The keys of a request: for each page of a write one, in order.
     #[inline]
-    pub fn of(request: &Request, digests: &Digests) -> Self {
+    pub(super) fn of(request: &Request, digests: &Digests) -> Self {
         if request.verb != RequestKind::Write {
             return Keys::Fresh(0);
         }
@@ -39,7 +39,7 @@ impl Keys {
 
     /// Number of keys held while waiting.
     #[inline]
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         match self {
             Keys::Many(keys) => keys.len(),
             Keys::Fresh(_) | Keys::One(_) => 0,

@@ -86,7 +86,7 @@ pub(super) struct Order {
 
 impl Order {
     /// At most `window` requests wait; with 0, none are reordered.
-    pub fn within(window: usize) -> Self {
+    pub(super) fn within(window: usize) -> Self {
         Self {
             window,
             waiting: VecDeque::new(),
@@ -100,12 +100,12 @@ impl Order {
     }
 
     /// The disorder so far.
-    pub fn disorder(&self) -> Disorder {
+    pub(super) fn disorder(&self) -> Disorder {
         self.disorder
     }
 
     /// Checks that a time is plausible for this trace.
-    pub fn check(&mut self, at_ns: u64) -> Result<(), Reason> {
+    pub(super) fn check(&mut self, at_ns: u64) -> Result<(), Reason> {
         let first = *self.first_ns.get_or_insert(at_ns);
         let apart_ns = at_ns.abs_diff(first);
         if apart_ns <= LONGEST_NS {
@@ -120,7 +120,7 @@ impl Order {
 
     /// Accepts a request.
     #[inline]
-    pub fn put(&mut self, request: TimedOp) {
+    pub(super) fn put(&mut self, request: TimedOp) {
         self.keys_waiting += request.keys.waiting();
 
         // The usual case: it is the latest.
@@ -150,7 +150,7 @@ impl Order {
 
     /// Returns the next request if the window is full; its time counts from the first.
     #[inline]
-    pub fn take_full(&mut self) -> Option<TimedOp> {
+    pub(super) fn take_full(&mut self) -> Option<TimedOp> {
         if self.waiting.len() > self.window || self.keys_waiting > KEYS_WAITING {
             self.take()
         } else {
@@ -159,7 +159,7 @@ impl Order {
     }
 
     /// Returns the next request unconditionally.
-    pub fn take(&mut self) -> Option<TimedOp> {
+    pub(super) fn take(&mut self) -> Option<TimedOp> {
         let mut request = self.waiting.pop_front()?;
         self.keys_waiting -= request.keys.waiting();
 

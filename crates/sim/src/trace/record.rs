@@ -81,7 +81,7 @@ pub(super) struct ByteExtent {
 
 impl ByteExtent {
     /// An extent given in sectors of 512 bytes.
-    pub fn of_sectors(lba: u64, sectors: u64) -> Result<Self, Reason> {
+    pub(super) fn of_sectors(lba: u64, sectors: u64) -> Result<Self, Reason> {
         Ok(Self {
             offset: lba
                 .checked_mul(SECTOR_BYTES)
@@ -93,7 +93,12 @@ impl ByteExtent {
     }
 
     /// Converts this extent to a request, if it is valid.
-    pub fn request(self, at_ns: u64, device: u64, verb: RequestKind) -> Result<Parsed, Reason> {
+    pub(super) fn request(
+        self,
+        at_ns: u64,
+        device: u64,
+        verb: RequestKind,
+    ) -> Result<Parsed, Reason> {
         let Self { offset, len } = self;
 
         if len == 0 {
@@ -148,14 +153,14 @@ pub(super) struct Digests {
 }
 
 impl Digests {
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.grain = Grain::None;
     }
 
     /// The digest, or the eight digests, of the page at `page_start`, which the request covers
     /// whole; `None` if the recorder's chunks straddle the page.
-    pub fn of_page(&self, request: &Request, page_start: u64) -> Option<&[u8]> {
+    pub(super) fn of_page(&self, request: &Request, page_start: u64) -> Option<&[u8]> {
         let ahead = page_start.checked_sub(request.offset)?;
         let (chunk, digests) = match self.grain {
             Grain::None => return None,
@@ -171,7 +176,7 @@ impl Digests {
 
     /// Derives the content of a request of `len` bytes from `name`: each of its pages has the same
     /// content as that page of any other request with this name.
-    pub fn of_request(&mut self, name: &[u8], len: u64) {
+    pub(super) fn of_request(&mut self, name: &[u8], len: u64) {
         self.grain = Grain::Page;
         let first = xxh3_128(name);
         for page in 0..len.div_ceil(PAGE_BYTES) {

@@ -59,7 +59,7 @@ pub(super) enum VscsiVersion {
 impl VscsiVersion {
     /// Returns the version of a file that begins with `sample`, if most of its first records agree
     /// on one: other errors of a record are reported when it is read.
-    pub fn of(sample: &[u8]) -> Option<VscsiVersion> {
+    pub(super) fn of(sample: &[u8]) -> Option<VscsiVersion> {
         const RECORDS_JUDGED: usize = 8;
 
         // Several records, since one may fit the other layout by chance.
@@ -90,7 +90,7 @@ impl VscsiVersion {
     }
 
     /// Bytes of one record of this version.
-    pub fn record_bytes(self) -> usize {
+    pub(super) fn record_bytes(self) -> usize {
         match self {
             VscsiVersion::V1 => size_of::<RecordV1>(),
             VscsiVersion::V2 => size_of::<RecordV2>(),
@@ -98,7 +98,7 @@ impl VscsiVersion {
     }
 
     /// Returns the version of the first record, regardless of its other fields.
-    pub fn of_first(sample: &[u8]) -> Result<VscsiVersion, Reason> {
+    pub(super) fn of_first(sample: &[u8]) -> Result<VscsiVersion, Reason> {
         let v1 = RecordV1::ref_from_prefix(sample).ok();
         let v2 = RecordV2::ref_from_prefix(sample).ok();
         if v1.is_some_and(|(record, _)| record.version.major == 1) {
@@ -117,7 +117,7 @@ impl VscsiVersion {
     }
 
     /// Parses one whole record.
-    pub fn parse(self, bytes: &[u8]) -> Result<Parsed, Reason> {
+    pub(super) fn parse(self, bytes: &[u8]) -> Result<Parsed, Reason> {
         let cut = || format!("cut: {} of {} bytes", bytes.len(), self.record_bytes());
         match self {
             VscsiVersion::V1 => {

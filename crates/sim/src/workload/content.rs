@@ -183,7 +183,7 @@ enum From {
 }
 
 impl Contents {
-    pub fn new(
+    pub(super) fn new(
         model: ContentModel,
         addressable: u32,
         base: u64,
@@ -256,7 +256,7 @@ impl Contents {
 
     /// Returns the content that the next write stores in `lpn`.
     #[inline]
-    pub fn next(&mut self, lpn: Lpn) -> u64 {
+    pub(super) fn next(&mut self, lpn: Lpn) -> u64 {
         match &mut self.source {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
@@ -315,7 +315,7 @@ impl Contents {
         }
     }
 
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.fresh
     }
 }

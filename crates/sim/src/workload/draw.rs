@@ -29,7 +29,7 @@ pub(super) struct Chance {
 
 impl Chance {
     /// An event that happens with `probability`, which is 0 to 1.
-    pub fn of(probability: f64) -> Self {
+    pub(super) fn of(probability: f64) -> Self {
         const ALL: f64 = 18_446_744_073_709_551_616.0; // 2^64
         Self {
             bound: (probability < 1.0).then_some((probability * ALL) as u64),
@@ -38,7 +38,7 @@ impl Chance {
 
     /// Draws the event.
     #[inline]
-    pub fn happens(self, rng: &mut impl Rng) -> bool {
+    pub(super) fn happens(self, rng: &mut impl Rng) -> bool {
         let bits = rng.next_u64();
         self.bound.is_none_or(|bound| bits < bound)
     }

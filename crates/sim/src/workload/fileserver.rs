@@ -61,7 +61,7 @@ pub(super) struct Fileserver {
 }
 
 impl Fileserver {
-    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let count = scale.of(FILES, FILES_MIN);
         let mean_pages = FILE_BYTES_MEAN / f64::from(PAGE_BYTES);
 

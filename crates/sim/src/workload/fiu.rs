@@ -104,13 +104,13 @@ pub(super) const WEBVM: Facts = Facts {
 };
 
 impl Facts {
-    pub fn content(&self) -> ContentModel {
+    pub(super) fn content(&self) -> ContentModel {
         ContentModel::History {
             duplicate_share: self.duplicate_share,
         }
     }
 
-    pub fn bursts(&self) -> Bursts {
+    pub(super) fn bursts(&self) -> Bursts {
         Bursts::new(self.bursts)
     }
 }
@@ -128,7 +128,7 @@ pub(super) struct Fiu {
 const PAGES_PER_GIB: f64 = 262_144.0;
 
 impl Fiu {
-    pub fn new(facts: &Facts, scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(facts: &Facts, scale: &Scale) -> Result<Self, WorkloadError> {
         let pages = scale.of(facts.working_set_gib * PAGES_PER_GIB, facts.run_pages_max);
         scale.needs(pages.into())?;
         Ok(Self {

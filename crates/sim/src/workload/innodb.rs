@@ -40,7 +40,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// The engine of a database of `pages` pages.
-    pub fn new(scale: &Scale, pages: u32) -> Self {
+    pub(super) fn new(scale: &Scale, pages: u32) -> Self {
         let dirty_max = ((f64::from(pages) * DIRTY_SHARE) as usize).max(BATCH_PAGES);
         Self {
             direct: scale.direct,
@@ -55,12 +55,12 @@ impl Engine {
     }
 
     /// Logical pages of a database of `pages` pages.
-    pub fn lpns(scale: &Scale, pages: u64) -> u64 {
+    pub(super) fn lpns(scale: &Scale, pages: u64) -> u64 {
         u64::from(log_lpns(scale)) + (BATCH_PAGES as u64 + pages) * u64::from(PAGE_LPNS)
     }
 
     /// Changes a page in the current transaction, with this amount of redo.
-    pub fn change(&mut self, page: u32, redo_bytes: u32, steps: &mut Steps) {
+    pub(super) fn change(&mut self, page: u32, redo_bytes: u32, steps: &mut Steps) {
         self.redo_bytes += redo_bytes;
 
         // A page that is already dirty costs nothing more.
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// Commits the transaction: it is durable when its redo is.
-    pub fn commit(&mut self, steps: &mut Steps) {
+    pub(super) fn commit(&mut self, steps: &mut Steps) {
         // Records are contiguous across pages: one may end in the next.
         let mut left = std::mem::take(&mut self.redo_bytes);
         while left > 0 {

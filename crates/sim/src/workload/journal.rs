@@ -56,7 +56,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let part_len = scale.of(JOURNAL_PAGES / f64::from(PARTS * TRANSACTION), 1);
         // Fewer would not fill two transactions with different units.
         let units = scale.of(HOME_PAGES / f64::from(UNIT), UNITS * 2);

@@ -40,7 +40,7 @@ pub(super) struct Oltp {
 }
 
 impl Oltp {
-    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let file_pages = scale.of(FILE_PAGES, 1);
         // The last slot may extend past the file: the log's size is rounded up.
         let log_slots = file_pages.div_ceil(LOG_WRITE_PAGES);

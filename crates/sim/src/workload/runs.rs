@@ -24,7 +24,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub fn new(chance: Chance, pages: u32, addressable: u32) -> Self {
+    pub(super) fn new(chance: Chance, pages: u32, addressable: u32) -> Self {
         let present = vec![NOTHING; addressable as usize];
         Self {
             chance,
@@ -37,7 +37,7 @@ impl Runs {
     }
 
     /// Returns the content that a write of `lpn` repeats, if it does.
-    pub fn repeated(&mut self, lpn: Lpn, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
+    pub(super) fn repeated(&mut self, lpn: Lpn, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
         // A gap in the addresses is another file: a run ends there.
         if self.left == 0 || lpn != self.next_lpn {
             // The last of them may be a short one.
@@ -61,7 +61,7 @@ impl Runs {
     }
 
     /// Records the present content of a page.
-    pub fn note(&mut self, lpn: Lpn, content: u64) {
+    pub(super) fn note(&mut self, lpn: Lpn, content: u64) {
         self.present[lpn.index()] = content;
     }
 }

@@ -31,12 +31,12 @@ pub(super) struct Scale {
 
 impl Scale {
     /// A published number, scaled: at least `least`.
-    pub fn of(&self, published: f64, least: u32) -> u32 {
+    pub(super) fn of(&self, published: f64, least: u32) -> u32 {
         ((published * self.factor).round().min(f64::from(u32::MAX)) as u32).max(least)
     }
 
     /// Returns an error if the addressable pages are fewer than `needed`.
-    pub fn needs(&self, needed: u64) -> Result<(), WorkloadError> {
+    pub(super) fn needs(&self, needed: u64) -> Result<(), WorkloadError> {
         if needed <= u64::from(self.addressable) {
             Ok(())
         } else {
@@ -67,7 +67,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Without requests so far. Deallocations are left out unless `discard`.
-    pub fn new(discard: bool, contents: Contents) -> Self {
+    pub(super) fn new(discard: bool, contents: Contents) -> Self {
         Self {
             discard,
             contents,
@@ -77,7 +77,7 @@ impl Steps {
     }
 
     /// Appends requests of `script` to `out`: at least `want` pages and commands, at least one.
-    pub fn fill(&mut self, script: &mut dyn Script, out: &mut Vec<HostPage>, want: usize) {
+    pub(super) fn fill(&mut self, script: &mut dyn Script, out: &mut Vec<HostPage>, want: usize) {
         // The script writes directly into the caller's buffer.
         std::mem::swap(out, &mut self.out);
         let full = self.out.len() + want.max(1);
@@ -88,31 +88,31 @@ impl Steps {
     }
 
     /// All content identities given so far are below this one.
-    pub fn content_end(&self) -> u64 {
+    pub(super) fn content_end(&self) -> u64 {
         self.contents.end()
     }
 
     /// Reads the pages of an extent.
-    pub fn read(&mut self, extent: PageExtent) {
+    pub(super) fn read(&mut self, extent: PageExtent) {
         self.request(PageKind::Read, extent, |_, _| 0);
     }
 
     /// Writes the pages of an extent.
-    pub fn write(&mut self, extent: PageExtent) {
+    pub(super) fn write(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, lpn| {
             steps.contents.next(lpn)
         });
     }
 
     /// Writes parts of the pages of an extent.
-    pub fn modify(&mut self, extent: PageExtent) {
+    pub(super) fn modify(&mut self, extent: PageExtent) {
         self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| {
             steps.contents.next(lpn)
         });
     }
 
     /// Writes pages whose contents will be written again.
-    pub fn keep(&mut self, extent: PageExtent) {
+    pub(super) fn keep(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, lpn| {
             let content = steps.contents.next(lpn);
             steps.kept.push_back(content);
@@ -121,7 +121,7 @@ impl Steps {
     }
 
     /// Writes the oldest contents kept.
-    pub fn again(&mut self, extent: PageExtent) {
+    pub(super) fn again(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, _| {
             steps
                 .kept
@@ -131,7 +131,7 @@ impl Steps {
     }
 
     /// Deallocates pages, if the file system sends discards.
-    pub fn trim(&mut self, extent: PageExtent) {
+    pub(super) fn trim(&mut self, extent: PageExtent) {
         if self.discard {
             // As one request: a file's extents are deallocated whole.
             self.append(PageKind::Trim, extent, |_, _| 0);
@@ -139,13 +139,13 @@ impl Steps {
     }
 
     /// Number of pages and commands so far.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.out.len()
     }
 
     /// Writes pages from `first` on in one request, each with the home that it may be remapped to,
     /// if it has one.
-    pub fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
+    pub(super) fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
         for (index, home) in (0..).zip(homes) {
             let (lpn, last) = (Lpn(first + index), index as usize + 1 == homes.len());
             let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor {
@@ -162,7 +162,7 @@ impl Steps {
     }
 
     /// Remaps pages to those from `source` on, which keep their data.
-    pub fn remap(&mut self, target: PageExtent, source: u32) {
+    pub(super) fn remap(&mut self, target: PageExtent, source: u32) {
         // A request is at most a few megabytes in every model.
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
         let kind = PageKind::Remap {

@@ -43,7 +43,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let volume_pages = scale.of(VOLUME_PAGES / f64::from(WRITE_PAGES), 4) * WRITE_PAGES;
         scale.needs(u64::from(VOLUMES * (1 + CLONES)) * u64::from(volume_pages))?;
         Ok(Self {

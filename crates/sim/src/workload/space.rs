@@ -25,7 +25,7 @@ const HOLES_TRIED: usize = 32;
 
 impl Space {
     /// A space of these pages, all of them free.
-    pub fn new(extent: PageExtent) -> Self {
+    pub(super) fn new(extent: PageExtent) -> Self {
         let free = BTreeMap::from([(extent.first, extent.len)]);
         Self {
             free,
@@ -35,12 +35,12 @@ impl Space {
     }
 
     /// Number of free pages.
-    pub fn free_pages(&self) -> u32 {
+    pub(super) fn free_pages(&self) -> u32 {
         self.free_pages
     }
 
     /// Appends extents of `pages` pages in total; none if fewer are free.
-    pub fn allocate(&mut self, pages: u32, into: &mut Vec<PageExtent>) -> bool {
+    pub(super) fn allocate(&mut self, pages: u32, into: &mut Vec<PageExtent>) -> bool {
         // All or nothing: a truncated file would be another load.
         if pages > self.free_pages {
             return false;
@@ -71,7 +71,7 @@ impl Space {
     }
 
     /// Takes up to `pages` pages directly after `end`; returns their number.
-    pub fn extend(&mut self, end: u32, pages: u32) -> u32 {
+    pub(super) fn extend(&mut self, end: u32, pages: u32) -> u32 {
         let Some(&len) = self.free.get(&end) else {
             return 0;
         };
@@ -112,7 +112,7 @@ impl Space {
     }
 
     /// Frees the pages of an extent.
-    pub fn release(&mut self, extent: PageExtent) {
+    pub(super) fn release(&mut self, extent: PageExtent) {
         let PageExtent { mut first, mut len } = extent;
         self.free_pages += len;
 

@@ -40,7 +40,7 @@ pub(super) struct Sysbench {
 }
 
 impl Sysbench {
-    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let rows = scale.of(ROWS, ROWS_PER_PAGE);
         let row_pages = rows.div_ceil(ROWS_PER_PAGE);
         let index_pages = row_pages.div_ceil(INDEX_SHARE);

@@ -87,7 +87,7 @@ pub(super) struct Tpcc {
 }
 
 impl Tpcc {
-    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         // Below one warehouse, the warehouse itself is smaller.
         let warehouses = scale.of(WAREHOUSES, 1);
         let part = (WAREHOUSES * scale.factor).min(1.0);

@@ -84,7 +84,7 @@ pub(super) struct Ycsb {
 }
 
 impl Ycsb {
-    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+    pub(super) fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let file_pages = scale.of(FILE_PAGES, FILE_PAGES_MIN);
 
         // The store has as many files as published, however small they are.

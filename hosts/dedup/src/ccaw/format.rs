@@ -18,7 +18,7 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Signatures per table page.
-pub const PAGE_SIGNATURES: u32 = 255;
+pub(super) const PAGE_SIGNATURES: u32 = 255;
 const VALID: u32 = 1;
 const INVALID: u32 = 2;
 
@@ -48,14 +48,14 @@ const CRC_FROM: usize = 4;
 
 /// Positions of header, table and data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(super) struct Layout {
     pub logical: u32,
     pub segment_pages: u32,
 }
 
 impl Layout {
     /// Returns the largest layout that fits into `pages` pages.
-    pub fn fitting(pages: u64, segment_pages: u32) -> Option<Self> {
+    pub(super) fn fitting(pages: u64, segment_pages: u32) -> Option<Self> {
         let mut logical = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
         // A header, and at least one page of signatures.
         if segment_pages < 2 {
@@ -79,7 +79,7 @@ impl Layout {
     }
 
     /// Returns the layout that a superblock describes, or an error if it is impossible.
-    pub fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
+    pub(super) fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
         let layout = Self {
             logical: superblock.logical,
             segment_pages: superblock.extent,
@@ -93,47 +93,47 @@ impl Layout {
     }
 
     /// Addresses of a full segment.
-    pub fn segment_lbas(&self) -> u32 {
+    pub(super) fn segment_lbas(&self) -> u32 {
         (self.segment_pages - 1).saturating_mul(PAGE_SIGNATURES)
     }
-    pub fn segments(&self) -> u32 {
+    pub(super) fn segments(&self) -> u32 {
         self.logical.div_ceil(self.segment_lbas())
     }
-    pub fn segment_of(&self, lba: u32) -> u32 {
+    pub(super) fn segment_of(&self, lba: u32) -> u32 {
         lba / self.segment_lbas()
     }
     /// Pages of signatures in all segments.
-    pub fn table_pages(&self) -> u32 {
+    pub(super) fn table_pages(&self) -> u32 {
         self.logical.div_ceil(PAGE_SIGNATURES)
     }
     /// Index of the signature page of an address, counted over all segments.
-    pub fn table_page_of(&self, lba: u32) -> u32 {
+    pub(super) fn table_page_of(&self, lba: u32) -> u32 {
         lba / PAGE_SIGNATURES
     }
     /// Table pages of a segment.
-    pub fn table_pages_of(&self, segment: u32) -> std::ops::Range<u32> {
+    pub(super) fn table_pages_of(&self, segment: u32) -> std::ops::Range<u32> {
         let each = self.segment_pages - 1;
         // The last segment is as short as the addresses allow. Sizes come from a superblock, so
         // products saturate instead of overflowing.
         segment * each..((segment + 1).saturating_mul(each)).min(self.table_pages())
     }
     /// Position of a segment's header.
-    pub fn header(&self, segment: u32) -> u64 {
+    pub(super) fn header(&self, segment: u32) -> u64 {
         SUPERBLOCKS + u64::from(segment) * u64::from(self.segment_pages)
     }
     /// Position of a page of signatures.
-    pub fn place(&self, table_page: u32) -> u64 {
+    pub(super) fn place(&self, table_page: u32) -> u64 {
         let each = self.segment_pages - 1;
         self.header(table_page / each) + 1 + u64::from(table_page % each)
     }
     /// First page of the data.
-    pub fn first_data_page(&self) -> u64 {
+    pub(super) fn first_data_page(&self) -> u64 {
         SUPERBLOCKS + u64::from(self.segments()) + u64::from(self.table_pages())
     }
 }
 
 /// Encodes the header page of a segment.
-pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
+pub(super) fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
     let state = if valid { VALID } else { INVALID };
     let mut record = HeaderRecord {
         crc: U32::ZERO,
@@ -145,14 +145,18 @@ pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
 }
 
 /// Returns true if a header marks its segment valid.
-pub fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
+pub(super) fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
     let record: &HeaderRecord = zerocopy::transmute_ref!(bytes);
     // A trimmed header reads as zeroes, whose state is neither value.
     record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]) && record.state.get() == VALID
 }
 
 /// Encodes a table page, with signatures by index.
-pub fn signatures(superblock: &Superblock, page: u64, of: impl Fn(u32) -> Signature) -> Page {
+pub(super) fn signatures(
+    superblock: &Superblock,
+    page: u64,
+    of: impl Fn(u32) -> Signature,
+) -> Page {
     let mut record = SignaturesRecord {
         crc: U32::ZERO,
         zeroes: [0; 12],
@@ -166,7 +170,7 @@ pub fn signatures(superblock: &Superblock, page: u64, of: impl Fn(u32) -> Signat
 }
 
 /// Decodes the signatures of a page; `None` if it is damaged.
-pub fn read_signatures<'a>(
+pub(super) fn read_signatures<'a>(
     superblock: &Superblock,
     page: u64,
     bytes: &'a Page,

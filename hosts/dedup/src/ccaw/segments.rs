@@ -25,7 +25,7 @@ use remap_ssd_device::Disk;
 use std::ops::Range;
 
 /// State of the table on the disk.
-pub struct Segments {
+pub(super) struct Segments {
     superblock: Superblock,
     layout: Layout,
     valid: Vec<bool>,
@@ -38,7 +38,7 @@ pub struct Segments {
 
 impl Segments {
     /// Reads all valid segments into the table.
-    pub fn open<D: Disk>(
+    pub(super) fn open<D: Disk>(
         disk: &mut D,
         superblock: Superblock,
         layout: Layout,
@@ -130,14 +130,14 @@ impl Segments {
     }
 
     /// Valid segments that cover these addresses.
-    pub fn valid(&self, lbas: &Range<u32>) -> Vec<u32> {
+    pub(super) fn valid(&self, lbas: &Range<u32>) -> Vec<u32> {
         self.of(lbas)
             .filter(|segment| self.valid[*segment as usize])
             .collect()
     }
 
     /// Marks segments invalid on the disk. The caller flushes, then calls `invalidated`.
-    pub fn invalidate<D: Disk>(
+    pub(super) fn invalidate<D: Disk>(
         &self,
         disk: &mut D,
         segments: &[u32],
@@ -155,14 +155,14 @@ impl Segments {
         Ok(())
     }
 
-    pub fn invalidated(&mut self, segments: &[u32]) {
+    pub(super) fn invalidated(&mut self, segments: &[u32]) {
         segments
             .iter()
             .for_each(|segment| self.valid[*segment as usize] = false);
     }
 
     /// Notes that addresses change: their signature pages become dirty.
-    pub fn change(&mut self, lbas: &Range<u32>) {
+    pub(super) fn change(&mut self, lbas: &Range<u32>) {
         for segment in self.of(lbas) {
             let updates = &mut self.updates[segment as usize];
             // A range over two segments counts in full for both: they are written slightly early.
@@ -176,14 +176,14 @@ impl Segments {
     }
 
     /// Segments of some addresses that have changed at least `updates` times.
-    pub fn due(&self, lbas: &Range<u32>, updates: u32) -> Vec<u32> {
+    pub(super) fn due(&self, lbas: &Range<u32>, updates: u32) -> Vec<u32> {
         self.of(lbas)
             .filter(|segment| self.updates[*segment as usize] >= updates)
             .collect()
     }
 
     /// Segments with dirty pages.
-    pub fn out_of_date(&self) -> Vec<u32> {
+    pub(super) fn out_of_date(&self) -> Vec<u32> {
         let is = |segment: &u32| self.dirty_pages(*segment).next().is_some();
         (0..self.layout.segments()).filter(is).collect()
     }
@@ -195,7 +195,7 @@ impl Segments {
     }
 
     /// Writes the dirty pages of segments. The caller flushes, then calls `validate`.
-    pub fn write<D: Disk>(
+    pub(super) fn write<D: Disk>(
         &self,
         disk: &mut D,
         segments: &[u32],
@@ -224,7 +224,7 @@ impl Segments {
     }
 
     /// Marks segments valid. Their pages, and the data that these describe, must be durable.
-    pub fn validate<D: Disk>(
+    pub(super) fn validate<D: Disk>(
         &mut self,
         disk: &mut D,
         segments: &[u32],

@@ -28,14 +28,14 @@ struct Entry {
 
 /// An address that holds the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub(super) struct Source {
     pub lba: u32,
     /// Known number of addresses that share its page.
     pub shared: u8,
 }
 
 /// Addresses by signature, and signatures by address.
-pub struct Table {
+pub(super) struct Table {
     entries: Vec<Entry>,
     free: Vec<u32>,
     by_lba: FxHashMap<u32, u32>,
@@ -47,7 +47,7 @@ pub struct Table {
 
 impl Table {
     /// Creates an empty table with at most `limit` entries.
-    pub fn new(limit: u32) -> Self {
+    pub(super) fn new(limit: u32) -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
@@ -60,12 +60,12 @@ impl Table {
     }
 
     /// Entries evicted.
-    pub fn discarded(&self) -> u64 {
+    pub(super) fn discarded(&self) -> u64 {
         self.discarded
     }
 
     /// Returns an address with content of this signature.
-    pub fn find(&mut self, signature: &Signature) -> Option<Source> {
+    pub(super) fn find(&mut self, signature: &Signature) -> Option<Source> {
         let entry = &mut self.entries[*self.newest.get(signature)? as usize];
         // Sources of copies are worth keeping when the table is full.
         entry.used = true;
@@ -76,12 +76,12 @@ impl Table {
     }
 
     /// Returns the signature of an address's content.
-    pub fn signature(&self, lba: u32) -> Option<Signature> {
+    pub(super) fn signature(&self, lba: u32) -> Option<Signature> {
         Some(self.entries[*self.by_lba.get(&lba)? as usize].signature)
     }
 
     /// Removes an address whose content is about to change.
-    pub fn leave(&mut self, lba: u32) {
+    pub(super) fn leave(&mut self, lba: u32) {
         let Some(at) = self.by_lba.remove(&lba) else {
             return;
         };
@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// Adds an address with its signature and the number of addresses that share its page.
-    pub fn enter(&mut self, lba: u32, signature: Signature, shared: u8) {
+    pub(super) fn enter(&mut self, lba: u32, signature: Signature, shared: u8) {
         // An address has one entry: the old one goes first, and its slot may be reused at once.
         self.leave(lba);
         // Evict before the insertion, so that memory never exceeds the limit.

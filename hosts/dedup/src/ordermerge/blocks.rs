@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
 /// All blocks with their signatures and counts.
-pub struct Blocks {
+pub(super) struct Blocks {
     counts: Vec<u32>,
     signatures: Vec<Signature>,
     by_signature: FxHashMap<Signature, u32>,
@@ -28,7 +28,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Creates a table of `blocks` free blocks.
-    pub fn new(blocks: u32) -> Self {
+    pub(super) fn new(blocks: u32) -> Self {
         Self {
             counts: vec![0; blocks as usize],
             signatures: vec![UNKNOWN; blocks as usize],
@@ -40,28 +40,28 @@ impl Blocks {
         }
     }
 
-    pub fn len(&self) -> u32 {
+    pub(super) fn len(&self) -> u32 {
         self.counts.len() as u32
     }
     /// Number of free blocks.
-    pub fn free(&self) -> u32 {
+    pub(super) fn free(&self) -> u32 {
         self.free
     }
-    pub fn count(&self, block: u32) -> u32 {
+    pub(super) fn count(&self, block: u32) -> u32 {
         self.counts[block as usize]
     }
     /// The block's record: signature and count.
-    pub fn record(&self, block: u32) -> (Signature, u32) {
+    pub(super) fn record(&self, block: u32) -> (Signature, u32) {
         (self.signatures[block as usize], self.counts[block as usize])
     }
 
     /// Returns a block with content of this signature.
-    pub fn find(&self, signature: &Signature) -> Option<u32> {
+    pub(super) fn find(&self, signature: &Signature) -> Option<u32> {
         self.by_signature.get(signature).copied()
     }
 
     /// Chooses `wanted` free blocks, which stay free until they are held. There must be enough.
-    pub fn choose(&mut self, wanted: usize) -> Vec<u32> {
+    pub(super) fn choose(&mut self, wanted: usize) -> Vec<u32> {
         assert!(
             wanted <= self.free as usize,
             "{wanted} blocks of {} free ones",
@@ -80,7 +80,7 @@ impl Blocks {
     }
 
     /// Sets a block's count when the disk is opened, without changing it on the disk.
-    pub fn restore(&mut self, block: u32, count: u32) {
+    pub(super) fn restore(&mut self, block: u32, count: u32) {
         // No page is marked: the disk has this count already.
         let old = std::mem::replace(&mut self.counts[block as usize], count);
         match (old, count) {
@@ -91,7 +91,7 @@ impl Blocks {
     }
 
     /// Sets the signature of a referenced block.
-    pub fn learn(&mut self, block: u32, signature: Signature) {
+    pub(super) fn learn(&mut self, block: u32, signature: Signature) {
         assert!(self.counts[block as usize] > 0, "block {block} is free");
         if signature != UNKNOWN {
             self.signatures[block as usize] = signature;
@@ -102,7 +102,7 @@ impl Blocks {
     }
 
     /// Adds a reference by a mapping.
-    pub fn hold(&mut self, block: u32) {
+    pub(super) fn hold(&mut self, block: u32) {
         let count = &mut self.counts[block as usize];
         self.free -= u32::from(*count == 0);
         *count += 1;
@@ -110,7 +110,7 @@ impl Blocks {
     }
 
     /// Marks its record to be written with the next batch.
-    pub fn mark(&mut self, block: u32) {
+    pub(super) fn mark(&mut self, block: u32) {
         // A page that is written for a raised count includes its lowered counts.
         let page = block / PAGE_BLOCKS;
         self.fallen.remove(&page);
@@ -118,7 +118,7 @@ impl Blocks {
     }
 
     /// Marks a record whose count is too high: it is corrected when that costs nothing.
-    pub fn mark_late(&mut self, block: u32) {
+    pub(super) fn mark_late(&mut self, block: u32) {
         let page = block / PAGE_BLOCKS;
         // The page will be written anyway, with this count.
         if !self.risen.contains(&page) {
@@ -127,7 +127,7 @@ impl Blocks {
     }
 
     /// Removes a reference, in memory and on the disk.
-    pub fn let_go(&mut self, block: u32) {
+    pub(super) fn let_go(&mut self, block: u32) {
         let count = &mut self.counts[block as usize];
         *count = count
             .checked_sub(1)
@@ -145,17 +145,17 @@ impl Blocks {
     }
 
     /// Pages of records in which a count went up.
-    pub fn risen(&self) -> Vec<u32> {
+    pub(super) fn risen(&self) -> Vec<u32> {
         self.risen.iter().copied().collect()
     }
-    pub fn risen_written(&mut self) {
+    pub(super) fn risen_written(&mut self) {
         self.risen.clear();
     }
     /// Pages of records in which counts only went down.
-    pub fn fallen(&self) -> Vec<u32> {
+    pub(super) fn fallen(&self) -> Vec<u32> {
         self.fallen.iter().copied().collect()
     }
-    pub fn fallen_written(&mut self) {
+    pub(super) fn fallen_written(&mut self) {
         self.fallen.clear();
     }
 }

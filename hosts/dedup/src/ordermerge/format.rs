@@ -17,18 +17,18 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Block records per page.
-pub const PAGE_BLOCKS: u32 = 204;
+pub(super) const PAGE_BLOCKS: u32 = 204;
 /// Mappings per page.
-pub const PAGE_MAPPINGS: u32 = 1020;
+pub(super) const PAGE_MAPPINGS: u32 = 1020;
 /// The mapping of an unmapped address.
-pub const UNMAPPED: u32 = 0;
+pub(super) const UNMAPPED: u32 = 0;
 /// The mapping of an address from a damaged page.
-pub const LOST: u32 = u32::MAX;
+pub(super) const LOST: u32 = u32::MAX;
 
 /// The record of a block.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct BlockRecord {
+pub(super) struct BlockRecord {
     /// Signature of its content, if a mapping references it.
     pub signature: [u8; SIGNATURE_BYTES],
     /// Number of mappings that reference it, or more.
@@ -61,14 +61,14 @@ const CRC_FROM: usize = 4;
 
 /// Positions of mapping, block and data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(super) struct Layout {
     pub logical: u32,
     pub blocks: u32,
 }
 
 impl Layout {
     /// Returns the largest layout that fits into `pages` pages, with `spare` spare blocks.
-    pub fn fitting(pages: u64, spare: u32) -> Option<Self> {
+    pub(super) fn fitting(pages: u64, spare: u32) -> Option<Self> {
         let mut blocks = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
         loop {
             // There are more blocks than addresses: a page is written before the block that it
@@ -87,7 +87,7 @@ impl Layout {
     }
 
     /// Returns the layout that a superblock describes, or an error if it is impossible.
-    pub fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
+    pub(super) fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
         let layout = Self {
             logical: superblock.logical,
             blocks: superblock.extent,
@@ -100,28 +100,32 @@ impl Layout {
         })
     }
 
-    pub fn block_pages(&self) -> u32 {
+    pub(super) fn block_pages(&self) -> u32 {
         self.blocks.div_ceil(PAGE_BLOCKS)
     }
-    pub fn mapping_pages(&self) -> u32 {
+    pub(super) fn mapping_pages(&self) -> u32 {
         self.logical.div_ceil(PAGE_MAPPINGS)
     }
     /// First page of block records.
-    pub fn first_block_page(&self) -> u64 {
+    pub(super) fn first_block_page(&self) -> u64 {
         SUPERBLOCKS
     }
     /// First page of mappings.
-    pub fn first_mapping_page(&self) -> u64 {
+    pub(super) fn first_mapping_page(&self) -> u64 {
         self.first_block_page() + u64::from(self.block_pages())
     }
     /// First page of the data.
-    pub fn first_data_page(&self) -> u64 {
+    pub(super) fn first_data_page(&self) -> u64 {
         self.first_mapping_page() + u64::from(self.mapping_pages())
     }
 }
 
 /// Encodes a page of block records, by index.
-pub fn blocks(superblock: &Superblock, page: u64, of: impl Fn(u32) -> (Signature, u32)) -> Page {
+pub(super) fn blocks(
+    superblock: &Superblock,
+    page: u64,
+    of: impl Fn(u32) -> (Signature, u32),
+) -> Page {
     let record = |index| {
         let (signature, count) = of(index);
         BlockRecord {
@@ -140,7 +144,7 @@ pub fn blocks(superblock: &Superblock, page: u64, of: impl Fn(u32) -> (Signature
 }
 
 /// Decodes the block records of a page; `None` if it is damaged.
-pub fn read_blocks<'a>(
+pub(super) fn read_blocks<'a>(
     superblock: &Superblock,
     page: u64,
     bytes: &'a Page,
@@ -150,7 +154,7 @@ pub fn read_blocks<'a>(
 }
 
 /// Encodes a page of mappings, by index.
-pub fn mappings(superblock: &Superblock, page: u64, of: impl Fn(u32) -> u32) -> Page {
+pub(super) fn mappings(superblock: &Superblock, page: u64, of: impl Fn(u32) -> u32) -> Page {
     let mappings = std::array::from_fn(|index| of(index as u32).into());
     let mut record = MappingsRecord {
         crc: U32::ZERO,
@@ -162,7 +166,11 @@ pub fn mappings(superblock: &Superblock, page: u64, of: impl Fn(u32) -> u32) -> 
 }
 
 /// Decodes the mappings of a page; `None` if it is damaged.
-pub fn read_mappings<'a>(superblock: &Superblock, page: u64, bytes: &'a Page) -> Option<&'a [U32]> {
+pub(super) fn read_mappings<'a>(
+    superblock: &Superblock,
+    page: u64,
+    bytes: &'a Page,
+) -> Option<&'a [U32]> {
     let record: &MappingsRecord = zerocopy::transmute_ref!(bytes);
     is_right(superblock, page, record.crc, bytes).then_some(&record.mappings[..])
 }

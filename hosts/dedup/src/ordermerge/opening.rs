@@ -12,7 +12,7 @@ use crate::superblock::Superblock;
 use remap_ssd_device::Disk;
 
 /// Result of opening a disk.
-pub struct Opened {
+pub(super) struct Opened {
     pub mapping: Vec<u32>,
     pub blocks: Blocks,
     /// Blocks with a recorded count below the number of mappings that reference them. No power cut
@@ -21,7 +21,7 @@ pub struct Opened {
 }
 
 /// Reads mappings and block records.
-pub fn read<D: Disk>(
+pub(super) fn read<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,
     layout: Layout,

@@ -10,7 +10,7 @@ use remap_ssd_store::{Share, StoreError};
 use std::collections::HashSet;
 
 /// Maximum number of gathered images.
-pub const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 /// Maximum bytes of the database per read, and maximum size of an unneeded gap read with them.
 const READ_BYTES: u64 = 1 << 20;
 const GAP_BYTES: u64 = 1 << 16;

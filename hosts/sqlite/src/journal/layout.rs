@@ -38,9 +38,9 @@
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 /// Bytes of a metadata page.
-pub const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 /// Bytes of the header that SQLite writes.
-pub const HEADER_BYTES: usize = 28;
+pub(super) const HEADER_BYTES: usize = 28;
 /// Room for a tail in metadata page 0.
 const TAIL_ROOM: usize = ENTRIES_AT - TAIL_AT;
 
@@ -60,13 +60,13 @@ const SIZE_MAX: u32 = 65_536;
 const OFFSET_MAX: u64 = 1 << 56;
 
 /// The header that SQLite writes, as it is.
-pub type Header = [u8; HEADER_BYTES];
+pub(super) type Header = [u8; HEADER_BYTES];
 /// The bytes of a metadata page.
-pub type Page = [u8; PAGE];
+pub(super) type Page = [u8; PAGE];
 
 /// Sizes that determine a journal's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalGeometry {
+pub(super) struct JournalGeometry {
     sector: u32,
     /// 0: slots of 4 KiB hold SQLite's bytes unchanged.
     image: u32,
@@ -74,7 +74,7 @@ pub struct JournalGeometry {
 
 impl JournalGeometry {
     /// The geometry given by a header. Pages below 4 KiB, and invalid sizes, have no images.
-    pub fn of(header: &Header) -> Self {
+    pub(super) fn of(header: &Header) -> Self {
         let size = |at| u32::from_be_bytes(header[at..at + 4].try_into().expect("4 bytes"));
         Self {
             sector: Some(size(20))
@@ -91,23 +91,23 @@ impl JournalGeometry {
     }
 
     /// Returns true if a slot is a page of the database.
-    pub fn has_images(self) -> bool {
+    pub(super) fn has_images(self) -> bool {
         self.image > 0
     }
 
     /// Returns true if a tail of `bytes` bytes has pages of its own. Bytes that later become a slot
     /// are at the slot's place from the start.
-    pub fn tail_has_pages(self, bytes: usize) -> bool {
+    pub(super) fn tail_has_pages(self, bytes: usize) -> bool {
         bytes > if self.has_images() { TAIL_ROOM } else { 0 }
     }
 
     /// Size of a sector, which a header takes.
-    pub fn sector(self) -> u64 {
+    pub(super) fn sector(self) -> u64 {
         self.sector.into()
     }
 
     /// Size of a slot: a page's image, or 4 KiB.
-    pub fn slot_bytes(self) -> usize {
+    pub(super) fn slot_bytes(self) -> usize {
         if self.image > 0 {
             self.image as usize
         } else {
@@ -116,17 +116,17 @@ impl JournalGeometry {
     }
 
     /// Bytes of a record before the image, and after it.
-    pub fn frame_bytes(self) -> usize {
+    pub(super) fn frame_bytes(self) -> usize {
         if self.image > 0 { 4 } else { 0 }
     }
 
     /// Size of a record in SQLite's format.
-    pub fn record_bytes(self) -> u64 {
+    pub(super) fn record_bytes(self) -> u64 {
         (self.slot_bytes() + 2 * self.frame_bytes()) as u64
     }
 
     /// Offset of a metadata page in its segment.
-    pub fn metadata_at(self, number: usize) -> u64 {
+    pub(super) fn metadata_at(self, number: usize) -> u64 {
         let slots = if number == 0 {
             0
         } else {
@@ -136,7 +136,7 @@ impl JournalGeometry {
     }
 
     /// Offset of a slot in its segment.
-    pub fn slot_at(self, index: usize) -> u64 {
+    pub(super) fn slot_at(self, index: usize) -> u64 {
         let (number, _) = place_of_entry(index);
         ((number + 1) * PAGE) as u64 + index as u64 * self.slot_bytes() as u64
     }
@@ -147,7 +147,7 @@ fn is_size(size: u32, least: u32) -> bool {
 }
 
 /// The metadata page of an entry, and its index in that page.
-pub fn place_of_entry(index: usize) -> (usize, usize) {
+pub(super) fn place_of_entry(index: usize) -> (usize, usize) {
     match index.checked_sub(FIRST) {
         None => (0, index),
         Some(rest) => (1 + rest / MORE, rest % MORE),
@@ -155,7 +155,7 @@ pub fn place_of_entry(index: usize) -> (usize, usize) {
 }
 
 /// The entries of a metadata page.
-pub fn entries_of(number: usize) -> std::ops::Range<usize> {
+pub(super) fn entries_of(number: usize) -> std::ops::Range<usize> {
     let first = if number == 0 {
         0
     } else {
@@ -166,7 +166,7 @@ pub fn entries_of(number: usize) -> std::ops::Range<usize> {
 
 /// A record's entry in a metadata page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordEntry {
+pub(super) struct RecordEntry {
     /// Page number, as SQLite writes it.
     pub page: [u8; 4],
     /// SQLite's checksum, as SQLite writes it.
@@ -177,7 +177,7 @@ pub struct RecordEntry {
 
 impl RecordEntry {
     /// The entry of an image.
-    pub fn new(page: [u8; 4], sum: [u8; 4], image: &[u8], place: RecordPlace) -> Self {
+    pub(super) fn new(page: [u8; 4], sum: [u8; 4], image: &[u8], place: RecordPlace) -> Self {
         let mut entry = Self {
             page,
             sum,
@@ -188,7 +188,7 @@ impl RecordEntry {
     }
 
     /// Returns true if this is the image.
-    pub fn fits(&self, image: &[u8], place: RecordPlace) -> bool {
+    pub(super) fn fits(&self, image: &[u8], place: RecordPlace) -> bool {
         self.check == self.check_of(image, place)
     }
 
@@ -205,7 +205,7 @@ impl RecordEntry {
     }
 
     /// Reads an entry of a metadata page.
-    pub fn get(page: &Page, number: usize, which: usize) -> Self {
+    pub(super) fn get(page: &Page, number: usize, which: usize) -> Self {
         let at = entry_at(number, which);
         let bytes = &page[at..at + ENTRY_BYTES];
         Self {
@@ -216,7 +216,7 @@ impl RecordEntry {
     }
 
     /// Writes it into a metadata page.
-    pub fn put(&self, page: &mut Page, number: usize, which: usize) {
+    pub(super) fn put(&self, page: &mut Page, number: usize, which: usize) {
         let at = entry_at(number, which);
         page[at..at + 4].copy_from_slice(&self.page);
         page[at + 4..at + 8].copy_from_slice(&self.sum);
@@ -234,7 +234,7 @@ fn entry_at(number: usize, which: usize) -> usize {
 
 /// Identifies a record of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordPlace {
+pub(super) struct RecordPlace {
     /// Nonce of the transaction, which tells it from earlier ones.
     pub nonce: u64,
     /// Number of the segment, from 0.
@@ -245,7 +245,7 @@ pub struct RecordPlace {
 
 /// The fields of a metadata page 0 except its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub(super) struct Head {
     /// The header that SQLite writes, as it is.
     pub header: Header,
     /// Nonce of the transaction, which tells it from earlier ones.
@@ -272,7 +272,7 @@ pub struct Head {
 
 /// The first bytes of a slot; empty if `bytes` is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SlotPart {
+pub(super) struct SlotPart {
     /// Number of the slot in the segment.
     pub index: u32,
     /// Number of bytes.
@@ -283,7 +283,7 @@ pub struct SlotPart {
 
 impl Head {
     /// Decodes a page; `None` if it is no metadata page 0.
-    pub fn get(page: &Page) -> Option<Self> {
+    pub(super) fn get(page: &Page) -> Option<Self> {
         let word = |at| u32::from_le_bytes(page[at..at + 4].try_into().expect("4 bytes"));
         let long = |at| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
         if page[32..40] != MAGIC || long(CHECK_AT) != check_of(page) {
@@ -327,7 +327,7 @@ impl Head {
     }
 
     /// Encodes the page with these entries, the first of the segment.
-    pub fn put(&self, entries: &[RecordEntry]) -> Page {
+    pub(super) fn put(&self, entries: &[RecordEntry]) -> Page {
         let mut page = [0; PAGE];
         page[..HEADER_BYTES].copy_from_slice(&self.header);
         page[32..40].copy_from_slice(&MAGIC);
@@ -362,6 +362,6 @@ fn check_of(page: &Page) -> u64 {
 }
 
 /// Check of a tail that does not fit in metadata page 0.
-pub fn tail_check(nonce: u64, segment: u32, tail: &[u8]) -> u64 {
+pub(super) fn tail_check(nonce: u64, segment: u32, tail: &[u8]) -> u64 {
     xxh3_64_with_seed(tail, nonce ^ u64::from(segment))
 }

@@ -16,7 +16,7 @@ use super::layout::{
 
 /// A segment of a journal: a header and its records.
 #[derive(Clone, Debug)]
-pub struct Segment {
+pub(super) struct Segment {
     /// Number of the segment, from 0.
     pub number: u32,
     /// The header that SQLite writes, as it is.
@@ -47,7 +47,7 @@ pub struct Segment {
 
 /// A part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(super) enum Part {
     /// The sector of the header, from this byte on.
     Header(usize),
     /// A record, from this byte of it on.
@@ -57,7 +57,7 @@ pub enum Part {
 
 impl Segment {
     /// Creates a segment without records.
-    pub fn new(header: Header, shape: JournalGeometry, nonce: u64) -> Self {
+    pub(super) fn new(header: Header, shape: JournalGeometry, nonce: u64) -> Self {
         Self {
             number: 0,
             header,
@@ -76,7 +76,7 @@ impl Segment {
     }
 
     /// Creates the segment after this one.
-    pub fn next(&self, header: Header) -> Self {
+    pub(super) fn next(&self, header: Header) -> Self {
         let (number, offset, at) = (
             self.number + 1,
             self.next_offset(),
@@ -91,7 +91,7 @@ impl Segment {
     }
 
     /// Creates a segment from its stored head, without records yet.
-    pub fn stored(head: &Head, at: u64) -> Self {
+    pub(super) fn stored(head: &Head, at: u64) -> Self {
         Self {
             number: head.segment,
             offset: head.offset,
@@ -103,7 +103,7 @@ impl Segment {
     }
 
     /// Identifies a record of this segment.
-    pub fn place(&self, index: usize) -> RecordPlace {
+    pub(super) fn place(&self, index: usize) -> RecordPlace {
         RecordPlace {
             nonce: self.nonce,
             segment: self.number,
@@ -112,17 +112,17 @@ impl Segment {
     }
 
     /// SQLite's offset of the first record.
-    pub fn records_at(&self) -> u64 {
+    pub(super) fn records_at(&self) -> u64 {
         self.offset + self.shape.sector()
     }
 
     /// SQLite's offset after the last record.
-    pub fn records_end(&self) -> u64 {
+    pub(super) fn records_end(&self) -> u64 {
         self.records_at() + self.entries.len() as u64 * self.shape.record_bytes()
     }
 
     /// SQLite's offset of the end.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         if self.tail.is_empty() {
             self.records_end()
         } else {
@@ -131,12 +131,12 @@ impl Segment {
     }
 
     /// SQLite's offset of the next header.
-    pub fn next_offset(&self) -> u64 {
+    pub(super) fn next_offset(&self) -> u64 {
         self.end().next_multiple_of(self.shape.sector())
     }
 
     /// `next_offset` if the tail were truncated at an offset first.
-    pub fn next_offset_if_cut(&self, offset: u64) -> u64 {
+    pub(super) fn next_offset_if_cut(&self, offset: u64) -> u64 {
         // A tail that begins after the cut is gone whole.
         let end = if self.tail_at < offset {
             self.end().min(offset)
@@ -148,7 +148,7 @@ impl Segment {
 
     /// Returns true if these bytes of the database belong to a page whose image is not yet counted
     /// in the store's metadata.
-    pub fn has_unstored_image_of(&self, offset: u64, bytes: u64) -> bool {
+    pub(super) fn has_unstored_image_of(&self, offset: u64, bytes: u64) -> bool {
         let unstored = &self.entries[self.entries_stored.min(self.entries.len())..];
         // A slot holds parts of several small pages: any of them may be this one.
         if !self.shape.has_images() {
@@ -163,12 +163,12 @@ impl Segment {
     }
 
     /// Offset of a slot in the store's file.
-    pub fn slot_at(&self, index: usize) -> u64 {
+    pub(super) fn slot_at(&self, index: usize) -> u64 {
         self.at + self.shape.slot_at(index)
     }
 
     /// The part at an offset, which is in this segment or after it.
-    pub fn part(&self, offset: u64) -> Part {
+    pub(super) fn part(&self, offset: u64) -> Part {
         let Some(within) = offset.checked_sub(self.records_at()) else {
             return Part::Header((offset - self.offset) as usize);
         };
@@ -180,13 +180,13 @@ impl Segment {
     }
 
     /// Returns true if the tail has pages of its own.
-    pub fn tail_has_pages(&self) -> bool {
+    pub(super) fn tail_has_pages(&self) -> bool {
         self.shape.tail_has_pages(self.tail.len())
     }
 
     /// Offset of these in the store's file: the place of the next slot. Small-page bytes are in the
     /// tail first and in the slot later, at the same place.
-    pub fn tail_pages_at(&self) -> u64 {
+    pub(super) fn tail_pages_at(&self) -> u64 {
         self.slot_at(self.entries.len())
     }
 
@@ -204,7 +204,7 @@ impl Segment {
     }
 
     /// The first metadata page: the head of the segment.
-    pub fn metadata(&self) -> Page {
+    pub(super) fn metadata(&self) -> Page {
         let outside = self.tail_has_pages();
         let head = Head {
             header: self.header,
@@ -233,7 +233,7 @@ impl Segment {
 
     /// Records that everything is durable. A tail that becomes a slot is rewritten at its place, so
     /// its durable part must be found if the rewrite is lost.
-    pub fn note_sync(&mut self) {
+    pub(super) fn note_sync(&mut self) {
         if !self.shape.has_images() && self.tail_at == self.records_end() {
             let (index, bytes) = (self.entries.len() as u32, self.tail.len() as u32);
             self.synced_part = SlotPart {
@@ -245,7 +245,7 @@ impl Segment {
     }
 
     /// Writes after the last record.
-    pub fn put_tail(&mut self, offset: u64, data: &[u8]) {
+    pub(super) fn put_tail(&mut self, offset: u64, data: &[u8]) {
         if self.tail.is_empty() {
             self.tail_at = offset;
         } else if offset < self.tail_at {
@@ -263,7 +263,7 @@ impl Segment {
     }
 
     /// Takes the first record from the tail, if it is complete: page number, image and checksum.
-    pub fn take_record(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn take_record(&mut self) -> Option<Vec<u8>> {
         let bytes = self.shape.record_bytes() as usize;
         // Records are contiguous: bytes after a gap stay in the tail.
         if self.tail.len() < bytes || self.tail_at != self.records_end() {
@@ -275,7 +275,7 @@ impl Segment {
     }
 
     /// Sets a record at this index, the next one or an earlier one. Returns its image.
-    pub fn set_record(&mut self, index: usize, mut record: Vec<u8>) -> Vec<u8> {
+    pub(super) fn set_record(&mut self, index: usize, mut record: Vec<u8>) -> Vec<u8> {
         let frame = self.shape.frame_bytes();
         let sum = record.split_off(record.len() - frame);
         let image = record.split_off(frame);
@@ -293,20 +293,20 @@ impl Segment {
     }
 
     /// Builds the record of an image.
-    pub fn record(&self, index: usize, image: &[u8]) -> Vec<u8> {
+    pub(super) fn record(&self, index: usize, image: &[u8]) -> Vec<u8> {
         let (frame, entry) = (self.shape.frame_bytes(), &self.entries[index]);
         [&entry.page[..frame], image, &entry.sum[..frame]].concat()
     }
 
     /// Truncates the tail at an offset.
-    pub fn cut_tail(&mut self, offset: u64) {
+    pub(super) fn cut_tail(&mut self, offset: u64) {
         self.tail
             .truncate(offset.saturating_sub(self.tail_at) as usize);
         self.changed = true;
     }
 
     /// Removes the records from this one on, and sets the tail.
-    pub fn cut_records(&mut self, index: usize, tail: Vec<u8>) {
+    pub(super) fn cut_records(&mut self, index: usize, tail: Vec<u8>) {
         self.entries.truncate(index);
         self.entries_stored = self.entries_stored.min(index);
         (self.tail_at, self.tail) = (self.records_end(), tail);

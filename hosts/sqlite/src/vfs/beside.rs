@@ -38,7 +38,7 @@ static LOCKS: PerProcess<Mutex<HashMap<FileNumber, Weak<BesideLock>>>> = PerProc
 
 impl BesideLock {
     /// Locks one of the bytes; `None` if SQLite's own VFS has the file open.
-    pub fn take(path: &Path) -> io::Result<Option<Arc<Self>>> {
+    pub(super) fn take(path: &Path) -> io::Result<Option<Arc<Self>>> {
         let mut all = LOCKS.get().lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, lock| lock.strong_count() > 0);
 

@@ -63,7 +63,7 @@ fn inherited(code: c_int) -> c_int {
 }
 
 impl File {
-    pub fn new(handle: Box<Handle>) -> Self {
+    pub(super) fn new(handle: Box<Handle>) -> Self {
         Self {
             base: ffi::sqlite3_file { pMethods: &METHODS },
             handle: Box::into_raw(handle),
@@ -73,7 +73,7 @@ impl File {
     /// # Safety
     /// `file` is an open file of this VFS that no other thread uses (SQLite serializes threads per
     /// file).
-    pub unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {
+    pub(super) unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {
         // SAFETY: as promised by the caller; the handle lives until `x_close`.
         unsafe { &mut *(*file.cast::<Self>()).handle }
     }

@@ -87,13 +87,13 @@ pub(super) struct KnownLock(usize);
 
 impl KnownLock {
     /// Registers a file that was opened while the gate was held, which still is.
-    pub fn new(file: *mut ffi::sqlite3_file, _: &RwLockReadGuard<'_, ()>) -> Self {
+    pub(super) fn new(file: *mut ffi::sqlite3_file, _: &RwLockReadGuard<'_, ()>) -> Self {
         open_locks().insert(file.expose_provenance(), Regions::new());
         Self(file.addr())
     }
 
     /// Records a region of the shared memory.
-    pub fn note_region(&self, address: *mut c_void, bytes: usize) {
+    pub(super) fn note_region(&self, address: *mut c_void, bytes: usize) {
         let _gate = gate();
         if let Some(regions) = open_locks().get_mut(&self.0)
             && !address.is_null()

@@ -42,7 +42,7 @@ const BACKFILL_AT: usize = 96;
 
 impl LockFile {
     /// Opens the file, created if missing.
-    pub fn open(path: &Path) -> Result<Self, c_int> {
+    pub(super) fn open(path: &Path) -> Result<Self, c_int> {
         let system = super::system();
         let kept = path.to_path_buf();
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| ffi::SQLITE_CANTOPEN)?;
@@ -96,7 +96,7 @@ impl LockFile {
     }
 
     /// Compares it with other processes' lock file for a file of a volume, and records it.
-    pub fn note_in(&mut self, store: &Arc<dyn Store>, name: &str) -> Result<(), StoreError> {
+    pub(super) fn note_in(&mut self, store: &Arc<dyn Store>, name: &str) -> Result<(), StoreError> {
         let file = store.open(name, OpenOptions::default())?;
         let before = inode(&self.path)?;
         // Checked in between: the inode is that of the open file, not of a newer one.
@@ -146,7 +146,7 @@ impl LockFile {
         function.map_or(otherwise, |function| call(function, pointer))
     }
 
-    pub fn lock(&mut self, level: c_int) -> c_int {
+    pub(super) fn lock(&mut self, level: c_int) -> c_int {
         // SAFETY: the file is open.
         self.call(
             ffi::SQLITE_IOERR_LOCK,
@@ -155,7 +155,7 @@ impl LockFile {
         )
     }
 
-    pub fn unlock(&mut self, level: c_int) -> c_int {
+    pub(super) fn unlock(&mut self, level: c_int) -> c_int {
         // SAFETY: the file is open.
         self.call(
             ffi::SQLITE_IOERR_UNLOCK,
@@ -166,7 +166,7 @@ impl LockFile {
 
     /// # Safety
     /// `out` is a place for the result.
-    pub unsafe fn check_reserved(&mut self, out: *mut c_int) -> c_int {
+    pub(super) unsafe fn check_reserved(&mut self, out: *mut c_int) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_CHECKRESERVEDLOCK;
         // SAFETY: the file is open; `out` as promised.
         self.call(
@@ -178,7 +178,7 @@ impl LockFile {
 
     /// # Safety
     /// `argument` is what the operation takes.
-    pub unsafe fn control(&mut self, operation: c_int, argument: *mut c_void) -> c_int {
+    pub(super) unsafe fn control(&mut self, operation: c_int, argument: *mut c_void) -> c_int {
         let otherwise = ffi::SQLITE_NOTFOUND;
         // SAFETY: the file is open; `argument` as promised.
         self.call(
@@ -190,7 +190,7 @@ impl LockFile {
 
     /// # Safety
     /// `out` is a place for the result.
-    pub unsafe fn shm_map(
+    pub(super) unsafe fn shm_map(
         &mut self,
         region: c_int,
         bytes: c_int,
@@ -233,7 +233,7 @@ impl LockFile {
     }
 
     /// Records the word when a checkpoint begins.
-    pub fn note_backfill(&mut self) {
+    pub(super) fn note_backfill(&mut self) {
         self.backfill = self
             .shared_backfill()
             .map_or(0, |word| word.load(Ordering::SeqCst));
@@ -244,14 +244,14 @@ impl LockFile {
     ///
     /// Limit: a reader of another process that begins between SQLite's change of the word and this,
     /// which are a few instructions apart, reads the old contents of the database.
-    pub fn restore_backfill(&mut self) -> c_int {
+    pub(super) fn restore_backfill(&mut self) -> c_int {
         if let Some(word) = self.shared_backfill() {
             word.store(self.backfill, Ordering::SeqCst);
         }
         ffi::SQLITE_OK
     }
 
-    pub fn shm_lock(&mut self, offset: c_int, count: c_int, flags: c_int) -> c_int {
+    pub(super) fn shm_lock(&mut self, offset: c_int, count: c_int, flags: c_int) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_SHMLOCK;
         // SAFETY: the file is open.
         self.call(
@@ -261,7 +261,7 @@ impl LockFile {
         )
     }
 
-    pub fn shm_barrier(&mut self) {
+    pub(super) fn shm_barrier(&mut self) {
         let barrier = |barrier: unsafe extern "C" fn(*mut ffi::sqlite3_file), file| {
             // SAFETY: the file is open.
             unsafe { barrier(file) };
@@ -270,7 +270,7 @@ impl LockFile {
         self.call(ffi::SQLITE_OK, |table| table.xShmBarrier, barrier);
     }
 
-    pub fn shm_unmap(&mut self, delete: c_int) -> c_int {
+    pub(super) fn shm_unmap(&mut self, delete: c_int) -> c_int {
         self.index = std::ptr::null_mut();
         // SAFETY: the file is open.
         self.call(

@@ -52,18 +52,18 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub fn at(path: PathBuf) -> Self {
+    pub(super) fn at(path: PathBuf) -> Self {
         let identity = identity(&path);
         Self { path, identity }
     }
 
     /// Its name.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns true if the name leads to another file now, or to none.
-    pub fn has_moved(&self) -> bool {
+    pub(super) fn has_moved(&self) -> bool {
         identity(&self.path) != self.identity
     }
 }

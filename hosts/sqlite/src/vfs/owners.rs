@@ -40,7 +40,7 @@ fn databases() -> MutexGuard<'static, Vec<NamedConnection>> {
 impl Known {
     /// # Safety
     /// A database was opened by `name`; it stays valid until the result is dropped.
-    pub unsafe fn new(name: *const c_char, connection: &Arc<Mutex<Connection>>) -> Self {
+    pub(super) unsafe fn new(name: *const c_char, connection: &Arc<Mutex<Connection>>) -> Self {
         let known = Self {
             name: name.addr(),
             connection: Arc::downgrade(connection),

@@ -51,7 +51,7 @@ pub(super) struct RefusedFile {
 }
 
 impl RefusedFile {
-    pub fn new(refusal: Refusal) -> Self {
+    pub(super) fn new(refusal: Refusal) -> Self {
         Self {
             base: ffi::sqlite3_file { pMethods: &METHODS },
             refusal: Box::into_raw(Box::new(refusal)),

@@ -24,7 +24,7 @@ const CHUNKS_MAX: usize = 64;
 
 /// The chunks read ahead.
 #[derive(Default)]
-pub struct Ahead {
+pub(super) struct Ahead {
     /// By offset in the file; the last one may be short.
     chunks: BTreeMap<u64, Vec<u8>>,
 }
@@ -32,7 +32,7 @@ pub struct Ahead {
 impl Ahead {
     /// Reads bytes of the log's file, and zero-fills missing ones. Returns the number of bytes
     /// read.
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         log: &StoredLog,
         offset: u64,

@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 
 /// Parts of a frame that SQLite has written.
 #[derive(Default)]
-pub struct Frame {
+pub(super) struct Frame {
     pub header: Option<Header>,
     pub page: Option<Vec<u8>>,
 }
 
 /// Extent of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
+pub(super) enum Amount {
     /// Pages; header pages only of completed groups.
     Pages,
     All,
@@ -32,23 +32,23 @@ pub enum Amount {
 
 /// Frames and headers by the frame's number.
 #[derive(Default)]
-pub struct Gathered {
+pub(super) struct Gathered {
     pub frames: BTreeMap<u64, Frame>,
     headers: BTreeMap<u64, Header>,
 }
 
 impl Gathered {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.headers.is_empty()
     }
 
     /// Minimum number of frames in the log.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.frames.last_key_value().map_or(0, |(last, _)| last + 1)
     }
 
     /// The header of a frame; `stamp` is the one that its page in the store carries.
-    pub fn header(
+    pub(super) fn header(
         &self,
         stored: &StoredLog,
         layout: Layout,
@@ -66,7 +66,7 @@ impl Gathered {
     }
 
     /// Completes a frame from the store.
-    pub fn complete(
+    pub(super) fn complete(
         &mut self,
         stored: &StoredLog,
         layout: Layout,
@@ -83,7 +83,7 @@ impl Gathered {
     /// Writes frames to the store: 1. runs of pages but the last  2. header pages  3. the last run,
     /// which has the commit frame if there is one. `super` has the argument for any other order
     /// that a crash makes of it.
-    pub fn hand_over(
+    pub(super) fn hand_over(
         &mut self,
         stored: &mut StoredLog,
         layout: Layout,

@@ -13,12 +13,12 @@ use crate::mark::HEADER_BYTES;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// The 24 bytes before a page.
-pub type Header = [u8; HEADER_BYTES];
+pub(super) type Header = [u8; HEADER_BYTES];
 
 /// Bytes before the first frame.
-pub const FILE_HEADER_BYTES: usize = 32;
+pub(super) const FILE_HEADER_BYTES: usize = 32;
 /// Frames per group: the number of headers that fit in a page.
-pub const GROUP_FRAMES: u64 = (PAGE_BYTES / HEADER_BYTES) as u64;
+pub(super) const GROUP_FRAMES: u64 = (PAGE_BYTES / HEADER_BYTES) as u64;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -26,19 +26,19 @@ const FILE_HEADER: u64 = FILE_HEADER_BYTES as u64;
 
 /// Returns true if a frame ends a transaction: it has the size of the database, and is not
 /// provisional.
-pub fn is_commit(header: &Header) -> bool {
+pub(super) fn is_commit(header: &Header) -> bool {
     header[4..8] != [0; 4] && has_salts(header)
 }
 
 /// Returns true if a header is not provisional. SQLite writes zeroes for salts and checksum if it
 /// is going to recompute checksums at the end of the transaction.
-pub fn has_salts(header: &Header) -> bool {
+pub(super) fn has_salts(header: &Header) -> bool {
     header[8..16] != [0; 8]
 }
 
 /// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(super) enum Form {
     /// As SQLite writes it: its pages are smaller than the disk's.
     Plain,
     /// Pages at multiples of 4096.
@@ -47,7 +47,7 @@ pub enum Form {
 
 impl Form {
     /// The form given by the header of a log; `None` if it is invalid.
-    pub fn of(header: &[u8; FILE_HEADER_BYTES]) -> Option<Self> {
+    pub(super) fn of(header: &[u8; FILE_HEADER_BYTES]) -> Option<Self> {
         let word = |at: usize| {
             header[at..]
                 .first_chunk()
@@ -70,19 +70,19 @@ impl Form {
 
 /// The places of frames, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(super) struct Layout {
     /// Bytes of a page of the database.
     pub page_bytes: usize,
 }
 
 impl Layout {
     /// Size of a frame in SQLite's format.
-    pub fn frame_bytes(self) -> usize {
+    pub(super) fn frame_bytes(self) -> usize {
         HEADER_BYTES + self.page_bytes
     }
 
     /// The frame of an offset after the file's header, and the offset in the frame.
-    pub fn locate(self, offset: u64) -> (u64, usize) {
+    pub(super) fn locate(self, offset: u64) -> (u64, usize) {
         let behind = offset - FILE_HEADER;
         let frame_bytes = self.frame_bytes() as u64;
         (behind / frame_bytes, (behind % frame_bytes) as usize)
@@ -93,36 +93,36 @@ impl Layout {
     }
 
     /// Offset of a group's header page.
-    pub fn header_page(self, group: u64) -> u64 {
+    pub(super) fn header_page(self, group: u64) -> u64 {
         PAGE + group * self.group_bytes()
     }
 
     /// Offset of a frame's header, unless its page carries it.
-    pub fn header(self, frame: u64) -> u64 {
+    pub(super) fn header(self, frame: u64) -> u64 {
         self.header_page(frame / GROUP_FRAMES) + frame % GROUP_FRAMES * HEADER
     }
 
     /// Offset of a frame's page.
-    pub fn page(self, frame: u64) -> u64 {
+    pub(super) fn page(self, frame: u64) -> u64 {
         self.header_page(frame / GROUP_FRAMES)
             + PAGE
             + frame % GROUP_FRAMES * self.page_bytes as u64
     }
 
     /// Size of a log with this many frames, as SQLite sees it.
-    pub fn log_bytes(self, frames: u64) -> u64 {
+    pub(super) fn log_bytes(self, frames: u64) -> u64 {
         FILE_HEADER + frames * self.frame_bytes() as u64
     }
 
     /// Size of the store's file with this many frames.
-    pub fn file_bytes(self, frames: u64) -> u64 {
+    pub(super) fn file_bytes(self, frames: u64) -> u64 {
         frames
             .checked_sub(1)
             .map_or(PAGE, |last| self.page(last) + self.page_bytes as u64)
     }
 
     /// Number of whole frames in a file of this size.
-    pub fn frames(self, file_bytes: u64) -> u64 {
+    pub(super) fn frames(self, file_bytes: u64) -> u64 {
         let behind = file_bytes.saturating_sub(PAGE);
         let pages = (behind % self.group_bytes()).saturating_sub(PAGE) / self.page_bytes as u64;
         behind / self.group_bytes() * GROUP_FRAMES + pages

@@ -11,7 +11,7 @@ use remap_ssd_store::{FileId, Store, StoreError};
 use std::sync::Arc;
 
 /// The store's file of a log.
-pub struct StoredLog {
+pub(super) struct StoredLog {
     pub store: Arc<dyn Store>,
     pub file: FileId,
     pub mark: Mark,
@@ -21,7 +21,7 @@ pub struct StoredLog {
 }
 
 /// The page of a frame, without its stamp.
-pub struct StoredPage {
+pub(super) struct StoredPage {
     pub page: Vec<u8>,
     /// The header that it carried.
     pub stamp: Option<Header>,
@@ -30,23 +30,23 @@ pub struct StoredPage {
 }
 
 impl StoredLog {
-    pub fn size(&self) -> Result<u64, StoreError> {
+    pub(super) fn size(&self) -> Result<u64, StoreError> {
         self.store.size(self.file)
     }
 
     /// Reads, and zero-fills the rest. Returns the number of bytes read.
-    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let bytes = self.store.read(self.file, offset, into)?;
         into[bytes..].fill(0);
         Ok(bytes)
     }
 
-    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         self.store.write(self.file, offset, data)
     }
 
     /// The header of the log, and the number of its bytes present.
-    pub fn file_header(&self) -> Result<([u8; FILE_HEADER_BYTES], usize), StoreError> {
+    pub(super) fn file_header(&self) -> Result<([u8; FILE_HEADER_BYTES], usize), StoreError> {
         let mut header = [0; FILE_HEADER_BYTES];
         let bytes = self.read(0, &mut header)?;
         Ok((header, bytes))
@@ -54,7 +54,7 @@ impl StoredLog {
 
     /// Takes the stamp off the page of a frame, of which `bytes` bytes were read. Returns the header
     /// that it carried, and true if it was present.
-    pub fn unstamp(&self, page: &mut [u8], bytes: usize) -> (Option<Header>, bool) {
+    pub(super) fn unstamp(&self, page: &mut [u8], bytes: usize) -> (Option<Header>, bool) {
         let present = bytes == page.len();
         if !present {
             page.fill(0);
@@ -68,7 +68,7 @@ impl StoredLog {
     }
 
     /// The page of a frame.
-    pub fn page(&self, layout: Layout, frame: u64) -> Result<StoredPage, StoreError> {
+    pub(super) fn page(&self, layout: Layout, frame: u64) -> Result<StoredPage, StoreError> {
         let mut page = vec![0; layout.page_bytes];
         let bytes = self.read(layout.page(frame), &mut page)?;
         let (stamp, present) = self.unstamp(&mut page, bytes);
@@ -80,14 +80,14 @@ impl StoredLog {
     }
 
     /// The header of a frame in its header page.
-    pub fn header(&self, layout: Layout, frame: u64) -> Result<Header, StoreError> {
+    pub(super) fn header(&self, layout: Layout, frame: u64) -> Result<Header, StoreError> {
         let mut header = [0; HEADER_BYTES];
         self.read(layout.header(frame), &mut header)?;
         Ok(header)
     }
 
     /// Changes a header page; writes it only if its bytes differ.
-    pub fn change_header_page(
+    pub(super) fn change_header_page(
         &mut self,
         layout: Layout,
         group: u64,
@@ -108,7 +108,7 @@ impl StoredLog {
 
     /// Writes contiguous pages. If they follow a header page that the file does not have yet, zeroes
     /// for it go in the same write: the store would zero the gap with a flush of its own.
-    pub fn write_run(&mut self, run: &PageRun) -> Result<(), StoreError> {
+    pub(super) fn write_run(&mut self, run: &PageRun) -> Result<(), StoreError> {
         let skipped = run.place.saturating_sub(self.size()?);
         if skipped == PAGE_BYTES as u64 {
             let with_headers = [&[0; PAGE_BYTES], run.pages.as_slice()].concat();
@@ -123,13 +123,13 @@ impl StoredLog {
 }
 
 /// Contiguous pages of the file.
-pub struct PageRun {
+pub(super) struct PageRun {
     pub place: u64,
     pub pages: Vec<u8>,
 }
 
 impl PageRun {
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.place + self.pages.len() as u64
     }
 }

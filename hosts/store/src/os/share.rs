@@ -24,7 +24,7 @@ const OUR_SOURCE: &str = "remap-ssd";
 
 /// Cached facts about file systems.
 #[derive(Default)]
-pub struct Sharing {
+pub(super) struct Sharing {
     /// By device number, true for a mount of this project's server.
     ours: HashMap<u64, bool>,
 }
@@ -58,7 +58,7 @@ fn is_our_mount(mounts: &str, major: u32, minor: u32) -> bool {
 
 /// Merges ranges of two files that are consecutive in both. Within one file (which may have two
 /// handles) a later range may read the target of an earlier one, so those stay separate.
-pub fn merged(shares: &[Share], one_file: impl Fn(FileId, FileId) -> bool) -> Vec<Share> {
+pub(super) fn merged(shares: &[Share], one_file: impl Fn(FileId, FileId) -> bool) -> Vec<Share> {
     let mut merged: Vec<Share> = Vec::new();
     for share in shares.iter().filter(|share| share.bytes > 0) {
         match merged.last_mut() {
@@ -78,7 +78,7 @@ pub fn merged(shares: &[Share], one_file: impl Fn(FileId, FileId) -> bool) -> Ve
 
 impl State {
     /// Shares one range, or copies it.
-    pub fn share(&mut self, share: &Share) -> Result<(), StoreError> {
+    pub(super) fn share(&mut self, share: &Share) -> Result<(), StoreError> {
         let Share {
             from_offset,
             to_offset,

@@ -19,7 +19,7 @@ use crate::{FileId, StoreError};
 use remap_ssd_device::{Disk, DiskWrite};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-pub const PAGE: u64 = PAGE_BYTES as u64;
+pub(super) const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Largest trim whose pages are cached as zeroes.
 const ZEROES_KEPT_MAX: u64 = 8;
@@ -53,7 +53,7 @@ impl Parts {
 
 impl<D: Disk> VolumeState<D> {
     /// Locates pages of a file; they must be allocated.
-    pub fn places(
+    pub(super) fn places(
         &mut self,
         file: FileId,
         first: u64,
@@ -71,7 +71,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Reads bytes up to the end of the file.
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         file: FileId,
         offset: u64,
@@ -176,7 +176,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Caches pages that the disk has.
-    pub fn keep(&mut self, first: u64, bytes: &[u8], epoch: Option<Epoch>) {
+    pub(super) fn keep(&mut self, first: u64, bytes: &[u8], epoch: Option<Epoch>) {
         match epoch {
             Some(epoch) => self.cache.put(first, bytes, epoch),
             None => self
@@ -198,7 +198,12 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Writes bytes, growing the file if necessary.
-    pub fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn write(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
         if data.is_empty() {
             return Ok(());
         }
@@ -230,7 +235,12 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Ensures that a file has pages for a range, and no gap before it. Returns the range's end.
-    pub fn reach(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<u64, StoreError> {
+    pub(super) fn reach(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<u64, StoreError> {
         let size = self.size(file)?;
         let too_far = StoreError::Range {
             offset,
@@ -264,7 +274,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Extends or truncates a file.
-    pub fn set_size(&mut self, file: FileId, to: u64) -> Result<(), StoreError> {
+    pub(super) fn set_size(&mut self, file: FileId, to: u64) -> Result<(), StoreError> {
         self.change([file], |state| {
             let size = state.size(file)?;
             if to >= size {
@@ -279,7 +289,12 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Zeroes a range before the end.
-    pub fn discard(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    pub(super) fn discard(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
         // After the end there is nothing to discard.
         let size = self.size(file)?;
         let end = offset.saturating_add(bytes).min(size);

@@ -44,7 +44,7 @@ pub const CACHE_BYTES_DEFAULT: u64 = 64 << 20;
 
 /// Version of a file's bytes; a cached page is valid in its own epoch only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Epoch {
+pub(super) struct Epoch {
     file: FileId,
     /// Number of changes by other processes seen until then.
     number: u64,
@@ -64,7 +64,7 @@ struct Kept {
 }
 
 /// Cached pages, by their places on the disk.
-pub struct Cache {
+pub(super) struct Cache {
     pages: LruCache<u64, Kept>,
     pages_max: usize,
     files: HashMap<FileId, Known>,
@@ -72,7 +72,7 @@ pub struct Cache {
 
 impl Cache {
     /// Creates an empty cache of at most `bytes` bytes.
-    pub fn new(bytes: u64) -> Self {
+    pub(super) fn new(bytes: u64) -> Self {
         Self {
             pages: LruCache::unbounded(),
             pages_max: (bytes / PAGE_BYTES as u64) as usize,
@@ -81,7 +81,7 @@ impl Cache {
     }
 
     /// The epoch of a file with this word; `None` during a change.
-    pub fn epoch(&mut self, file: FileId, word: u64) -> Option<Epoch> {
+    pub(super) fn epoch(&mut self, file: FileId, word: u64) -> Option<Epoch> {
         let known = self.files.entry(file).or_default();
         // Another word invalidates all cached pages of the file.
         if known.word != word {
@@ -99,18 +99,18 @@ impl Cache {
 
     /// Accepts a new word after this process's own change, which it has applied here: cached pages
     /// stay valid.
-    pub fn move_on(&mut self, file: FileId, word: u64) {
+    pub(super) fn move_on(&mut self, file: FileId, word: u64) {
         self.files.entry(file).or_default().word = word;
     }
 
     /// The page at a place, if it is cached and valid.
-    pub fn get(&mut self, place: u64, epoch: Epoch) -> Option<&Page> {
+    pub(super) fn get(&mut self, place: u64, epoch: Epoch) -> Option<&Page> {
         let kept = self.pages.get(&place)?;
         (kept.epoch == epoch).then_some(&*kept.bytes)
     }
 
     /// Caches contiguous pages.
-    pub fn put(&mut self, first: u64, bytes: &[u8], epoch: Epoch) {
+    pub(super) fn put(&mut self, first: u64, bytes: &[u8], epoch: Epoch) {
         let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
         for (place, page) in (first..).zip(pages) {
             // Rewriting a cached page reuses its memory.
@@ -135,7 +135,7 @@ impl Cache {
 
     /// Target pages share the contents of source pages: `from` and `to` are the epochs of their
     /// files.
-    pub fn share(
+    pub(super) fn share(
         &mut self,
         source: u64,
         target: u64,
@@ -164,7 +164,7 @@ impl Cache {
     }
 
     /// Drops these places: their contents are unknown, or not worth caching.
-    pub fn forget(&mut self, places: Range<u64>) {
+    pub(super) fn forget(&mut self, places: Range<u64>) {
         // Chooses the cheaper way: a trim of a large file must not cost a look-up for each of its
         // pages.
         if places.end - places.start <= self.pages.len() as u64 {
@@ -181,7 +181,7 @@ impl Cache {
     }
 
     /// Clears the cache.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         // Clears both: epoch numbers restart, and must not match pages cached under earlier ones.
         self.pages.clear();
         self.files.clear();

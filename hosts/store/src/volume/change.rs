@@ -43,13 +43,13 @@ use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Pages that hold `bytes` bytes.
-pub fn pages_of(bytes: u64) -> u64 {
+pub(super) fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_BYTES as u64)
 }
 
 impl<D: Disk> VolumeState<D> {
     /// Runs `work` with the lock of the volume held and the table up to date with the disk.
-    pub fn locked<R>(
+    pub(super) fn locked<R>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
@@ -62,7 +62,7 @@ impl<D: Disk> VolumeState<D> {
     /// Waits for a change that another process has under way, or ends it if that process died.
     /// Until then some processes know the layout before the change and some the one after it, and
     /// the latter may not be durable: a name proves nothing, and no file may be written.
-    pub fn settled(&mut self) -> Result<(), StoreError> {
+    pub(super) fn settled(&mut self) -> Result<(), StoreError> {
         if self.generation().is_multiple_of(2) {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Begins a change: other processes' cached tables become invalid.
-    pub fn begin(&mut self) -> Result<(), StoreError> {
+    pub(super) fn begin(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         assert!(
             generation.is_multiple_of(2),
@@ -102,7 +102,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Ends a change, which is durable: other processes may read it.
-    pub fn end(&mut self) -> Result<(), StoreError> {
+    pub(super) fn end(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         self.coordination.set_generation(generation + 1);
         self.table.move_on(generation, generation + 1);
@@ -110,7 +110,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Writes the record of a file.
-    pub fn put(&mut self, slot: u32, inode: Inode) -> Result<(), StoreError> {
+    pub(super) fn put(&mut self, slot: u32, inode: Inode) -> Result<(), StoreError> {
         let page = inode.encode(&self.superblock, slot);
         // The record on the disk is unknown until the write has completed.
         self.table.forget_slot(slot);
@@ -124,7 +124,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Flushes, unless a test has switched this flush off.
-    pub fn flush_for(&mut self, guard: Guard) -> Result<(), StoreError> {
+    pub(super) fn flush_for(&mut self, guard: Guard) -> Result<(), StoreError> {
         if self.without == Some(guard) {
             Ok(())
         } else {
@@ -133,7 +133,11 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Creates an empty file; the name must be free. The lock must be held.
-    pub fn create(&mut self, name: &str, options: OpenOptions) -> Result<FileId, StoreError> {
+    pub(super) fn create(
+        &mut self,
+        name: &str,
+        options: OpenOptions,
+    ) -> Result<FileId, StoreError> {
         let runs = self.table.free_runs(&self.superblock)?; // A damaged record may have any name.
         let slot = self
             .table
@@ -181,7 +185,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Grows a file to at least `pages` pages.
-    pub fn claim(&mut self, file: FileId, pages: u64) -> Result<(), StoreError> {
+    pub(super) fn claim(&mut self, file: FileId, pages: u64) -> Result<(), StoreError> {
         self.locked(|state| {
             let mut inode = state.inode(file)?.clone();
             let capacity = inode.capacity();
@@ -212,7 +216,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Truncates a file to `size`, which is less than it has.
-    pub fn cut_off(&mut self, file: FileId, size: u64) -> Result<(), StoreError> {
+    pub(super) fn cut_off(&mut self, file: FileId, size: u64) -> Result<(), StoreError> {
         self.locked(|state| {
             let mut inode = state.inode(file)?.clone();
             let (kept, released) = space::split(&inode.extents, pages_of(size));
@@ -238,7 +242,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Deletes a file and releases its pages.
-    pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
+    pub(super) fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         self.locked(|state| {
             // The name must exist before anything is changed.
             let found = state
@@ -267,7 +271,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Renames a file; the new name must be free.
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), StoreError> {
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> Result<(), StoreError> {
         self.locked(|state| {
             // Checked under the lock, or two renames could take one name.
             if from != to && state.table.find(to).is_some() {
@@ -301,7 +305,7 @@ impl<D: Disk> VolumeState<D> {
 
     /// Writes the size of a file into its record, if the record keeps it and it has changed. The
     /// caller flushes.
-    pub fn record_size(&mut self, file: FileId) -> Result<(), StoreError> {
+    pub(super) fn record_size(&mut self, file: FileId) -> Result<(), StoreError> {
         let changed = |state: &mut Self| -> Result<bool, StoreError> {
             let size = state.size(file)?;
             let inode = state.inode(file)?;
@@ -327,7 +331,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Writes sizes known only to the processes into the records. The caller flushes.
-    pub fn record_sizes(&mut self) -> Result<(), StoreError> {
+    pub(super) fn record_sizes(&mut self) -> Result<(), StoreError> {
         self.load()?;
         let files: Vec<FileId> = self
             .table

@@ -28,7 +28,7 @@ use std::time::Duration;
 const LAST_COMMANDS: Duration = Duration::from_millis(200);
 
 /// The file, or its equivalent in memory for a single process.
-pub enum Coordination {
+pub(super) enum Coordination {
     Alone {
         generation: u64,
         /// Birth and size by slot.
@@ -40,7 +40,7 @@ pub enum Coordination {
 }
 
 /// The coordination file and its lock.
-pub struct CoordinationFile {
+pub(super) struct CoordinationFile {
     path: PathBuf,
     file: File,
     words: Words,
@@ -48,7 +48,7 @@ pub struct CoordinationFile {
 
 impl Coordination {
     /// Opens the coordination of a volume of `slots` slots.
-    pub fn of(membership: &Membership, slots: u32) -> Result<Self, StoreError> {
+    pub(super) fn of(membership: &Membership, slots: u32) -> Result<Self, StoreError> {
         match membership {
             // A single process needs no file.
             Membership::Alone { .. } => Ok(Self::Alone {
@@ -62,7 +62,7 @@ impl Coordination {
     }
 
     /// The generation of the layout.
-    pub fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         match self {
             Self::Alone { generation, .. } => *generation,
             Self::Shared(shared) => shared.words.generation(),
@@ -70,7 +70,7 @@ impl Coordination {
     }
 
     /// Changes the generation. The lock must be held.
-    pub fn set_generation(&mut self, to: u64) {
+    pub(super) fn set_generation(&mut self, to: u64) {
         match self {
             Self::Alone { generation, .. } => *generation = to,
             Self::Shared(shared) => shared.words.set_generation(to),
@@ -78,7 +78,7 @@ impl Coordination {
     }
 
     /// The present size of a file, if it was set since the machine booted.
-    pub fn size(&self, slot: u32, birth: u64) -> Option<u64> {
+    pub(super) fn size(&self, slot: u32, birth: u64) -> Option<u64> {
         let (of, size) = match self {
             Self::Alone { sizes, .. } => sizes.get(&slot).copied()?,
             Self::Shared(shared) => shared.words.size(slot),
@@ -87,7 +87,7 @@ impl Coordination {
     }
 
     /// Sets the present size of a file.
-    pub fn set_size(&mut self, slot: u32, birth: u64, size: u64) {
+    pub(super) fn set_size(&mut self, slot: u32, birth: u64, size: u64) {
         match self {
             Self::Alone { sizes, .. } => {
                 sizes.insert(slot, (birth, size));
@@ -97,7 +97,7 @@ impl Coordination {
     }
 
     /// The change word of a slot's file: odd while its bytes are being changed.
-    pub fn word(&self, slot: u32) -> u64 {
+    pub(super) fn word(&self, slot: u32) -> u64 {
         match self {
             Self::Alone { words, .. } => words.get(&slot).copied().unwrap_or(0),
             Self::Shared(shared) => shared.words.change(slot),
@@ -105,7 +105,7 @@ impl Coordination {
     }
 
     /// Sets the change word; the caller has its turn to write the file.
-    pub fn set_word(&mut self, slot: u32, to: u64) {
+    pub(super) fn set_word(&mut self, slot: u32, to: u64) {
         match self {
             Self::Alone { words, .. } => {
                 words.insert(slot, to);
@@ -116,7 +116,7 @@ impl Coordination {
 
     /// Returns false if the lock files found for a file of the volume differ from those recorded;
     /// records those not yet recorded. The lock must be held.
-    pub fn same_lock_files(&mut self, slot: u32, birth: u64, found: LockFiles) -> bool {
+    pub(super) fn same_lock_files(&mut self, slot: u32, birth: u64, found: LockFiles) -> bool {
         let noted = match self {
             Self::Alone { locks, .. } => locks.get(&slot).copied().unwrap_or_default(),
             Self::Shared(shared) => shared.words.locks(slot),
@@ -139,14 +139,14 @@ impl Coordination {
     }
 
     /// Forgets the lock files of a single process: the next use of the volume has new ones.
-    pub fn forget_lock_files(&mut self) {
+    pub(super) fn forget_lock_files(&mut self) {
         if let Self::Alone { locks, .. } = self {
             locks.clear();
         }
     }
 
     /// Acquires the lock, waiting for it.
-    pub fn lock(&mut self) -> Result<(), StoreError> {
+    pub(super) fn lock(&mut self) -> Result<(), StoreError> {
         let Self::Shared(shared) = self else {
             return Ok(());
         };
@@ -155,7 +155,7 @@ impl Coordination {
     }
 
     /// Releases the lock, if the volume is shared.
-    pub fn unlock(&mut self) {
+    pub(super) fn unlock(&mut self) {
         if let Self::Shared(shared) = self {
             // Closing the file releases it too, so an error here needs no handling.
             let _ = shared.file.unlock();
@@ -163,7 +163,7 @@ impl Coordination {
     }
 
     /// Waits for commands of another process that died, which may still be in flight to the disk.
-    pub fn await_last_commands(&self) {
+    pub(super) fn await_last_commands(&self) {
         if matches!(self, Self::Shared(_)) {
             std::thread::sleep(LAST_COMMANDS);
         }

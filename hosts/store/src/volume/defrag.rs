@@ -79,14 +79,14 @@ fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
 
 impl<D: Disk> VolumeState<D> {
     /// Plans the defragmentation of a file.
-    pub fn defrag_plan(&mut self, file: FileId) -> Result<DefragPlan, StoreError> {
+    pub(super) fn defrag_plan(&mut self, file: FileId) -> Result<DefragPlan, StoreError> {
         self.load()?;
         let free = self.table.free_runs(&self.superblock)?;
         Ok(choose(&self.inode(file)?.extents, free))
     }
 
     /// Defragments a file.
-    pub fn defrag(
+    pub(super) fn defrag(
         &mut self,
         file: FileId,
         progress: &mut dyn FnMut(u64, u64),

@@ -13,14 +13,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// A folder owned by this user, open and locked (shared).
-pub struct Folder {
+pub(super) struct Folder {
     pub path: PathBuf,
     pub file: File,
 }
 
 impl Folder {
     /// Opens the folder of a domain, created if missing.
-    pub fn domain(path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn domain(path: &Path) -> Result<Self, StoreError> {
         let failed = |error: io::Error| StoreError::system(path.display(), error);
         // An existing folder is checked below.
         match std::fs::DirBuilder::new().mode(0o700).create(path) {
@@ -51,7 +51,7 @@ impl Folder {
     }
 
     /// Creates a folder in this one if `new`, else opens an existing one.
-    pub fn folder(&self, name: &str, new: bool) -> Result<Self, StoreError> {
+    pub(super) fn folder(&self, name: &str, new: bool) -> Result<Self, StoreError> {
         let path = self.path.join(name);
         let failed = |error: rustix::io::Errno| StoreError::system(path.display(), error);
         if new {
@@ -66,7 +66,7 @@ impl Folder {
     }
 
     /// Returns true if this name is that of an open file.
-    pub fn has(&self, name: &str, file: &File) -> bool {
+    pub(super) fn has(&self, name: &str, file: &File) -> bool {
         let named = rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW);
         match (named, rustix::fs::fstat(file)) {
             (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
@@ -75,7 +75,7 @@ impl Folder {
     }
 
     /// Opens a file of this user, creating it if `create`; links are refused.
-    pub fn open(&self, name: &str, create: bool) -> Result<File, StoreError> {
+    pub(super) fn open(&self, name: &str, create: bool) -> Result<File, StoreError> {
         let path = self.path.join(name);
         let failed = |error: io::Error| StoreError::system(path.display(), error);
         let mut flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -95,6 +95,6 @@ impl Folder {
     }
 }
 
-pub fn is_linked(file: &File) -> io::Result<bool> {
+pub(super) fn is_linked(file: &File) -> io::Result<bool> {
     Ok(rustix::fs::fstat(file)?.st_nlink > 0)
 }

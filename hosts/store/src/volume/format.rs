@@ -6,14 +6,14 @@
 //! is rejected. Absent: when they are written (`change.rs`).
 
 use super::space::Extent;
-pub use remap_ssd_device::superblocks::SUPERBLOCKS;
+pub(super) use remap_ssd_device::superblocks::SUPERBLOCKS;
 use remap_ssd_device::superblocks::{self, superblock_crc};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The bytes of one page.
-pub type Page = [u8; PAGE_BYTES];
+pub(super) type Page = [u8; PAGE_BYTES];
 
 const MAGIC: [u8; 8] = *b"RMPVOLUM";
 const VERSION: u32 = 1;
@@ -22,13 +22,13 @@ pub const SLOTS_MAX: u32 = 65_536;
 /// Default for the maximum number of files of a new volume.
 pub const SLOTS_DEFAULT: u32 = 256;
 /// Maximum length of a name in bytes.
-pub const NAME_BYTES_MAX: usize = 255;
+pub(super) const NAME_BYTES_MAX: usize = 255;
 /// Maximum number of extents in a record.
-pub const EXTENTS_MAX: usize = 238;
+pub(super) const EXTENTS_MAX: usize = 238;
 
 /// A volume's constant parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Superblock {
+pub(super) struct Superblock {
     /// UUID that names the volume.
     pub uuid: [u8; 16],
     /// Pages, from page 0 of the disk on.
@@ -54,7 +54,7 @@ const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
 
 /// The record of a file, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inode {
+pub(super) struct Inode {
     /// Name: 1 to 255 bytes of UTF-8, none of them 0.
     pub name: String,
     /// A random number that tells the file apart from earlier ones in its slot.
@@ -110,22 +110,22 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
 
 impl Superblock {
     /// The first page available to files.
-    pub fn first_data_page(&self) -> u64 {
+    pub(super) fn first_data_page(&self) -> u64 {
         SUPERBLOCKS + u64::from(self.slots)
     }
 
     /// The page of a slot.
-    pub fn page_of(&self, slot: u32) -> u64 {
+    pub(super) fn page_of(&self, slot: u32) -> u64 {
         SUPERBLOCKS + u64::from(slot)
     }
 
     /// The UUID in its usual text form.
-    pub fn uuid_text(&self) -> String {
+    pub(super) fn uuid_text(&self) -> String {
         uuid_text(&self.uuid)
     }
 
     /// The record as a page, with its checksum.
-    pub fn encode(&self) -> Page {
+    pub(super) fn encode(&self) -> Page {
         let mut record = SuperblockRecord {
             magic: MAGIC,
             crc: U32::ZERO,
@@ -141,7 +141,7 @@ impl Superblock {
     }
 
     /// Decodes a page of a disk of `disk_pages` pages, or says why it is invalid.
-    pub fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
+    pub(super) fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
         superblocks::check(page, MAGIC, VERSION)?;
         let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
 
@@ -172,12 +172,12 @@ impl Superblock {
 
 impl Inode {
     /// Number of pages in its extents.
-    pub fn capacity(&self) -> u64 {
+    pub(super) fn capacity(&self) -> u64 {
         self.extents.iter().map(|extent| extent.pages).sum()
     }
 
     /// Encodes the record for the page of a slot.
-    pub fn encode(&self, volume: &Superblock, slot: u32) -> Page {
+    pub(super) fn encode(&self, volume: &Superblock, slot: u32) -> Page {
         assert!(
             (1..=NAME_BYTES_MAX).contains(&self.name.len()) && self.extents.len() <= EXTENTS_MAX
         );
@@ -209,7 +209,7 @@ impl Inode {
     }
 
     /// Decodes the page of a slot: `None` if it is empty, or why it is invalid.
-    pub fn decode(
+    pub(super) fn decode(
         page: &Page,
         volume: &Superblock,
         slot: u32,
@@ -278,7 +278,7 @@ impl Inode {
 }
 
 /// Checks a name, or says why it is invalid.
-pub fn check_name(name: &str) -> Result<(), &'static str> {
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     match name {
         "" => Err("it is empty"),
         _ if name.len() > NAME_BYTES_MAX => Err("it has more than 255 bytes"),

@@ -13,7 +13,11 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl<D: Disk> VolumeState<D> {
     /// Writes to many ranges, which do not overlap.
-    pub fn write_all(&mut self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
+    pub(super) fn write_all(
+        &mut self,
+        file: FileId,
+        writes: &[FileWrite<'_>],
+    ) -> Result<(), StoreError> {
         let is_whole = |write: &FileWrite<'_>| {
             write.offset.is_multiple_of(PAGE)
                 && write.data.len().is_multiple_of(PAGE_BYTES)
@@ -89,7 +93,7 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Writes whole pages of a file.
-    pub fn write_places(
+    pub(super) fn write_places(
         &mut self,
         file: FileId,
         writes: &[DiskWrite<'_>],

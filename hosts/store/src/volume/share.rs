@@ -52,7 +52,7 @@ impl Batch {
 
 impl<D: Disk> VolumeState<D> {
     /// Shares a list of ranges in one change of the volume.
-    pub fn share_all(&mut self, shares: &[Share]) -> Result<(), StoreError> {
+    pub(super) fn share_all(&mut self, shares: &[Share]) -> Result<(), StoreError> {
         let changed: HashSet<FileId> = shares.iter().map(|share| share.to).collect();
         self.change(changed, |state| state.share_in_turn(shares))
     }
@@ -292,7 +292,7 @@ impl<D: Disk> VolumeState<D> {
 }
 
 /// The remaps between two lists of extents of the same length.
-pub fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
+pub(super) fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
     let mut remaps = Vec::new();
     let (mut sources, mut targets) = (sources.iter().copied(), targets.iter().copied());
     let (mut source, mut target) = (sources.next(), targets.next());

@@ -26,7 +26,7 @@ const PIECE_PAGES_MIN: u64 = 16;
 const PIECE_PAGES_MAX: u64 = 16_384;
 
 /// The free runs of `first..end`, in order, given all extents claimed there. Claims may overlap.
-pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Vec<Extent> {
+pub(super) fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Vec<Extent> {
     claimed.sort_unstable();
     let mut free = Vec::new();
     let mut at = first;
@@ -50,12 +50,12 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Vec<Extent> 
 }
 
 /// Sum of the pages of extents.
-pub fn pages_in(extents: &[Extent]) -> u64 {
+pub(super) fn pages_in(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| extent.pages).sum()
 }
 
 /// The parts of `extents` that `others` do not claim.
-pub fn unclaimed(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
+pub(super) fn unclaimed(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
     extents
         .iter()
         .flat_map(|extent| {
@@ -70,7 +70,7 @@ pub fn unclaimed(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
 }
 
 /// Pairs of owners whose extents overlap, and the first common page of each.
-pub fn conflicts(mut claimed: Vec<(Extent, u32)>) -> Vec<(u32, u32, u64)> {
+pub(super) fn conflicts(mut claimed: Vec<(Extent, u32)>) -> Vec<(u32, u32, u64)> {
     claimed.sort_unstable();
     let mut found: Vec<(u32, u32, u64)> = Vec::new();
     // Earlier extents that reach beyond the start of this one.
@@ -91,7 +91,7 @@ pub fn conflicts(mut claimed: Vec<(Extent, u32)>) -> Vec<(u32, u32, u64)> {
 /// Pages that a file of `capacity` pages asks for when it needs `needed` more: half its capacity,
 /// so that a file that grows page by page asks seldom, but only `needed` if more than an eighth of
 /// the free pages would be taken.
-pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
+pub(super) fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
     let ahead = (capacity / 2)
         .clamp(PIECE_PAGES_MIN, PIECE_PAGES_MAX)
         .max(needed);
@@ -101,7 +101,7 @@ pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
 /// Chooses at least `needed` and at best `wanted` pages from the free runs: the run that starts at
 /// page `after`, then the smallest run that is large enough, then the largest ones. `None` if too
 /// few are free.
-pub fn choose(
+pub(super) fn choose(
     mut free: Vec<Extent>,
     after: Option<u64>,
     wanted: u64,
@@ -135,7 +135,7 @@ pub fn choose(
 }
 
 /// Appends extents, merging adjacent ones.
-pub fn joined(extents: &[Extent], more: &[Extent]) -> Vec<Extent> {
+pub(super) fn joined(extents: &[Extent], more: &[Extent]) -> Vec<Extent> {
     let mut all: Vec<Extent> = Vec::with_capacity(extents.len() + more.len());
     for extent in extents.iter().chain(more) {
         match all.last_mut() {
@@ -147,7 +147,7 @@ pub fn joined(extents: &[Extent], more: &[Extent]) -> Vec<Extent> {
 }
 
 /// Splits extents after their first `pages` pages.
-pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
+pub(super) fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
     let (mut kept, mut released) = (Vec::new(), Vec::new());
     let mut left = pages;
 
@@ -172,7 +172,7 @@ pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
 }
 
 /// Locates pages `first..first + pages` of a file; `None` if it has fewer.
-pub fn pieces(extents: &[Extent], first: u64, pages: u64) -> Option<Vec<Extent>> {
+pub(super) fn pieces(extents: &[Extent], first: u64, pages: u64) -> Option<Vec<Extent>> {
     let mut pieces = Vec::with_capacity(1);
     let (mut skip, mut left) = (first, pages);
     for extent in extents {

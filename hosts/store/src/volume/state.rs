@@ -14,7 +14,7 @@ use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// The state protected by the volume's mutex.
-pub struct VolumeState<D> {
+pub(super) struct VolumeState<D> {
     pub disk: D,
     pub superblock: Superblock,
     pub membership: Membership,
@@ -30,19 +30,19 @@ pub struct VolumeState<D> {
 
 impl<D: Disk> VolumeState<D> {
     /// The generation of the layout.
-    pub fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.coordination.generation()
     }
 
     /// Reads the slots of the table that are not valid.
-    pub fn load(&mut self) -> Result<(), StoreError> {
+    pub(super) fn load(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         self.table
             .load(&mut self.disk, &self.superblock, generation)
     }
 
     /// The record of a file.
-    pub fn inode(&mut self, file: FileId) -> Result<&Inode, StoreError> {
+    pub(super) fn inode(&mut self, file: FileId) -> Result<&Inode, StoreError> {
         let generation = self.generation();
         match self
             .table
@@ -56,7 +56,7 @@ impl<D: Disk> VolumeState<D> {
 
     /// The present size of a file: set since the machine booted, or from its record. After a device
     /// power loss, a shared size may exceed the pages that the device kept.
-    pub fn size(&mut self, file: FileId) -> Result<u64, StoreError> {
+    pub(super) fn size(&mut self, file: FileId) -> Result<u64, StoreError> {
         let noted = self.coordination.size(file.slot, file.birth);
         let inode = self.inode(file)?;
         let capacity = inode.capacity() * PAGE_BYTES as u64;
@@ -69,7 +69,7 @@ impl<D: Disk> VolumeState<D> {
 
     /// The epoch under which cached pages of a file are valid; `None` while another process changes
     /// it.
-    pub fn epoch(&mut self, file: FileId) -> Option<Epoch> {
+    pub(super) fn epoch(&mut self, file: FileId) -> Option<Epoch> {
         let word = self.coordination.word(file.slot);
         let is_ours = self.changing.contains(&file);
         self.cache
@@ -78,7 +78,7 @@ impl<D: Disk> VolumeState<D> {
 
     /// Runs a change of files' bytes, during which other processes neither cache nor trust data
     /// they read.
-    pub fn change<R>(
+    pub(super) fn change<R>(
         &mut self,
         files: impl IntoIterator<Item = FileId>,
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
@@ -127,19 +127,19 @@ impl<D: Disk> VolumeState<D> {
     }
 
     /// Deallocates pages on the disk.
-    pub fn trim(&mut self, first: u64, pages: u64) -> Result<(), StoreError> {
+    pub(super) fn trim(&mut self, first: u64, pages: u64) -> Result<(), StoreError> {
         self.cache.forget(first..first + pages);
         self.disk.trim(first, pages).map_err(StoreError::disk)
     }
 
     /// Makes everything done so far durable.
-    pub fn flush(&mut self) -> Result<(), StoreError> {
+    pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         self.statistics.syncs += 1;
         self.disk.flush().map_err(StoreError::disk)
     }
 
     /// All files, in the order of their names.
-    pub fn list(&mut self) -> Result<Vec<FileInfo>, StoreError> {
+    pub(super) fn list(&mut self) -> Result<Vec<FileInfo>, StoreError> {
         self.load()?;
         let files: Vec<(FileId, FileInfo)> = self
             .table

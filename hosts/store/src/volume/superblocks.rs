@@ -10,7 +10,7 @@ use remap_ssd_device::superblocks::Copies;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Reads the superblock, with messages about an invalid copy.
-pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreError> {
+pub(super) fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreError> {
     let pages = disk.pages();
     if pages <= SUPERBLOCKS {
         return Err(StoreError::NoVolume(format!("the disk has {pages} pages")));
@@ -44,7 +44,7 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
 }
 
 /// Rewrites both superblocks if one is invalid.
-pub fn repair<D: Disk>(
+pub(super) fn repair<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,
     notes: &[String],

@@ -22,7 +22,7 @@ const SLOTS_AT_ONCE: u32 = 256;
 
 /// The content of a slot.
 #[derive(Clone, Debug)]
-pub enum SlotContent {
+pub(super) enum SlotContent {
     Free,
     File(Inode),
     /// Unknown: a message that names the page and the reason.
@@ -30,7 +30,7 @@ pub enum SlotContent {
 }
 
 /// The cached slots.
-pub struct Table {
+pub(super) struct Table {
     slots: Vec<Slot>,
     /// Pairs of slots whose files claim one page, and the page; `None` if slots have changed since
     /// it was computed.
@@ -45,7 +45,7 @@ struct Slot {
 
 impl Table {
     /// Creates an empty cache.
-    pub fn new(superblock: &Superblock) -> Self {
+    pub(super) fn new(superblock: &Superblock) -> Self {
         Self {
             slots: (0..superblock.slots)
                 .map(|_| Slot {
@@ -58,12 +58,12 @@ impl Table {
     }
 
     /// Invalidates all slots.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.seen = None);
     }
 
     /// The content of a slot at a generation, read if necessary.
-    pub fn slot<D: Disk>(
+    pub(super) fn slot<D: Disk>(
         &mut self,
         disk: &mut D,
         superblock: &Superblock,
@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// Reads every slot that is not valid at a generation.
-    pub fn load<D: Disk>(
+    pub(super) fn load<D: Disk>(
         &mut self,
         disk: &mut D,
         superblock: &Superblock,
@@ -127,12 +127,12 @@ impl Table {
     }
 
     /// Invalidates a slot.
-    pub fn forget_slot(&mut self, slot: u32) {
+    pub(super) fn forget_slot(&mut self, slot: u32) {
         self.slots[slot as usize].seen = None;
     }
 
     /// Caches content written to a slot.
-    pub fn set(&mut self, slot: u32, content: SlotContent, generation: u64) {
+    pub(super) fn set(&mut self, slot: u32, content: SlotContent, generation: u64) {
         self.conflicts = None;
         self.slots[slot as usize] = Slot {
             seen: Some(generation),
@@ -142,7 +142,7 @@ impl Table {
 
     /// Slots valid at one generation become valid at another one: only this process has changed the
     /// volume.
-    pub fn move_on(&mut self, from: u64, to: u64) {
+    pub(super) fn move_on(&mut self, from: u64, to: u64) {
         self.slots
             .iter_mut()
             .filter(|slot| slot.seen == Some(from))
@@ -150,7 +150,7 @@ impl Table {
     }
 
     /// All cached files.
-    pub fn files(&self) -> impl Iterator<Item = (u32, &Inode)> {
+    pub(super) fn files(&self) -> impl Iterator<Item = (u32, &Inode)> {
         (0..)
             .zip(&self.slots)
             .filter_map(|(slot, known)| match &known.content {
@@ -160,13 +160,13 @@ impl Table {
     }
 
     /// Finds a file by name.
-    pub fn find(&self, name: &str) -> Option<(u32, &Inode)> {
+    pub(super) fn find(&self, name: &str) -> Option<(u32, &Inode)> {
         self.files().find(|(_, inode)| inode.name == name)
     }
 
     /// Why there is no file of a name: none has it, or a damaged record may be its own. Treating a
     /// hot journal as absent would leave a database torn.
-    pub fn missing(&self, name: &str) -> StoreError {
+    pub(super) fn missing(&self, name: &str) -> StoreError {
         match self.damaged_slots().next() {
             Some(why) => StoreError::Damaged(format!("{why}; nobody knows whether that is {name}")),
             None => StoreError::NotFound(name.into()),
@@ -174,7 +174,7 @@ impl Table {
     }
 
     /// A slot without a file.
-    pub fn free_slot(&self) -> Option<u32> {
+    pub(super) fn free_slot(&self) -> Option<u32> {
         (0..)
             .zip(&self.slots)
             .find(|(_, known)| matches!(known.content, SlotContent::Free))
@@ -182,21 +182,21 @@ impl Table {
     }
 
     /// Descriptions of all damage.
-    pub fn damage(&self) -> Vec<String> {
+    pub(super) fn damage(&self) -> Vec<String> {
         let slots = self.damaged_slots().map(str::to_owned);
         slots.chain(self.conflict_sentences(|_| true)).collect()
     }
 
     /// Number of files that cannot be opened: those with a damaged record, and those that claim a
     /// page of another one.
-    pub fn damaged_files(&self) -> u64 {
+    pub(super) fn damaged_files(&self) -> u64 {
         let conflicts = self.conflicts.iter().flatten();
         let in_conflict: BTreeSet<u32> = conflicts.flat_map(|(a, b, _)| [*a, *b]).collect();
         (self.damaged_slots().count() + in_conflict.len()) as u64
     }
 
     /// Fails if the file of a slot claims a page that another one claims.
-    pub fn check_alone(&self, slot: u32) -> Result<(), StoreError> {
+    pub(super) fn check_alone(&self, slot: u32) -> Result<(), StoreError> {
         let mut sentences = self.conflict_sentences(|of| of == slot);
         sentences
             .next()
@@ -230,7 +230,7 @@ impl Table {
     }
 
     /// The parts of a file's extents that no other file claims.
-    pub fn claimed_alone(&self, slot: u32, extents: &[Extent]) -> Vec<Extent> {
+    pub(super) fn claimed_alone(&self, slot: u32, extents: &[Extent]) -> Vec<Extent> {
         let others: Vec<Extent> = self
             .files()
             .filter(|(other, _)| *other != slot)
@@ -243,7 +243,7 @@ impl Table {
     ///
     /// # Errors
     /// A record is damaged: the pages that it claims are unknown.
-    pub fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
+    pub(super) fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
         // A damaged record may claim any page, so none can be given away.
         if let Some(why) = self.damaged_slots().next() {
             return Err(StoreError::Damaged(format!(

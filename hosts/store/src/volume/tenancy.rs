@@ -105,7 +105,7 @@ impl Processes {
 }
 
 /// A process's membership among the users of a volume.
-pub enum Membership {
+pub(super) enum Membership {
     /// The only one.
     Alone {
         process: u32,
@@ -114,7 +114,7 @@ pub enum Membership {
 }
 
 /// A tenancy, as seen by one of its processes.
-pub struct Tenancy {
+pub(super) struct Tenancy {
     /// Locked against cleaning by systemd-tmpfiles.
     domain: Folder,
     /// Name of the files of this disk.
@@ -142,7 +142,7 @@ impl Membership {
     /// Joins the users of the volume on a disk; the disk then answers. With `alone`, fails if there
     /// are other users, and none can join before `leave`. Otherwise others wait until `let_join` or
     /// `leave`.
-    pub fn join<D: Disk>(
+    pub(super) fn join<D: Disk>(
         processes: &Processes,
         disk: &mut D,
         alone: bool,
@@ -161,7 +161,7 @@ impl Membership {
     }
 
     /// Lets other processes join, now that the tenancy's shared state is complete.
-    pub fn let_join(&self) -> Result<(), StoreError> {
+    pub(super) fn let_join(&self) -> Result<(), StoreError> {
         let Self::Tenant(tenancy) = self else {
             return Ok(());
         };
@@ -171,7 +171,7 @@ impl Membership {
 
     /// Leaves. The last process runs `before` while the volume is still held; if that fails, the
     /// device stays held, and the next process of this domain continues from the state left there.
-    pub fn leave<T, D: Disk>(
+    pub(super) fn leave<T, D: Disk>(
         &mut self,
         volume: &mut T,
         before: impl FnOnce(&mut T) -> Result<(), StoreError>,
@@ -196,7 +196,7 @@ impl Membership {
 
     /// In a child of `fork`: closes the descriptors inherited from the parent. The parent's locks
     /// are unaffected (flock(2)) and end with the parent.
-    pub fn close_inherited(&mut self) {
+    pub(super) fn close_inherited(&mut self) {
         let (Self::Alone { process } | Self::Tenant(Tenancy { process, .. })) = *self;
         if process != std::process::id() {
             *self = Self::Alone { process };
@@ -204,7 +204,7 @@ impl Membership {
     }
 
     /// The folder for the tenancy's own files.
-    pub fn folder(&self) -> Option<PathBuf> {
+    pub(super) fn folder(&self) -> Option<PathBuf> {
         match self {
             Self::Alone { .. } => None,
             Self::Tenant(tenancy) => Some(tenancy.own.path.clone()),
@@ -212,7 +212,7 @@ impl Membership {
     }
 
     /// Marks a file as open. With `alone`, fails if it is open, and keeps others from opening it.
-    pub fn hold_file(&self, name: &str, alone: bool) -> Result<FileHold, StoreError> {
+    pub(super) fn hold_file(&self, name: &str, alone: bool) -> Result<FileHold, StoreError> {
         let Self::Tenant(tenancy) = self else {
             return Ok(FileHold::NONE);
         };
@@ -313,17 +313,17 @@ impl Tenancy {
     }
 
     /// The file of the words, which only the first process creates.
-    pub fn words(&self) -> Result<File, StoreError> {
+    pub(super) fn words(&self) -> Result<File, StoreError> {
         self.own.open(WORDS, self.is_first)
     }
 
     /// The words' path, for messages.
-    pub fn words_path(&self) -> PathBuf {
+    pub(super) fn words_path(&self) -> PathBuf {
         self.own.path.join(WORDS)
     }
 
     /// Returns true if this process created the tenancy.
-    pub fn is_first(&self) -> bool {
+    pub(super) fn is_first(&self) -> bool {
         self.is_first
     }
 }
@@ -484,7 +484,7 @@ fn write_ids(file: &File, ids: &[HolderId]) -> io::Result<()> {
 }
 
 /// Waits for a lock, retrying when a signal interrupts.
-pub fn unsignalled(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+pub(super) fn unsignalled(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match lock() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const GENERATION_AT: u64 = 0;
 /// Offset of the kernel's boot_id.
-pub const BOOT_AT: u64 = 8;
+pub(super) const BOOT_AT: u64 = 8;
 const SIZES_AT: u64 = 4096;
 const SIZE_BYTES: u64 = 16;
 const WORDS_AT: u64 = SIZES_AT + SIZE_BYTES * SLOTS_MAX as u64;
@@ -40,42 +40,42 @@ const LOCK_BYTES: u64 = 24;
 
 /// The recorded lock files of a file in the volume.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LockWords {
+pub(super) struct LockWords {
     /// Birth of the file that they belong to.
     pub birth: u64,
     pub files: LockFiles,
 }
 
 /// The words of a volume.
-pub struct Words {
+pub(super) struct Words {
     map: MmapRaw,
 }
 
 impl Words {
     /// Maps the file of a volume of `slots` slots. Its lock must be held.
-    pub fn of(file: &File, slots: u32) -> io::Result<Self> {
+    pub(super) fn of(file: &File, slots: u32) -> io::Result<Self> {
         allocate(file, slots)?;
         let [.., last] = ranges(slots);
         let map = MmapOptions::new().len(last.end as usize).map_raw(file)?;
         Ok(Self { map })
     }
 
-    pub fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.load(GENERATION_AT)
     }
 
-    pub fn set_generation(&self, to: u64) {
+    pub(super) fn set_generation(&self, to: u64) {
         self.store(GENERATION_AT, to);
     }
 
     /// Birth and size of a slot's file.
-    pub fn size(&self, slot: u32) -> (u64, u64) {
+    pub(super) fn size(&self, slot: u32) -> (u64, u64) {
         // In the opposite order of `set_size`: once the birth is there, so is the size.
         let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
         (self.load(at), self.load(at + SIZE_BYTES / 2))
     }
 
-    pub fn set_size(&self, slot: u32, birth: u64, size: u64) {
+    pub(super) fn set_size(&self, slot: u32, birth: u64, size: u64) {
         // The size first: it becomes valid with the birth.
         let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
         self.store(at + SIZE_BYTES / 2, size);
@@ -83,16 +83,16 @@ impl Words {
     }
 
     /// The word that changes with the bytes of a slot's file.
-    pub fn change(&self, slot: u32) -> u64 {
+    pub(super) fn change(&self, slot: u32) -> u64 {
         self.load(WORDS_AT + WORD_BYTES * u64::from(slot))
     }
 
-    pub fn set_change(&self, slot: u32, to: u64) {
+    pub(super) fn set_change(&self, slot: u32, to: u64) {
         self.store(WORDS_AT + WORD_BYTES * u64::from(slot), to);
     }
 
     /// The lock files of a slot's file. The volume's lock must be held.
-    pub fn locks(&self, slot: u32) -> LockWords {
+    pub(super) fn locks(&self, slot: u32) -> LockWords {
         let at = LOCKS_AT + LOCK_BYTES * u64::from(slot);
         LockWords {
             birth: self.load(at),
@@ -103,7 +103,7 @@ impl Words {
         }
     }
 
-    pub fn set_locks(&self, slot: u32, to: LockWords) {
+    pub(super) fn set_locks(&self, slot: u32, to: LockWords) {
         // The entry is valid only with its birth: that of another file is cleared first.
         let at = LOCKS_AT + LOCK_BYTES * u64::from(slot);
         if self.load(at) != to.birth {

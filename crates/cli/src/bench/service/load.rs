@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 
 /// Kind of a load's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadKind {
+pub(super) enum LoadKind {
     /// Reads at random addresses.
     RandomRead,
     /// Writes at random addresses.
@@ -36,7 +36,7 @@ impl LoadKind {
 
 /// A load: commands of one kind at a fixed queue depth.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub(super) struct Load {
     /// Kind of its commands.
     pub kind: LoadKind,
     /// Pages per command.
@@ -53,7 +53,7 @@ pub struct Load {
 
 /// End condition of a load.
 #[derive(Clone, Copy, Debug)]
-pub enum Until {
+pub(super) enum Until {
     /// After this time.
     Elapsed(Duration),
     /// When every page was accessed once.
@@ -62,7 +62,7 @@ pub enum Until {
 
 /// Result of a load.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LoadResult {
+pub(super) struct LoadResult {
     /// Commands completed.
     pub commands: u64,
     /// Seconds from the first command to the last completion.
@@ -84,7 +84,7 @@ fn processor_seconds() -> f64 {
 
 /// A generator good enough to spread addresses (SplitMix64).
 #[derive(Debug)]
-pub struct Numbers(pub u64);
+pub(super) struct Numbers(pub u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -94,7 +94,7 @@ impl Numbers {
         x ^ (x >> 31)
     }
     /// A random number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         // Multiply and shift: a division per command would be measurable.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -105,7 +105,7 @@ impl Numbers {
 }
 
 /// One queue and its outstanding commands.
-pub struct Lane {
+pub(super) struct Lane {
     queue: Queue,
     numbers: Numbers,
     /// Content numbers: distinct within this lane and from other lanes'.
@@ -155,7 +155,7 @@ impl Lane {
     ///
     /// # Errors
     /// The server refuses them.
-    pub fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
+    pub(super) fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
         let connected = (0..count).map(|index| {
             let queue = client.another_queue(index + 2).map_err(Failure::failed)?;
 
@@ -295,7 +295,7 @@ impl Lane {
     ///
     /// # Errors
     /// A connection error, or invalid data.
-    pub fn read_singly(
+    pub(super) fn read_singly(
         &mut self,
         client: &Client,
         region: u32,
@@ -347,7 +347,7 @@ impl Load {
     ///
     /// # Errors
     /// The error of any lane.
-    pub fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<LoadResult, Failure> {
+    pub(super) fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<LoadResult, Failure> {
         let began = Instant::now();
         let used = processor_seconds();
 

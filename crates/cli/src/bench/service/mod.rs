@@ -98,7 +98,7 @@ struct Results {
 ///
 /// # Errors
 /// There is no room for the device, or a command failed.
-pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failure> {
+pub(super) fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failure> {
     let size = if args.quick {
         ServiceBenchSize {
             rounds: 3,

@@ -21,7 +21,7 @@ const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000
 
 /// Proofs required of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Protection {
+pub(super) struct Protection {
     /// They connect with TLS, with their own key.
     pub tls: bool,
     /// They authenticate with DH-HMAC-CHAP, with their own secret.
@@ -56,7 +56,7 @@ impl Protection {
 
 /// The served device and its protection.
 #[derive(Clone, Copy, Debug)]
-pub struct Served<'a> {
+pub(super) struct Served<'a> {
     /// Size of the device in bytes.
     pub bytes: u64,
     /// True if the device deduplicates writes.
@@ -81,7 +81,7 @@ impl Log for Quiet {
 }
 
 /// A served device, with a connected host.
-pub struct Rig {
+pub(super) struct Rig {
     /// The connected host.
     pub client: Client,
     address: SocketAddr,
@@ -100,7 +100,7 @@ impl Rig {
     ///
     /// # Errors
     /// An impossible device, or no room for it.
-    pub fn new(served: &Served<'_>) -> Result<Self, Failure> {
+    pub(super) fn new(served: &Served<'_>) -> Result<Self, Failure> {
         let config = DeviceConfig::for_service(served.bytes, SchemeKind::default(), served.dedup)
             .and_then(|config| config.with(served.set))
             .map_err(Failure::usage)?;
@@ -179,7 +179,7 @@ impl Rig {
     ///
     /// # Errors
     /// It cannot connect.
-    pub fn connecting(&self) -> Result<Duration, Failure> {
+    pub(super) fn connecting(&self) -> Result<Duration, Failure> {
         let began = Instant::now();
         let client = Client::connect(self.address, self.options.clone());
         let took = began.elapsed();

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Observers of the device: a metrics scraper, an open page, both or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Watching {
+pub(super) struct Watching {
     /// Query `/metrics` once per `EVERY`.
     pub metrics: bool,
     /// The live page is open.
@@ -43,7 +43,7 @@ impl Watching {
 }
 
 /// Running observers; dropping this ends them.
-pub struct Watchers {
+pub(super) struct Watchers {
     gate: Arc<Gate>,
     server: Option<Server>,
     /// Dropped to end them.
@@ -56,7 +56,7 @@ impl Watchers {
     ///
     /// # Errors
     /// There is no port, or no thread.
-    pub fn start(
+    pub(super) fn start(
         watching: Watching,
         subsystem: &Arc<Subsystem>,
         roster: Arc<Roster>,

@@ -188,7 +188,7 @@ pub(super) fn compare(
 
 impl Compared {
     /// Prints the results as a table or as JSON.
-    pub fn show(&self, json: bool) -> Result<(), Failure> {
+    pub(super) fn show(&self, json: bool) -> Result<(), Failure> {
         if json {
             return output::json(&serde_json::json!(self));
         }

@@ -21,7 +21,7 @@ use crate::config::layout::NvramLayout;
 use crate::error::ConfigError;
 use crate::mapping::tables::Tables;
 use record::{ENTRY_WORDS, FileMapRegion, ListEnds, NONE, SLOT_WORDS, TaggedValue};
-pub use recover::FileMapScan;
+pub(crate) use recover::FileMapScan;
 use remap_ssd_media::{After, ClearId, Lpn, Media, MediaError, Purpose};
 
 /// A page of a file.
@@ -56,7 +56,7 @@ pub enum FileStatus {
 }
 
 /// DRAM state of the file map.
-pub struct FileMap {
+pub(crate) struct FileMap {
     guards: Guards,
     region: FileMapRegion,
     generation: u32,

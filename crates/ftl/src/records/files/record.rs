@@ -27,7 +27,7 @@ pub(super) struct TaggedValue {
 }
 
 impl TaggedValue {
-    pub fn of(generation: u32, value: u32) -> u64 {
+    pub(super) fn of(generation: u32, value: u32) -> u64 {
         Self::new()
             .with_generation(generation)
             .with_value(value)
@@ -66,7 +66,7 @@ pub(super) struct FileMapRegion {
 }
 
 impl FileMapRegion {
-    pub fn new(base: usize, config: &Config) -> Self {
+    pub(super) fn new(base: usize, config: &Config) -> Self {
         Self {
             base,
             slots: 2 * config.fs_files,
@@ -74,31 +74,31 @@ impl FileMapRegion {
         }
     }
 
-    pub fn of(config: &Config, layout: &NvramLayout) -> Self {
+    pub(super) fn of(config: &Config, layout: &NvramLayout) -> Self {
         Self::new(layout.files, config)
     }
 
     /// Maximum number of files.
-    pub fn files(&self) -> u32 {
+    pub(super) fn files(&self) -> u32 {
         self.slots / 2
     }
 
-    pub fn words(&self) -> usize {
+    pub(super) fn words(&self) -> usize {
         file_map_words(self.slots, self.blocks)
     }
 
     /// First word of a slot.
-    pub fn slot(&self, slot: u32) -> usize {
+    pub(super) fn slot(&self, slot: u32) -> usize {
         self.base + 1 + slot as usize * SLOT_WORDS
     }
 
     /// First word of an entry.
-    pub fn entry(&self, index: u32) -> usize {
+    pub(super) fn entry(&self, index: u32) -> usize {
         self.base + 1 + self.slots as usize * SLOT_WORDS + index as usize * ENTRY_WORDS
     }
 
     /// Slots in which a file may be, in probe order.
-    pub fn probe(&self, inode: u32) -> impl Iterator<Item = u32> + use<> {
+    pub(super) fn probe(&self, inode: u32) -> impl Iterator<Item = u32> + use<> {
         let first = (u64::from(inode.wrapping_mul(0x9e37_79b1)) * u64::from(self.slots)) >> 32;
         let slots = self.slots;
         (0..slots).map(move |step| ((first + u64::from(step)) % u64::from(slots)) as u32)

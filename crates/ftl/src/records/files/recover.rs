@@ -11,7 +11,7 @@ use remap_ssd_media::{After, Media, Purpose};
 
 /// Result of scanning the file map at recovery.
 #[derive(Debug, Default)]
-pub struct FileMapScan {
+pub(crate) struct FileMapScan {
     /// Entries in force and their files, in order.
     entries: Vec<(u32, u32)>,
     /// NVRAM holds generation 0: the rest of the map is being zeroed.

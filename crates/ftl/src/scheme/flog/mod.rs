@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec {
+pub(super) const SPEC: SchemeSpec = SchemeSpec {
     check: |config, _| device_log::check(config, PAGES_MIN * 32),
     flash_need,
     nvram_words: |_, _| BUFFER_WORDS,
@@ -88,7 +88,7 @@ fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
 }
 
 impl FLog {
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         let (pages_max, slots) = shape(config);
         Self {
             base: NvramLayout::new(config, geometry).scheme,

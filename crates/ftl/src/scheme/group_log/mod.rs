@@ -83,7 +83,7 @@ pub(super) struct LogShape {
 
 impl LogShape {
     /// A log with `pages` pages for the host's remaps; collecting a superblock may take more.
-    pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
         let slots = Self::slots(config);
         let references = u64::from(config.data_pages(geometry)) * u64::from(config.count_max);
         let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
@@ -97,7 +97,7 @@ impl LogShape {
     }
 
     /// Entries per page.
-    pub fn slots(config: &Config) -> usize {
+    pub(super) fn slots(config: &Config) -> usize {
         // A small log has fewer entries per page: it needs enough pages to show the cost of
         // collecting it.
         (config.log_bytes / 16 / PAGES_MIN).clamp(2, ENTRIES_MAX as u64) as usize
@@ -111,7 +111,7 @@ impl LogShape {
 
     /// Superblocks held in the worst case (one is being moved), and those that must be free for the
     /// log while a superblock of data is collected.
-    pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> FlashNeed {
+    pub(super) fn superblocks(&self, config: &Config, geometry: &Geometry) -> FlashNeed {
         let held = self.superblocks_max(config, geometry) as u32 + 1;
         let spare = self
             .group_pages_max
@@ -159,7 +159,7 @@ pub(super) struct GroupLog {
 
 impl GroupLog {
     /// An empty log: no page is programmed before the first entry.
-    pub fn new(shape: LogShape, config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(shape: LogShape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,
             superblocks_max: shape.superblocks_max(config, geometry),
@@ -174,17 +174,17 @@ impl GroupLog {
     }
 
     /// Entries per page.
-    pub fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         self.shape.slots
     }
 
     /// Pages that count, in all groups.
-    pub fn pages(&self) -> usize {
+    pub(super) fn pages(&self) -> usize {
         self.live
     }
 
     /// Pages of one superblock's group.
-    pub fn pages_of(&self, sb: SbId) -> usize {
+    pub(super) fn pages_of(&self, sb: SbId) -> usize {
         self.groups[sb.0 as usize].pages.len()
     }
 
@@ -192,14 +192,14 @@ impl GroupLog {
     /// demoted to copies until the superblock is collected. The rest is reserved for cached entries
     /// and for rewriting.
     #[inline]
-    pub fn is_numbered_out(&self, sb: SbId) -> bool {
+    pub(super) fn is_numbered_out(&self, sb: SbId) -> bool {
         self.groups[sb.0 as usize].next >= NUMBERS_HOSTS
     }
 
     /// Programs another page of a group, after `secure`. Returns false if no page is left because
     /// blocks failed or wore out: the entries must stay where they are.
     #[must_use]
-    pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) -> bool {
+    pub(super) fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) -> bool {
         let after = core
             .config
             .guards
@@ -298,7 +298,7 @@ impl GroupLog {
     }
 
     /// Charges the reads of a group's pages.
-    pub fn charge_read(&self, media: &mut Media, sb: SbId) {
+    pub(super) fn charge_read(&self, media: &mut Media, sb: SbId) {
         if self.pages_of(sb) > 0 {
             media.charge_flash_scan(self.pages_of(sb), Purpose::Gc);
         }
@@ -314,7 +314,7 @@ impl GroupLog {
     }
 
     /// Appends a group's entries, oldest first; returns false if a page cannot be read.
-    pub fn read(&self, media: &Media, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
+    pub(super) fn read(&self, media: &Media, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
         let pages = media.geometry().pages_per_superblock();
         self.groups[sb.0 as usize]
             .pages
@@ -329,7 +329,7 @@ impl GroupLog {
     }
 
     /// Called when the owner has been erased: its pages are garbage.
-    pub fn forget(&mut self, geometry: Geometry, sb: SbId) {
+    pub(super) fn forget(&mut self, geometry: Geometry, sb: SbId) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.drop_pages(geometry, &group.pages);
     }

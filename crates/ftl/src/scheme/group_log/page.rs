@@ -62,14 +62,14 @@ pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]],
 
 impl GroupPageHeader {
     /// The header of a page that is long enough to have one.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             owner: word(bytes, 0)?.into(),
             place: word(bytes, 1)?.into(),
         })
     }
 
-    pub fn sb(&self) -> SbId {
+    pub(super) fn sb(&self) -> SbId {
         SbId(self.owner.superblock())
     }
 }

@@ -42,7 +42,7 @@ fn has_pages(core: &Core, superblocks: usize, pages: usize) -> bool {
 
 impl GroupLog {
     /// Ensures that `pages` pages can be programmed, unless blocks fail.
-    pub fn secure(&mut self, core: &mut Core, pages: usize) -> bool {
+    pub(crate) fn secure(&mut self, core: &mut Core, pages: usize) -> bool {
         while self.live + pages > self.shape.pages_max {
             if !self.rewrite_best(core) {
                 return false;
@@ -184,7 +184,7 @@ impl GroupLog {
     }
 
     /// Returns true if rewriting all groups would gain more than `pages` pages.
-    pub fn gains_more_than(&self, blocks: &Superblocks, pages: usize) -> bool {
+    pub(crate) fn gains_more_than(&self, blocks: &Superblocks, pages: usize) -> bool {
         let mut gained = 0;
         (0..self.groups.len() as u32).any(|sb| {
             if self.gains_over(blocks, SbId(sb), 0) {
@@ -195,7 +195,7 @@ impl GroupLog {
     }
 
     /// Rewrites the group with the largest gain.
-    pub fn rewrite_best(&mut self, core: &mut Core) -> bool {
+    pub(crate) fn rewrite_best(&mut self, core: &mut Core) -> bool {
         let (mut gain, mut best) = (0, None);
         for sb in (0..self.groups.len() as u32).map(SbId) {
             if self.gains_over(&core.blocks, sb, gain) {
@@ -264,7 +264,7 @@ impl GroupLog {
     }
 
     /// Releases superblocks as long as emptying them gains any; returns false if none.
-    pub fn give_back(&mut self, core: &mut Core) -> bool {
+    pub(crate) fn give_back(&mut self, core: &mut Core) -> bool {
         let before = self.logs.len();
         // Bounded: emptying one superblock may open another, so that neither gains.
         let mut rounds = 2 * before;

@@ -60,7 +60,7 @@ impl GroupLog {
     ///
     /// # Errors
     /// A page cannot be read or rebuilt.
-    pub fn replay(
+    pub(crate) fn replay(
         &mut self,
         core: &mut Core,
         witnesses: &mut Witnesses,
@@ -137,7 +137,7 @@ impl GroupLog {
 
     /// Checks that every remapped LPN is in its group or in `known`, the entries of a superblock
     /// that are not on flash.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         tables: &Tables,
         media: &Media,

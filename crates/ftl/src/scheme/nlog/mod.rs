@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "nlog",
         hue: Some(Hue::Purple),
@@ -80,7 +80,7 @@ pub(super) struct NLog {
 }
 
 impl NLog {
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         let slots_in_all = config.log_bytes as usize / (SLOT_WORDS * 8);
         let slots = (slots_in_all / UNITS_MIN - 1).min(UNIT_ENTRIES_MAX);
         let total_units = slots_in_all / (slots + 1);

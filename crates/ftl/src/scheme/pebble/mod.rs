@@ -54,7 +54,7 @@ const DEGREE: SchemeKey = SchemeKey {
 };
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec {
+pub(super) const SPEC: SchemeSpec = SchemeSpec {
     check,
     nvram_words,
     tables_bytes,
@@ -180,7 +180,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 }
 
 impl Pebble {
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         let heads = NvramLayout::new(config, geometry).scheme;
         Self {
             guards: config.guards,

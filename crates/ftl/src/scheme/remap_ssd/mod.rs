@@ -31,7 +31,7 @@ pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "remap-ssd",
         hue: Some(Hue::Blue),
@@ -47,7 +47,7 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_check(|config, _| check(config));
 
 /// DRAM state of the scheme.
-pub struct RemapSsd {
+pub(super) struct RemapSsd {
     groups: SegmentGroups,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
@@ -60,7 +60,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
 
 impl RemapSsd {
     /// All segments free and zero.
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             groups: SegmentGroups::new(config, geometry, config.entry.words()),
             scratch: Vec::new(),

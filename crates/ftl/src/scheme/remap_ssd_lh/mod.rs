@@ -30,7 +30,7 @@ use crate::superblock::Superblocks;
 use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec {
+pub(super) const SPEC: SchemeSpec = SchemeSpec {
     flash_need,
     ..SchemeSpec::new(
         SchemeFacts {
@@ -93,7 +93,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 }
 
 impl RemapSsdLh {
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             nvram: RemapSsd::new(config, geometry),
             flash: GroupLog::new(shape(config, geometry), config, geometry),

@@ -68,22 +68,22 @@ pub(super) enum ExtentSlot {
 
 impl RemapExtent {
     /// Number of slots it takes: one or two.
-    pub fn slots(&self) -> u32 {
+    pub(super) fn slots(&self) -> u32 {
         1 + u32::from(self.source.is_some() && self.pages > 1)
     }
 
     /// WSN of its page `index`.
-    pub fn wsn_of(&self, index: u32) -> u64 {
+    pub(super) fn wsn_of(&self, index: u32) -> u64 {
         self.wsn + if self.one_number { 0 } else { u64::from(index) }
     }
 
     /// The LPN that lost page `index`.
-    pub fn source_of(&self, index: u32) -> Option<Lpn> {
+    pub(super) fn source_of(&self, index: u32) -> Option<Lpn> {
         self.source.map(|source| source.offset(index))
     }
 
     /// Second word of its first slot.
-    pub fn span(&self) -> u64 {
+    pub(super) fn span(&self) -> u64 {
         match self.source {
             Some(source) if self.pages == 1 => RmmEntry::second_of(self.lpn, Some(source)),
             _ => self
@@ -103,7 +103,7 @@ impl RemapExtent {
     }
 
     /// Its words; the last two are used only if it takes two slots.
-    pub fn words(&self) -> [u64; 2 * SLOT_WORDS] {
+    pub(super) fn words(&self) -> [u64; 2 * SLOT_WORDS] {
         let when = EntryPlace::new().with_torn(true).with_wsn(self.wsn);
         let sources = self
             .span_from(self.source.unwrap_or(Lpn::ZERO))
@@ -117,7 +117,7 @@ impl RemapExtent {
     }
 
     /// Decodes a slot. Returns `None` if a torn bit is missing and `torn_bits` is set.
-    pub fn read(first: u64, second: u64, torn_bits: bool) -> Option<ExtentSlot> {
+    pub(super) fn read(first: u64, second: u64, torn_bits: bool) -> Option<ExtentSlot> {
         let (when, span) = (EntryPlace::from_bits(first), ExtentSpan::from_bits(second));
         if torn_bits && !(when.torn() && span.torn()) {
             return None;

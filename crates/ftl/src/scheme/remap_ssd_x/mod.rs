@@ -52,7 +52,7 @@ const EXTENTS_SPLIT: Counter = Counter::named("extents_split", COUNTERS);
 const EXTENTS_JOINED: Counter = Counter::named("extents_joined", COUNTERS);
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "remap-ssd-x",
         names_runs: true,
@@ -89,7 +89,7 @@ struct GroupEnd {
 }
 
 /// DRAM state of the scheme.
-pub struct RemapSsdX {
+pub(super) struct RemapSsdX {
     groups: SegmentGroups,
     ends: Vec<GroupEnd>,
     gathered: Vec<RemapRun>,
@@ -99,7 +99,7 @@ pub struct RemapSsdX {
 
 impl RemapSsdX {
     /// All segments free and zero.
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             groups: SegmentGroups::new(config, geometry, SLOT_WORDS),
             ends: vec![GroupEnd::default(); geometry.superblocks() as usize],

@@ -33,7 +33,7 @@ pub(super) struct RemapRun {
 
 impl RemapRun {
     /// Begins a run with a remap of a host, or with a reference moved by garbage collection.
-    pub fn begin(next: &Remapping, sb: SbId, offset: u32, purpose: Purpose) -> Self {
+    pub(super) fn begin(next: &Remapping, sb: SbId, offset: u32, purpose: Purpose) -> Self {
         let moved = purpose == Purpose::Gc;
         let numbers = match (moved, next.atomic) {
             (true, _) => RunNumbers::Renewed,
@@ -63,7 +63,7 @@ impl RemapRun {
     }
 
     /// Returns true if this remap continues the run at its end or in front of its beginning.
-    pub fn continues(&self, next: &Remapping, sb: SbId, offset: u32) -> bool {
+    pub(super) fn continues(&self, next: &Remapping, sb: SbId, offset: u32) -> bool {
         let RemapExtent { pages, wsn, .. } = self.extent;
         let in_time = match self.numbers {
             RunNumbers::Ticks(newest) => next.atomic.is_none() && next.wsn == newest + 1,
@@ -102,7 +102,7 @@ impl RemapRun {
     }
 
     /// Adds a remap that continues the run.
-    pub fn add(&mut self, next: &Remapping, offset: u32) {
+    pub(super) fn add(&mut self, next: &Remapping, offset: u32) {
         if self.follows(next, offset) {
             self.extent.pages += 1;
         } else {
@@ -125,7 +125,7 @@ impl RemapRun {
     }
 
     /// The extent of the run; `tick` issues numbers.
-    pub fn close(&self, tick: impl FnOnce() -> u64) -> RemapExtent {
+    pub(super) fn close(&self, tick: impl FnOnce() -> u64) -> RemapExtent {
         match self.numbers {
             RunNumbers::Renewed if self.extent.pages > 1 => RemapExtent {
                 wsn: tick(),

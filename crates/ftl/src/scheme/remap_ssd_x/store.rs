@@ -151,7 +151,7 @@ impl RemapSsdX {
 
 impl OpenExtent {
     /// Returns true if an extent continues this one in LPNs, pages and numbers.
-    pub fn grows_by(&self, config: &Config, next: &RemapExtent) -> bool {
+    pub(super) fn grows_by(&self, config: &Config, next: &RemapExtent) -> bool {
         let RemapExtent {
             lpn,
             offset,

@@ -35,7 +35,7 @@ fn slack(config: &Config) -> usize {
 }
 
 /// Checks the sizes of a log whose segments must hold a head and the given entries.
-pub fn check(config: &Config, entries: &str, slot_words: usize) -> Result<(), ConfigError> {
+pub(crate) fn check(config: &Config, entries: &str, slot_words: usize) -> Result<(), ConfigError> {
     let (bytes, slot) = (config.segment_bytes as usize, slot_words * 8);
     if !bytes.is_multiple_of(8) || bytes < 3 * slot {
         return Err(ConfigError(format!(
@@ -58,7 +58,7 @@ pub fn check(config: &Config, entries: &str, slot_words: usize) -> Result<(), Co
 
 /// The entries of one superblock.
 #[derive(Clone, Debug, Default)]
-pub struct SegmentGroup {
+pub(crate) struct SegmentGroup {
     pub chain: SegmentChain,
     /// Pages that its entries name, valid or not.
     pub covered: u64,
@@ -66,7 +66,7 @@ pub struct SegmentGroup {
     pub reclaim_pays_from: u64,
 }
 
-pub struct SegmentGroups {
+pub(crate) struct SegmentGroups {
     pub segments: Segments,
     all: Vec<SegmentGroup>,
     /// Changes of groups that grew or were rewritten, and the largest promise of a group, by
@@ -92,7 +92,7 @@ pub struct SegmentGroups {
 
 impl SegmentGroups {
     /// All segments free and zero.
-    pub fn new(config: &Config, geometry: &Geometry, slot_words: usize) -> Self {
+    pub(crate) fn new(config: &Config, geometry: &Geometry, slot_words: usize) -> Self {
         let segments = Segments::new(config, geometry, slot_words);
         Self {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
@@ -111,42 +111,42 @@ impl SegmentGroups {
     }
 
     #[inline]
-    pub fn chain(&self, sb: SbId) -> &SegmentChain {
+    pub(crate) fn chain(&self, sb: SbId) -> &SegmentChain {
         &self.all[sb.0 as usize].chain
     }
 
     /// The chains of all superblocks, in order.
-    pub fn chains(&self) -> impl Iterator<Item = &SegmentChain> {
+    pub(crate) fn chains(&self) -> impl Iterator<Item = &SegmentChain> {
         self.all.iter().map(|group| &group.chain)
     }
 
     /// Slots used in a group.
     #[inline]
-    pub fn used_in(&self, sb: SbId) -> u32 {
+    pub(crate) fn used_in(&self, sb: SbId) -> u32 {
         self.segments.used(self.chain(sb))
     }
 
     /// Words of the used slots of a group, without heads: the scheme knows its segments. Reading
     /// them is the cost of finding owners (FAST'21 §4.4).
-    pub fn words_in(&self, sb: SbId) -> usize {
+    pub(crate) fn words_in(&self, sb: SbId) -> usize {
         self.used_in(sb) as usize * self.segments.slot_words
     }
 
     /// First words of a group's used slots, oldest first.
-    pub fn places(&self, sb: SbId) -> impl Iterator<Item = usize> {
+    pub(crate) fn places(&self, sb: SbId) -> impl Iterator<Item = usize> {
         let chain = self.chain(sb);
         (0..chain.segments.len()).flat_map(|index| self.segments.places(chain, index))
     }
 
     /// Returns true if `slots` consecutive slots are available without a new segment.
     #[inline]
-    pub fn has(&self, sb: SbId, slots: u32) -> bool {
+    pub(crate) fn has(&self, sb: SbId, slots: u32) -> bool {
         self.segments.has(self.chain(sb), slots)
     }
 
     /// Free segments that only GC may use.
     #[inline]
-    pub fn reserve(&self) -> usize {
+    pub(crate) fn reserve(&self) -> usize {
         self.fullest_segments + self.slack
     }
 
@@ -158,7 +158,7 @@ impl SegmentGroups {
     /// The reserve grows with the fullest group: one more entry of this superblock must be
     /// migratable, too.
     #[inline]
-    pub fn expect_one_more(&mut self, blocks: &Superblocks, sb: SbId) {
+    pub(crate) fn expect_one_more(&mut self, blocks: &Superblocks, sb: SbId) {
         let remapped = blocks.owners(sb).remapped + 1;
         if remapped > self.fullest {
             self.set_fullest(remapped);
@@ -168,7 +168,7 @@ impl SegmentGroups {
     /// Allocates the slots for an entry that names `pages` pages; returns their first word. Room
     /// must have been reserved.
     #[inline]
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         media: &mut Media,
         now: u64,
@@ -190,13 +190,13 @@ impl SegmentGroups {
 
     /// The entries of a group name so many more pages.
     #[inline]
-    pub fn cover(&mut self, sb: SbId, pages: u32) {
+    pub(crate) fn cover(&mut self, sb: SbId, pages: u32) {
         self.all[sb.0 as usize].covered += u64::from(pages);
         self.covered += u64::from(pages);
     }
 
     /// Sets a group that is empty so far.
-    pub fn put(&mut self, sb: SbId, chain: SegmentChain, covered: u64) {
+    pub(crate) fn put(&mut self, sb: SbId, chain: SegmentChain, covered: u64) {
         self.used += u64::from(self.segments.used(&chain));
         self.covered += covered;
         self.all[sb.0 as usize] = SegmentGroup {
@@ -207,7 +207,7 @@ impl SegmentGroups {
     }
 
     /// Takes a group out: to rewrite it (`replace`), or because its entries are stored elsewhere.
-    pub fn remove(&mut self, sb: SbId) -> SegmentChain {
+    pub(crate) fn remove(&mut self, sb: SbId) -> SegmentChain {
         self.used -= u64::from(self.used_in(sb));
         let group = std::mem::take(&mut self.all[sb.0 as usize]);
         self.covered -= group.covered;
@@ -219,7 +219,7 @@ impl SegmentGroups {
     /// 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
     ///    before it). Cut between: both are read, and are equal; if their numbers differ, the new
     ///    ones are larger.
-    pub fn replace(
+    pub(crate) fn replace(
         &mut self,
         core: &mut Core,
         sb: SbId,
@@ -238,7 +238,7 @@ impl SegmentGroups {
     }
 
     /// Notes that rewriting a group frees no segment before so many more of its pages are invalid.
-    pub fn gains_nothing(&mut self, blocks: &Superblocks, sb: SbId, more: usize) {
+    pub(crate) fn gains_nothing(&mut self, blocks: &Superblocks, sb: SbId, more: usize) {
         let group = &mut self.all[sb.0 as usize];
         let invalid = group
             .covered
@@ -248,7 +248,7 @@ impl SegmentGroups {
 
     /// Releases a group whose entries are stored elsewhere now, after everything issued before. Its
     /// sequence numbers continue: recovery may still find the segments that are being zeroed.
-    pub fn drain(&mut self, media: &mut Media, sb: SbId) {
+    pub(crate) fn drain(&mut self, media: &mut Media, sb: SbId) {
         let old = self.remove(sb);
         self.all[sb.0 as usize].chain = old.continued();
         self.segments.release(media, &old.segments);
@@ -256,7 +256,7 @@ impl SegmentGroups {
 
     /// Releases the group of an erased superblock. Sequence numbers start over with the next
     /// incarnation; its head's WSN distinguishes old segments from new ones.
-    pub fn forget(&mut self, media: &mut Media, ended: &mut EndedFilters, sb: SbId) {
+    pub(crate) fn forget(&mut self, media: &mut Media, ended: &mut EndedFilters, sb: SbId) {
         let old = self.remove(sb);
         self.segments.release(media, &old.segments);
         ended.start_over(sb);
@@ -266,7 +266,7 @@ impl SegmentGroups {
     }
 
     /// Zeroes the slots that were unreadable at recovery.
-    pub fn heal(&mut self, media: &mut Media) {
+    pub(crate) fn heal(&mut self, media: &mut Media) {
         self.segments.heal(media, std::mem::take(&mut self.damaged));
     }
 
@@ -304,7 +304,7 @@ impl SegmentGroups {
         Some(freed as u32)
     }
 
-    pub fn occupancy(&self) -> Occupancy {
+    pub(crate) fn occupancy(&self) -> Occupancy {
         Occupancy {
             used_bytes: self.segments.used_bytes(),
             capacity_bytes: self.segments.capacity_bytes(),
@@ -312,7 +312,7 @@ impl SegmentGroups {
     }
 
     /// Used and valid bytes, given the number of valid slots.
-    pub fn usage(&self, valid: u64) -> Usage {
+    pub(crate) fn usage(&self, valid: u64) -> Usage {
         let largest = self.chains().map(|chain| chain.segments.len()).max();
         Usage {
             capacity_bytes: self.segments.capacity_bytes(),
@@ -326,7 +326,7 @@ impl SegmentGroups {
         }
     }
 
-    pub fn describe(&self, sb: SbId) -> GroupInfo {
+    pub(crate) fn describe(&self, sb: SbId) -> GroupInfo {
         let SegmentGroup { chain, covered, .. } = &self.all[sb.0 as usize];
         GroupInfo {
             segments: chain.segments.clone(),
@@ -338,13 +338,13 @@ impl SegmentGroups {
 
     /// Prefetches the next slot of the group of a page that will be remapped soon.
     #[inline]
-    pub fn look_ahead(&self, media: &Media, ppn: Ppn) {
+    pub(crate) fn look_ahead(&self, media: &Media, ppn: Ppn) {
         let chain = self.chain(media.geometry().superblock(ppn));
         media.prefetch_word(self.segments.next_word(chain));
     }
 
     /// Checks that each segment is in one place, and the sums over all groups.
-    pub fn check_sums(&self) -> Result<(), String> {
+    pub(crate) fn check_sums(&self) -> Result<(), String> {
         self.segments.check(self.chains())?;
         let used = self.chains().map(|chain| self.segments.used(chain));
         let used: u64 = used.map(u64::from).sum();
@@ -360,7 +360,7 @@ impl SegmentGroups {
 }
 
 /// A scheme whose entries are in segment groups: what depends on the form of an entry.
-pub trait GroupedEntries {
+pub(crate) trait GroupedEntries {
     /// Slots of the largest entry.
     const SLOTS_MAX: u32;
     /// Pages that the largest entry names.

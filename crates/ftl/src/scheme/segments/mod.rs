@@ -5,7 +5,7 @@
 //! Absent: the contents of slots, when segments are allocated or released, and recovery
 //! (`recover`).
 
-pub mod groups;
+pub(super) mod groups;
 mod head;
 mod recover;
 
@@ -57,7 +57,7 @@ pub(super) struct SegmentChain {
 
 impl SegmentChain {
     /// An empty chain that continues the sequence numbers.
-    pub fn continued(&self) -> Self {
+    pub(super) fn continued(&self) -> Self {
         Self {
             sequence: self.sequence,
             ..Self::default()
@@ -67,14 +67,14 @@ impl SegmentChain {
     /// Returns true if the sequence numbers are nearly used up. Then host remaps must be demoted to
     /// copies until the superblock is collected.
     #[inline]
-    pub fn is_numbered_out(&self) -> bool {
+    pub(super) fn is_numbered_out(&self) -> bool {
         self.sequence >= SEQUENCE_HOSTS
     }
 }
 
 impl Segments {
     /// All segments, free and zero.
-    pub fn new(config: &Config, geometry: &Geometry, slot_words: usize) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry, slot_words: usize) -> Self {
         let segment_words = config.segment_bytes as usize / 8;
         let count = (config.log_bytes / u64::from(config.segment_bytes)) as u32;
         Self {
@@ -94,40 +94,40 @@ impl Segments {
     }
 
     /// Number of free segments.
-    pub fn free(&self) -> usize {
+    pub(super) fn free(&self) -> usize {
         self.free.len()
     }
 
     /// Bytes of `segments` segments.
-    pub fn bytes(&self, segments: usize) -> u64 {
+    pub(super) fn bytes(&self, segments: usize) -> u64 {
         segments as u64 * self.segment_words as u64 * 8
     }
 
-    pub fn capacity_bytes(&self) -> u64 {
+    pub(super) fn capacity_bytes(&self) -> u64 {
         self.bytes(self.count as usize)
     }
 
     /// Number of all segments.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count as usize
     }
 
     /// Bytes available for entries in `segments` segments, without their heads.
-    pub fn room_bytes(&self, segments: usize) -> u64 {
+    pub(super) fn room_bytes(&self, segments: usize) -> u64 {
         segments as u64 * u64::from(self.slots) * self.slot_words as u64 * 8
     }
 
     /// Bytes of the segments in chains.
-    pub fn used_bytes(&self) -> u64 {
+    pub(super) fn used_bytes(&self) -> u64 {
         self.bytes(self.count as usize - self.free.len())
     }
 
     /// Bytes of the longest chain so far.
-    pub fn longest_bytes(&self) -> u64 {
+    pub(super) fn longest_bytes(&self) -> u64 {
         self.bytes(self.longest)
     }
 
-    pub fn capacity_slots(&self) -> u64 {
+    pub(super) fn capacity_slots(&self) -> u64 {
         u64::from(self.count) * u64::from(self.slots)
     }
 
@@ -140,7 +140,7 @@ impl Segments {
     }
 
     /// Slots allocated, including those left over at the end of a segment.
-    pub fn used(&self, chain: &SegmentChain) -> u32 {
+    pub(super) fn used(&self, chain: &SegmentChain) -> u32 {
         match chain.segments.len() as u32 {
             0 => 0,
             len => (len - 1) * self.slots + chain.used,
@@ -149,20 +149,20 @@ impl Segments {
 
     /// Returns true if `slots` consecutive slots are available without a new segment.
     #[inline]
-    pub fn has(&self, chain: &SegmentChain, slots: u32) -> bool {
+    pub(super) fn has(&self, chain: &SegmentChain, slots: u32) -> bool {
         !chain.segments.is_empty() && chain.used + slots <= self.slots
     }
 
     /// Address of the next slot, if it needs no new segment.
     #[inline]
-    pub fn next_word(&self, chain: &SegmentChain) -> usize {
+    pub(super) fn next_word(&self, chain: &SegmentChain) -> usize {
         chain.end
     }
 
     /// Allocates consecutive slots in one segment; returns their first word. Room must have been
     /// reserved.
     #[inline]
-    pub fn take(
+    pub(super) fn take(
         &mut self,
         media: &mut Media,
         now: u64,
@@ -184,7 +184,7 @@ impl Segments {
     /// Allocates slots for records of their size that move within their chain, and stores the
     /// records; the caller charges them. `after` returns each record's constraint, given its
     /// segment's zeroing.
-    pub fn take_run<const W: usize>(
+    pub(super) fn take_run<const W: usize>(
         &mut self,
         media: &mut Media,
         now: u64,
@@ -227,7 +227,7 @@ impl Segments {
     /// Moves the records at these words within their chain, unchanged. The caller charges them.
     /// `after` as in `take_run`.
     #[inline(always)]
-    pub fn move_run<const W: usize>(
+    pub(super) fn move_run<const W: usize>(
         &mut self,
         media: &mut Media,
         now: u64,
@@ -292,7 +292,7 @@ impl Segments {
     }
 
     /// Zeroes segments, after everything before, and appends them to the free list.
-    pub fn release(&mut self, media: &mut Media, segments: &[u32]) {
+    pub(super) fn release(&mut self, media: &mut Media, segments: &[u32]) {
         let waits = self.guards.has(Guard::ClearWaits);
         for &segment in segments {
             let after = if waits { After::ALL } else { After::NOTHING };
@@ -304,7 +304,7 @@ impl Segments {
     }
 
     /// The words of the used slots of one segment of a chain.
-    pub fn range(&self, chain: &SegmentChain, index: usize) -> Range<usize> {
+    pub(super) fn range(&self, chain: &SegmentChain, index: usize) -> Range<usize> {
         let last = index + 1 == chain.segments.len();
         let first = self.slot_word(chain.segments[index], 0);
         let slots = if last { chain.used } else { self.slots } as usize;
@@ -312,7 +312,7 @@ impl Segments {
     }
 
     /// The first words of the used slots, in order.
-    pub fn places(
+    pub(super) fn places(
         &self,
         chain: &SegmentChain,
         index: usize,
@@ -321,14 +321,14 @@ impl Segments {
     }
 
     /// Prefetches the cache lines of a chain's segment.
-    pub fn prefetch(&self, media: &Media, chain: &SegmentChain, index: usize) {
+    pub(super) fn prefetch(&self, media: &Media, chain: &SegmentChain, index: usize) {
         if let Some(&segment) = chain.segments.get(index) {
             self.prefetch_segment(media, segment);
         }
     }
 
     /// Prefetches the cache lines of the segment that will be allocated after `index` others.
-    pub fn prefetch_free(&self, media: &Media, index: usize) {
+    pub(super) fn prefetch_free(&self, media: &Media, index: usize) {
         if let Some(&(segment, _)) = self.free.get(index) {
             self.prefetch_segment(media, segment);
         }
@@ -340,7 +340,10 @@ impl Segments {
     }
 
     /// Checks that every segment is either free or in exactly one of these chains.
-    pub fn check<'a>(&self, chains: impl Iterator<Item = &'a SegmentChain>) -> Result<(), String> {
+    pub(super) fn check<'a>(
+        &self,
+        chains: impl Iterator<Item = &'a SegmentChain>,
+    ) -> Result<(), String> {
         let mut seen = vec![false; self.count as usize];
         let taken: Vec<u32> = chains
             .flat_map(|chain| chain.segments.iter().copied())

@@ -51,7 +51,7 @@ impl PlacedSegment {
 impl Segments {
     /// Examines all segments (FAST'21 §4.5) and returns the chains by superblock. Zeroes segments
     /// that are in no chain if necessary.
-    pub fn read_back(
+    pub(crate) fn read_back(
         &mut self,
         media: &mut Media,
         blocks: &Superblocks,
@@ -98,7 +98,7 @@ impl Segments {
     }
 
     /// The words of all slots of the segments with an unknown owner.
-    pub fn orphaned_places(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn orphaned_places(&self) -> impl Iterator<Item = usize> + use<> {
         let slots: Vec<usize> = self
             .orphans
             .iter()
@@ -112,7 +112,7 @@ impl Segments {
     }
 
     /// Upper bound of the WSNs in a segment of a chain: the WSN of the next segment's allocation.
-    pub fn newest_in(&self, media: &mut Media, chain: &SegmentChain, index: usize) -> u64 {
+    pub(crate) fn newest_in(&self, media: &mut Media, chain: &SegmentChain, index: usize) -> u64 {
         let next = chain
             .segments
             .get(index + 1)
@@ -122,7 +122,7 @@ impl Segments {
 
     /// Rewrites the unreadable words; `damaged` are those of slots. The pages that mark the LPNs in
     /// doubt have been issued.
-    pub fn heal(&mut self, media: &mut Media, damaged: Vec<usize>) {
+    pub(crate) fn heal(&mut self, media: &mut Media, damaged: Vec<usize>) {
         for (word, link) in std::mem::take(&mut self.links) {
             media.store(word, link.into(), Purpose::Meta, After::NOTHING);
         }

@@ -56,7 +56,7 @@ const ENERGY_PAGES: SchemeKey = SchemeKey {
 };
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec {
+pub(super) const SPEC: SchemeSpec = SchemeSpec {
     check,
     flash_need,
     nvram_words: words,
@@ -175,7 +175,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 
 impl ShadowOob {
     /// No entries, and nothing reserved yet.
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         let reserve = reserve(config, geometry, NvramLayout::new(config, geometry).scheme);
         Self {
             guards: config.guards,

@@ -70,7 +70,7 @@ impl SavedPage {
         bytes.into()
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let pairs: Vec<[u64; 2]> = bytes
             .as_chunks::<8>()
             .0
@@ -103,7 +103,7 @@ pub(super) struct ReservedFlash {
 }
 
 impl ReservedFlash {
-    pub fn new(config: &Config, geometry: &Geometry, base: usize) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry, base: usize) -> Self {
         let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as usize;
         let per_page = (slots / PAGES_MIN).clamp(2, ENTRIES_MAX);
         let pages = slots.div_ceil(per_page) as u32;
@@ -126,21 +126,21 @@ impl ReservedFlash {
     }
 
     /// Words of DRAM that the capacitor saves.
-    pub fn words(&self) -> usize {
+    pub(super) fn words(&self) -> usize {
         1 + self.superblocks_max + self.slots * SLOT_WORDS
     }
 
     /// Programs for saving a full DRAM, including failing blocks.
-    pub fn energy_needed(&self) -> u32 {
+    pub(super) fn energy_needed(&self) -> u32 {
         self.pages + FAILURES
     }
 
     /// Programs that the capacitor has energy for.
-    pub fn energy(&self) -> u32 {
+    pub(super) fn energy(&self) -> u32 {
         self.energy
     }
 
-    pub fn flash_need(&self) -> FlashNeed {
+    pub(super) fn flash_need(&self) -> FlashNeed {
         // The next power-on reserves new ones before those of the last one are erased.
         FlashNeed {
             held: self.superblocks_max as u32,
@@ -148,16 +148,16 @@ impl ReservedFlash {
         }
     }
 
-    pub fn area_word(&self, index: usize) -> usize {
+    pub(super) fn area_word(&self, index: usize) -> usize {
         self.base + 1 + index
     }
 
-    pub fn slot_word(&self, slot: u32) -> usize {
+    pub(super) fn slot_word(&self, slot: u32) -> usize {
         self.base + 1 + self.superblocks_max + slot as usize * SLOT_WORDS
     }
 
     /// Pages that the reserved flash should have room for, and the minimum.
-    pub fn room_needed(&self, geometry: &Geometry) -> (u32, u32) {
+    pub(super) fn room_needed(&self, geometry: &Geometry) -> (u32, u32) {
         let block = geometry.pages_per_block();
         (self.pages + FAILURES * block, self.pages + block)
     }
@@ -166,7 +166,7 @@ impl ReservedFlash {
     ///
     /// # Errors
     /// A word of DRAM cannot be read.
-    pub fn save(&self, guards: Guards, media: &mut Media) -> Result<u64, RecoveryError> {
+    pub(super) fn save(&self, guards: Guards, media: &mut Media) -> Result<u64, RecoveryError> {
         let ops = media.ops.len();
         let generation = self.generation(media)?;
         let programmed = if generation == 0 {

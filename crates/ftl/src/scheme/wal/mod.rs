@@ -37,7 +37,7 @@ use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "wal-ssd",
         hints: true,
@@ -91,7 +91,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
 }
 
 impl Wal {
-    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+    pub(super) fn new(config: &Config, geometry: &Geometry) -> Self {
         let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as u32;
         Self {
             guards: config.guards,

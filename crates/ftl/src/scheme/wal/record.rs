@@ -35,21 +35,21 @@ pub(super) struct CommitRecord {
 const _: () = assert!(size_of::<CommitRecord>() == 8 * SLOT_WORDS);
 
 impl CommitRecord {
-    pub fn words(self) -> [u64; 2] {
+    pub(super) fn words(self) -> [u64; 2] {
         let bits = self.into_bits();
         [bits as u64, (bits >> 64) as u64]
     }
 
-    pub fn from_words([first, second]: [u64; 2]) -> Self {
+    pub(super) fn from_words([first, second]: [u64; 2]) -> Self {
         Self::from_bits(u128::from(first) | u128::from(second) << 64)
     }
 
-    pub fn is_intact(self) -> bool {
+    pub(super) fn is_intact(self) -> bool {
         self.torn_first() && self.torn_second()
     }
 
     /// Homes, each with the LPN under which its page was written.
-    pub fn pairs(self) -> impl Iterator<Item = (Lpn, Lpn)> {
+    pub(super) fn pairs(self) -> impl Iterator<Item = (Lpn, Lpn)> {
         (0..self.len()).map(move |at| (self.target().offset(at), self.source().offset(at)))
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct OpenCommit {
 impl OpenCommit {
     /// The record and the range of pages extended by one page, if it is the next one of the same
     /// command.
-    pub fn extended(
+    pub(super) fn extended(
         &self,
         geometry: Geometry,
         media: &Media,

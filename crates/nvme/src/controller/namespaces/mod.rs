@@ -97,7 +97,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// They do not fit.
-    pub fn new(specs: &[NamespaceSpec], lpns: u32) -> Result<Self, SubsystemError> {
+    pub(super) fn new(specs: &[NamespaceSpec], lpns: u32) -> Result<Self, SubsystemError> {
         let whole = [NamespaceSpec {
             pages: lpns,
             lba_shift: PAGE_SHIFT,
@@ -174,7 +174,7 @@ impl Namespaces {
     }
 
     /// Bytes that belong to no namespace.
-    pub fn free_bytes(&self) -> u64 {
+    pub(super) fn free_bytes(&self) -> u64 {
         u64::from(self.table.load().kept().free_pages(self.lpns)) << PAGE_SHIFT
     }
 
@@ -182,7 +182,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// They do not fit on this device.
-    pub fn kept(
+    pub(super) fn kept(
         &self,
         kept: KeptNamespaces,
         store: Box<dyn NamespaceStore>,
@@ -194,21 +194,21 @@ impl Namespaces {
     }
 
     /// All namespaces, in the order of their numbers.
-    pub fn all(&self) -> Vec<Namespace> {
+    pub(super) fn all(&self) -> Vec<Namespace> {
         let table = self.table.load();
         let there = table.entries().filter(|entry| entry.exists());
         there.map(|entry| entry.namespace).collect()
     }
 
     /// A namespace by its number.
-    pub fn get(&self, nsid: u32) -> Option<Namespace> {
+    pub(super) fn get(&self, nsid: u32) -> Option<Namespace> {
         let table = self.table.load();
         let there = table.get(nsid).filter(|entry| entry.exists());
         there.map(|entry| entry.namespace)
     }
 
     /// The hosts that see a namespace.
-    pub fn attachment(&self, nsid: u32) -> Option<Attachment> {
+    pub(super) fn attachment(&self, nsid: u32) -> Option<Attachment> {
         let table = self.table.load();
         let there = table.get(nsid).filter(|entry| entry.exists());
         there.map(|entry| entry.kept.attachment.clone())
@@ -216,14 +216,14 @@ impl Namespaces {
 
     /// A namespace, if it is attached to a host. Does not check rights.
     #[inline]
-    pub fn attached(&self, nsid: u32, rights: &HostRights) -> Option<Namespace> {
+    pub(super) fn attached(&self, nsid: u32, rights: &HostRights) -> Option<Namespace> {
         let table = self.table.load();
         let seen = table.get(nsid)?;
         seen.is_seen_by(rights.host()).then_some(seen.namespace)
     }
 
     /// All namespaces attached to a host. Does not check rights.
-    pub fn all_attached(&self, rights: &HostRights) -> Vec<Namespace> {
+    pub(super) fn all_attached(&self, rights: &HostRights) -> Vec<Namespace> {
         let table = self.table.load();
         let seen = table
             .entries()
@@ -237,7 +237,7 @@ impl Namespaces {
     /// # Errors
     /// The status to answer.
     #[inline(always)]
-    pub fn of_job(&self, job: &Job<'_>) -> Result<Namespace, Status> {
+    pub(super) fn of_job(&self, job: &Job<'_>) -> Result<Namespace, Status> {
         let table = self.table.load();
         let entry = table.get(job.nsid).ok_or(Status::INVALID_NAMESPACE)?;
 
@@ -258,7 +258,7 @@ impl Namespaces {
     }
 
     /// Returns true if a namespace is being emptied, or still has to be after a device failure.
-    pub fn is_being_emptied(&self, nsid: u32) -> bool {
+    pub(super) fn is_being_emptied(&self, nsid: u32) -> bool {
         let table = self.table.load();
         table
             .get(nsid)
@@ -269,7 +269,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// Invalid Namespace or Format.
-    pub fn must_be_unchanged(&self, nsid: u32, version: u32) -> Result<(), Status> {
+    pub(super) fn must_be_unchanged(&self, nsid: u32, version: u32) -> Result<(), Status> {
         let table = self.table.load();
         match table.get(nsid) {
             Some(entry) if entry.namespace.version == version => Ok(()),

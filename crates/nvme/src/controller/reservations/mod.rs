@@ -61,7 +61,7 @@ pub(super) struct Claim<'a> {
 
 impl<'a> Claim<'a> {
     /// The claim of a host's command.
-    pub fn of(host: HostIdentity<'a>, nsid: u32, request: &IoRequest) -> Self {
+    pub(super) fn of(host: HostIdentity<'a>, nsid: u32, request: &IoRequest) -> Self {
         // The file map belongs to the whole device, and one flush may cover all namespaces.
         let is_for_all = match request {
             IoRequest::FsReset => true,
@@ -76,7 +76,7 @@ impl<'a> Claim<'a> {
     }
 
     /// The claim of a command that copies from a namespace.
-    pub fn to_read(host: HostIdentity<'a>, nsid: u32) -> Self {
+    pub(super) fn to_read(host: HostIdentity<'a>, nsid: u32) -> Self {
         Self {
             host,
             nsid: Some(nsid),
@@ -138,7 +138,7 @@ pub(super) struct Reservations {
 
 impl Reservations {
     /// Loads a saved state; `store` keeps all later changes.
-    pub fn kept(all: AllReservations, store: Box<dyn ReservationStore>) -> Self {
+    pub(super) fn kept(all: AllReservations, store: Box<dyn ReservationStore>) -> Self {
         let reservations = Self {
             store: Some(store),
             ..Self::default()
@@ -153,7 +153,7 @@ impl Reservations {
 
     /// Returns true if any namespace has a reservation. The caller has the device.
     #[inline]
-    pub fn is_any(&self) -> bool {
+    pub(super) fn is_any(&self) -> bool {
         self.is_any.load(Relaxed)
     }
 
@@ -161,7 +161,7 @@ impl Reservations {
     ///
     /// # Errors
     /// Reservation Conflict.
-    pub fn check(&self, claim: &Claim<'_>) -> Result<(), Status> {
+    pub(super) fn check(&self, claim: &Claim<'_>) -> Result<(), Status> {
         let state = self.state();
         // A host with the holding feature stops with its reservation, even if no other host has
         // one.
@@ -191,7 +191,7 @@ impl Reservations {
     }
 
     /// Handles a power cut: state that does not persist is lost. The caller has the device.
-    pub fn lose_power(&self) {
+    pub(super) fn lose_power(&self) {
         let mut state = self.state();
         state.power_cuts += 1;
         let mut all = std::mem::take(&mut state.all);
@@ -200,7 +200,7 @@ impl Reservations {
     }
 
     /// The reservations of a namespace.
-    pub fn of(&self, nsid: u32) -> NamespaceReservations {
+    pub(super) fn of(&self, nsid: u32) -> NamespaceReservations {
         let state = self.state();
         state.all.get(&nsid).cloned().unwrap_or_default()
     }
@@ -210,7 +210,7 @@ impl Reservations {
     /// # Errors
     /// The error of `change`, without any effect; or Internal Error, if the change could not be
     /// saved or the power was cut in the meantime.
-    pub fn change(
+    pub(super) fn change(
         &self,
         device: &SharedDevice,
         namespaces: &Namespaces,
@@ -264,7 +264,7 @@ impl Reservations {
     ///
     /// # Errors
     /// The change could not be saved.
-    pub fn forget(
+    pub(super) fn forget(
         &self,
         device: &SharedDevice,
         namespaces: &Namespaces,
@@ -281,7 +281,7 @@ impl Reservations {
     ///
     /// # Errors
     /// The change could not be saved.
-    pub fn clear(
+    pub(super) fn clear(
         &self,
         device: &SharedDevice,
         namespaces: &Namespaces,

@@ -34,7 +34,7 @@ pub(in crate::controller) struct NotificationQueue {
 
 impl NotificationQueue {
     /// The queue of a new controller: earlier notices do not concern it.
-    pub fn new(reservations: &Reservations) -> Self {
+    pub(crate) fn new(reservations: &Reservations) -> Self {
         Self {
             next: reservations.next_notice.load(Relaxed),
             ..Self::default()
@@ -42,12 +42,12 @@ impl NotificationQueue {
     }
 
     /// Returns to the initial state after a controller's reset.
-    pub fn reset(&mut self, reservations: &Reservations) {
+    pub(crate) fn reset(&mut self, reservations: &Reservations) {
         *self = Self::new(reservations);
     }
 
     /// Returns true if an event is due. It counts as sent from then on.
-    pub fn event(&mut self) -> bool {
+    pub(crate) fn event(&mut self) -> bool {
         // One event until the page has been read: the host then reads on until the log is empty.
         let is_due = !self.reported && !self.pages.is_empty();
         self.reported |= is_due;
@@ -56,7 +56,7 @@ impl NotificationQueue {
 
     /// The oldest waiting notification, or an empty page. It is removed unless the event is
     /// retained.
-    pub fn read(&mut self, retained: bool) -> Vec<u8> {
+    pub(crate) fn read(&mut self, retained: bool) -> Vec<u8> {
         let mut page = self.pages.front().copied().unwrap_or_else(blank);
         page.available = self.pages.len().saturating_sub(1) as u8;
         if !retained {
@@ -67,11 +67,11 @@ impl NotificationQueue {
     }
 
     /// Masked notices of a namespace.
-    pub fn mask(&self, nsid: u32) -> u32 {
+    pub(crate) fn mask(&self, nsid: u32) -> u32 {
         self.masks.get(&nsid).copied().unwrap_or(0)
     }
 
-    pub fn set_mask(&mut self, nsid: u32, mask: u32) {
+    pub(crate) fn set_mask(&mut self, nsid: u32, mask: u32) {
         self.masks.insert(nsid, mask & MASKS);
     }
 
@@ -112,7 +112,7 @@ impl Reservations {
     }
 
     /// Moves a host's new notices into its notifications.
-    pub fn deliver(&self, host: HostIdentity<'_>, notifications: &mut NotificationQueue) {
+    pub(crate) fn deliver(&self, host: HostIdentity<'_>, notifications: &mut NotificationQueue) {
         // One load in most cases: events are looked for often, and notices are rare.
         if notifications.next == self.next_notice.load(Relaxed) {
             return;

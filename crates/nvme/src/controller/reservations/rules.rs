@@ -151,7 +151,7 @@ pub enum NotificationType {
 }
 
 /// Notifications caused by a command, with their receivers.
-pub type Notices = Vec<(Host, NotificationType)>;
+pub(crate) type Notices = Vec<(Host, NotificationType)>;
 
 /// The reservation state of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -65,14 +65,14 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Returns true if this command's changes may stay in a cache.
-    pub fn is_cached(&self) -> bool {
+    pub(crate) fn is_cached(&self) -> bool {
         !self.through && self.cache().is_some()
     }
 
     /// Shows the newest content of a page that is cached at least in part; otherwise gives `show`
     /// back.
     #[inline]
-    pub fn view_cached<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
+    pub(crate) fn view_cached<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
     where
         S: FnOnce(PageView<'_>) -> Result<R, Status>,
     {
@@ -159,7 +159,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Writes a part of a page to the cache, or all of it.
-    pub fn write_cached(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+    pub(crate) fn write_cached(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
         let content = SectorData::Bytes {
             first: piece.start / SECTOR_BYTES,
@@ -186,7 +186,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Writes a part of a page to the device. The cached versions of the rest of the page stay.
-    pub fn write_part_through(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+    pub(crate) fn write_part_through(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
         // A whole page does not need its previous content.
         let mut page = match piece.len {
@@ -224,7 +224,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Drops the cached versions of pages that the device has as a whole.
-    pub fn forget_pages(&mut self, lpn: Lpn, len: u32) {
+    pub(crate) fn forget_pages(&mut self, lpn: Lpn, len: u32) {
         if let Some(mut cache) = self.cache() {
             while let Some(found) = cache.next_page(lpn, lpn.offset(len)) {
                 cache.forget(found, Sectors::ALL);
@@ -233,12 +233,12 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Returns true if a deallocation of `pages` pages is cached.
-    pub fn caches_deallocation(&self, pages: u32) -> bool {
+    pub(crate) fn caches_deallocation(&self, pages: u32) -> bool {
         pages <= DEALLOCATE_PAGES_MAX && self.is_cached()
     }
 
     /// Deallocates a page in the cache.
-    pub fn deallocate_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
+    pub(crate) fn deallocate_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
         let new = NewVersion {
             command: self.number,
             sectors: Sectors::ALL,
@@ -249,7 +249,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Remaps pages in the cache: they get the current content of the sources.
-    pub fn remap_cached(&mut self, remap: &Remap) -> Result<(), Status> {
+    pub(crate) fn remap_cached(&mut self, remap: &Remap) -> Result<(), Status> {
         let Remap {
             target,
             source,
@@ -298,7 +298,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Writes back the cached versions of a range of pages.
-    pub fn write_back_pages(&mut self, lpn: Lpn, len: u32) -> Result<(), Status> {
+    pub(crate) fn write_back_pages(&mut self, lpn: Lpn, len: u32) -> Result<(), Status> {
         loop {
             let next = self
                 .cache()
@@ -311,7 +311,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Writes back the cached versions of a range of blocks, before the medium is read.
-    pub fn write_back_blocks(
+    pub(crate) fn write_back_blocks(
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
@@ -324,7 +324,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Writes back everything that was put before now. Concurrent writes do not prolong it.
-    pub fn write_back_all(&mut self) -> Result<(), Status> {
+    pub(crate) fn write_back_all(&mut self) -> Result<(), Status> {
         let Some(until) = self.cache().map(|cache| cache.next) else {
             return Ok(());
         };
@@ -345,14 +345,14 @@ impl<'t> ActiveCommand<'_, 't> {
 
     /// Everything now on the device is durable with this position; `None` for a device in memory,
     /// where every change is durable.
-    pub fn sync_cache_to(&mut self, position: Option<HistoryPosition>) {
+    pub(crate) fn sync_cache_to(&mut self, position: Option<HistoryPosition>) {
         if let Some(mut cache) = self.cache() {
             cache.sync_to(position);
         }
     }
 
     /// Fails if the power was cut since this command began: its cached changes are lost.
-    pub fn check_power(&self) -> Result<(), Status> {
+    pub(crate) fn check_power(&self) -> Result<(), Status> {
         match self.cache() {
             Some(cache) if cache.is_cut_since(self.number) => Err(Status::POWER_LOSS),
             _ => Ok(()),

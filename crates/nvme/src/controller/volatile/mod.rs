@@ -139,7 +139,7 @@ enum Newest {
 }
 
 /// Versions of pages that are not durable yet.
-pub struct VolatileCache {
+pub(super) struct VolatileCache {
     capacity_bytes: u64,
     used_bytes: u64,
     /// Number of the next version.
@@ -159,7 +159,7 @@ pub struct VolatileCache {
 
 impl VolatileCache {
     /// An empty cache. It keeps at most `capacity_bytes`, but at least `CACHE_BYTES_MIN`.
-    pub fn new(capacity_bytes: u64) -> Self {
+    pub(super) fn new(capacity_bytes: u64) -> Self {
         Self {
             capacity_bytes: capacity_bytes.max(CACHE_BYTES_MIN),
             used_bytes: 0,
@@ -174,7 +174,7 @@ impl VolatileCache {
     }
 
     /// Bytes that its versions take.
-    pub fn used_bytes(&self) -> u64 {
+    pub(super) fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 
@@ -279,7 +279,7 @@ impl VolatileCache {
 
     /// Everything before a position is durable: versions covered by a flush that waits for it can
     /// no longer be lost.
-    pub fn durable_until(&mut self, until: HistoryPosition) {
+    pub(super) fn durable_until(&mut self, until: HistoryPosition) {
         self.durable_until = self.durable_until.max(Some(until));
         for lpn in self.awaiting.clone() {
             self.change(lpn, |page| page.settle(|state| state.is_before(until)));
@@ -287,7 +287,7 @@ impl VolatileCache {
     }
 
     /// Returns true if a power cut came after a command with this number began.
-    pub fn is_cut_since(&self, command: u64) -> bool {
+    pub(super) fn is_cut_since(&self, command: u64) -> bool {
         command < self.cut_before
     }
 
@@ -366,7 +366,7 @@ impl VolatileCache {
     ///
     /// # Panics
     /// If they do not agree.
-    pub fn check(&self) {
+    pub(super) fn check(&self) {
         let used: u64 = self.pages.values().map(CachedPage::bytes).sum();
         assert_eq!(used, self.used_bytes, "used bytes");
 

@@ -57,7 +57,7 @@ pub(super) enum Exclusive {
 
 impl Exclusive {
     /// Notes the loss of the hold if an error shows it.
-    pub fn note(&mut self, error: ClientError) -> ClientError {
+    pub(super) fn note(&mut self, error: ClientError) -> ClientError {
         let is_conflict = matches!(
             error,
             ClientError::Status { status, .. } if status.number() == Status::RESERVATION_CONFLICT.number()

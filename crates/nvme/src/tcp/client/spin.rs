@@ -33,7 +33,7 @@ pub(super) struct Spin {
 }
 
 impl Spin {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         // Determined once: the system keeps the answer in several files.
         static PROCESSORS: OnceLock<usize> = OnceLock::new();
         let count = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -45,7 +45,7 @@ impl Spin {
     }
 
     /// Call this before a read that may have to wait.
-    pub fn look(&mut self, stream: &TcpStream) {
+    pub(super) fn look(&mut self, stream: &TcpStream) {
         if self.is_due() {
             self.note(arrives(stream));
         }

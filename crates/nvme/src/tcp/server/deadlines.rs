@@ -41,7 +41,7 @@ pub(super) struct Deadlines {
 
 impl Deadlines {
     /// Deadlines of a connection that begins now.
-    pub fn new(now: u64) -> Self {
+    pub(super) fn new(now: u64) -> Self {
         Self {
             began: now,
             next_tick: now,
@@ -52,30 +52,30 @@ impl Deadlines {
     }
 
     /// Notes whether the buffer holds an incomplete PDU.
-    pub fn note_partial(&mut self, now: u64, is_partial: bool) {
+    pub(super) fn note_partial(&mut self, now: u64, is_partial: bool) {
         // The first time counts: a byte now and then does not restart the wait.
         self.partial_since = is_partial.then(|| self.partial_since.unwrap_or(now));
     }
 
     /// Returns true if it is time for the periodic checks.
-    pub fn is_tick_due(&self, now: u64) -> bool {
+    pub(super) fn is_tick_due(&self, now: u64) -> bool {
         now >= self.next_tick
     }
 
     /// Notes that the thread was busy for its host until now, which is no pause.
-    pub fn note_busy(&mut self, now: u64) {
+    pub(super) fn note_busy(&mut self, now: u64) {
         self.busy_until = now;
     }
 
     /// Excludes a time in which the host had to wait for the server. At most two calculations are
     /// excused before it is authenticated (`auth`), so no host can postpone its deadlines for long.
-    pub fn excuse(&mut self, now: u64, waited_ns: u64) {
+    pub(super) fn excuse(&mut self, now: u64, waited_ns: u64) {
         self.began += waited_ns;
         self.note_busy(now);
     }
 
     /// Begins a tick.
-    pub fn begin_tick(&mut self, now: u64, input_waits: bool) -> Tick {
+    pub(super) fn begin_tick(&mut self, now: u64, input_waits: bool) -> Tick {
         let late_ns = now.saturating_sub(self.next_tick.max(self.busy_until));
         self.next_tick = now + TICK.as_nanos() as u64;
         if u128::from(late_ns) > PAUSE.as_nanos() {
@@ -94,7 +94,7 @@ impl Deadlines {
     }
 
     /// The expired deadline, as the reason for the log.
-    pub fn expired(
+    pub(super) fn expired(
         &self,
         connection: &Connection,
         limits: &Limits,

@@ -24,7 +24,7 @@ pub(super) struct HalfOpenConnections {
 }
 
 impl HalfOpenConnections {
-    pub fn new(max: usize) -> Self {
+    pub(super) fn new(max: usize) -> Self {
         Self {
             max,
             connections: Mutex::default(),
@@ -38,7 +38,7 @@ impl HalfOpenConnections {
     }
 
     /// Adds a connection; returns one to shut down if there are too many now.
-    pub fn add(&self, connection: HalfOpen) -> Option<HalfOpen> {
+    pub(super) fn add(&self, connection: HalfOpen) -> Option<HalfOpen> {
         let mut connections = self.connections();
         connections.push_back(connection);
 
@@ -61,7 +61,7 @@ impl HalfOpenConnections {
     }
 
     /// Notes the host named in its Connect.
-    pub fn set_host(&self, number: u64, host: &str) {
+    pub(super) fn set_host(&self, number: u64, host: &str) {
         let mut connections = self.connections();
         if let Some(one) = connections.iter_mut().find(|one| one.number == number) {
             one.host = Some(host.into());
@@ -69,14 +69,14 @@ impl HalfOpenConnections {
     }
 
     /// Returns true if it was displaced, or its host has closed it.
-    pub fn has_ended(&self, number: u64) -> bool {
+    pub(super) fn has_ended(&self, number: u64) -> bool {
         let connections = self.connections();
         let found = connections.iter().find(|one| one.number == number);
         found.is_none_or(|one| socket::is_closed_by_peer(&one.stream))
     }
 
     /// Removes a connection that has ended, or may use its queue.
-    pub fn remove(&self, number: u64) {
+    pub(super) fn remove(&self, number: u64) {
         self.connections().retain(|one| one.number != number);
     }
 }

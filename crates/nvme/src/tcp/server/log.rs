@@ -48,7 +48,7 @@ pub(super) struct RateLimitedLog {
 }
 
 impl RateLimitedLog {
-    pub fn new(log: Box<dyn Log>) -> Self {
+    pub(super) fn new(log: Box<dyn Log>) -> Self {
         Self {
             log,
             notices: Notices::default(),
@@ -56,7 +56,7 @@ impl RateLimitedLog {
     }
 
     /// A line that peers can cause at will.
-    pub fn notice(
+    pub(super) fn notice(
         &self,
         now: u64,
         kind: &'static str,
@@ -67,7 +67,7 @@ impl RateLimitedLog {
     }
 
     /// An ordinary event of a connection: hosts have many queues, so the rate is higher.
-    pub fn ordinary(
+    pub(super) fn ordinary(
         &self,
         now: u64,
         kind: &'static str,
@@ -93,7 +93,7 @@ impl RateLimitedLog {
     }
 
     /// Logs a failure before a connection could be served.
-    pub fn cannot_accept(&self, now: u64, error: &io::Error) {
+    pub(super) fn cannot_accept(&self, now: u64, error: &io::Error) {
         if let Some(left_out) = self.notices.admit("accept", Pace::SELDOM, now) {
             self.log.server(&format!(
                 "a connection could not be accepted: {error}{}",

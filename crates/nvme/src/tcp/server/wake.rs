@@ -17,7 +17,7 @@ impl Waker {
     }
 
     /// Wakes the thread. No effect before `open`.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(stream) = &mut *self.stream() {
             // If it is full the thread wakes in any case.
             let _ = stream.write(&[0]);
@@ -28,7 +28,7 @@ impl Waker {
     ///
     /// # Errors
     /// The process has no file descriptors left.
-    pub fn open(&self) -> io::Result<UnixStream> {
+    pub(super) fn open(&self) -> io::Result<UnixStream> {
         let (input, output) = UnixStream::pair()?;
         input.set_nonblocking(true)?;
         output.set_nonblocking(true)?;

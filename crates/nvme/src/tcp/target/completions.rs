@@ -25,21 +25,21 @@ pub(super) struct DelayedCompletions {
 }
 
 impl DelayedCompletions {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.held.len()
     }
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
     /// Returns true if the completion of this command is delayed.
-    pub fn has(&self, cid: u16) -> bool {
+    pub(super) fn has(&self, cid: u16) -> bool {
         self.cids.contains(cid)
     }
     /// When the next one is due.
-    pub fn next(&self) -> Option<u64> {
+    pub(super) fn next(&self) -> Option<u64> {
         self.held.peek().map(|Reverse(held)| held.at)
     }
-    pub fn put(&mut self, at: u64, cid: u16, bytes: Vec<u8>) {
+    pub(super) fn put(&mut self, at: u64, cid: u16, bytes: Vec<u8>) {
         // Of two completions due at the same time, the first inserted comes first.
         self.order += 1;
         self.bytes += bytes.len();
@@ -52,7 +52,7 @@ impl DelayedCompletions {
         }));
     }
     /// Takes a completion that is due, if there is one.
-    pub fn take(&mut self, now: u64) -> Option<Vec<u8>> {
+    pub(super) fn take(&mut self, now: u64) -> Option<Vec<u8>> {
         if self.next()? > now {
             return None;
         }

@@ -59,21 +59,21 @@ impl Default for ParkedCommands {
 }
 
 impl ParkedCommands {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.commands.len()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
     /// Returns true if a command with this identifier is parked.
-    pub fn has(&self, cid: u16) -> bool {
+    pub(super) fn has(&self, cid: u16) -> bool {
         self.commands.iter().any(|one| one.sqe.head().cid() == cid)
     }
 
     /// The process was paused until now: no earlier wait counts.
-    pub fn begin_anew(&mut self, now: u64) {
+    pub(super) fn begin_anew(&mut self, now: u64) {
         for one in &mut self.commands {
             one.since = now;
         }

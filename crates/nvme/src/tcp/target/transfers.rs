@@ -39,7 +39,7 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// Bytes whose part of the command has been executed.
-    pub fn executed(&self) -> u32 {
+    pub(super) fn executed(&self) -> u32 {
         self.received - self.gathered.len() as u32
     }
 }
@@ -64,17 +64,17 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.incoming.len()
     }
 
     /// Returns true if this command waits for data.
-    pub fn has(&self, cid: u16) -> bool {
+    pub(super) fn has(&self, cid: u16) -> bool {
         self.cids.contains(cid)
     }
 
     /// Adds a command whose data will be requested when memory allows. They may already be charged.
-    pub fn add(&mut self, sqe: Sqe, command: CheckedCommand, total: u32, charged: usize) {
+    pub(super) fn add(&mut self, sqe: Sqe, command: CheckedCommand, total: u32, charged: usize) {
         // Tags are ours: use the next free one, so that late data of an old transfer match none.
         while self.incoming.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
@@ -104,7 +104,7 @@ impl Transfers {
     }
 
     /// Requests the data of waiting commands, as far as the limit allows.
-    pub fn grant(&mut self, agreed: Agreement, now: u64, out: &mut Vec<u8>) {
+    pub(super) fn grant(&mut self, agreed: Agreement, now: u64, out: &mut Vec<u8>) {
         while let Some(tag) = self.waiting.front().copied()
             && let Some(incoming) = self.incoming.get_mut(&tag)
             // One transfer is always granted, of any length; otherwise it would wait forever.
@@ -120,7 +120,7 @@ impl Transfers {
     }
 
     /// Checks that data are the next of a transfer; they count as received from now on.
-    pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, Fault> {
+    pub(super) fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, Fault> {
         let header = wire::data_header(pdu)?;
         // Data that were not requested end the connection.
         let incoming = self
@@ -154,7 +154,7 @@ impl Transfers {
     }
 
     /// Restarts all waits for requested data.
-    pub fn begin_anew(&mut self, now: u64) {
+    pub(super) fn begin_anew(&mut self, now: u64) {
         let granted = self.incoming.values_mut();
         for since in granted.filter_map(|incoming| incoming.granted.as_mut()) {
             *since = now;
@@ -162,19 +162,19 @@ impl Transfers {
     }
 
     /// Time at which the oldest incomplete transfer was granted.
-    pub fn oldest_grant(&self) -> Option<u64> {
+    pub(super) fn oldest_grant(&self) -> Option<u64> {
         self.incoming
             .values()
             .filter_map(|incoming| incoming.granted)
             .min()
     }
 
-    pub fn get(&mut self, tag: u16) -> Option<&mut Incoming> {
+    pub(super) fn get(&mut self, tag: u16) -> Option<&mut Incoming> {
         self.incoming.get_mut(&tag)
     }
 
     /// Removes a complete transfer, and frees its tag.
-    pub fn finish(&mut self, tag: u16) -> Option<Incoming> {
+    pub(super) fn finish(&mut self, tag: u16) -> Option<Incoming> {
         let incoming = self.incoming.remove(&tag)?;
         // Its share may be granted to the next transfer.
         self.cids.remove(incoming.sqe.head().cid());

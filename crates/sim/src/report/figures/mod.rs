@@ -15,7 +15,7 @@ use crate::plot::paint::Paint;
 use crate::summary::RunSummary;
 
 /// A captioned picture with its legend.
-pub struct Figure {
+pub(super) struct Figure {
     pub title: &'static str,
     /// How to read it, in a sentence.
     pub reading: String,
@@ -24,7 +24,7 @@ pub struct Figure {
 }
 
 /// All figures of a report.
-pub fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
+pub(super) fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
     let names = labels(runs);
 
     let all = Series {
