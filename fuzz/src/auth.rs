@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! auth     line (1 byte: bits 0 and 1 the hash, bit 2 the controller has a secret, bit 3 a group of 2048 bits) | frames
-//! frame    bytes (2) | the payload of an Authentication Send, behind which an Authentication Receive follows
+//! frame    bytes (2) | the payload of an Authentication Send, then an Authentication Receive
 //! ```
 //! The same bytes are what a target answers a host. Checked beside panics: answers are bounded, an
-//! exchange that failed is over after its failure, and nobody is proven who does not know the
+//! exchange that failed is over after its failure, and no host is proven that does not know the
 //! secret. Absent: commands and connections (`nvme::session`).
 
 use remap_ssd_nvme::auth::{
@@ -49,7 +49,7 @@ fn answers(frames: &[u8]) {
         let step = host.receive(&payload);
         assert!(
             !matches!(step, Ok(Step::Done | Step::Last(_))),
-            "nobody here knows the controller's secret"
+            "the controller's secret is unknown here"
         );
     }
 }
@@ -75,7 +75,7 @@ pub fn auth(bytes: &[u8]) {
         exchange.receive(payload, &asker);
         let answer = exchange.send(4096);
         assert!(answer.is_none_or(|answer| answer.len() <= MESSAGE_BYTES_MAX));
-        assert!(exchange.proof().is_none(), "nobody here knows the secret");
+        assert!(exchange.proof().is_none(), "the secret is unknown here");
         if exchange.failed().is_some() {
             assert!(exchange.is_over() && exchange.send(4096).is_none());
             break;
@@ -83,7 +83,7 @@ pub fn auth(bytes: &[u8]) {
     }
 }
 
-/// The corpus: what a host in good order sends, but for the response, which needs the secret.
+/// The corpus: what a well-behaved host sends, but for the response, which needs the secret.
 pub fn make() -> Vec<(String, Vec<u8>)> {
     let mut negotiate = vec![0, 0, 0, 0, 7, 0, 0, 1];
     let mut descriptor = [0; 64];

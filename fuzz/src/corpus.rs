@@ -1,5 +1,5 @@
 //! The committed corpus: small devices that have seen some use, a few lines of each trace format,
-//! and what a host in good order sends.
+//! and what a well-behaved host sends.
 //!
 //! Invariant: [`make`] gives the same files on any machine, for one version of the firmware.
 //! Absent: anything recorded on a real system.

@@ -6,7 +6,7 @@
 //!   off and recovered once more.
 //! - [`trace`]: a trace in any format, compressed or not.
 //! - [`auth::auth`]: what hosts send to authenticate.
-//! - [`tls::tls`]: what strangers send before anybody knows who they are.
+//! - [`tls::tls`]: what strangers send before they are known.
 //! - [`keys::keys`], [`keys::rights`]: a file of keys, and what a host may do.
 //! - [`nvme::pdu`], [`nvme::command`], [`nvme::session`]: what hosts send over NVMe/TCP.
 //!

@@ -1,4 +1,4 @@
-//! The part of the corpus that hosts send: entries, streams and sessions, as a host in good order
+//! The part of the corpus that hosts send: entries, streams and sessions, as a well-behaved host
 //! would.
 //!
 //! Absent: anything recorded.
@@ -333,7 +333,7 @@ fn managing_session() -> Vec<u8> {
 
     let io = io_stream(1, agreed, 0);
     let managing = managing_stream(agreed);
-    // A few commands of the queue before and behind each step; those with little data.
+    // A few commands of the queue before and after each step; those with little data.
     let small: Vec<_> = io.iter().filter(|piece| piece.len() < 3000).collect();
     for (index, step) in managing.iter().enumerate() {
         frame(&mut out, 1, small[index % small.len()]);

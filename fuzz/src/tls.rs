@@ -1,4 +1,4 @@
-//! What strangers can send before anybody knows who they are: a TLS handshake, and the identity in
+//! What strangers can send before they are known: a TLS handshake, and the identity in
 //! it.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! which    0  bytes of a connection, from its first one on
 //!          1  an identity, as a handshake names it
 //! ```
-//! Checked beside panics: no handshake succeeds, since nobody here answers the server's part of it;
+//! Checked beside panics: no handshake succeeds, since nothing here answers the server's part of it;
 //! an identity finds a key only if it is one of the two that the key has. Absent: what follows a
 //! handshake (`nvme::session`).
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 const HOST: &str = "nqn.2026-11.fuzz:host";
 const KEY: &str = "NVMeTLSkey-1:01:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:";
 
-/// A server that shakes hands with whoever connects.
+/// A server that shakes hands with every client.
 struct HandshakeServer {
     listener: TcpListener,
     context: ServerContext,
@@ -58,7 +58,7 @@ impl HandshakeServer {
         for _ in 0..4 {
             match tls.handshake() {
                 Ok(false) => {}
-                Ok(true) => panic!("nobody here has answered the server"),
+                Ok(true) => panic!("the server was never answered"),
                 Err(_) => return,
             }
         }
@@ -109,7 +109,7 @@ fn hello(key: &str) -> Vec<u8> {
     bytes
 }
 
-/// The corpus: what hosts in good order say first.
+/// The corpus: what well-behaved hosts say first.
 pub fn make() -> Vec<(String, Vec<u8>)> {
     let with = |which: u8, bytes: &[u8]| [&[which], bytes].concat();
     let long =

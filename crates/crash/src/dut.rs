@@ -268,7 +268,7 @@ impl DeviceUnderTest {
             let content = match self.ftl.read(lpn) {
                 // No doubt excuses this: damaged media may lose data, but never return other data.
                 Ok(page) => content(&page).ok_or_else(|| {
-                    Failure::of_lpn(format!("LPN {lpn} reads what nobody wrote"), lpn)
+                    Failure::of_lpn(format!("LPN {lpn} reads what was never written"), lpn)
                 })?,
                 Err(Refusal::MediaError) if self.doubts.may_be_lost(lpn) => LOST,
                 Err(refusal) => {

@@ -286,7 +286,7 @@ fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<KeptPage>, u6
         }
         if let Some(block) = listed.next() {
             return Err(format!(
-                "file {inode} lists {block:?}, which nobody wrote, or not there"
+                "file {inode} lists {block:?}, which was never written, or not there"
             ));
         }
     }

@@ -287,7 +287,7 @@ pub trait Disk {
 /// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
 /// let mut disk = LocalDisk::new(Device::in_memory(config)?);
 /// assert_eq!(disk.pages() * 4096, 64 << 20);
-/// assert_eq!(disk.identity(), None); // nobody else can have it
+/// assert_eq!(disk.identity(), None); // no other process can have it
 ///
 /// let (a, b) = ([1; 4096], [2; 4096]);
 /// disk.write(0, &a)?;

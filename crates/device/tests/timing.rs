@@ -298,13 +298,9 @@ fn the_hash_unit_is_pipelined() {
     assert_eq!(
         bench.timing.hash_page(0, 50_000),
         82_000,
-        "a page that comes late waits for nobody"
+        "a page that comes late does not wait"
     );
-    assert_eq!(
-        bench.timing.hash_page(0, 0),
-        35_000,
-        "nor does anybody wait for it"
-    );
+    assert_eq!(bench.timing.hash_page(0, 0), 35_000, "and delays no other");
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
             |at| ftl.media().peek(at) & 0b10 != 0 || ftl.media().peek(at + 1) >> 63 != 0;
         assert!(
             !log().step_by(2).any(is_of_doubt),
-            "{what}: a record that nobody needs"
+            "{what}: a record that is not needed"
         );
         let is_flushed = records[1] > 0;
         assert!(

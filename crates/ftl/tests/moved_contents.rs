@@ -33,7 +33,7 @@ fn content_of(page: &Page) -> u64 {
         Page::Zeroes => 0,
         Page::Identity(content) => *content,
         Page::Bytes(bytes) => u64::from_le_bytes(*bytes.first_chunk().expect("long enough")),
-        Page::Unknown => panic!("nobody wrote that"),
+        Page::Unknown => panic!("that was never written"),
     }
 }
 

@@ -263,7 +263,7 @@ fn refuses_without_its_page(remaps: u32, at: usize) {
     });
     let error = Ftl::recover(media, config)
         .err()
-        .expect("which LPNs it named nobody knows");
+        .expect("it is unknown which LPNs it named");
     assert_eq!(error, RecoveryError::SavedDamaged { page: pages[at].0 });
 }
 

@@ -138,7 +138,7 @@ fn without_a_limit_nothing_is_retired() {
             Lpn(random.below(LPNS.into()) as u32),
             &content(1 + random.below(900)),
         )
-        .expect("it lives for ever");
+        .expect("it never wears out");
     }
     ftl.media_mut().ops.retain(|op| op.kind == OpKind::Erase);
     assert!(ftl.media().ops.len() > 2 * LIMIT as usize && ftl.stats().blocks_worn == 0);

@@ -278,7 +278,7 @@ fn prepare(mountpoint: &Path) -> Result<(), MountError> {
             Some(what) if what == NAME => detach(&path),
             Some(what) => {
                 return Err(MountError::Busy(format!(
-                    "{what}, which nobody serves any more"
+                    "{what}, which is no longer served"
                 )));
             }
             None => return Err(io::Error::from(ErrorKind::NotConnected).into()),

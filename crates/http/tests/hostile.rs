@@ -221,7 +221,7 @@ fn requests_cut_at_every_byte_do_nothing() {
     assert_eq!(watched.0.load(SeqCst), 0, "a part of a request was done");
 
     let mut stream = TcpStream::connect(&address).expect("it listens");
-    // Another request behind the first is no request.
+    // Another request after the first is no request.
     stream
         .write_all(&[&whole[..], &whole[..]].concat())
         .expect("taken");

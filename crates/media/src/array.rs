@@ -386,7 +386,7 @@ impl NandArray {
         let mut bytes = spare
             .filter(|spare| Arc::strong_count(spare) == 1)
             .unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
-        fill(Arc::get_mut(&mut bytes).expect("held by nobody else"));
+        fill(Arc::get_mut(&mut bytes).expect("the only reference"));
         bytes
     }
 

@@ -73,10 +73,7 @@ fn nothing_is_acknowledged_after_a_commit_that_failed() {
             disk::fail(true);
             commit.write_journal().expect_err("the disk fails")
         };
-        let mut other = media
-            .begin_commit()
-            .expect("nobody knows yet")
-            .expect("files");
+        let mut other = media.begin_commit().expect("not known yet").expect("files");
 
         media.commit_failed(&error);
         disk::fail(false);

@@ -166,7 +166,7 @@ fn a_flipped_bit_in_a_state_or_a_journal_is_refused_or_changes_nothing() {
     assert_eq!(
         flips.every("journal.0", journal - 8..journal + 200).tally(),
         (0, 208),
-        "behind them"
+        "after them"
     );
     assert_eq!(
         flips.every("journal.1", 0..2000).tally().0,

@@ -31,9 +31,7 @@ impl Resting {
     /// The device, if the tables can be used.
     fn resume(self, dir: &Path) -> Option<Media> {
         let Self { mut media, folder } = self;
-        let resumed = media
-            .resume_with_tables(dir, folder)
-            .expect("nobody has it open");
+        let resumed = media.resume_with_tables(dir, folder).expect("it is closed");
         resumed.then_some(media)
     }
 }
@@ -285,7 +283,7 @@ fn a_resting_folder_is_free_for_others_and_may_be_gone() {
     assert!(matches!(refused, Err(ImageError::InUse)), "{refused:?}");
 
     let resting = Resting::of(other);
-    dir.close().expect("nobody has it open");
+    dir.close().expect("it is closed");
     let parent = tempfile::tempdir().expect("a folder");
     assert!(resting.resume(&parent.path().join("gone")).is_none());
 }

@@ -292,10 +292,7 @@ fn lists_files_by_page<D: Disk>(disk: &mut D) {
 
     let mut page = [0; PAGE];
     disk.read(105, &mut page).expect("readable");
-    assert!(
-        page == [105; PAGE],
-        "what is not listed is written all the same"
-    );
+    assert!(page == [105; PAGE], "what is not listed is still written");
     let block = |offset, page| DiskFileBlock { offset, page };
     assert_eq!(
         disk.fs_list(7).expect("possible"),

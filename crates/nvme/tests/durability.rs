@@ -201,7 +201,7 @@ fn namespaces_end_where_they_end() {
     host.write(1, last, &numbered(9, 1));
     assert!(
         host.read(2, 0, 1) == [0; BLOCK],
-        "the next namespace begins behind it"
+        "the next namespace begins after it"
     );
 }
 

@@ -16,7 +16,7 @@ const C: HolderId = *b"holder C -------";
 
 fn holder(rig: &Rig, id: HolderId) -> Client {
     let mut client = rig.client();
-    client.hold(id, &[]).expect("nobody has it");
+    client.hold(id, &[]).expect("it is free");
     client
 }
 
@@ -87,7 +87,7 @@ fn a_second_holder_is_refused_and_nobody_else_reads_or_writes() {
     // After letting go it is an ordinary host, with all connections of the holder.
     first.let_go().expect("connected");
     assert!(is_lost(Disk::flush(&mut member)));
-    Disk::write(&mut first, 3, &[2; 4096]).expect("nobody has it");
+    Disk::write(&mut first, 3, &[2; 4096]).expect("it is free");
     other.hold(B, &[]).expect("it was let go");
     assert!(Disk::write(&mut first, 3, &[2; 4096]).is_err());
     rig.stop();

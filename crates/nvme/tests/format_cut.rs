@@ -189,7 +189,7 @@ fn a_server_that_is_killed_during_a_format_leaves_each_page_old_or_zero() {
         }
         assert_eq!(
             last, FORMATTED,
-            "{scheme}: the last cut is behind the format"
+            "{scheme}: the last cut is after the format"
         );
         let counts = seen.iter().filter(|(of, _)| *of == scheme.to_string());
         // None of it, its first half, and all.

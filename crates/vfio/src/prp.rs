@@ -366,10 +366,10 @@ mod tests {
             .expect_err("overlaps");
         memory
             .map(0x30000, 17 * PAGE, again(), 0, true)
-            .expect_err("behind the file");
+            .expect_err("after the end of the file");
         memory
             .map(0x30000, PAGE, again(), u64::MAX, true)
-            .expect_err("behind the file");
+            .expect_err("after the end of the file");
         memory
             .map(u64::MAX, PAGE, again(), 0, true)
             .expect_err("no such addresses");

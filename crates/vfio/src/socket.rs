@@ -150,7 +150,7 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
         match ended {
             Ok(Ok(())) => notice("gone", "the virtual machine has gone"),
             Ok(Err(vfio_user::Error::SocketAccept(error))) => {
-                log(&format!("nobody can connect any more: {error}"));
+                log(&format!("no client can connect any more: {error}"));
                 return;
             }
             Ok(Err(error)) => notice(

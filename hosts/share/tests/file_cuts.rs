@@ -382,7 +382,7 @@ fn a_volume_that_another_process_has_open_is_not_opened_alone() {
         "it is in use"
     );
     drop(volume);
-    let alone = Volume::open_alone(disk.clone(), &processes).expect("nobody uses it");
+    let alone = Volume::open_alone(disk.clone(), &processes).expect("it is free");
     assert!(
         Volume::open(disk.clone(), &processes).is_err(),
         "it is used alone"
@@ -390,7 +390,7 @@ fn a_volume_that_another_process_has_open_is_not_opened_alone() {
     drop(alone);
     Volume::open(disk, &processes)
         .map(drop)
-        .expect("nobody uses it");
+        .expect("it is free");
 }
 
 /// The acknowledgement of one write is lost, for each write in turn; the same process cleans up

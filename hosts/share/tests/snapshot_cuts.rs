@@ -168,7 +168,7 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
     if let (Some(name), step) = (&rolling, &now.step)
         && !matches!(step, Step::Rollback(of) if of == name)
     {
-        return Err(format!("a rollback to {name} that nobody asked for"));
+        return Err(format!("a rollback to {name} that was not asked for"));
     }
 
     // The interrupted operation can be finished.

@@ -1,7 +1,7 @@
 //! Images opened by this process: the tables of the last one closed stay in memory for the next
 //! opening.
 //!
-//! Invariants: a closed image leaves only memory behind, so that other processes can open, move or
+//! Invariants: a closed image leaves only memory, so that other processes can open, move or
 //! delete it; the memory is used only if the image has not changed since (the media compare). A
 //! child of `fork` begins without.
 //!

@@ -256,14 +256,14 @@ fn an_image_that_changed_while_it_was_closed_is_read_again() {
             assert_eq!(rows(&uri), row);
         }
 
-        let disk = ImageDisk::open(&folder, 1).expect("nobody has it open");
+        let disk = ImageDisk::open(&folder, 1).expect("it is closed");
         let volume = Volume::open(disk, &Processes::One).expect("it has a volume");
-        volume.delete("app.db").expect("nobody has it open");
+        volume.delete("app.db").expect("it is closed");
         drop(volume);
         request(&uri);
         assert_eq!(rows(&uri), 1, "of a new database");
 
-        std::fs::remove_dir_all(&folder).expect("nobody has it open");
+        std::fs::remove_dir_all(&folder).expect("it is closed");
         assert!(Db::open(&uri).is_err(), "there is no image");
         assert_eq!(image(&folder), uri);
         request(&uri);

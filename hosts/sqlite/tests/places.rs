@@ -41,12 +41,12 @@ fn an_image_is_free_after_an_opening_that_failed() {
             .and_then(|db| db.run("SELECT * FROM sqlite_schema"))
             .is_err()
     );
-    ImageDisk::open(&folder, 1).expect("nobody uses it");
+    ImageDisk::open(&folder, 1).expect("it is free");
 
     let db = Db::open(&format!("file:app.db?vfs=remap&image={image}")).expect("possible");
     assert!(ImageDisk::open(&folder, 1).is_err(), "it is in use");
     drop(db);
-    ImageDisk::open(&folder, 1).expect("nobody uses it");
+    ImageDisk::open(&folder, 1).expect("it is free");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn without_a_device_or_a_volume_a_database_cannot_be_opened_and_the_log_says_why
 fn a_volume_that_somebody_has_alone_is_busy() {
     start_with_vfs();
     let served = Served::with_volume();
-    let alone = Volume::open_alone(served.disk(), &Processes::local()).expect("nobody has it");
+    let alone = Volume::open_alone(served.disk(), &Processes::local()).expect("it is free");
     let busy = refused(served.open());
     assert!(busy.is_busy(), "{busy}");
     assert!(busy.message.contains("in use"), "{busy}");
@@ -288,7 +288,7 @@ fn a_connection_that_is_lost_in_mid_transaction_is_an_io_error_and_a_rollback() 
         let failure = db
             .run("UPDATE t SET v = randomblob(9001)")
             .and_then(|()| db.run("COMMIT"))
-            .expect_err("nobody serves the device");
+            .expect_err("the device is not served");
         assert!(failure.is_io(), "{mode}: {failure}");
         assert!(
             failure.message.contains("remap: "),
@@ -335,11 +335,11 @@ fn the_message_of_a_failed_opening_says_why() {
 
     // An attachment has no such message, and fails nevertheless.
     let attach = format!("ATTACH '{}' AS other", served.uri());
-    let failure = db.run(&attach).expect_err("nobody serves it");
+    let failure = db.run(&attach).expect_err("it is not served");
     assert!(failure.cannot_open(), "{failure}");
     for lockless in ["nolock=1", "immutable=1"] {
         let attach = format!("ATTACH '{}&{lockless}' AS other", served.uri());
-        let failure = db.run(&attach).expect_err("nobody serves it");
+        let failure = db.run(&attach).expect_err("it is not served");
         assert!(failure.cannot_open(), "{failure}");
     }
 }

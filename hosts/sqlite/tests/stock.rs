@@ -267,7 +267,7 @@ fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
         drop(input);
         stock.wait().expect("it ends");
         ours.run("INSERT INTO t VALUES(150)")
-            .expect("nobody else has it");
+            .expect("the only reference");
         let count = ours.value("SELECT count(*) FROM t").expect("readable");
         assert_eq!(count.integer(), 151);
     }

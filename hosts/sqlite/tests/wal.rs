@@ -575,7 +575,7 @@ fn an_end_in_the_middle_of_a_group_is_a_size_in_whole_frames() {
             );
             let mut into = vec![1; page_bytes];
             wal.read((size + HEADER) as u64, &mut into)
-                .expect("behind the end there is nothing");
+                .expect("nothing follows the end");
             assert!(into.iter().all(|byte| *byte == 0));
             if found == 0 {
                 writer = Writer::restart(&mut wal, page_bytes, 1);

@@ -113,9 +113,9 @@ fn a_damaged_record_is_named_and_the_other_files_can_be_read() {
             volume.delete("nothing"),
         ];
         for answer in unknown {
-            let error = answer.expect_err("nobody knows").to_string();
+            let error = answer.expect_err("that is unknown").to_string();
             assert!(
-                error.contains("page 2 ") && error.contains("nobody knows whether"),
+                error.contains("page 2 ") && error.contains("it is unknown whether"),
                 "{error}"
             );
         }

@@ -240,7 +240,7 @@ fn what_one_process_changes_another_one_sees() {
     assert!(matches!(refused, StoreError::InUse), "{refused}");
     assert!(contents(&two, two.open("b", NEW).expect("it is there")) == tagged(3, 500 * PAGE));
     drop((one, two));
-    Volume::create(disk.clone(), &processes, &forced, &mut |_, _| {}).expect("nobody uses it");
+    Volume::create(disk.clone(), &processes, &forced, &mut |_, _| {}).expect("it is free");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn copies_of_a_volume_have_sizes_of_their_own() {
     assert_eq!(
         two.size(in_two).expect("possible"),
         PAGE as u64,
-        "nobody has written to the copy"
+        "the copy was not written"
     );
 }
 

@@ -79,8 +79,8 @@ fn a_volume_that_nobody_has_changed_goes_on_as_it_was() {
             }
             _ => resting.resume(),
         }
-        .expect("nobody has it open")
-        .expect("nobody has changed it");
+        .expect("it is closed")
+        .expect("it is unchanged");
         assert_eq!(get(&volume, &format!("file-{}", round % 7)), Some(round));
     }
     drop(volume);
@@ -102,8 +102,8 @@ fn lock_files_of_before_do_not_bind_the_next_opening() {
     note(&volume, 8).expect_err("other files are in their place");
 
     let resting = rest(volume).expect("nothing has failed");
-    let volume = resting.resume().expect("nobody has it open");
-    note(&volume.expect("nobody has changed it"), 8).expect("nothing is noted yet");
+    let volume = resting.resume().expect("it is closed");
+    note(&volume.expect("it is unchanged"), 8).expect("nothing is noted yet");
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn a_volume_that_another_process_has_changed_is_opened_anew() {
     let resting = rest(volume).expect("nothing has failed");
 
     let other = image.open();
-    other.delete("ours").expect("nobody has it open");
+    other.delete("ours").expect("it is closed");
     put(&other, "theirs", 2);
     drop(other);
 
-    let resumed = resting.resume().expect("nobody has it open");
+    let resumed = resting.resume().expect("it is closed");
     assert!(resumed.is_none());
     let volume = image.open();
     assert_eq!(
@@ -135,8 +135,8 @@ fn an_image_is_in_use_gone_or_another_one() {
     assert!(resting.resume().is_err(), "another process has it open");
 
     let resting = rest(other).expect("nothing has failed");
-    std::fs::remove_dir_all(image.folder()).expect("nobody has it open");
-    assert!(resting.resume().expect("nobody has it open").is_none());
+    std::fs::remove_dir_all(image.folder()).expect("it is closed");
+    assert!(resting.resume().expect("it is closed").is_none());
 }
 
 // The service changes these files while it holds the image exclusively.
@@ -154,10 +154,7 @@ fn a_list_of_namespaces_or_a_configuration_that_changed_is_noticed() {
         let path = image.folder().join(name);
         let before = std::fs::read(&path).ok();
         std::fs::write(&path, text).expect("there is room");
-        assert!(
-            resting.resume().expect("nobody has it open").is_none(),
-            "{name}"
-        );
+        assert!(resting.resume().expect("it is closed").is_none(), "{name}");
         match before {
             Some(bytes) => std::fs::write(&path, bytes).expect("there is room"),
             None => std::fs::remove_file(&path).expect("it is there"),
@@ -173,7 +170,7 @@ fn a_configuration_that_is_edited_while_the_device_is_open_is_noticed() {
     let text = config_text(&image.folder()) + "# changed\n";
     std::fs::write(image.folder().join("device.toml"), text).expect("there is room");
     let resting = rest(volume).expect("nothing has failed");
-    assert!(resting.resume().expect("nobody has it open").is_none());
+    assert!(resting.resume().expect("it is closed").is_none());
 }
 
 fn config_text(folder: &Path) -> String {

@@ -139,7 +139,7 @@ fn size(volume: &Volume<Client>) -> u64 {
 #[test]
 fn another_domain_is_refused_until_the_last_process_of_the_first_one_has_left() {
     let rig = Rig::new();
-    let first = rig.open(&rig.here).expect("nobody has it");
+    let first = rig.open(&rig.here).expect("it is free");
     let second = rig.open(&rig.here).expect("the same domain");
     append(&first, 5000);
     assert_eq!(size(&second), 5000);
@@ -183,7 +183,7 @@ fn another_domain_is_refused_until_the_last_process_of_the_first_one_has_left() 
 #[test]
 fn who_has_the_volume_open_goes_on_when_all_files_are_removed_and_nobody_else_gets_in() {
     let rig = Rig::new();
-    let first = rig.open(&rig.here).expect("nobody has it");
+    let first = rig.open(&rig.here).expect("it is free");
     let second = rig.open(&rig.here).expect("the same domain");
     append(&first, 5000);
     fs::remove_dir_all(folder(&rig.here)).expect("it is ours");
@@ -204,7 +204,7 @@ fn who_has_the_volume_open_goes_on_when_all_files_are_removed_and_nobody_else_ge
 #[test]
 fn a_process_that_leaves_does_not_remove_the_locks_that_others_have_made_in_place_of_its_own() {
     let rig = Rig::new();
-    let first = rig.open(&rig.here).expect("nobody has it");
+    let first = rig.open(&rig.here).expect("it is free");
     let mut locks = rig.names(&rig.here);
     locks.retain(|name| name.ends_with(".join") || name.ends_with(".use"));
     locks.sort_unstable();
@@ -219,14 +219,14 @@ fn a_process_that_leaves_does_not_remove_the_locks_that_others_have_made_in_plac
     let mut left = rig.names(&rig.here);
     left.sort_unstable();
     assert_eq!(left, locks);
-    drop(rig.open(&rig.here).expect("nobody has it"));
+    drop(rig.open(&rig.here).expect("it is free"));
     assert_eq!(rig.names(&rig.here), Vec::<String>::new());
 }
 
 #[test]
 fn nothing_is_made_anew_for_a_tenancy_of_which_a_part_was_removed() {
     let rig = Rig::new();
-    let first = rig.open(&rig.here).expect("nobody has it");
+    let first = rig.open(&rig.here).expect("it is free");
     append(&first, 5000);
     let own = first.folder().expect("it is one of several");
     fs::remove_file(own.join("words")).expect("it is there");
@@ -250,7 +250,7 @@ fn locks_of_host_software_that_were_removed_and_made_anew_are_refused() {
     let locks = |locks, memory| LockFiles { locks, memory };
     first
         .note_lock_files(file, locks(11, 0))
-        .expect("nobody has noted any");
+        .expect("none is noted");
     second
         .note_lock_files(file, locks(11, 12))
         .expect("the same");
@@ -267,7 +267,7 @@ fn locks_of_host_software_that_were_removed_and_made_anew_are_refused() {
         .expect("it is there");
     first
         .note_lock_files(file, locks(13, 0))
-        .expect("nobody has noted any");
+        .expect("none is noted");
 }
 
 #[test]
@@ -282,16 +282,16 @@ fn a_file_that_is_open_cannot_be_had_alone_nor_opened_meanwhile() {
     );
     second.hold_file("b", true).expect("it is another one");
     drop(open);
-    let alone = second.hold_file("a/%b", true).expect("nobody has it");
+    let alone = second.hold_file("a/%b", true).expect("it is free");
     refusal(first.hold_file("a/%b", false));
     drop(alone);
-    first.hold_file("a/%b", false).expect("nobody has it");
+    first.hold_file("a/%b", false).expect("it is free");
 }
 
 #[test]
 fn a_volume_whose_reservation_an_operator_took_away_is_lost_for_good() {
     let rig = Rig::new();
-    let volume = rig.open(&rig.here).expect("nobody has it");
+    let volume = rig.open(&rig.here).expect("it is free");
     append(&volume, 5000);
     rig.subsystem.release_reservations(1).expect("it is there");
     let file = volume
@@ -307,11 +307,11 @@ fn a_volume_whose_reservation_an_operator_took_away_is_lost_for_good() {
     refusal(rig.open(&rig.here));
 
     // Another tenancy holds it, and leaves: nothing changes.
-    drop(rig.open(&rig.there).expect("nobody holds it"));
+    drop(rig.open(&rig.there).expect("it is free"));
     assert!(lost().contains("close what is open"));
     assert!(volume.still_held().is_err());
     drop(volume);
-    rig.open(&rig.here).expect("nobody has it");
+    rig.open(&rig.here).expect("it is free");
 }
 
 /// How often each process opens and closes the volume, while others do.
@@ -360,7 +360,7 @@ fn processes_that_come_while_the_last_one_leaves_are_never_refused() {
         assert!(output.status.success(), "{said}");
     }
 
-    let volume = rig.open(&rig.here).expect("nobody has it");
+    let volume = rig.open(&rig.here).expect("it is free");
     for name in names {
         let file = volume.open(name, OpenOptions::default());
         let size = volume.size(file.expect("it is there"));
@@ -386,7 +386,7 @@ fn process_that_dies() {
     };
     volume
         .note_lock_files(file, locks)
-        .expect("nobody alive has noted any");
+        .expect("no running process has noted any");
     std::process::abort();
 }
 
@@ -410,7 +410,7 @@ fn after_processes_that_died_their_domain_goes_on_at_once_with_what_they_had_wri
     let rig = Rig::new();
     for round in 1..=5 {
         die(&rig, &rig.here);
-        let volume = rig.open(&rig.here).expect("nobody lives who has it");
+        let volume = rig.open(&rig.here).expect("its process has ended");
         assert_eq!(size(&volume), 5000 * round, "no sync was needed");
         if round % 2 == 0 {
             std::mem::drop(volume);

@@ -44,7 +44,7 @@ impl AccessEntry {
             let list = option.strip_prefix("namespaces=");
             let list = list.filter(|_| words.next().is_none()).ok_or_else(|| {
                 Failure::usage(format_args!(
-                    "--allow `{text}`: behind the host comes only namespaces=1:rw,2:ro"
+                    "--allow `{text}`: after the host only this may follow: namespaces=1:rw,2:ro"
                 ))
             })?;
             rights = Rights::parse(list)

@@ -234,7 +234,7 @@ impl Fronts {
             match mounted.unmount() {
                 Ok(true) => Ok(()),
                 Ok(false) => {
-                    tracing::warn!("{folder} was in use: whoever has its files open is told that the device is gone");
+                    tracing::warn!("{folder} was in use: programs that have its files open get errors, since the device is gone");
                     Ok(())
                 }
                 Err(error) => Err(Failure::about(folder, error)),

@@ -197,7 +197,7 @@ impl Served {
         };
         self.with(|subsystem| match subsystem.set_ana_state(address, *state) {
             0 => Err(OperateError(format!(
-                "nobody listens at {portal}; `ctl config` lists the portals"
+                "nothing listens at {portal}; `ctl config` lists the portals"
             ))),
             _ => Ok(json!({ "portals": portals(subsystem) })),
         })

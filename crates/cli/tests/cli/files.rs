@@ -104,14 +104,14 @@ fn the_device_is_a_file_whose_copies_cost_nothing_and_whose_holes_are_trims() {
         file.write_at(&[1, 2, 3], (64 << 20) - 1).expect("one fits"),
         1
     );
-    file.write_at(&[1], 64 << 20).expect_err("behind the end");
+    file.write_at(&[1], 64 << 20).expect_err("after the end");
     file.sync_all().expect("flushed");
     run(&["serve", "--memory", "32MiB", "--fuse", at])
         .fails(1, &[at, "is mounted there", "umount"]);
     drop(file);
     // A killed server leaves a dead mount, which the next one removes.
     served.kill();
-    std::fs::metadata(folder.join("n1")).expect_err("nobody serves it");
+    std::fs::metadata(folder.join("n1")).expect_err("it is not served");
     let served = serve(&["--image", image, "--fuse", at]);
     let file = open(&folder);
     assert!(read(&file, 4096 * 5300 - 4096, 4096) == data[data.len() - 4096..]);

@@ -146,7 +146,7 @@ fn a_file_that_a_program_has_open_is_neither_deleted_nor_replaced() {
 
     let disk = Client::connect(place[1], Options::default()).expect("it serves");
     let program = Volume::open(disk, &Processes::local()).expect("the same user");
-    let open = program.hold_file("app.db", false).expect("nobody has it");
+    let open = program.hold_file("app.db", false).expect("it is free");
     let refusal = ["app.db", "open in another process"];
     volume(&["delete", "app.db"], &place).fails_in_one_line(1, &refusal);
     volume(&["import", &local, "--force"], &place).fails_in_one_line(1, &refusal);
@@ -158,7 +158,7 @@ fn a_file_that_a_program_has_open_is_neither_deleted_nor_replaced() {
     drop(program);
     let disk = Client::connect(place[1], Options::default()).expect("it serves");
     let other = Processes::Several(dir.path().join("domain"));
-    let other = Volume::open(disk, &other).expect("nobody has it");
+    let other = Volume::open(disk, &other).expect("it is free");
     for args in [&["list"][..], &["import", &local], &["create", "--force"]] {
         volume(args, &place).fails_in_one_line(1, &["in use by other processes"]);
     }

@@ -87,7 +87,7 @@ impl JournalReplay<'_> {
             let what = format!(
                 "a record does not have its checksum, and was durable (byte {proof} was written after it)"
             );
-            let lost = format!("what was recorded behind it: {}", journal.count_behind());
+            let lost = format!("what was recorded after it: {}", journal.count_behind());
             findings.add(name, end as u64, what, lost)?;
         }
 
@@ -95,7 +95,7 @@ impl JournalReplay<'_> {
         let senseless = || {
             (
                 "a record that makes no sense".to_owned(),
-                "it, and all behind it".to_owned(),
+                "it, and all after it".to_owned(),
             )
         };
 

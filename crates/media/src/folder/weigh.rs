@@ -213,7 +213,7 @@ pub(super) fn weigh_headers(
             Some(generation) if is_own && generation == own => headers.begun = true,
             Some(_) if is_own && !journal.read(own).is_empty() => {
                 let what =
-                    format!("the header is older than the records behind it, of generation {own}");
+                    format!("the header is older than the records after it, of generation {own}");
                 findings.add(name, 0, what, "nothing that is known of".into())?;
                 headers.begun = true;
             }

@@ -190,7 +190,7 @@ fn entry(line: &str) -> Result<(&str, HostEntry), String> {
         put_key(&mut entry.host, &mut entry.tls, word)?;
     }
     if entry.host.is_none() && entry.tls.is_none() {
-        return Err(format!("behind the NQN comes {KEYS}"));
+        return Err(format!("after the NQN comes {KEYS}"));
     }
 
     for word in words {
@@ -267,7 +267,7 @@ fn option(entry: &mut HostEntry, word: &str) -> Result<(), String> {
         // Not quoted: the word may be a secret.
         _ => {
             return Err(
-                "behind the keys come only controller=, hash=, group=, until= and namespaces="
+                "after the keys come only controller=, hash=, group=, until= and namespaces="
                     .into(),
             );
         }
@@ -323,7 +323,7 @@ impl HostKeys {
 
         if let Some(word) = words.next() {
             let text = word.strip_prefix("controller=");
-            let text = text.ok_or("behind the keys comes only controller=SECRET")?;
+            let text = text.ok_or("after the keys comes only controller=SECRET")?;
             controller = Some(Secret::parse(text).map_err(|error| error.to_string())?);
         }
         if words.next().is_some() {

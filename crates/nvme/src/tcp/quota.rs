@@ -484,7 +484,7 @@ mod tests {
         greedy.refund(100);
         assert!(place.is_granted() && woken.load(Ordering::SeqCst) == 1);
         assert_eq!((victim.take(place), quotas.waiting()), (100, 0));
-        assert!(greedy.charge(20), "nobody waits any more");
+        assert!(greedy.charge(20), "no command waits any more");
 
         // A connection that leaves, before or after it is granted, takes nothing with it.
         let waiting = victim.wait(350, wake());

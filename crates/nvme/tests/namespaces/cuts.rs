@@ -83,8 +83,8 @@ fn end(started: Started, seed: u64) -> Device {
     } = started;
     subsystem.power_cut(seed).expect("it recovers");
     drop(host);
-    let subsystem = Arc::into_inner(subsystem).expect("nobody else has it");
-    subsystem.into_device().expect("nobody panicked")
+    let subsystem = Arc::into_inner(subsystem).expect("the only reference");
+    subsystem.into_device().expect("no thread panicked")
 }
 
 /// Two namespaces full of their numbers, durably.

@@ -110,8 +110,8 @@ fn run(seed: u64, cache: bool) {
             6 if numbers.below(3) == 0 => {
                 subsystem.power_cut(seed).expect("it recovers");
                 hosts.clear();
-                let ended = Arc::into_inner(subsystem).expect("nobody else has it");
-                (subsystem, hosts) = start(ended.into_device().expect("nobody panicked"));
+                let ended = Arc::into_inner(subsystem).expect("the only reference");
+                (subsystem, hosts) = start(ended.into_device().expect("no thread panicked"));
             }
             _ => {
                 let Some(one) = all.get_mut(&nsid).filter(|one| one.seen_by.contains(&who)) else {

@@ -120,7 +120,7 @@ fn each_type_of_reservation_keeps_out_whom_it_must_from_every_command() {
 fn a_copy_reads_its_source_only_with_the_right_to() {
     let rig = halves();
     let [mut holder, mut other] = ["holder", "other"].map(|of| host(&rig, of));
-    holder.write(3, &[7; PAGE]).expect("nobody has reserved it");
+    holder.write(3, &[7; PAGE]).expect("it is not reserved");
     assert_eq!(register(&mut holder, 0, 0, 1), SUCCESS);
     assert_eq!(acquire(&mut holder, 0, 2, 1, 0), SUCCESS);
 
@@ -163,7 +163,7 @@ fn what_all_namespaces_share_is_changed_only_where_none_is_reserved() {
 fn a_write_whose_data_come_after_its_host_was_preempted_writes_nothing() {
     let rig = halves();
     let mut a = host(&rig, "a");
-    a.write(0, &[1; 2 * PAGE]).expect("nobody holds anything");
+    a.write(0, &[1; 2 * PAGE]).expect("nothing is reserved");
     let (admin, mut b) = raw_host(&rig, [9; 16], "b");
     let call =
         |b: &mut Peer, sqe: Sqe, data: [u8; 16]| b.call(in_capsule(sqe, 16), &data).cqe.status();

@@ -89,7 +89,7 @@ fn a_preempted_host_loses_its_key_its_reservation_and_its_right_to_write() {
 
     assert_eq!(release(&mut c, 1, 0, 6), SUCCESS);
     assert_eq!(all(&mut a), (11, 0, 0, vec![]));
-    a.write(0, &[4; PAGE]).expect("nobody holds anything");
+    a.write(0, &[4; PAGE]).expect("nothing is reserved");
     drop((a, b, c));
     rig.stop();
 }
@@ -155,7 +155,7 @@ fn what_is_to_persist_is_kept_before_it_is_acknowledged_and_survives_a_power_cut
     assert_eq!(register(&mut a, 2 << 30, 0, 1), SUCCESS);
     assert!(kept(&shelf).is_empty());
     rig.subsystem.power_cut(1).expect("it recovers");
-    b.write(0, &[1; PAGE]).expect("nobody holds anything");
+    b.write(0, &[1; PAGE]).expect("nothing is reserved");
     drop((a, b));
     rig.stop();
 }

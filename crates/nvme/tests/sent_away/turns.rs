@@ -30,7 +30,7 @@ fn await_waiting(rig: &Rig, count: usize) {
     await_waiting_while(rig, count, || true);
 }
 
-/// Waits until a verb waits for the device, behind the guest's command. Until then it must not be
+/// Waits until a verb waits for the device, after the guest's command. Until then it must not be
 /// acknowledged: the command may be executed still.
 fn await_verb<T>(rig: &Rig, away: &ScopedJoinHandle<'_, T>) {
     await_waiting_while(rig, 2, || !away.is_finished());
@@ -240,7 +240,7 @@ fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer, Option<Peer>)
     let done = guest.call(transport(read(0, 1), PAGE as u32), &[]).cqe;
     assert_eq!(done.status(), Status::SUCCESS);
 
-    // A copy of 16 MiB waits for the device, and behind it another one does.
+    // A copy of 16 MiB waits for the device, and after it another one does.
     let held = rig.subsystem.device();
     let range = CopyRange::new(0, (PAGES - 1) as u16);
     let sqe = Sqe {

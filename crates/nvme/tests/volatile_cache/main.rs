@@ -218,7 +218,7 @@ fn a_host_sees_the_cache_and_switches_it_off_and_on() {
     rig.stop();
 }
 
-// A shutdown in good order loses nothing.
+// A clean shutdown loses nothing.
 #[test]
 fn draining_makes_everything_durable() {
     let mut bench = Bench::new(1 << 20, 3);

@@ -75,7 +75,7 @@ impl Rig {
         self.service.close().expect("nothing failed");
         assert!(
             Arc::into_inner(self.subsystem).is_some(),
-            "somebody still holds the device"
+            "the device is still held"
         );
     }
 }

@@ -503,7 +503,7 @@ fn a_socket_that_is_served_or_is_none_is_left_alone() {
     assert!(again(&rig.dir.path().join("missing/socket")).is_err());
     let left = rig.dir.path().join("left");
     drop(std::os::unix::net::UnixListener::bind(&left).expect("a socket"));
-    let service = again(&left).expect("nobody serves it");
+    let service = again(&left).expect("it is not served");
     service.close().expect("nothing failed");
     assert!(!left.exists());
     rig.stop();

@@ -384,7 +384,7 @@ impl<D: Disk> Own<D> for CopyTable {
     fn settle(engine: &mut Ccaw<D>) -> Result<(), DedupError<D::Error>> {
         let segments = engine.own.segments.out_of_date();
         if !segments.is_empty() {
-            // One more flush behind it: the headers "valid" are written after the commit's own.
+            // One more flush after it: the headers "valid" are written after the commit's own.
             engine.commit(&segments)?;
         }
         engine.flush_below()

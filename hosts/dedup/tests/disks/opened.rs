@@ -164,7 +164,7 @@ fn damaged_mappings_are_errors_until_they_are_written_and_their_blocks_go_to_nob
     let mut subject = setup.open(disk.clone()).expect("it is there");
     assert!(
         (0..1020).all(|page| subject.read(page) == 1000 + page),
-        "whoever mends the page has everything"
+        "once the page is mended, all is there"
     );
     drop(subject);
 

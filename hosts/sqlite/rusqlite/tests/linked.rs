@@ -24,7 +24,7 @@ fn a_checkpoint_shares_all_pages_and_a_reopened_database_has_them() {
     }
     database
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        .expect("nobody reads");
+        .expect("there is no reader");
 
     let counted = statistics(&database).expect("it is on the VFS");
     let pages = |name: &str| {

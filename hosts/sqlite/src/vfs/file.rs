@@ -57,7 +57,7 @@ pub(super) struct Handle {
 fn inherited(code: c_int) -> c_int {
     log::note(
         code,
-        &"this database was opened before fork(), by the parent process: a child has to open it by itself",
+        &"this database was opened before fork(), by the parent process: a child must open its own",
     );
     code
 }

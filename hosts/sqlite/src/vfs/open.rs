@@ -180,7 +180,7 @@ fn open(
     };
 
     if kind == Kind::Database {
-        // A missing database leaves no lock file behind. Where SQLite takes no locks, the folder
+        // A missing database leaves no lock file. Where SQLite takes no locks, the folder
         // may be read-only.
         if locks {
             let path = place.lock_path(&name);

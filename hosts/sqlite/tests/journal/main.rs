@@ -369,11 +369,11 @@ fn a_record_can_be_written_again_and_a_journal_be_cut_off() {
     );
     assert!(
         journal.write(100_000_000, &[1]).is_ok(),
-        "behind the end anything can be"
+        "after the end anything may follow"
     );
     assert!(
         bench.journal().write(0, &[1; 8]).is_ok(),
-        "a journal that is there can be written by whoever finds it"
+        "a journal that is there can be written by any connection that finds it"
     );
     journal.invalidate().expect("possible");
     assert!(

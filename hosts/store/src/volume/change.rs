@@ -143,7 +143,7 @@ impl<D: Disk> VolumeState<D> {
             .table
             .free_slot()
             .ok_or(StoreError::NoSlot(self.superblock.slots))?;
-        // Without room the file is created all the same: its first write reports it.
+        // Without room the file is still created: its first write reports it.
         let extents = if options.written_next {
             let free = space::pages_in(&runs);
             space::choose(runs, None, space::wish(0, 1, free), 1).unwrap_or_default()

@@ -168,7 +168,9 @@ impl Table {
     /// hot journal as absent would leave a database torn.
     pub(super) fn missing(&self, name: &str) -> StoreError {
         match self.damaged_slots().next() {
-            Some(why) => StoreError::Damaged(format!("{why}; nobody knows whether that is {name}")),
+            Some(why) => {
+                StoreError::Damaged(format!("{why}; it is unknown whether that is {name}"))
+            }
             None => StoreError::NotFound(name.into()),
         }
     }

@@ -511,7 +511,9 @@ mod tests {
         symlink(ours.join("volume"), ours.join("link")).expect("possible");
         assert!(folder.open("link", true).is_err());
         std::fs::set_permissions(&ours, PermissionsExt::from_mode(0o777)).expect("possible");
-        let refused = Folder::domain(&ours).err().expect("anybody may write here");
+        let refused = Folder::domain(&ours)
+            .err()
+            .expect("all users may write here");
         assert!(refused.to_string().contains("ours alone"));
     }
 

@@ -39,7 +39,7 @@ pub enum ClientError {
     Tls(#[from] TlsError),
     /// The connection belongs to a parent process, copied by `fork`.
     #[error(
-        "this connection was made before fork(), by the parent process: a child has to connect by itself"
+        "this connection was made before fork(), by the parent process: a child must make its own"
     )]
     Forked,
     /// A reconnection found another namespace.
