@@ -1,6 +1,6 @@
 //! What arbitrary bytes are fed to, and a mutator that does without libFuzzer.
 //!
-//! - [`file`]: a device image as it lies in a file. Nearly every mutation is refused by its hash.
+//! - [`file()`]: a device image as it lies in a file. Nearly every mutation is refused by its hash.
 //! - [`recover`]: an image unpacked and sealed again after mutation, so that recovery sees hostile
 //!   media whose file is in order. What does recover, and agrees with itself, is then used, powered
 //!   off and recovered once more.
