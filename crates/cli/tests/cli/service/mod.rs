@@ -315,9 +315,15 @@ fn mistakes_in_service_are_sentences() {
     run(&[&["serve", "--memory", "32MiB"], &both[..]].concat())
         .fails_in_one_line(2, &["0.0.0.0:0 can be reached", "--keys"]);
     for (host, why) in [
-        ("nqn.a until=2027-06-30", "comes only namespaces="),
+        (
+            "nqn.a until=2027-06-30",
+            "only this may follow: namespaces=",
+        ),
         ("nqn.a namespaces=1", "namespaces: a list like 1:rw,2:ro"),
-        ("nqn.a namespaces=1:rw namespaces=2:rw", "comes only"),
+        (
+            "nqn.a namespaces=1:rw namespaces=2:rw",
+            "only this may follow",
+        ),
     ] {
         run(&["serve", "--memory", "32MiB", "--allow", host]).fails_in_one_line(2, &[why, host]);
     }
