@@ -167,7 +167,7 @@ impl SegmentGroups {
 
     /// Allocates the slots for an entry that names `pages` pages; returns their first word. Room
     /// must have been reserved.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(
         &mut self,
         media: &mut Media,
@@ -177,18 +177,22 @@ impl SegmentGroups {
         purpose: Purpose,
     ) -> usize {
         let group = &mut self.all[sb.0 as usize];
-        // The rest of a segment that stays unused counts as used, too.
         let before = self.segments.used(&group.chain);
         let at = self
             .segments
             .take(media, now, &mut group.chain, sb, slots, purpose);
-        self.used += u64::from(self.segments.used(&group.chain) - before);
+        // The rest of a segment that stays unused counts as used, too. One slot leaves no rest.
+        self.used += match slots {
+            1 => 1,
+            _ => u64::from(self.segments.used(&group.chain) - before),
+        };
+        group.covered += u64::from(pages);
+        self.covered += u64::from(pages);
         self.changed.note(sb);
-        self.cover(sb, pages);
         at
     }
 
-    /// The entries of a group name so many more pages.
+    /// The entries of a group name this many more pages.
     #[inline]
     pub(crate) fn cover(&mut self, sb: SbId, pages: u32) {
         self.all[sb.0 as usize].covered += u64::from(pages);
