@@ -27,7 +27,7 @@ pub fn unfinished(store: &dyn Store, database: &str) -> Result<Option<String>, S
     }
     let log = format!("{database}-wal");
     if let Some(file) = there(store, &log)?
-        && has_bytes(store, file)?
+        && has_header(store, file)?
     {
         return Ok(Some(log));
     }
@@ -36,7 +36,7 @@ pub fn unfinished(store: &dyn Store, database: &str) -> Result<Option<String>, S
 
 /// Returns true if a log has a header. A log is created with pages of zeroes, which may be all that a
 /// process or a machine has left of it.
-fn has_bytes(store: &dyn Store, log: FileId) -> Result<bool, StoreError> {
+fn has_header(store: &dyn Store, log: FileId) -> Result<bool, StoreError> {
     let mut header = [0; 32];
     let read = store.read(log, 0, &mut header)?;
     Ok(header[..read].iter().any(|byte| *byte != 0))

@@ -110,6 +110,15 @@ const LOG: OpenOptions = OpenOptions {
     written_next: true,
 };
 
+/// The next process that writes dies when the disk has done it. Just before, `early` reads the table.
+fn dies_in_the_next_write(disk: &MemDisk, early: &Arc<Volume<MemDisk>>) {
+    let reader = Arc::clone(early);
+    let read = Box::new(move || drop(reader.list().expect("readable")));
+    let mut medium = disk.medium();
+    medium.before_write = Some((0..600, read));
+    medium.fails_after_write = true;
+}
+
 // One process dies between the record of a file and the end of its change; a second one has read
 // the table just before the record.
 #[test]
@@ -120,12 +129,7 @@ fn a_file_whose_maker_died_is_the_same_for_all_before_one_writes_to_it() {
     let [early, maker, writer] =
         [(); 3].map(|()| Arc::new(Volume::open(disk.clone(), &processes).expect("possible")));
 
-    let reader = Arc::clone(&early);
-    let read = Box::new(move || drop(reader.list().expect("readable")));
-    let mut medium = disk.medium();
-    medium.before_write = Some((0..600, read));
-    medium.fails_after_write = true;
-    drop(medium);
+    dies_in_the_next_write(&disk, &early);
     maker.open("log", LOG).expect_err("it dies");
     disk.medium().fails_after_write = false;
 
@@ -149,12 +153,7 @@ fn pages_whose_claimer_died_are_the_same_for_all_before_one_is_written() {
         [(); 3].map(|()| Arc::new(Volume::open(disk.clone(), &processes).expect("possible")));
     let file = early.open("log", LOG).expect("possible");
 
-    let reader = Arc::clone(&early);
-    let read = Box::new(move || drop(reader.list().expect("readable")));
-    let mut medium = disk.medium();
-    medium.before_write = Some((0..600, read));
-    medium.fails_after_write = true;
-    drop(medium);
+    dies_in_the_next_write(&disk, &early);
     let all = tagged(1, 20 * PAGE);
     claimer.write(file, 0, &all).expect_err("it dies");
     disk.medium().fails_after_write = false;

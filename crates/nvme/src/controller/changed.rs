@@ -34,7 +34,7 @@ impl ChangedNamespaces {
         page
     }
 
-    /// Returns true if the host has not been told of a change since it last read the page.
+    /// Returns true if the host has not been notified of a change since it last read the page.
     pub(super) fn is_news(&self) -> bool {
         !self.numbers.is_empty() && !self.is_reported
     }

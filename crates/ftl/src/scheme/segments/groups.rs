@@ -241,7 +241,7 @@ impl SegmentGroups {
         self.segments.release(&mut core.media, &old.segments);
     }
 
-    /// Notes that rewriting a group frees no segment before so many more of its pages are invalid.
+    /// Notes that rewriting a group frees no segment until `more` further pages of it are invalid.
     pub(crate) fn gains_nothing(&mut self, blocks: &Superblocks, sb: SbId, more: usize) {
         let group = &mut self.all[sb.0 as usize];
         let invalid = group
