@@ -3,6 +3,7 @@
 //! Invariant: every external problem becomes one of these; a panic is a bug of ours. Absent:
 //! mistakes in the arguments that clap finds, which it reports itself, with exit code 2.
 
+use remap_ssd_service::ServiceError;
 use remap_ssd_sim::study::StudyError;
 use std::fmt;
 use std::io;
@@ -63,6 +64,15 @@ impl From<StudyError> for Failure {
         match error {
             StudyError::Impossible(text) => Self::Usage(text),
             StudyError::Failed(text) => Self::Failed(text),
+        }
+    }
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Usage(text) => Self::Usage(text),
+            ServiceError::Failed(text) => Self::Failed(text),
         }
     }
 }

@@ -272,7 +272,13 @@ fn a_circle_is_found_without_what_depends_on_it() {
 #[test]
 fn every_crate_is_looked_at() {
     let all = crates();
-    for name in ["crates/cli", "crates/ftl", "crates/sim", "hosts/torture"] {
+    for name in [
+        "crates/cli",
+        "crates/ftl",
+        "crates/service",
+        "crates/sim",
+        "hosts/torture",
+    ] {
         assert!(all.contains(&PathBuf::from(name)), "{name} in {all:?}");
     }
 }

@@ -1,15 +1,18 @@
 //! The arguments of `serve`.
 //!
-//! Absent: checks of several arguments together (`serve`, `access`).
+//! Absent: checks of several arguments together (`remap_ssd_service`).
 
-use super::address::ListenAt;
+use super::log::Log;
 use super::shape::DeviceShape;
+use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, Latency};
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
 use remap_ssd_nvme::tcp::target::Advertised;
+use remap_ssd_service::{Backing, ListenAt, Spec};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, as files in
 /// a folder, or as a PCI Express function of a virtual machine; any of them at once.
@@ -45,7 +48,7 @@ pub struct Args {
     /// An address, or a name, which stands for all of its addresses. Each is a portal to the same
     /// device: hosts with multipath switch to another one when a portal fails or `ctl ana` makes it
     /// inaccessible. With --fuse or --vfio-user there is no default.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = ListenAt::parse, help_heading = "Connections")]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Connections")]
     pub listen: Vec<ListenAt>,
     /// Empty folder to mount with FUSE.
     ///
@@ -161,6 +164,42 @@ pub struct Args {
     /// Scheme, size and settings of a new device.
     #[command(flatten)]
     pub shape: DeviceShape,
+}
+
+impl Args {
+    /// The service that they describe, with a log.
+    ///
+    /// # Errors
+    /// Invalid settings of a new device.
+    pub(super) fn spec(&self, log: Log) -> Result<Spec, Failure> {
+        let (backing, shape) = match &self.image {
+            Some(dir) => (Backing::Image(dir.clone()), self.shape.of_image()),
+            None => (
+                Backing::Memory(self.memory.unwrap_or(0)),
+                self.shape.of_new()?,
+            ),
+        };
+        Ok(Spec {
+            backing,
+            shape,
+            listen: self.listen.clone(),
+            fuse: self.fuse.clone(),
+            vfio_user: self.vfio_user.clone(),
+            http: self.http,
+            http_token: self.http_token.clone(),
+            advertise: self.advertise,
+            memory_limit: self.memory_limit,
+            supervised: true,
+            keys: self.keys.clone(),
+            allow: self.allow.clone(),
+            insecure: self.insecure,
+            latency: self.latency,
+            record: self.record.clone(),
+            volatile_cache: self.volatile_cache,
+            cut_seed: self.cut_seed,
+            log: Arc::new(log),
+        })
+    }
 }
 
 const EXAMPLES_SHORT: &str = "\

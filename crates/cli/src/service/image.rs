@@ -1,19 +1,16 @@
-//! `image`: devices in folders: creating them with all the space they will ever need, checking,
-//! repairing, and renaming copies.
+//! `image`: devices in folders: created, checked, repaired, and renamed as copies.
 //!
-//! Invariant: only `repair --accept-loss` gives up data, and it reports which. Absent: the
-//! definition of damage (`media::folder`).
+//! Invariant: only `repair --accept-loss` gives up data, and it reports which. Absent: the work
+//! (`remap_ssd_service::image`).
 
-use super::kept::{RESERVATIONS, ReservationFolder, SERVICE, Service};
-use super::shape::{DeviceShape, new_nqn};
+use super::shape::DeviceShape;
 use crate::failure::Failure;
 use crate::output::{self, pairs};
-use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
-use remap_ssd_media::Media;
+use remap_ssd_device::{DeviceConfig, FolderCheck};
 use remap_ssd_media::folder::FileDamage;
-use remap_ssd_nvme::controller::KeptNamespace;
+use remap_ssd_service::ServiceFile;
+use remap_ssd_service::image::{self, CopyName};
 use remap_ssd_sim::report::format::{bytes, exact};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Creates, checks and repairs the images that `serve` serves, and renames copies of them.
@@ -114,75 +111,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 }
 
 fn create(args: &Create) -> Result<(), Failure> {
-    let Some(size) = args.shape.size else {
-        return Err(Failure::usage(
-            "how large shall it be? For example: --size 2GiB",
-        ));
-    };
-
-    let config = args.shape.config(size)?;
-    let service = args.shape.service(&config);
-    let dir = &args.dir;
-    let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
-
-    // Only a folder created by this command may be removed again.
-    let existed = dir.exists();
-    let device =
-        Device::create_in_folder(dir, config.clone(), None).map_err(|error| about(&error))?;
-
-    let done = service
-        .save(dir)
-        .and_then(|()| device.close().map_err(|error| about(&error)));
-
-    // Remove the files of a device that could not be completed.
-    if let Err(error) = done {
-        let files = Device::folder_files(dir)
-            .into_iter()
-            .chain([dir.join(SERVICE)]);
-        files.for_each(|file| drop(std::fs::remove_file(file)));
-
-        if !existed {
-            let _ = std::fs::remove_dir(dir);
-        }
-
-        return Err(error);
-    }
-
-    show(args, dir, &config, &service)
-}
-
-/// Checks for damage, including the files of the service.
-fn look(dir: &Path) -> Result<FolderCheck, Failure> {
-    // Two parts: the device's own files, and the service file.
-    let mut found =
-        Device::check_folder(dir).map_err(|error| Failure::about(dir.display(), error))?;
-    // Namespaces are checked against the device's size if that is known.
-    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
-    if let Err(error) = Service::read(dir, pages) {
-        found.damage.push(FileDamage {
-            file: SERVICE.into(),
-            offset: 0,
-            what: error.to_string(),
-            lost: "the name and the namespaces, if the file cannot be read: a new name, and one namespace; \
-                   otherwise what hosts have changed of them since"
-                .into(),
-        });
-    }
-    if let Err(error) = ReservationFolder(dir.to_owned()).load() {
-        found.damage.push(FileDamage {
-            file: RESERVATIONS.into(),
-            offset: 0,
-            what: error.to_string(),
-            lost: "what hosts have reserved since, or all of it if the file cannot be read: hosts that were shut out \
-                   can write again"
-                .into(),
-        });
-    }
-    Ok(found)
+    let (config, service) = image::create(&args.dir, &args.shape.of_new()?)?;
+    show(args, &config, &service)
 }
 
 fn check(args: &Check) -> Result<(), Failure> {
-    let found = look(&args.dir)?;
+    let found = image::check(&args.dir)?;
     report(&args.dir, &found, args.json, None)?;
     if found.is_clean() {
         Ok(())
@@ -193,7 +127,7 @@ fn check(args: &Check) -> Result<(), Failure> {
 
 fn repair(args: &Repair) -> Result<(), Failure> {
     let dir = &args.dir;
-    let found = look(dir)?;
+    let found = image::check(dir)?;
     if found.is_clean() {
         return report(dir, &found, args.json, None);
     }
@@ -211,81 +145,21 @@ fn repair(args: &Repair) -> Result<(), Failure> {
         });
     }
 
-    let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
-    let (_, kept) = Device::repair_folder(dir).map_err(|error| about(&error))?;
-    let config = Device::folder_config(dir).map_err(|error| about(&error))?;
-
-    if Service::read(dir, config.firmware.lpns).is_err() {
-        let file = dir.join(SERVICE);
-        // `repair_folder` keeps a copy, unless only the service file was damaged.
-        if kept.is_none() && file.exists() {
-            std::fs::copy(&file, dir.join(format!("{SERVICE}.damaged")))
-                .map_err(|error| about(&error))?;
-        }
-
-        // Readable fields are kept, even without a valid checksum: the old name is worth more than
-        // a new one.
-        Service::unsigned(dir, config.firmware.lpns)
-            .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096, &[]))
-            .save(dir)?;
-    }
-    let reservations = ReservationFolder(dir.to_owned());
-    if reservations.load().is_err() {
-        reservations.repair()?;
-    }
-
+    let kept = image::repair(dir)?;
     report(dir, &found, args.json, Some(kept.as_deref()))
 }
 
 fn adopt(args: &Adopt) -> Result<(), Failure> {
-    let dir = &args.dir;
-    let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
-
-    let config = Device::folder_config(dir).map_err(|error| about(&error))?;
-    // Locked: a running service would continue under the old name.
-    let _lock = Media::lock_folder(dir).map_err(|error| about(&error))?;
-
-    let mut service = Service::read(dir, config.firmware.lpns)?;
-
-    service.nqn = match (&args.nqn, args.keep_name) {
-        (Some(nqn), _) if !nqn.starts_with("nqn.") || nqn.len() > 223 => {
-            return Err(Failure::usage(format_args!(
-                "`{nqn}` is no NQN: it begins with `nqn.` and has at most 223 bytes"
-            )));
-        }
-        (Some(nqn), _) => nqn.clone(),
-        (None, true) => service.nqn.clone(),
-        (None, false) => new_nqn(),
+    let name = match &args.nqn {
+        Some(nqn) => CopyName::Given(nqn.clone()),
+        None if args.keep_name => CopyName::Kept,
+        None => CopyName::New,
     };
-
-    service.save(dir)?;
-
+    let name = image::adopt(&args.dir, name)?;
     output::text(&pairs(&[
-        ("image", dir.display().to_string()),
-        ("name", service.nqn),
+        ("image", args.dir.display().to_string()),
+        ("name", name),
     ]))
-}
-
-/// Mapped pages outside all namespaces. Accepting an older list of namespaces leaves such pages.
-fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
-    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
-    let namespaces = Service::read(dir, pages)
-        .ok()
-        .and_then(|service| service.kept_namespaces().ok());
-    let Some(namespaces) = namespaces else {
-        return 0;
-    };
-
-    // Namespaces do not overlap, so each page is counted once.
-    let inside = |range: &Range<u32>| {
-        let of_one = |one: &KeptNamespace| {
-            let end = range.end.min(one.first_lpn.0.saturating_add(one.pages));
-            u64::from(end.saturating_sub(range.start.max(one.first_lpn.0)))
-        };
-        namespaces.list.iter().map(of_one).sum::<u64>()
-    };
-    let inside: u64 = found.mapped_lpns.iter().map(inside).sum();
-    found.mapped - inside
 }
 
 /// Maximum number of findings shown as text.
@@ -309,7 +183,7 @@ fn report(
             "image": dir, "clean": found.is_clean(), "damage": found.damage.iter().map(entry).collect::<Vec<_>>(),
             "beyond_repair": found.beyond, "mapped_pages": found.mapped, "given_up_pages": found.given_up,
             "pages_without_checksum": found.without_checksum, "repaired": repaired.is_some(),
-            "kept": repaired.flatten(), "mapped_outside_namespaces": mapped_outside(dir, found),
+            "kept": repaired.flatten(), "mapped_outside_namespaces": image::mapped_outside(dir, found),
         }));
     }
 
@@ -347,7 +221,7 @@ fn report(
         );
     }
 
-    let outside = mapped_outside(dir, found);
+    let outside = image::mapped_outside(dir, found);
     if outside > 0 {
         text += &format!(
             ", {} of which are in no namespace (creating one over them empties them)",
@@ -367,12 +241,8 @@ fn report(
     output::text(&text)
 }
 
-fn show(
-    args: &Create,
-    dir: &Path,
-    config: &DeviceConfig,
-    service: &Service,
-) -> Result<(), Failure> {
+fn show(args: &Create, config: &DeviceConfig, service: &ServiceFile) -> Result<(), Failure> {
+    let dir = &args.dir;
     let firmware = &config.firmware;
     let size = u64::from(firmware.lpns) * 4096;
 

@@ -3,6 +3,7 @@
 //! Invariant: a failure to write the log does not end the service. Absent: the messages, and their
 //! rate limit (`tcp::notice`).
 
+use remap_ssd_service::LogLevel;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -10,46 +11,22 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 type Handle = reload::Handle<LevelFilter, Registry>;
 
-/// The log level, which can be changed at run time.
-#[derive(Clone)]
-pub struct LogLevel(Handle);
+/// The running log, whose level can be changed.
+pub(super) struct Log(Handle);
 
-impl LogLevel {
-    /// The names of the levels.
-    const LEVELS: [(&str, LevelFilter); 5] = [
-        ("error", LevelFilter::ERROR),
-        ("warn", LevelFilter::WARN),
-        ("info", LevelFilter::INFO),
-        ("debug", LevelFilter::DEBUG),
-        ("trace", LevelFilter::TRACE),
-    ];
-
-    /// Level of a log that is discarded.
-    pub fn unheard() -> Self {
-        Self(reload::Layer::new(LevelFilter::OFF).1)
+impl LogLevel for Log {
+    fn get(&self) -> LevelFilter {
+        self.0.clone_current().unwrap_or(LevelFilter::INFO)
     }
 
-    /// The current level of the log.
-    pub fn get(&self) -> String {
-        let level = self.0.clone_current().unwrap_or(LevelFilter::INFO);
-        level.to_string().to_lowercase()
-    }
-
-    /// Sets the least serious level that is logged.
-    ///
-    /// # Errors
-    /// There is no such level.
-    pub fn set(&self, name: &str) -> Result<(), String> {
-        let level = Self::LEVELS.iter().find(|(known, _)| *known == name);
-        let (_, level) = level.ok_or("level: error, warn, info, debug or trace")?;
+    fn set(&self, level: LevelFilter) {
         // Fails only if the log is gone.
-        let _ = self.0.reload(*level);
-        Ok(())
+        let _ = self.0.reload(level);
     }
 }
 
 /// Starts the log on standard error, in lines of text or of JSON.
-pub(super) fn start_log(as_json: bool) -> LogLevel {
+pub(super) fn start_log(as_json: bool) -> Log {
     // Only our own messages: those of libraries are for their developers.
     let ours = filter_fn(|about| about.target().starts_with("remap_ssd"));
     let lines = tracing_subscriber::fmt::layer()
@@ -71,5 +48,5 @@ pub(super) fn start_log(as_json: bool) -> LogLevel {
         .with(lines.with_filter(level).with_filter(ours))
         .try_init();
 
-    LogLevel(handle)
+    Log(handle)
 }

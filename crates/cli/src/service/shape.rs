@@ -1,23 +1,13 @@
-//! The shape of a device for service: its size, scheme, namespaces and name, as options and for
-//! comparison with an image.
+//! The shape of a device for service, as options.
 //!
-//! Invariant: options never change an image; a difference is an error that names the option.
-//! Absent: folders (`image.rs`), and a device in memory (`serve.rs`).
+//! Absent: what it means (`remap_ssd_service::Shape`).
 
-use super::kept::Service;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::settings;
 use clap::builder::TypedValueParser;
-use remap_ssd_device::DeviceConfig;
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_sim::report::format::bytes;
-use std::collections::BTreeSet;
-use std::hash::{BuildHasher, Hasher};
-
-const PAGE_BYTES: u64 = 4096;
-/// Maximum number of namespaces.
-const NAMESPACES_MAX: u32 = remap_ssd_nvme::controller::NSID_MAX;
+use remap_ssd_service::Shape;
 
 /// Options for the shape of a device for service.
 #[derive(Debug, clap::Args)]
@@ -102,205 +92,32 @@ fn on_off(text: &str) -> Result<bool, String> {
 }
 
 impl DeviceShape {
-    /// Configuration of a device of `size` bytes.
+    /// The shape of a new device.
     ///
     /// # Errors
-    /// Invalid device configuration.
-    pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
-        let (scheme, dedup) = (self.scheme.unwrap_or_default(), self.dedup.unwrap_or(false));
-        let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
-        if namespaces + snapshots > NAMESPACES_MAX {
-            return Err(Failure::usage(format_args!(
-                "{namespaces} namespaces and {snapshots} for snapshots: at most {NAMESPACES_MAX} are possible"
-            )));
-        }
-
-        // Pages for snapshots are added, so that `--size` is the size available to hosts.
-        let pages = size.div_ceil(PAGE_BYTES);
-        let for_snapshots = u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
-        let size = if snapshots > 0 {
-            (pages + for_snapshots).saturating_mul(PAGE_BYTES)
-        } else {
-            size
-        };
-        let config = DeviceConfig::for_service_with_log(size, scheme, dedup, self.log_size);
-        let mut config = config.map_err(Failure::usage)?;
-        let firmware = &mut config.firmware;
-        (firmware.fs_files, firmware.fs_blocks) =
-            (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
-        let config = config
-            // `--set` comes last: it may override other options.
-            .with(&settings::parse(&self.set)?)
-            .map_err(Failure::usage)?;
-        config.check().map_err(Failure::usage)?;
-
-        // An unshared namespace that does not exist is a mistake.
-        if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
-            return Err(Failure::usage(format_args!(
-                "--unshared {nsid}: there are {namespaces} namespaces (--namespaces)"
-            )));
-        }
-        Ok(config)
+    /// Invalid settings.
+    pub fn of_new(&self) -> Result<Shape, Failure> {
+        Ok(Shape {
+            set: settings::parse(&self.set)?,
+            ..self.of_image()
+        })
     }
 
-    /// Name and namespaces of the new device.
-    pub fn service(&self, config: &DeviceConfig) -> Service {
-        let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
-        let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
-        let pages = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
-        Service::new(
-            nqn,
-            pages,
-            namespaces,
-            self.block.unwrap_or(4096),
-            &self.unshared,
-        )
-        .with_snapshots(snapshots)
-    }
-
-    /// Checks that the options match the image's parameters at creation; none of them can change
-    /// later.
-    ///
-    /// # Errors
-    /// An option differs; the message has the value of the image.
-    pub fn must_be(&self, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
-        let firmware = &config.firmware;
-        let (snapshots, snapshot_pages) = service.snapshots();
-
-        // As hosts see it: without the pages reserved for snapshots.
-        let namespaces = service.namespaces.len() - snapshots as usize;
-        let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
-        let block = service
-            .namespaces
-            .first()
-            .map_or(4096, |share| share.block_bytes);
-        let unshared = service.unshared();
-        let on = |on: bool| if on { "on" } else { "off" }.to_owned();
-
-        // For each option: true if it agrees, and the image's value. Options not given agree.
-        let asked = [
-            (
-                "--size",
-                self.size.map(|asked| asked.next_multiple_of(4096) == size),
-                bytes(size),
-            ),
-            (
-                "--scheme",
-                self.scheme.map(|asked| asked == firmware.scheme),
-                firmware.scheme.to_string(),
-            ),
-            (
-                "--dedup",
-                self.dedup.map(|asked| asked == firmware.dedup),
-                on(firmware.dedup),
-            ),
-            (
-                "--log-size",
-                self.log_size.map(|asked| asked == firmware.log_bytes),
-                bytes(firmware.log_bytes),
-            ),
-            (
-                "--fs-files",
-                self.fs_files.map(|asked| asked == firmware.fs_files),
-                firmware.fs_files.to_string(),
-            ),
-            (
-                "--fs-blocks",
-                self.fs_blocks.map(|asked| asked == firmware.fs_blocks),
-                firmware.fs_blocks.to_string(),
-            ),
-            (
-                "--block",
-                self.block.map(|asked| asked == block),
-                block.to_string(),
-            ),
-            (
-                "--namespaces",
-                self.namespaces.map(|asked| asked as usize == namespaces),
-                namespaces.to_string(),
-            ),
-            (
-                "--snapshots",
-                self.snapshots.map(|asked| asked == snapshots),
-                snapshots.to_string(),
-            ),
-            (
-                "--unshared",
-                has_unshared(&self.unshared, &unshared),
-                numbers_of(&unshared),
-            ),
-            (
-                "--nqn",
-                self.nqn.as_ref().map(|asked| *asked == service.nqn),
-                service.nqn.clone(),
-            ),
-        ];
-
-        // Hosts have changed the values that these options set.
-        let outdated = [
-            "--size",
-            "--block",
-            "--namespaces",
-            "--snapshots",
-            "--unshared",
-        ];
-        let holds = |option: &str| service.created.is_none() || !outdated.contains(&option);
-
-        let mut asked = asked.iter().filter(|(option, ..)| holds(option));
-        match asked.find(|(_, is_so, _)| *is_so == Some(false)) {
-            None => Ok(()),
-            Some((option, _, is)) => Err(Failure::usage(format_args!(
-                "{option}: the image was created with {is}, which cannot be changed; omit the option, or create another image"
-            ))),
+    /// The shape that an image must have; settings are those of the image.
+    pub fn of_image(&self) -> Shape {
+        Shape {
+            size: self.size,
+            scheme: self.scheme,
+            dedup: self.dedup,
+            set: Vec::new(),
+            log_size: self.log_size,
+            fs_files: self.fs_files,
+            fs_blocks: self.fs_blocks,
+            block: self.block,
+            namespaces: self.namespaces,
+            snapshots: self.snapshots,
+            unshared: self.unshared.clone(),
+            nqn: self.nqn.clone(),
         }
     }
-}
-
-/// Pages of all namespaces except those for snapshots, each of which has one page more than one of
-/// the others.
-fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
-    let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
-    // Solved for the pages of the others, then rounded up as long as it fits.
-    let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces)
-        / u64::from(namespaces + snapshots);
-    // Rounding may have left a few.
-    let pages = (share..=u64::from(lpns))
-        .take_while(|pages| all(*pages) <= u64::from(lpns))
-        .last();
-    pages.unwrap_or(0) as u32
-}
-
-/// Compares with the unshared namespaces of an image; `None` if the option is absent.
-fn has_unshared(asked: &[u32], unshared: &[u32]) -> Option<bool> {
-    let asked: BTreeSet<u32> = asked.iter().copied().collect();
-    (!asked.is_empty()).then(|| asked.iter().eq(unshared))
-}
-
-fn numbers_of(unshared: &[u32]) -> String {
-    let numbers: Vec<String> = unshared.iter().map(u32::to_string).collect();
-    if numbers.is_empty() {
-        "none".into()
-    } else {
-        numbers.join(",")
-    }
-}
-
-/// A unique number, from the system's randomness.
-pub fn random() -> u64 {
-    // Each `RandomState` has its own keys, seeded by the system.
-    std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish()
-}
-
-/// A unique name: a random UUID.
-pub(super) fn new_nqn() -> String {
-    let (a, b) = (random(), random());
-    // Version 4 and variant 10, as RFC 9562 places them.
-    let version = (a & 0x0fff) | 0x4000;
-    let variant = (b >> 48 & 0x3fff) | 0x8000;
-    let (first, second, last) = (a >> 32, a >> 16 & 0xffff, b & 0xffff_ffff_ffff);
-    format!(
-        "nqn.2014-08.org.nvmexpress:uuid:{first:08x}-{second:04x}-{version:04x}-{variant:04x}-{last:012x}"
-    )
 }

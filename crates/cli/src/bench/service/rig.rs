@@ -2,7 +2,6 @@
 
 use super::watchers::{Watchers, Watching};
 use crate::failure::Failure;
-use crate::service::writeback::Writeback;
 use remap_ssd_device::{Device, DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Credentials, Hash, HostKeys, Keyring, Keys, Secret, TlsKey};
@@ -10,6 +9,7 @@ use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_service::Writeback;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;

@@ -5,11 +5,10 @@
 //! which uses processor time of its own.
 
 use crate::failure::Failure;
-use crate::service::log::LogLevel;
-use crate::watch::served::Served;
 use remap_ssd_http::{Limits, Server, client};
 use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::roster::Roster;
+use remap_ssd_service::Served;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -68,14 +67,13 @@ impl Watchers {
         }
 
         let gate = Arc::new(Gate::new(subsystem.clone()));
-        let log = LogLevel::unheard();
         let served = Served::new(
             gate.clone(),
             epoch,
             None,
             subsystem.nqn(),
             Some(roster),
-            log,
+            Arc::new(()),
         );
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(address, Arc::new(served), None, Limits::default())

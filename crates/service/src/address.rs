@@ -1,26 +1,26 @@
-//! Addresses and DNS names in arguments, and their lookup.
+//! Addresses and DNS names to listen on, and their lookup.
 //!
 //! Invariant: a name stands for all of its addresses, each once. Absent: who may connect
 //! (`access`).
 
-use crate::failure::Failure;
+use crate::error::ServiceError;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
 
 /// A listening address: an address or a name, and a port.
 #[derive(Clone, Debug)]
 pub struct ListenAt {
     /// The address or the name, as given.
-    pub host: String,
+    pub(crate) host: String,
     port: u16,
 }
 
-impl ListenAt {
+impl FromStr for ListenAt {
+    type Err = String;
+
     /// Parses `ADDRESS:PORT`, `[ADDRESS]:PORT` or `NAME:PORT`.
-    ///
-    /// # Errors
-    /// The expected form.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         // An address with its port, IPv6 in brackets; otherwise the last colon ends a name.
         if let Ok(address) = text.parse::<SocketAddr>() {
             let (host, port) = (address.ip().to_string(), address.port());
@@ -33,17 +33,19 @@ impl ListenAt {
         )?;
         Ok(Self { host, port })
     }
+}
 
+impl ListenAt {
     /// Resolves it to all of its current addresses.
     ///
     /// # Errors
     /// There is no such name, or it cannot be looked up now.
-    pub fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ServiceError> {
         let found = if let Ok(address) = self.host.parse::<IpAddr>() {
             vec![address]
         } else {
             addresses_of(&self.host)
-                .map_err(|why| Failure::usage(format_args!("--listen {}: {why}", self.host)))?
+                .map_err(|why| ServiceError::usage(format_args!("--listen {}: {why}", self.host)))?
         };
         Ok(found
             .into_iter()
@@ -53,7 +55,7 @@ impl ListenAt {
 }
 
 /// Returns true if a text may be a DNS name.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     !text.is_empty() && text.bytes().all(may_be)
 }
@@ -62,7 +64,7 @@ pub(super) fn is_name(text: &str) -> bool {
 ///
 /// # Errors
 /// The reason, in a few words.
-pub(super) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
+pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
     let found = (name, 0).to_socket_addrs().map_err(|error| {
         // The reason is only in the system's text.
         let text = error.to_string();

@@ -5,7 +5,7 @@
 //! runs at full speed while hosts are idle and pauses while they are not. Invariant: only the hit
 //! rate of deduplication depends on it. Absent: which pages to read (the device knows).
 
-use crate::failure::Failure;
+use crate::error::ServiceError;
 use remap_ssd_device::{Device, Fingerprints, Relearner, SavedFingerprints};
 use remap_ssd_nvme::controller::Subsystem;
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The thread that rebuilds the store; ends when dropped.
-pub(super) struct Relearn {
+pub(crate) struct Relearn {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -28,19 +28,19 @@ impl Relearn {
     ///
     /// # Errors
     /// The system's reason.
-    pub(super) fn start_if_needed(
+    pub(crate) fn start_if_needed(
         dir: Option<&Path>,
         subsystem: &Arc<Subsystem>,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, ServiceError> {
         let Some(dir) = dir.filter(|_| subsystem.device().ftl().deduplicates()) else {
             return Ok(None);
         };
         let relearner = Relearner::new(dir, &subsystem.device());
-        let relearner = relearner.map_err(|error| Failure::about(dir.display(), error))?;
+        let relearner = relearner.map_err(|error| ServiceError::about(dir.display(), error))?;
         Self::start(relearner, Arc::downgrade(subsystem)).map(Some)
     }
 
-    fn start(mut relearner: Relearner, again: Weak<Subsystem>) -> Result<Self, Failure> {
+    fn start(mut relearner: Relearner, again: Weak<Subsystem>) -> Result<Self, ServiceError> {
         let (stop, stopped) = channel::<()>();
         let began = Instant::now();
 
@@ -77,7 +77,7 @@ impl Relearn {
         let thread = std::thread::Builder::new()
             .name("relearn".into())
             .spawn(run)
-            .map_err(Failure::failed)?;
+            .map_err(ServiceError::failed)?;
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -112,7 +112,7 @@ impl Drop for Relearn {
 }
 
 /// Logs the state of the fingerprints from the last shutdown.
-pub(super) fn tell_recalled(device: &Device) {
+pub(crate) fn tell_recalled(device: &Device) {
     match device.fingerprints() {
         Fingerprints::NotSaved => {}
         Fingerprints::Recalled(pages) => {
@@ -125,7 +125,7 @@ pub(super) fn tell_recalled(device: &Device) {
 }
 
 /// Logs the result of saving them at this shutdown.
-pub(super) fn tell_saved(saved: &SavedFingerprints) {
+pub(crate) fn tell_saved(saved: &SavedFingerprints) {
     match saved {
         SavedFingerprints::None => {}
         SavedFingerprints::Saved(pages) => tracing::info!(pages, "fingerprints saved"),

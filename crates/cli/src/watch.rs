@@ -1,26 +1,14 @@
-//! Devices as operators see them through `remap-ssd-http`; and `watch`, which plays a simulated
-//! device.
+//! `watch`: plays a simulated device on a page in the browser.
 //!
-//! ```text
-//! table    superblocks and counters, read from a device in short stretches
-//! served   a device in service, and the verbs of `ctl`
-//! backup   a copy of an image while it is served
-//! played   a simulated device in virtual time
-//! ```
-//! Absent: HTTP, and serving a device (`service`).
-
-pub mod backup;
-pub mod played;
-pub mod served;
-pub mod table;
+//! Absent: the device in virtual time (`remap_ssd_service::Played`), and HTTP.
 
 use crate::compare::{self, Bar};
 use crate::failure::Failure;
 use crate::output;
 use indicatif::ProgressBar;
-use played::{Options, Played, commands};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_http::{Limits, Server};
+use remap_ssd_http::{Limits, Server, Watched};
+use remap_ssd_service::{Options, Played};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -117,42 +105,5 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
             std::thread::park();
         }
     }
-    let statistics = remap_ssd_http::Watched::statistics(&*played);
-    output::json(&statistics)
-}
-
-/// Resident memory of this process, and its file-backed part, in bytes, on Linux; 0 elsewhere.
-fn resident_bytes() -> (u64, u64) {
-    // In pages; the second field is resident memory, the third its file-backed and shared part
-    // (proc(5)).
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut fields = statm.split(' ').skip(1);
-    let mut bytes = || {
-        let pages = fields.next().and_then(|pages| pages.parse::<u64>().ok());
-        pages.unwrap_or(0) * rustix::param::page_size() as u64
-    };
-    (bytes(), bytes())
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resident_memory_counts_what_is_touched_and_tells_files_from_the_rest() {
-        // The program's own code is a mapped file.
-        let (before, files) = resident_bytes();
-        assert!(
-            files > 0 && before > files,
-            "{before} with {files} of files"
-        );
-
-        let touched = vec![1u8; 64 << 20];
-        let (after, _) = resident_bytes();
-        assert!(
-            after >= 64 << 20,
-            "{after} bytes with {} touched",
-            touched.len()
-        );
-    }
+    output::json(&played.statistics())
 }

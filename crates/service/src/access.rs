@@ -1,14 +1,14 @@
-//! Access to the service, from the arguments of `serve`: listening addresses, the list of hosts,
+//! Access to the service: listening addresses, the list of hosts,
 //! the keys.
 //!
 //! Names are resolved when the service starts, and those of the list again at SIGHUP. Invariants:
 //! all addresses of a name are checked for being reachable from elsewhere; a reload replaces
 //! everything or nothing. Absent: hosts' rights to namespaces (`nvme::controller::Rights`).
 
-use super::address::{addresses_of, is_name};
-use super::args::Args;
-use super::supervisor::passed_socket;
-use crate::failure::Failure;
+use crate::address::{addresses_of, is_name};
+use crate::error::ServiceError;
+use crate::spec::Spec;
+use crate::supervisor::passed_socket;
 use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::auth::{Keyring, Keys};
 use remap_ssd_nvme::controller::{Rights, Subsystem};
@@ -35,7 +35,7 @@ enum AllowedEntry {
 
 impl AccessEntry {
     /// Parses `HOST` or `HOST namespaces=...`.
-    fn parse(text: &str) -> Result<Self, Failure> {
+    fn parse(text: &str) -> Result<Self, ServiceError> {
         let mut words = text.split_whitespace();
         let host = words.next().unwrap_or_default();
         let mut rights = Rights::ALL;
@@ -43,12 +43,12 @@ impl AccessEntry {
             // One option, because an entry has only rights.
             let list = option.strip_prefix("namespaces=");
             let list = list.filter(|_| words.next().is_none()).ok_or_else(|| {
-                Failure::usage(format_args!(
+                ServiceError::usage(format_args!(
                     "--allow `{text}`: after the host only this may follow: namespaces=1:rw,2:ro"
                 ))
             })?;
             rights = Rights::parse(list)
-                .map_err(|why| Failure::usage(format_args!("--allow `{text}`: {why}")))?;
+                .map_err(|why| ServiceError::usage(format_args!("--allow `{text}`: {why}")))?;
         }
 
         // The most specific forms first: a name may look like anything else.
@@ -61,7 +61,7 @@ impl AccessEntry {
         } else if is_name(host) {
             AllowedEntry::Named(host.into())
         } else {
-            return Err(Failure::usage(format_args!(
+            return Err(ServiceError::usage(format_args!(
                 "--allow `{host}`: no address, no network (192.168.1.0/24), no NQN, and no name"
             )));
         };
@@ -69,12 +69,12 @@ impl AccessEntry {
     }
 
     /// The hosts that the entry matches now.
-    fn hosts(&self) -> Result<Vec<AllowedHost>, Failure> {
+    fn hosts(&self) -> Result<Vec<AllowedHost>, ServiceError> {
         let who = match &self.who {
             AllowedEntry::Known(who) => vec![who.clone()],
             AllowedEntry::Named(name) => {
                 let found = addresses_of(name).map_err(|why| {
-                    Failure::usage(format_args!(
+                    ServiceError::usage(format_args!(
                         "--allow {name}: {why}; an address, a network (192.168.1.0/24) or an NQN is needed otherwise"
                     ))
                 })?;
@@ -90,7 +90,7 @@ impl AccessEntry {
 }
 
 /// Listening sockets or addresses for NVMe/TCP.
-pub(super) enum Listen {
+pub(crate) enum Listen {
     /// At these addresses; none if only other transports were requested.
     At(Vec<SocketAddr>),
     /// On a socket opened by a supervisor.
@@ -98,7 +98,7 @@ pub(super) enum Listen {
 }
 
 /// Listening addresses, admitted hosts and their keys.
-pub(super) struct Access {
+pub(crate) struct Access {
     /// The addresses or the socket that hosts connect to.
     pub listen: Listen,
     /// Hosts that may connect now.
@@ -110,26 +110,31 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Creates it from the arguments.
+    /// Creates it from the description of the service.
     ///
     /// # Errors
     /// A name without an address, an invalid file of keys, or an address that others can reach
     /// without keys or a list of hosts.
-    pub(super) fn of(args: &Args) -> Result<Self, Failure> {
-        let keys = args.keys.as_deref().map(load_keys).transpose()?;
-        let entries = args.allow.iter().map(|text| AccessEntry::parse(text));
+    pub(crate) fn of(spec: &Spec) -> Result<Self, ServiceError> {
+        let keys = spec.keys.as_deref().map(load_keys).transpose()?;
+        let entries = spec.allow.iter().map(|text| AccessEntry::parse(text));
         let entries: Vec<AccessEntry> = entries.collect::<Result<_, _>>()?;
         let allowed = allowed(&entries)?;
 
         // A supervisor's socket may listen on any address, so it is checked like one.
-        let listen = if let Some(socket) = passed_socket(!args.listen.is_empty())? {
-            let address = socket.local_addr().map_err(Failure::failed)?;
+        let passed = if spec.supervised {
+            passed_socket(!spec.listen.is_empty())?
+        } else {
+            None
+        };
+        let listen = if let Some(socket) = passed {
+            let address = socket.local_addr().map_err(ServiceError::failed)?;
             let given = address.ip().to_string();
-            must_be_guarded(args, &[(address, &given)], keys.is_some())?;
+            must_be_guarded(spec, &[(address, &given)], keys.is_some())?;
             Listen::On(socket)
         } else {
-            let listen = listen_on(args)?;
-            must_be_guarded(args, &listen, keys.is_some())?;
+            let listen = listen_on(spec)?;
+            must_be_guarded(spec, &listen, keys.is_some())?;
             Listen::At(listen.into_iter().map(|(address, _)| address).collect())
         };
 
@@ -138,13 +143,13 @@ impl Access {
             allowed,
             keyring: keys.map(|keys| Arc::new(Keyring::new(keys))),
             entries,
-            keys: args.keys.clone(),
+            keys: spec.keys.clone(),
         })
     }
 
     /// Splits it into the listening addresses and the parts that are reloaded while the port is
     /// open.
-    pub(super) fn split(self) -> (Listen, Reloadable) {
+    pub(crate) fn split(self) -> (Listen, Reloadable) {
         let Self {
             listen,
             keyring,
@@ -157,7 +162,7 @@ impl Access {
     }
 
     /// Warns about namespaces in lists of rights that do not exist.
-    pub(super) fn tell_unknown(&self, subsystem: &Subsystem) {
+    pub(crate) fn tell_unknown(&self, subsystem: &Subsystem) {
         let by_keys = self
             .keyring
             .iter()
@@ -167,14 +172,14 @@ impl Access {
 }
 
 /// All addresses to listen on, each with the text that it was given as.
-fn listen_on(args: &Args) -> Result<Vec<(SocketAddr, &str)>, Failure> {
-    let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
-    if args.listen.is_empty() && !otherwise {
+fn listen_on(spec: &Spec) -> Result<Vec<(SocketAddr, &str)>, ServiceError> {
+    let otherwise = spec.fuse.is_some() || spec.vfio_user.is_some();
+    if spec.listen.is_empty() && !otherwise {
         return Ok(vec![((Ipv4Addr::LOCALHOST, PORT).into(), "127.0.0.1")]);
     }
 
     let mut listen = Vec::new();
-    for at in &args.listen {
+    for at in &spec.listen {
         for address in at.addresses()? {
             let is_known = listen.iter().any(|(known, _)| *known == address);
             // Port 0 is a different one each time.
@@ -188,10 +193,10 @@ fn listen_on(args: &Args) -> Result<Vec<(SocketAddr, &str)>, Failure> {
 
 /// Refuses addresses that others can reach if no host would be restricted there.
 fn must_be_guarded(
-    args: &Args,
+    spec: &Spec,
     listen: &[(SocketAddr, &str)],
     has_keys: bool,
-) -> Result<(), Failure> {
+) -> Result<(), ServiceError> {
     // Mapped IPv6 addresses count as IPv4: ::ffff:127.0.0.1 is a loopback address too.
     let mut elsewhere = listen
         .iter()
@@ -207,21 +212,21 @@ fn must_be_guarded(
     };
 
     // Without authentication only on demand, and even then only with a list.
-    if !args.insecure {
-        return Err(Failure::usage(format_args!(
+    if !spec.insecure {
+        return Err(ServiceError::usage(format_args!(
             "{address}{of} can be reached from elsewhere: have hosts prove who they are with --keys FILE, or believe who they say \
              they are with --insecure and --allow HOST"
         )));
     }
-    if args.allow.is_empty() {
-        return Err(Failure::usage(format_args!(
+    if spec.allow.is_empty() {
+        return Err(ServiceError::usage(format_args!(
             "{address}{of} can be reached from elsewhere: say who may connect, with --allow ADDRESS, NETWORK or NQN"
         )));
     }
     Ok(())
 }
 
-fn allowed(entries: &[AccessEntry]) -> Result<Allowed, Failure> {
+fn allowed(entries: &[AccessEntry]) -> Result<Allowed, ServiceError> {
     let hosts = entries.iter().map(AccessEntry::hosts);
     let hosts: Vec<Vec<AllowedHost>> = hosts.collect::<Result<_, _>>()?;
     Ok(Allowed {
@@ -231,8 +236,8 @@ fn allowed(entries: &[AccessEntry]) -> Result<Allowed, Failure> {
 }
 
 /// Reads a file of keys.
-fn load_keys(path: &Path) -> Result<Keys, Failure> {
-    Keys::load(path).map_err(|error| Failure::about(path.display(), error))
+fn load_keys(path: &Path) -> Result<Keys, ServiceError> {
+    Keys::load(path).map_err(|error| ServiceError::about(path.display(), error))
 }
 
 /// An unknown namespace number is more often a mistake than a plan.
@@ -246,14 +251,14 @@ fn tell_unknown(subsystem: &Subsystem, listed: impl Iterator<Item = u32>) {
 }
 
 /// Keys and list, before the port is open.
-pub(super) struct Reloadable {
+pub(crate) struct Reloadable {
     entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
 }
 
 impl Reloadable {
     /// Binds them to the open port; `None` if there is nothing to reload.
-    pub(super) fn of_port(self, port: &Arc<Port>) -> Option<Reload> {
+    pub(crate) fn of_port(self, port: &Arc<Port>) -> Option<Reload> {
         let has_more = self.keys.is_some() || !self.entries.is_empty();
         has_more.then(|| Reload {
             entries: self.entries,
@@ -265,7 +270,7 @@ impl Reloadable {
 }
 
 /// Keys and list, to be reloaded.
-pub(super) struct Reload {
+pub(crate) struct Reload {
     entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
     /// Weak: waiting for a name server must not keep the device open.
@@ -277,12 +282,12 @@ impl Reload {
     /// Reloads the keys and resolves the names again, on its own thread, since a name server may be
     /// slow. If anything is invalid, nothing changes. Connected hosts stay, unless they may no
     /// longer connect. `done` is called at the end in any case.
-    pub(super) fn start(self: &Arc<Self>, done: fn()) {
-        let again = self.clone();
+    pub(crate) fn start(self: &Arc<Self>, done: impl Fn() + Clone + Send + 'static) {
+        let (again, ended) = (self.clone(), done.clone());
         let thread = std::thread::Builder::new().name("reload".into());
         let started = thread.spawn(move || {
             again.run();
-            done();
+            ended();
         });
         if let Err(error) = started {
             tracing::error!("keys and names are not loaded again: {error}");

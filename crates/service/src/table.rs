@@ -5,13 +5,14 @@
 
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Stream, SuperblockState};
-use remap_ssd_http::Cells;
 use remap_ssd_http::status::{Nvram, Status, Superblocks, Wear};
+use remap_ssd_http::{Cells, CommandStatistics};
 use remap_ssd_media::SbId;
 use remap_ssd_nvme::controller::statistics;
+use remap_ssd_nvme::controller::telemetry::{CommandKind, Telemetry};
 
 /// Superblocks per stretch: some tens of microseconds.
-pub const STRETCH: u32 = 256;
+pub(crate) const STRETCH: u32 = 256;
 
 /// A superblock at its last reading.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ struct SuperblockRow {
 
 /// Superblocks and counters of a device, each as old as the stretch that read it.
 #[derive(Default)]
-pub struct SuperblockTable {
+pub(crate) struct SuperblockTable {
     entries: Vec<Option<SuperblockRow>>,
     counters: Vec<(&'static str, u64)>,
     nvram: Nvram,
@@ -42,7 +43,7 @@ pub struct SuperblockTable {
 
 impl SuperblockTable {
     /// Reads the counters. Required before superblocks are read.
-    pub fn count(&mut self, device: &Device) {
+    pub(crate) fn count(&mut self, device: &Device) {
         let ftl = device.ftl();
         let (geometry, usage) = (ftl.media().geometry(), ftl.usage());
 
@@ -65,12 +66,12 @@ impl SuperblockTable {
     }
 
     /// Number of superblocks.
-    pub fn superblocks(&self) -> u32 {
+    pub(crate) fn superblocks(&self) -> u32 {
         self.entries.len() as u32
     }
 
     /// Reads one stretch of superblocks; returns their number.
-    pub fn look(&mut self, device: &Device, first: u32) -> u32 {
+    pub(crate) fn look(&mut self, device: &Device, first: u32) -> u32 {
         let end = first.saturating_add(STRETCH).min(self.superblocks());
         for sb in first..end {
             self.entries[sb as usize] = Some(entry(device.ftl(), SbId(sb)));
@@ -79,7 +80,7 @@ impl SuperblockTable {
     }
 
     /// Reads all superblocks, of a device that serves no hosts.
-    pub fn look_at_all(&mut self, device: &Device) {
+    pub(crate) fn look_at_all(&mut self, device: &Device) {
         self.count(device);
         let mut first = 0;
         while first < self.superblocks() {
@@ -88,12 +89,12 @@ impl SuperblockTable {
     }
 
     /// All counters, each with its name.
-    pub fn counters(&self) -> &[(&'static str, u64)] {
+    pub(crate) fn counters(&self) -> &[(&'static str, u64)] {
         &self.counters
     }
 
     /// Fills in the device's part of a status.
-    pub fn fill(&self, status: &mut Status) {
+    pub(crate) fn fill(&self, status: &mut Status) {
         status.counters = self.counters.iter().copied().collect();
         status.nvram = self.nvram;
         status.read_only = self.read_only;
@@ -121,7 +122,7 @@ impl SuperblockTable {
     }
 
     /// The superblocks in at most `cells_max` cells.
-    pub fn cells(&self, cells_max: usize) -> Cells {
+    pub(crate) fn cells(&self, cells_max: usize) -> Cells {
         // Rounded up, so that there are at most `cells_max` cells.
         let per_cell = self.entries.len().div_ceil(cells_max.max(1)).max(1);
 
@@ -203,4 +204,19 @@ fn letter<'a>(entries: impl Iterator<Item = &'a SuperblockRow>) -> char {
     // Reversed, so that in a tie the first kind wins.
     let most = (0..3).rev().max_by_key(|at| counts[*at]).unwrap_or(0);
     ['f', 'c', 'r'][most]
+}
+
+/// Statistics of all kinds of commands, for a status.
+pub(crate) fn commands(telemetry: &Telemetry) -> Vec<CommandStatistics> {
+    let kinds = telemetry.read();
+    CommandKind::NAMES
+        .into_iter()
+        .zip(kinds)
+        .map(|(name, kind)| CommandStatistics {
+            name,
+            buckets: kind.buckets.to_vec(),
+            sum_ns: kind.sum_ns,
+            failed: kind.failed,
+        })
+        .collect()
 }

@@ -76,7 +76,7 @@ impl From<Clearing> for Begun {
 
 impl Share {
     /// Its size, as the controller expects it.
-    pub fn spec(&self) -> NamespaceSpec {
+    pub(crate) fn spec(&self) -> NamespaceSpec {
         NamespaceSpec {
             pages: self.pages,
             lba_shift: self.block_bytes.checked_ilog2().unwrap_or(0) as u8,
@@ -84,7 +84,7 @@ impl Share {
     }
 
     /// It with its position.
-    pub fn placed(&self, place: &Place) -> KeptNamespace {
+    pub(crate) fn placed(&self, place: &Place) -> KeptNamespace {
         let NamespaceSpec { pages, lba_shift } = self.spec();
         KeptNamespace {
             nsid: place.nsid,

@@ -9,7 +9,7 @@
 //! before it is complete (`device.toml` comes last); a failed copy is removed. Absent: a new name
 //! for the copy (`image adopt`).
 
-use crate::service::kept;
+use crate::kept;
 use remap_ssd_device::Device;
 use remap_ssd_media::SbId;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -36,7 +36,7 @@ const STATES: [&str; 4] = ["state.0", "state.1", "journal.0", "journal.1"];
 
 /// Size of a copy, and the time that hosts waited.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Copied {
+pub(crate) struct Copied {
     /// Bytes of contents copied, including those copied again.
     pub bytes: u64,
     /// Passes over the contents while hosts continued.
@@ -103,7 +103,7 @@ struct Copier<'a> {
 ///
 /// # Errors
 /// One sentence; the folder is removed.
-pub fn copy(gate: &Gate, image: &Path, to: &Path) -> Result<Copied, String> {
+pub(crate) fn copy(gate: &Gate, image: &Path, to: &Path) -> Result<Copied, String> {
     let about = |error: io::Error| format!("{}: {error}", to.display());
     std::fs::create_dir(to).map_err(about)?;
     fill(gate, image, to).map_err(|error| {

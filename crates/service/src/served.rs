@@ -5,10 +5,11 @@
 //! (`nvme::controller::turn`). Invariants: the device is never locked while waiting for a client;
 //! once closed, nothing here holds the device. Absent: HTTP.
 
-use super::backup;
-use super::table::SuperblockTable;
-use crate::service::log::LogLevel;
-use crate::service::shape::random;
+use crate::backup;
+use crate::log::{LogLevel, level};
+use crate::process::resident_bytes;
+use crate::shape::random;
+use crate::table::{SuperblockTable, commands};
 use remap_ssd_http::status::Holds;
 use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};
@@ -38,7 +39,7 @@ pub struct Served {
     image: Option<PathBuf>,
     nqn: String,
     roster: Option<Arc<Roster>>,
-    log: LogLevel,
+    log: Arc<dyn LogLevel>,
     sampled: Mutex<Sampled>,
     /// Counters at the last reset.
     reset: Mutex<(Instant, BTreeMap<&'static str, u64>)>,
@@ -63,7 +64,7 @@ impl Served {
         image: Option<&Path>,
         nqn: &str,
         roster: Option<Arc<Roster>>,
-        log: LogLevel,
+        log: Arc<dyn LogLevel>,
     ) -> Self {
         Self {
             gate,
@@ -299,7 +300,7 @@ impl Arguments<'_> {
 
 impl Watched for Served {
     fn status(&self) -> Status {
-        let (resident_bytes, resident_file_bytes) = super::resident_bytes();
+        let (resident_bytes, resident_file_bytes) = resident_bytes();
         let mut status = Status {
             uptime_seconds: self.epoch.elapsed().as_secs_f64(),
             title: self.nqn.clone(),
@@ -391,7 +392,7 @@ impl Watched for Served {
                 "image": self.image,
                 "latency": if emulated { "emulated" } else { "none" },
                 "dedup_paused": paused,
-                "log_level": self.log.get(),
+                "log_level": self.log.get().to_string().to_lowercase(),
                 "portals": portals(subsystem),
                 "device": device,
             })
@@ -478,10 +479,11 @@ impl Watched for Served {
             }
             "snapshot" => self.snapshot(&arguments),
             "log" => {
-                let level = arguments.text("level")?;
+                let name = arguments.text("level")?;
 
-                self.log.set(level).map_err(Refused::Usage)?;
-                Ok(json!({ "log_level": level }))
+                self.log
+                    .set(level(name).map_err(|why| Refused::Usage(why.into()))?);
+                Ok(json!({ "log_level": name }))
             }
             _ => Err(Refused::Unknown),
         }
@@ -553,5 +555,5 @@ fn count(subsystem: &Subsystem, status: &mut Status) {
     status.media_errors = health.media_errors;
     status.power_cuts = subsystem.power_cuts();
     status.denied = subsystem.denied();
-    status.commands = super::commands(subsystem.telemetry());
+    status.commands = commands(subsystem.telemetry());
 }

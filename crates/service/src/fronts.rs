@@ -4,22 +4,22 @@
 //! serving has ended no host can use the device. All share one clock, since the timing model has
 //! one.
 
-use super::access::{Access, Listen, Reload};
-use super::args::Args;
-use super::log::LogLevel;
-use super::supervisor::{self, Supervisor};
-use crate::failure::Failure;
-use crate::watch::served::Served;
+use crate::access::{Access, Listen, Reload};
+use crate::error::ServiceError;
+use crate::served::Served;
+use crate::spec::Spec;
+use crate::supervisor::Supervisor;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
 use remap_ssd_http::{Limits as HttpLimits, Server as HttpServer, Token};
 use remap_ssd_nvme::controller::{Gate, Subsystem};
-use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
+use remap_ssd_nvme::tcp::server::{
+    ConnectionLabel, Limits, Log, MEMORY_BYTES_MIN, Server, Stopper,
+};
 use remap_ssd_nvme::tcp::target::Port;
-use remap_ssd_vfio::{Service, ServiceError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use remap_ssd_vfio::{Service as VfioService, ServiceError as VfioError};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -32,21 +32,51 @@ const KEEP_TICKS: u32 = 10;
 
 /// Events that the serving thread waits for.
 enum ServiceEvent {
-    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is nothing to reload and no supervisor.
     Stop,
-    /// Any other SIGHUP: reload the keys and the list of hosts.
     Reload,
-    /// SIGUSR1: log the counters.
     Tell,
-    /// SIGUSR2: cut the power.
     CutPower,
     /// A transport has ended on its own.
     Ended(&'static str),
 }
 
+/// Controls a service from other threads, e.g. one that waits for signals. After the end of the
+/// service it has no effect.
+#[derive(Clone)]
+pub struct Handle(Sender<ServiceEvent>);
+
+impl Handle {
+    /// Ends the service after commands in progress.
+    pub fn stop(&self) {
+        self.send(ServiceEvent::Stop);
+    }
+
+    /// Loads the keys again and resolves the names of hosts again. If anything is invalid, nothing
+    /// changes. Connected hosts stay, unless they may no longer connect.
+    pub fn reload(&self) {
+        self.send(ServiceEvent::Reload);
+    }
+
+    /// Logs the firmware's counters and SMART.
+    pub fn log_statistics(&self) {
+        self.send(ServiceEvent::Tell);
+    }
+
+    /// Cuts the power of a service with a volatile cache: the cache loses data as it may, and
+    /// **this process ends** with exit code 0, so that the next start recovers. Without such a
+    /// cache it has no effect.
+    pub fn cut_power(&self) {
+        self.send(ServiceEvent::CutPower);
+    }
+
+    fn send(&self, event: ServiceEvent) {
+        let _ = self.0.send(event);
+    }
+}
+
 /// Periodic work while the device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tick {
+pub(crate) enum Tick {
     /// Save the SMART counters.
     Keep,
     /// Log the statistics.
@@ -56,14 +86,17 @@ pub(super) enum Tick {
 }
 
 /// All open transports of a device.
-pub(super) struct Fronts {
+pub(crate) struct Fronts {
+    epoch: Instant,
+    /// Bound, and not yet running.
+    server: Option<Server>,
     tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
     fuse: Option<Mounted>,
-    vfio: Option<Service>,
+    vfio: Option<VfioService>,
     http: Option<(HttpServer, Arc<Gate>)>,
     reload: Option<Arc<Reload>>,
     events: Receiver<ServiceEvent>,
-    signals: signal_hook::iterator::Handle,
+    sender: Sender<ServiceEvent>,
     supervisor: Supervisor,
 }
 
@@ -81,18 +114,18 @@ impl Log for Lines {
 }
 
 impl Fronts {
-    /// Opens all transports that the arguments request: NVMe/TCP by default.
+    /// Opens all transports of the description but the files: NVMe/TCP by default. Hosts of
+    /// NVMe/TCP can connect, and wait.
     ///
     /// # Errors
     /// A transport cannot be opened; one sentence with a remedy.
-    pub(super) fn open(
-        args: &Args,
+    pub(crate) fn open(
+        spec: &Spec,
         subsystem: &Arc<Subsystem>,
         nqn: &str,
         access: Access,
-        log: LogLevel,
-    ) -> Result<Self, Failure> {
-        let token = args.http_token.as_deref().map(token).transpose()?;
+    ) -> Result<Self, ServiceError> {
+        let token = spec.http_token.as_deref().map(token).transpose()?;
 
         // One clock for all: the timing model has one.
         let epoch = Instant::now();
@@ -102,10 +135,10 @@ impl Fronts {
         // plan.
         access.tell_unknown(subsystem);
         let port = Port::new(subsystem.clone(), access.allowed.clone())
-            .advertised(args.advertise)
+            .advertised(spec.advertise)
             .authenticated(access.keyring.clone());
         let limits = Limits {
-            memory_bytes: args.memory_limit as usize,
+            memory_bytes: (spec.memory_limit as usize).max(MEMORY_BYTES_MIN),
             ..Limits::default()
         };
 
@@ -116,59 +149,89 @@ impl Fronts {
             .and_then(|port| reloadable.of_port(&port))
             .map(Arc::new);
 
-        let vfio = args
+        let vfio = spec
             .vfio_user
             .as_deref()
             .map(|path| attach(epoch, path, subsystem))
             .transpose()?;
 
         let roster = server.as_ref().map(Server::roster);
-        let http = args
+        let http = spec
             .http
             .map(|address| {
                 let gate = Arc::new(Gate::new(subsystem.clone()));
-                let image = args.image.as_deref();
-                let served = Served::new(gate.clone(), epoch, image, nqn, roster, log);
+                let image = spec.backing.dir().map(PathBuf::as_path);
+                let served = Served::new(gate.clone(), epoch, image, nqn, roster, spec.log.clone());
                 watch(address, served, token).map(|server| (server, gate))
             })
             .transpose()?;
 
-        // From here on errors must clean up: the mount must be undone.
-        let supervisor = Supervisor::from_env();
-        let reloads = reload.is_some() || supervisor.is_there();
-        let signals = heed_signals(sender.clone(), reloads).map_err(Failure::failed)?;
-
-        // Mounted second to last: a mount is visible to others, and must be undone.
-        let fuse = args
-            .fuse
-            .as_deref()
-            .map(|folder| mount(epoch, folder, subsystem, sender.clone()))
-            .transpose()?;
-        let tcp = server.map(|server| run(server, nqn, sender)).transpose()?;
-
         Ok(Self {
-            tcp,
-            fuse,
+            epoch,
+            server,
+            tcp: None,
+            fuse: None,
             vfio,
             http,
             reload,
             events,
-            signals,
-            supervisor,
+            sender,
+            supervisor: Supervisor::from_env(spec.supervised),
         })
     }
 
-    /// Serves until a signal arrives, the last transport ends on its own, or the device fails.
+    /// Mounts the files, and serves hosts of NVMe/TCP from now on.
+    ///
+    /// # Errors
+    /// The folder cannot be mounted; one sentence with a remedy.
+    pub(crate) fn begin(
+        &mut self,
+        subsystem: &Arc<Subsystem>,
+        nqn: &str,
+        fuse: Option<&Path>,
+    ) -> Result<(), ServiceError> {
+        // Mounted second to last: a mount is visible to others, and must be undone.
+        self.fuse = fuse
+            .map(|folder| mount(self.epoch, folder, subsystem, self.sender.clone()))
+            .transpose()?;
+        self.tcp = self
+            .server
+            .take()
+            .map(|server| run(server, nqn, self.sender.clone()))
+            .transpose()?;
+        Ok(())
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        Handle(self.sender.clone())
+    }
+
+    /// The addresses of NVMe/TCP, until it runs.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let addresses = self.server.as_ref().map(Server::addresses);
+        addresses.and_then(Result::ok).unwrap_or_default()
+    }
+
+    pub(crate) fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(|(server, _)| server.address())
+    }
+
+    /// Returns true if there is something to reload, or a supervisor that may ask for it.
+    pub(crate) fn reloads(&self) -> bool {
+        self.reload.is_some() || self.supervisor.is_there()
+    }
+
+    /// Serves until it is stopped, the last transport ends on its own, or the device fails.
     /// Calls `tick` periodically.
     ///
     /// # Errors
     /// The firmware or the disk under it has failed.
-    pub(super) fn serve(
+    pub(crate) fn serve(
         mut self,
         subsystem: &Subsystem,
         mut tick: impl FnMut(Tick),
-    ) -> Result<(), Failure> {
-        supervisor::ready();
+    ) -> Result<(), ServiceError> {
+        self.supervisor.ready();
 
         let (mut ticks, mut next_tick) = (0, Instant::now() + TICK);
 
@@ -207,20 +270,20 @@ impl Fronts {
 
     /// Starts a reload of keys and names; the supervisor is notified at its start and end.
     fn reload(&self) {
-        supervisor::reloading();
+        self.supervisor.reloading();
         if let Some(reload) = &self.reload {
-            reload.start(supervisor::ready);
+            let supervisor = self.supervisor.clone();
+            reload.start(move || supervisor.ready());
         } else {
             tracing::info!("nothing to load again: there are neither keys nor a list of hosts");
-            supervisor::ready();
+            self.supervisor.ready();
         }
     }
 
     /// Closes all transports, after commands in progress.
-    fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
+    fn close(&mut self, subsystem: &Subsystem) -> Result<(), ServiceError> {
         // First, so that the supervisor does not count the shutdown as silence.
-        supervisor::stopping();
-        self.signals.close();
+        self.supervisor.stopping();
 
         // HTTP first: a backup ends here, and no request needs the device while it closes.
         if let Some((server, gate)) = self.http.take() {
@@ -237,22 +300,22 @@ impl Fronts {
                     tracing::warn!("{folder} was in use: programs that have its files open get errors, since the device is gone");
                     Ok(())
                 }
-                Err(error) => Err(Failure::about(folder, error)),
+                Err(error) => Err(ServiceError::about(folder, error)),
             }
         });
 
         let tcp = self.tcp.take().map(|(stopper, thread)| {
             stopper.stop();
             match thread.join() {
-                Ok(result) => result.map_err(Failure::failed),
-                Err(_) => Err(Failure::failed("a thread of the service has failed")),
+                Ok(result) => result.map_err(ServiceError::failed),
+                Err(_) => Err(ServiceError::failed("a thread of the service has failed")),
             }
         });
 
         let vfio = self
             .vfio
             .take()
-            .map(|service| service.close().map_err(Failure::failed));
+            .map(|service| service.close().map_err(ServiceError::failed));
 
         // A failed device is the error to report, before any other.
         if subsystem.is_broken() {
@@ -261,59 +324,12 @@ impl Fronts {
                 None => "the firmware has failed".into(),
             };
             tracing::error!("{what}; nothing was acknowledged or written since");
-            return Err(Failure::failed(what));
+            return Err(ServiceError::failed(what));
         }
 
         // The first failure is reported; all of them were closed.
         fuse.into_iter().chain(tcp).chain(vfio).collect()
     }
-}
-
-/// Handles signals that would end the process by default without an intended power cut.
-///
-/// With keys or a list of hosts, SIGHUP requests a reload, even under `nohup`. A supervisor's
-/// SIGHUP never means that a terminal is gone.
-fn heed_signals(
-    events: Sender<ServiceEvent>,
-    reloads: bool,
-) -> io::Result<signal_hook::iterator::Handle> {
-    // With this signal at its default a write beyond the file size limit would end the process,
-    // instead of failing like one to a full disk.
-    let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
-
-    // A shell's `nohup` ignores it already; that is kept unless it requests a reload here.
-    if reloads || !is_ignored(SIGHUP) {
-        heeded.push(SIGHUP);
-    }
-
-    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
-    let handle = signals.handle();
-
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                let _ = match signal {
-                    SIGUSR1 => events.send(ServiceEvent::Tell),
-                    SIGUSR2 => events.send(ServiceEvent::CutPower),
-                    // Only caught: the write fails with an error, which the service handles.
-                    SIGXFSZ => Ok(()),
-                    SIGHUP if reloads => events.send(ServiceEvent::Reload),
-                    _ => events.send(ServiceEvent::Stop),
-                };
-            }
-        })?;
-
-    Ok(handle)
-}
-
-/// Returns true if the signal was ignored when the program started, as under `nohup`.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
 /// Listens on the requested addresses, if any.
@@ -322,7 +338,7 @@ fn bind(
     listen: Listen,
     port: Port,
     limits: Limits,
-) -> Result<Option<Server>, Failure> {
+) -> Result<Option<Server>, ServiceError> {
     let bound = match listen {
         // Without an address the service uses other transports.
         Listen::At(addresses) if addresses.is_empty() => return Ok(None),
@@ -334,33 +350,37 @@ fn bind(
 
     // The two that an operator can fix get advice.
     bound.map(Some).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => Failure::failed(format_args!(
+        io::ErrorKind::AddrInUse => ServiceError::failed(format_args!(
             "{error}: stop what listens there, or choose another with --listen"
         )),
-        io::ErrorKind::AddrNotAvailable => Failure::failed(format_args!(
+        io::ErrorKind::AddrNotAvailable => ServiceError::failed(format_args!(
             "{error}: it is no address of this machine (--listen)"
         )),
-        _ => Failure::failed(error),
+        _ => ServiceError::failed(error),
     })
 }
 
-fn token(file: &Path) -> Result<Token, Failure> {
-    Token::load(file).map_err(|error| Failure::about(file.display(), error))
+fn token(file: &Path) -> Result<Token, ServiceError> {
+    Token::load(file).map_err(|error| ServiceError::about(file.display(), error))
 }
 
 /// Starts the HTTP server for operators.
-fn watch(address: SocketAddr, served: Served, token: Option<Token>) -> Result<HttpServer, Failure> {
+fn watch(
+    address: SocketAddr,
+    served: Served,
+    token: Option<Token>,
+) -> Result<HttpServer, ServiceError> {
     let limits = HttpLimits::default();
     let started = HttpServer::start(address, Arc::new(served), token, limits);
     let server = started.map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput => Failure::usage(format_args!(
+        io::ErrorKind::InvalidInput => ServiceError::usage(format_args!(
             "{address} can be reached from elsewhere: say who may ask, with --http-token FILE"
         )),
-        io::ErrorKind::AddrInUse => Failure::about(
+        io::ErrorKind::AddrInUse => ServiceError::about(
             address,
             "the address is in use; stop what listens there, or choose another with --http",
         ),
-        _ => Failure::about(address, error),
+        _ => ServiceError::about(address, error),
     })?;
     tracing::info!(http = %format_args!("http://{}/", server.address()), "serving");
     Ok(server)
@@ -370,10 +390,10 @@ fn run(
     server: Server,
     nqn: &str,
     events: Sender<ServiceEvent>,
-) -> Result<(Stopper, JoinHandle<io::Result<()>>), Failure> {
+) -> Result<(Stopper, JoinHandle<io::Result<()>>), ServiceError> {
     let (addresses, stopper) = (
-        server.addresses().map_err(Failure::failed)?,
-        server.stopper().map_err(Failure::failed)?,
+        server.addresses().map_err(ServiceError::failed)?,
+        server.stopper().map_err(ServiceError::failed)?,
     );
 
     let spawned = std::thread::Builder::new()
@@ -389,7 +409,7 @@ fn run(
         tracing::info!(%address, %nqn, "serving");
     }
 
-    Ok((stopper, spawned.map_err(Failure::failed)?))
+    Ok((stopper, spawned.map_err(ServiceError::failed)?))
 }
 
 fn mount(
@@ -397,10 +417,11 @@ fn mount(
     folder: &Path,
     subsystem: &Arc<Subsystem>,
     events: Sender<ServiceEvent>,
-) -> Result<Mounted, Failure> {
+) -> Result<Mounted, ServiceError> {
     let ended = move || drop(events.send(ServiceEvent::Ended("the mount")));
     let mounted = Mounted::mount(Gate::new(subsystem.clone()), folder, epoch, ended);
-    let mounted = mounted.map_err(|error: MountError| Failure::about(folder.display(), error))?;
+    let mounted =
+        mounted.map_err(|error: MountError| ServiceError::about(folder.display(), error))?;
     for namespace in subsystem.namespaces() {
         let file = mounted.mountpoint().join(file_name(namespace.nsid));
         tracing::info!(file = %file.display(), "serving");
@@ -408,10 +429,14 @@ fn mount(
     Ok(mounted)
 }
 
-fn attach(epoch: Instant, path: &Path, subsystem: &Arc<Subsystem>) -> Result<Service, Failure> {
+fn attach(
+    epoch: Instant,
+    path: &Path,
+    subsystem: &Arc<Subsystem>,
+) -> Result<VfioService, ServiceError> {
     let log = Box::new(|text: &str| tracing::info!("vfio-user: {text}"));
-    let service = Service::start(subsystem, path, epoch, log);
-    let service = service.map_err(|error: ServiceError| Failure::about(path.display(), error))?;
+    let service = VfioService::start(subsystem, path, epoch, log);
+    let service = service.map_err(|error: VfioError| ServiceError::about(path.display(), error))?;
     tracing::info!(socket = %path.display(), "serving");
     Ok(service)
 }

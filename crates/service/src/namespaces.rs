@@ -4,15 +4,15 @@
 //! detaches one. From then on each has its position and its hosts in the file. Absent: the file
 //! itself (`kept`), and the order of steps (`remap_ssd_nvme::controller`, `namespaces::change`).
 
-use super::kept::Service;
-use super::share::{Begun, Place, Share};
+use crate::kept::ServiceFile;
+use crate::share::{Begun, Place, Share};
 use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::{KeptNamespace, KeptNamespaces, NamespaceStore};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-impl Service {
+impl ServiceFile {
     /// Replaces the namespaces; fields that hosts cannot set are kept.
     fn set_namespaces(&mut self, all: &KeptNamespaces) {
         let before: Vec<(u32, u32, Share)> = self
@@ -52,7 +52,7 @@ impl Service {
     }
 
     /// Numbers of the namespaces whose pages are never shared.
-    pub fn unshared(&self) -> Vec<u32> {
+    pub(crate) fn unshared(&self) -> Vec<u32> {
         self.numbered()
             .filter(|(_, share)| share.unshared)
             .map(|(one, _)| one.nsid)
@@ -60,7 +60,7 @@ impl Service {
     }
 
     /// Tells the device which pages not to share. Required at each start.
-    pub fn keep_apart(&self, device: &mut Device) {
+    pub(crate) fn keep_apart(&self, device: &mut Device) {
         for (one, _) in self.numbered().filter(|(_, share)| share.unshared) {
             device.keep_apart(one.first_lpn..one.first_lpn.offset(one.pages));
         }
@@ -68,14 +68,14 @@ impl Service {
 }
 
 /// Stores the namespaces of the image in a folder.
-pub struct NamespaceFolder {
+pub(crate) struct NamespaceFolder {
     dir: PathBuf,
-    service: Mutex<Service>,
+    service: Mutex<ServiceFile>,
 }
 
 impl NamespaceFolder {
     /// For an image whose file is `service`.
-    pub fn new(dir: PathBuf, service: Service) -> Self {
+    pub(crate) fn new(dir: PathBuf, service: ServiceFile) -> Self {
         Self {
             dir,
             service: Mutex::new(service),
@@ -107,10 +107,10 @@ mod tests {
     use std::path::Path;
 
     /// A folder with a file of two namespaces, the second of which is unshared.
-    fn made() -> (tempfile::TempDir, Service) {
+    fn made() -> (tempfile::TempDir, ServiceFile) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("contents"), []).expect("a file");
-        let service = Service::new("nqn.2026-11.test:a".into(), 200, 2, 4096, &[2]);
+        let service = ServiceFile::new("nqn.2026-11.test:a".into(), 200, 2, 4096, &[2]);
         service.save(folder.path()).expect("it is written");
         (folder, service)
     }
@@ -124,7 +124,7 @@ mod tests {
         let (folder, service) = made();
         let before = text(folder.path());
         assert!(!before.contains("place") && !before.contains("created"));
-        let read = Service::read(folder.path(), 200).expect("whole");
+        let read = ServiceFile::read(folder.path(), 200).expect("whole");
         let all = read.kept_namespaces().expect("possible");
         assert_eq!((all.list[1].first_lpn, all.list[1].nsid), (Lpn(100), 2));
 
@@ -140,14 +140,14 @@ mod tests {
             except: BTreeSet::from(["nqn.2026-11.test:host".into()]),
         };
         store.save(&changed).expect("it is written");
-        let read = Service::read(folder.path(), 200).expect("whole");
+        let read = ServiceFile::read(folder.path(), 200).expect("whole");
         assert_eq!(read.kept_namespaces(), Ok(changed.clone()));
         assert_eq!(read.unshared(), [2]);
 
         // All are deleted: no default takes their place.
         changed.list.clear();
         store.save(&changed).expect("it is written");
-        let read = Service::read(folder.path(), 200).expect("whole");
+        let read = ServiceFile::read(folder.path(), 200).expect("whole");
         assert_eq!(read.kept_namespaces(), Ok(changed));
     }
 
@@ -170,7 +170,7 @@ mod tests {
             let mut file = service.clone();
             file.set_namespaces(&changed);
             file.save(folder.path()).expect("it is written");
-            let error = Service::read(folder.path(), 200)
+            let error = ServiceFile::read(folder.path(), 200)
                 .expect_err(why)
                 .to_string();
             assert!(error.contains(why), "{error}");
@@ -180,7 +180,7 @@ mod tests {
         file.set_namespaces(&all);
         file.namespaces[1].place = None;
         file.save(folder.path()).expect("it is written");
-        let error = Service::read(folder.path(), 200).expect_err("no place");
+        let error = ServiceFile::read(folder.path(), 200).expect_err("no place");
         assert!(error.to_string().contains("no place"));
     }
 }

@@ -6,8 +6,8 @@
 //! crash of the machine may lose the last seconds of SMART counters. The service does not depend on
 //! these counters: a full disk or a damaged counter file causes only a warning.
 
-use super::share::Share;
-use crate::failure::Failure;
+use crate::error::ServiceError;
+use crate::share::Share;
 use remap_ssd_device::Device;
 use remap_ssd_media::folder::{self, FileVersion, WitnessedFile};
 use remap_ssd_nvme::controller::{
@@ -19,16 +19,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Name of the file, in the folder of the device.
-pub const SERVICE: &str = "service.json";
+pub(crate) const SERVICE: &str = "service.json";
 /// The file of SMART counters.
-pub const HEALTH: &str = "health.json";
+pub(crate) const HEALTH: &str = "health.json";
 /// The file of persistent reservations; absent if there are none.
-pub const RESERVATIONS: &str = "reservations.json";
+pub(crate) const RESERVATIONS: &str = "reservations.json";
 
 /// Name and namespaces; changes when an image is adopted, or when hosts manage its namespaces.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Service {
+pub struct ServiceFile {
     /// The subsystem's NVMe qualified name.
     pub nqn: String,
     /// The namespaces: size and block size.
@@ -52,17 +52,23 @@ pub struct Service {
 /// SMART counters, and the state of the last shutdown.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct SavedHealth {
+pub(crate) struct SavedHealth {
     /// The SMART counters so far.
     pub health: Health,
     /// True if the last shutdown was clean.
     pub clean: bool,
 }
 
-impl Service {
+impl ServiceFile {
     /// `count` namespaces of equal size over `pages`; namespaces with numbers in `unshared` share
     /// no pages.
-    pub fn new(nqn: String, pages: u32, count: u32, block_bytes: u32, unshared: &[u32]) -> Self {
+    pub(crate) fn new(
+        nqn: String,
+        pages: u32,
+        count: u32,
+        block_bytes: u32,
+        unshared: &[u32],
+    ) -> Self {
         let share = |nsid: u32| Share {
             pages: pages / count,
             block_bytes,
@@ -83,7 +89,7 @@ impl Service {
 
     /// Adds `count` namespaces, each large enough for a snapshot of any other.
     #[must_use]
-    pub fn with_snapshots(mut self, count: u32) -> Self {
+    pub(crate) fn with_snapshots(mut self, count: u32) -> Self {
         let largest = self
             .namespaces
             .iter()
@@ -102,7 +108,7 @@ impl Service {
     }
 
     /// Number and total pages of the namespaces for snapshots.
-    pub fn snapshots(&self) -> (u32, u32) {
+    pub(crate) fn snapshots(&self) -> (u32, u32) {
         let made = self.namespaces.iter().filter(|share| share.snapshots);
         made.fold((0, 0), |(count, pages), share| {
             (count + 1, pages + share.pages)
@@ -110,7 +116,7 @@ impl Service {
     }
 
     /// The namespaces as the controller expects them.
-    pub fn specs(&self) -> Vec<NamespaceSpec> {
+    pub(crate) fn specs(&self) -> Vec<NamespaceSpec> {
         self.namespaces.iter().map(Share::spec).collect()
     }
 
@@ -118,7 +124,7 @@ impl Service {
     ///
     /// # Errors
     /// Impossible positions.
-    pub fn kept_namespaces(&self) -> Result<KeptNamespaces, String> {
+    pub(crate) fn kept_namespaces(&self) -> Result<KeptNamespaces, String> {
         let Some(made) = self.created else {
             // No host has changed anything: the order gives the positions.
             return KeptNamespaces::one_after_the_other(&self.specs())
@@ -137,7 +143,7 @@ impl Service {
     ///
     /// # Errors
     /// Impossible namespaces.
-    pub fn check(&self, pages: u32) -> Result<(), String> {
+    pub(crate) fn check(&self, pages: u32) -> Result<(), String> {
         let powers_of_two = |share: &Share| share.block_bytes.is_power_of_two();
         if !self.namespaces.iter().all(powers_of_two) {
             return Err("namespaces have blocks of 512 or 4096 bytes".into());
@@ -153,7 +159,7 @@ impl Service {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn save(&self, dir: &Path) -> Result<(), Failure> {
+    pub(crate) fn save(&self, dir: &Path) -> Result<(), ServiceError> {
         let witness = FileWitness::of(dir, WitnessedFile::Service)?;
         let mut signed = Self {
             contents_inode: Some(inode(dir)?),
@@ -176,7 +182,7 @@ impl Service {
     ///
     /// # Errors
     /// The file is missing, damaged, or older than the image.
-    pub fn load(dir: &Path, pages: u32) -> Result<Self, Failure> {
+    pub(crate) fn load(dir: &Path, pages: u32) -> Result<Self, ServiceError> {
         let service = Self::read(dir, pages)?;
         // A full disk must not prevent serving a device.
         if service.serial.is_none() {
@@ -193,12 +199,12 @@ impl Service {
     ///
     /// # Errors
     /// The file is missing, damaged, or does not fit a device of `pages` pages.
-    pub fn read(dir: &Path, pages: u32) -> Result<Self, Failure> {
+    pub(crate) fn read(dir: &Path, pages: u32) -> Result<Self, ServiceError> {
         let path = dir.join(SERVICE);
         let service: Self = load(&path)?;
 
         let wrong = |what: &str| {
-            Failure::about(path.display(), format_args!("the file is damaged: {what}"))
+            ServiceError::about(path.display(), format_args!("the file is damaged: {what}"))
         };
 
         // Validated before any field is used.
@@ -219,7 +225,7 @@ impl Service {
     }
 
     /// Reads the file without checking its checksum, for repairs; `None` if it is invalid.
-    pub fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
+    pub(crate) fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
         let service: Self = load(&dir.join(SERVICE)).ok()?;
         let is_name = service.nqn.starts_with("nqn.") && service.nqn.len() <= 223;
         let whole = is_name && service.check(pages).is_ok();
@@ -227,7 +233,7 @@ impl Service {
     }
 
     /// Returns true if this file was written for another image, so that the one in `dir` is a copy.
-    pub fn is_of_another(&self, dir: &Path) -> bool {
+    pub(crate) fn is_of_another(&self, dir: &Path) -> bool {
         self.contents_inode
             .is_some_and(|kept| inode(dir).is_ok_and(|inode| inode != kept))
     }
@@ -238,9 +244,10 @@ impl Service {
     }
 }
 
-fn inode(dir: &Path) -> Result<u64, Failure> {
+fn inode(dir: &Path) -> Result<u64, ServiceError> {
     let path = dir.join("contents");
-    let about = std::fs::metadata(&path).map_err(|error| Failure::about(path.display(), error))?;
+    let about =
+        std::fs::metadata(&path).map_err(|error| ServiceError::about(path.display(), error))?;
     Ok(about.ino())
 }
 
@@ -253,14 +260,14 @@ struct FileWitness<'a> {
 }
 
 impl<'a> FileWitness<'a> {
-    fn of(dir: &'a Path, of: WitnessedFile) -> Result<Self, Failure> {
+    fn of(dir: &'a Path, of: WitnessedFile) -> Result<Self, ServiceError> {
         // Without a configuration there is no image; opening it reports that.
         let pages = Device::folder_config(dir)
             .ok()
             .map(|config| config.geometry.pages());
         let newest = pages.map(|pages| folder::newest_version(dir, pages, of));
         let newest = newest.transpose();
-        let newest = newest.map_err(|error| Failure::about(dir.display(), error))?;
+        let newest = newest.map_err(|error| ServiceError::about(dir.display(), error))?;
         Ok(Self {
             dir,
             of,
@@ -280,7 +287,7 @@ impl<'a> FileWitness<'a> {
 
     /// # Errors
     /// The file is not the newest version.
-    fn check(&self, version: FileVersion, path: &Path) -> Result<(), Failure> {
+    fn check(&self, version: FileVersion, path: &Path) -> Result<(), ServiceError> {
         let newest = self.newest();
         if !version.is_older_than(newest) {
             return Ok(());
@@ -291,7 +298,7 @@ impl<'a> FileWitness<'a> {
             0 => "it is missing".to_owned(),
             serial => format!("it has serial number {serial}"),
         };
-        Err(Failure::about(
+        Err(ServiceError::about(
             path.display(),
             format_args!(
                 "the file is not the newest one of this image, which had serial number {} and checksum {:08x}: {what}. \
@@ -307,21 +314,21 @@ impl<'a> FileWitness<'a> {
         name: &str,
         value: &impl Serialize,
         version: FileVersion,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServiceError> {
         let Some((pages, _)) = self.found else {
             return save(self.dir, name, value);
         };
         let text = text(value)?;
         folder::replace_witnessed(self.dir, pages, self.of, name, text.as_bytes(), version)
-            .map_err(|error| Failure::about(self.dir.join(name).display(), error))
+            .map_err(|error| ServiceError::about(self.dir.join(name).display(), error))
     }
 
     /// Refuses older versions from now on.
-    fn update(&self, version: FileVersion) -> Result<(), Failure> {
+    fn update(&self, version: FileVersion) -> Result<(), ServiceError> {
         match self.found {
             Some((pages, newest)) if newest != version => {
                 folder::witness_version(self.dir, pages, self.of, version)
-                    .map_err(|error| Failure::about(self.dir.display(), error))
+                    .map_err(|error| ServiceError::about(self.dir.display(), error))
             }
             _ => Ok(()),
         }
@@ -368,7 +375,7 @@ impl ReservationFile {
 }
 
 /// Stores reservations beside an image.
-pub struct ReservationFolder(pub PathBuf);
+pub(crate) struct ReservationFolder(pub(crate) PathBuf);
 
 impl ReservationFolder {
     /// Loads the stored reservations.
@@ -376,7 +383,7 @@ impl ReservationFolder {
     /// # Errors
     /// The file is damaged, older than the image, or missing: without it, excluded hosts could
     /// write again.
-    pub fn load(&self) -> Result<AllReservations, Failure> {
+    pub(crate) fn load(&self) -> Result<AllReservations, ServiceError> {
         let witness = FileWitness::of(&self.0, WitnessedFile::Reservations)?;
         let file = self.read()?;
         let version = file.as_ref().map(ReservationFile::version);
@@ -385,7 +392,7 @@ impl ReservationFolder {
     }
 
     /// Reads the file if it exists, even an older version.
-    fn read(&self) -> Result<Option<ReservationFile>, Failure> {
+    fn read(&self) -> Result<Option<ReservationFile>, ServiceError> {
         let path = self.0.join(RESERVATIONS);
         // No file is the usual case: no host ever reserved.
         if !path.exists() {
@@ -394,11 +401,11 @@ impl ReservationFolder {
 
         let advice = "the reservations of hosts are damaged; `remap-ssd image repair --accept-loss` goes on without them";
         let file: ReservationFile =
-            load(&path).map_err(|error| Failure::failed(format_args!("{error}; {advice}")))?;
+            load(&path).map_err(|error| ServiceError::failed(format_args!("{error}; {advice}")))?;
 
         // Damaged reservations are not dropped silently: hosts rely on being excluded.
         if file.crc32c != ReservationFile::new(&file.namespaces, file.serial).crc32c {
-            return Err(Failure::about(path.display(), advice));
+            return Err(ServiceError::about(path.display(), advice));
         }
         Ok(Some(file))
     }
@@ -408,7 +415,7 @@ impl ReservationFolder {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn witness(&self) -> Result<(), Failure> {
+    pub(crate) fn witness(&self) -> Result<(), ServiceError> {
         let Some(file) = self.read()? else {
             return Ok(());
         };
@@ -418,7 +425,7 @@ impl ReservationFolder {
         FileWitness::of(&self.0, WitnessedFile::Reservations)?.update(file.version())
     }
 
-    fn write(&self, all: &AllReservations) -> Result<(), Failure> {
+    fn write(&self, all: &AllReservations) -> Result<(), ServiceError> {
         let witness = FileWitness::of(&self.0, WitnessedFile::Reservations)?;
         let file = ReservationFile::new(all, Some(witness.next(None)));
 
@@ -430,13 +437,13 @@ impl ReservationFolder {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn repair(&self) -> Result<(), Failure> {
+    pub(crate) fn repair(&self) -> Result<(), ServiceError> {
         let path = self.0.join(RESERVATIONS);
         let kept = match self.read() {
             Ok(file) => file.map_or_else(AllReservations::new, |file| file.namespaces),
             Err(_) => {
                 std::fs::copy(&path, self.0.join(format!("{RESERVATIONS}.damaged")))
-                    .map_err(|error| Failure::about(path.display(), error))?;
+                    .map_err(|error| ServiceError::about(path.display(), error))?;
                 AllReservations::new()
             }
         };
@@ -458,19 +465,19 @@ impl SavedHealth {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn save(&self, dir: &Path) -> Result<(), Failure> {
+    pub(crate) fn save(&self, dir: &Path) -> Result<(), ServiceError> {
         save(dir, HEALTH, self)
     }
 
     /// Writes it; logs a warning if that fails.
-    pub fn try_save(&self, dir: &Path) {
+    pub(crate) fn try_save(&self, dir: &Path) {
         if let Err(error) = self.save(dir) {
             tracing::warn!("{error}; what SMART counts is kept later");
         }
     }
 
     /// Reads it; a missing or damaged file counts as empty.
-    pub fn load(dir: &Path) -> Self {
+    pub(crate) fn load(dir: &Path) -> Self {
         let path = dir.join(HEALTH);
         // A first start is no crash.
         if !path.exists() {
@@ -486,17 +493,17 @@ impl SavedHealth {
     }
 }
 
-fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Failure::about(path.display(), error))?;
-    serde_json::from_str(&text).map_err(|error| Failure::about(path.display(), error))
+fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, ServiceError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ServiceError::about(path.display(), error))?;
+    serde_json::from_str(&text).map_err(|error| ServiceError::about(path.display(), error))
 }
 
-fn text(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(Failure::failed)
+fn text(value: &impl Serialize) -> Result<String, ServiceError> {
+    serde_json::to_string_pretty(value).map_err(ServiceError::failed)
 }
 
-fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), ServiceError> {
     folder::replace_file(dir, name, text(value)?.as_bytes())
-        .map_err(|error| Failure::about(dir.join(name).display(), error))
+        .map_err(|error| ServiceError::about(dir.join(name).display(), error))
 }

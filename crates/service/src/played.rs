@@ -6,10 +6,11 @@
 //! device and requests are those that `compare` would measure; an observer waits for at most
 //! `CHUNK` pages. Absent: results (`compare` has them).
 
-use super::table::SuperblockTable;
+use crate::process::resident_bytes;
+use crate::table::{SuperblockTable, commands};
 use remap_ssd_device::{Device, PageCommand};
 use remap_ssd_http::status::Playing;
-use remap_ssd_http::{Cells, CommandStatistics, Host, Refused, Status, Watched};
+use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::telemetry::{CommandKind, Telemetry};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use serde_json::{Value, json};
@@ -233,7 +234,7 @@ impl Stage {
 impl Watched for Played {
     fn status(&self) -> Status {
         let stage = self.stage();
-        let (resident_bytes, resident_file_bytes) = super::resident_bytes();
+        let (resident_bytes, resident_file_bytes) = resident_bytes();
 
         let mut status = Status {
             uptime_seconds: (stage.entered - stage.began) as f64 / 1e9,
@@ -254,7 +255,7 @@ impl Watched for Played {
         stage.table().fill(&mut status);
         drop(stage);
 
-        status.commands = super::commands(&self.telemetry);
+        status.commands = commands(&self.telemetry);
 
         status
     }
@@ -308,19 +309,4 @@ impl Watched for Played {
         self.changed.notify_all();
         Ok(json!({ "speed": speed }))
     }
-}
-
-/// Statistics of all kinds of commands, for a status.
-pub(super) fn commands(telemetry: &Telemetry) -> Vec<CommandStatistics> {
-    let kinds = telemetry.read();
-    CommandKind::NAMES
-        .into_iter()
-        .zip(kinds)
-        .map(|(name, kind)| CommandStatistics {
-            name,
-            buckets: kind.buckets.to_vec(),
-            sum_ns: kind.sum_ns,
-            failed: kind.failed,
-        })
-        .collect()
 }

@@ -3,7 +3,7 @@
 //! Invariants: lines are in the device's order; a write error ends the recording, never the
 //! service. A killed server loses the last seconds of the recording, and may leave a partial line.
 
-use crate::failure::Failure;
+use crate::error::ServiceError;
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_nvme::controller::{Fingerprint, RecordedOp, Recorder};
 use remap_ssd_sim::trace::session::{SessionEntry, write_device};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A trace written while hosts are served.
 #[derive(Clone)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     path: PathBuf,
     /// None after an error.
     file: Arc<Mutex<Option<BufWriter<File>>>>,
@@ -25,13 +25,13 @@ impl Recording {
     ///
     /// # Errors
     /// It exists already, or cannot be created.
-    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn create(path: &Path) -> Result<Self, ServiceError> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Failure::about(
+            ErrorKind::AlreadyExists => ServiceError::about(
                 path.display(),
                 "the file is there already; remove it, or record to another",
             ),
-            _ => Failure::about(path.display(), error),
+            _ => ServiceError::about(path.display(), error),
         })?;
         Ok(Self {
             path: path.into(),
@@ -40,17 +40,17 @@ impl Recording {
     }
 
     /// Writes a description of the device as the first line, so that a replay uses the same.
-    pub(super) fn device(&self, config: &DeviceConfig) {
+    pub(crate) fn device(&self, config: &DeviceConfig) {
         self.write(|file| write_device(config, file));
     }
 
     /// Removes the file: nothing was served.
-    pub(super) fn discard(&self) {
+    pub(crate) fn discard(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 
     /// Writes out the buffered lines.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.write(BufWriter::flush);
     }
 

@@ -5,7 +5,7 @@
 //! and nothing depends on it. Absent: error handling. The system reports a write error to every
 //! open handle of the file, so the next sync sees it too.
 
-use crate::failure::Failure;
+use crate::error::ServiceError;
 use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::Subsystem;
 use std::path::Path;
@@ -31,9 +31,9 @@ impl Writeback {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn start(dir: &Path, subsystem: Weak<Subsystem>) -> Result<Self, Failure> {
-        let contents =
-            Device::contents_file(dir).map_err(|error| Failure::about(dir.display(), error))?;
+    pub fn start(dir: &Path, subsystem: Weak<Subsystem>) -> Result<Self, ServiceError> {
+        let contents = Device::contents_file(dir)
+            .map_err(|error| ServiceError::about(dir.display(), error))?;
 
         let (stop, stopped) = channel::<()>();
         let mut done = 0;
@@ -68,7 +68,7 @@ impl Writeback {
         let thread = std::thread::Builder::new()
             .name("writeback".into())
             .spawn(run)
-            .map_err(Failure::failed)?;
+            .map_err(ServiceError::failed)?;
 
         Ok(Self {
             stop: Some(stop),

@@ -1,0 +1,404 @@
+//! Serves a device to unmodified programs: on the network, as files, and on a PCI Express bus.
+//!
+//! Invariants: it listens on loopback addresses by default, on others only for hosts that
+//! authenticate, or on demand for those on a list; this also holds for a socket passed by a
+//! supervisor. A stop finishes commands in progress and compacts the image; any other end is a
+//! power cut, which the image survives. A shutdown is clean only if the device was closed.
+
+use crate::access::Access;
+use crate::error::ServiceError;
+use crate::fronts::{Fronts, Handle, Tick};
+use crate::kept::{ReservationFolder, SavedHealth, ServiceFile};
+use crate::namespaces::NamespaceFolder;
+use crate::recording::Recording;
+use crate::relearn::{self, Relearn};
+use crate::shape::random;
+use crate::spec::{Backing, Spec};
+use crate::writeback::Writeback;
+use remap_ssd_device::{Device, OpenError};
+use remap_ssd_media::image_file::ImageError;
+use remap_ssd_nvme::controller::{CutReport, Health, Subsystem, statistics};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A device with its transports. Dropped before it was served, it leaves an image as a power cut
+/// does.
+pub struct Service {
+    subsystem: Arc<Subsystem>,
+    fronts: Fronts,
+    nqn: String,
+    image: Option<PathBuf>,
+    fuse: Option<PathBuf>,
+    volatile_cache: bool,
+    cut_seed: Option<u64>,
+    recording: Option<Recording>,
+    /// Threads that use the device beside the hosts.
+    beside: (Option<Writeback>, Option<Relearn>),
+    began: Instant,
+}
+
+impl Service {
+    /// Opens a device and its transports. Hosts of NVMe/TCP can connect, and wait for
+    /// [`serve`](Self::serve).
+    ///
+    /// # Errors
+    /// The device cannot be opened or served as described.
+    pub fn open(spec: Spec) -> Result<Self, ServiceError> {
+        // All checks of the description come before the device is opened.
+        let access = Access::of(&spec)?;
+
+        // Read before the device is opened: damaged reservations must not cost an unclean shutdown.
+        let reservations = spec.backing.dir().cloned().map(ReservationFolder);
+        let reservations = reservations.map(|folder| {
+            let all = folder.load()?;
+            Ok::<_, ServiceError>((folder, all))
+        });
+        let reservations = reservations.transpose()?;
+        let (mut device, file, kept) = open(&spec)?;
+        if let Some((folder, _)) = &reservations {
+            folder.witness()?;
+        }
+        file.keep_apart(&mut device);
+
+        // Counted now: if this process dies, the cycle still counts.
+        let health = Health {
+            power_cycles: kept.health.power_cycles + 1,
+            ..kept.health
+        };
+        let config = device.config().clone();
+        let mut subsystem = subsystem(&spec, device, &file, health)?;
+        if let Some((folder, all)) = reservations {
+            subsystem = subsystem.with_reservations(all, Box::new(folder));
+        }
+
+        // Its first line describes the device, so that a replay can use the same.
+        let recording = spec.record.as_deref().map(Recording::create).transpose()?;
+        if let Some(recording) = &recording {
+            recording.device(&config);
+            subsystem = subsystem.recorded(Box::new(recording.clone()));
+        }
+        let subsystem = Arc::new(subsystem);
+
+        finish_clearing(&subsystem)?;
+        let began = Instant::now();
+        let image = spec.backing.dir().cloned();
+        let writeback = image
+            .as_ref()
+            .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
+            .transpose()?;
+        let relearn = Relearn::start_if_needed(image.as_deref(), &subsystem)?;
+        let fronts = Fronts::open(&spec, &subsystem, &file.nqn, access);
+
+        // An empty recording is removed, so that the next start finds its name free.
+        let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
+
+        Ok(Self {
+            subsystem,
+            fronts,
+            nqn: file.nqn,
+            image,
+            fuse: spec.fuse,
+            volatile_cache: spec.volatile_cache.is_some(),
+            cut_seed: spec.cut_seed,
+            recording,
+            beside: (writeback, relearn),
+            began,
+        })
+    }
+
+    /// Controls the service from other threads.
+    pub fn handle(&self) -> Handle {
+        self.fronts.handle()
+    }
+
+    /// NVMe qualified name of the subsystem.
+    pub fn nqn(&self) -> &str {
+        &self.nqn
+    }
+
+    /// The addresses on which it listens for NVMe/TCP.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.fronts.addresses()
+    }
+
+    /// The address on which it listens for operators.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.fronts.http_address()
+    }
+
+    /// Returns true if there are keys or hosts to load again, or a supervisor that may ask for it.
+    pub fn reloads(&self) -> bool {
+        self.fronts.reloads()
+    }
+
+    /// Serves hosts until it is stopped, the last transport ends on its own, or the device fails;
+    /// then closes the device.
+    ///
+    /// # Errors
+    /// A transport could not begin, or the device, the disk under it or a transport has failed.
+    pub fn serve(self) -> Result<(), ServiceError> {
+        let Self {
+            subsystem,
+            mut fronts,
+            image,
+            recording,
+            ..
+        } = self;
+        let begun = fronts.begin(&subsystem, &self.nqn, self.fuse.as_deref());
+        begun.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
+
+        let kept = |clean: bool| {
+            let mut health = subsystem.health();
+            health.power_on_seconds += self.began.elapsed().as_secs();
+            SavedHealth { health, clean }
+        };
+        let keep = |kept: SavedHealth| image.iter().for_each(|dir| kept.try_save(dir));
+
+        // Not clean until the end: after any other end the next start knows.
+        keep(kept(false));
+
+        let served = fronts.serve(&subsystem, |tick| match tick {
+            // After a crash the SMART counters may be some seconds old.
+            Tick::Keep => {
+                keep(kept(false));
+                recording.iter().for_each(Recording::flush);
+            }
+            Tick::Tell => tell(&subsystem),
+            Tick::CutPower if self.volatile_cache => {
+                // Entries before the cut must reach the file before the cut.
+                recording.iter().for_each(Recording::flush);
+                cut_power(&subsystem, self.cut_seed.unwrap_or_else(random));
+            }
+            Tick::CutPower => {}
+        });
+
+        // Threads that use the device end first; then it can be closed.
+        drop(self.beside);
+        recording.iter().for_each(Recording::flush);
+        let clean = kept(true);
+        served?;
+
+        // A clean shutdown is no power cut: the cache is drained.
+        if self.volatile_cache {
+            subsystem.drain().map_err(|status| {
+                ServiceError::failed(format_args!(
+                    "the volatile cache could not be written back: {status:?}"
+                ))
+            })?;
+        }
+        close(subsystem)?;
+
+        // 1. close the device  2. record that it was closed. Cut between: the next start counts one
+        // unsafe shutdown too many.
+        keep(clean);
+        tracing::info!("ended in good order");
+        Ok(())
+    }
+}
+
+/// The device with its namespaces, as hosts see it.
+fn subsystem(
+    spec: &Spec,
+    device: Device,
+    file: &ServiceFile,
+    health: Health,
+) -> Result<Subsystem, ServiceError> {
+    let dir = spec.backing.dir();
+    // An image's namespaces are in its file.
+    let specs = if dir.is_some() {
+        Vec::new()
+    } else {
+        file.specs()
+    };
+    let subsystem = Subsystem::new(
+        device,
+        &file.nqn,
+        &specs,
+        spec.latency,
+        dir.is_some(),
+        health,
+    );
+    let subsystem = subsystem.map_err(ServiceError::failed)?;
+
+    let subsystem = match spec.volatile_cache {
+        Some(bytes) => subsystem.with_cache(bytes),
+        None => subsystem,
+    };
+
+    let Some(dir) = dir else {
+        // A restarted device in memory is empty, so it must not look like the previous one.
+        return Ok(subsystem.of_incarnation(random()));
+    };
+    let kept = file.kept_namespaces().map_err(ServiceError::failed)?;
+    let store = NamespaceFolder::new(dir.clone(), file.clone());
+    subsystem
+        .with_namespaces(kept, Box::new(store))
+        .map_err(ServiceError::failed)
+}
+
+/// Logs the counters.
+fn tell(subsystem: &Subsystem) {
+    let health = subsystem.health();
+    let values = statistics::read(&subsystem.device());
+    let counters: Vec<String> = statistics::NAMES
+        .iter()
+        .zip(values)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    tracing::info!(
+        sectors_read = health.sectors_read,
+        sectors_written = health.sectors_written,
+        media_errors = health.media_errors,
+        counters = counters.join(", "),
+        "statistics"
+    );
+}
+
+/// Cuts the power: the volatile cache loses data as it may, and this process ends while it holds
+/// the device exclusively. The next start recovers the rest, as after a killed server.
+fn cut_power(subsystem: &Subsystem, seed: u64) {
+    let Err(status) = subsystem.cut_power(seed, |_, report| {
+        tell_cut(&report);
+        std::process::exit(0);
+    });
+    tracing::error!("the device did not take what survives the power cut: {status:?}");
+    std::process::exit(1);
+}
+
+/// Logs the losses of a power cut, page by page up to a limit.
+fn tell_cut(report: &CutReport) {
+    const PAGES: usize = 64;
+    for lost in report.lost.iter().take(PAGES) {
+        tracing::info!(
+            lpn = lost.lpn.0,
+            blocks = lost.blocks,
+            versions = lost.versions,
+            "lost"
+        );
+    }
+    tracing::info!(
+        seed = report.seed,
+        blocks_cached = report.blocks_cached,
+        blocks_awaiting_sync = report.blocks_awaiting_sync,
+        blocks_lost = report.blocks_lost,
+        blocks_lost_awaiting_sync = report.blocks_lost_awaiting_sync,
+        pages = report.lost.len(),
+        "the power was cut"
+    );
+}
+
+/// Maximum wait for threads that still hold the device.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Powers the device off once no other thread holds it.
+fn close(mut subsystem: Arc<Subsystem>) -> Result<(), ServiceError> {
+    let began = Instant::now();
+
+    let device = loop {
+        // Threads that send a last response hold it for some milliseconds more.
+        match Arc::try_unwrap(subsystem) {
+            Ok(subsystem) => break subsystem.into_device(),
+            Err(_) if began.elapsed() > CLOSING => break None,
+            Err(shared) => {
+                subsystem = shared;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    };
+
+    let device = device.ok_or_else(|| {
+        ServiceError::failed(
+            "the device was not closed, since something still uses it; the next start recovers as after a power cut",
+        )
+    })?;
+
+    relearn::tell_saved(&device.close().map_err(ServiceError::failed)?);
+    Ok(())
+}
+
+fn open(spec: &Spec) -> Result<(Device, ServiceFile, SavedHealth), ServiceError> {
+    let size = match &spec.backing {
+        // An image has its own shape; the description must agree with it.
+        Backing::Image(dir) => {
+            let opened = open_image(dir)?;
+            spec.shape.must_be(opened.0.config(), &opened.1)?;
+            return Ok(opened);
+        }
+        Backing::Memory(size) => *size,
+    };
+
+    // The size of the shape may repeat it.
+    if spec.shape.size.is_some_and(|asked| asked != size) {
+        return Err(ServiceError::usage(
+            "--size: the device in memory is as large as --memory says; leave one of them out",
+        ));
+    }
+
+    let config = spec.shape.config(size)?;
+    let file = spec.shape.service(&config);
+
+    Ok((
+        Device::in_memory(config).map_err(ServiceError::failed)?,
+        file,
+        SavedHealth {
+            // Nothing was served before, so there was no unclean end.
+            clean: true,
+            ..SavedHealth::default()
+        },
+    ))
+}
+
+/// Finishes deletes and formats that a power cut interrupted.
+fn finish_clearing(subsystem: &Subsystem) -> Result<(), ServiceError> {
+    let finished = subsystem.finish_clearing().map_err(|status| {
+        ServiceError::failed(format_args!(
+            "a namespace was being deleted or formatted when the power was cut, and the device refuses to go on: status {:#x}",
+            status.number()
+        ))
+    })?;
+    if finished > 0 {
+        tracing::info!(namespaces = finished, "finished deleting or formatting");
+    }
+    Ok(())
+}
+
+fn open_image(dir: &Path) -> Result<(Device, ServiceFile, SavedHealth), ServiceError> {
+    let about = |error: &dyn std::fmt::Display| ServiceError::about(dir.display(), error);
+    let began = Instant::now();
+    let (device, report) = Device::open_in_folder(dir).map_err(|error| match error {
+        OpenError::Image(ImageError::Damaged(_)) => about(&format_args!(
+            "{error}; nothing was changed, and `remap-ssd image check` says what would be lost"
+        )),
+        error => about(&error),
+    })?;
+
+    // Checked before it is served: an inconsistency between tables would spread.
+    device.ftl().check().map_err(|error| about(&error))?;
+    let service = ServiceFile::load(dir, device.config().firmware.lpns)?;
+    if service.is_of_another(dir) {
+        tracing::warn!(
+            image = %dir.display(),
+            nqn = %service.nqn,
+            "a copy of another image, with its name and serial number: hosts that reach both take them for one device. \
+             `remap-ssd image adopt` gives it its own, or keeps them (--keep-name) if the other one is gone"
+        );
+    }
+
+    let mut kept = SavedHealth::load(dir);
+    // The last service did not end cleanly.
+    if !kept.clean {
+        kept.health.unsafe_shutdowns += 1;
+    }
+
+    tracing::info!(
+        image = %dir.display(),
+        records = report.records,
+        seconds = began.elapsed().as_secs_f64(),
+        clean = kept.clean,
+        "recovered"
+    );
+    relearn::tell_recalled(&device);
+    Ok((device, service, kept))
+}
