@@ -1,7 +1,8 @@
 //! Devices in folders under the real firmware, on a machine that crashes repeatedly.
 //!
 //! The disk is a model: unsynced data may be found in any mixture, so that a missing sync is
-//! detected.
+//! detected. The model replaces `fdatasync`, `fsync` and `msync` of the whole process, so this is a
+//! program of its own.
 
 #![cfg(target_os = "linux")]
 

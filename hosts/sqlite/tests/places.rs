@@ -1,4 +1,6 @@
 //! Volumes are open as long as they are used, and no longer; and a name leads to one place.
+//!
+//! A program of its own: the tests depend on the volumes that the process has open, and on the last.
 
 mod kit;
 

@@ -1,5 +1,7 @@
 //! On ordinary files a program sees the same as with SQLite's own VFS, in cases where SQLite's
 //! tests have found a difference.
+//!
+//! A program of its own: a name without a place is looked for in the volume opened last by the process.
 
 mod kit;
 

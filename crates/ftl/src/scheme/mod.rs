@@ -2,7 +2,7 @@
 //! parts.
 //!
 //! `catalogue` lists the schemes; `crate::contract` is their contract. Absent outside this folder:
-//! the schemes' names. A test enforces that (`tests/floors.rs`).
+//! the schemes' names. A test enforces that (`tests/schemes/floors.rs`).
 
 pub mod catalogue;
 mod device_log;

@@ -4,7 +4,7 @@
 //! the operation is a [`MediaEffect`], and `apply` executes it.
 //!
 //! Invariant: a path that changes cells directly is equivalent to `apply` for media where nothing
-//! else is left to do; it says so, and `tests/effects.rs` compares the two. Absent: costs. One
+//! else is left to do; it says so, and `tests/all/effects.rs` compares the two. Absent: costs. One
 //! effect has several: a word is stored alone, as one of many, or in DRAM that a capacitor saves.
 
 use super::Media;

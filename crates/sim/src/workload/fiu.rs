@@ -8,7 +8,7 @@
 //! **Taken from published statistics**: the share of writes (of the 15th day), the share of writes
 //! whose content was written before (in a slice of 8 GiB), and the working set in GiB.
 //!
-//! **Fitted to the excerpts** (1,000 requests each; `tests/models.rs` repeats the comparison):
+//! **Fitted to the excerpts** (1,000 requests each; `tests/all/models.rs` repeats the comparison):
 //!
 //! - *Sizes*: each record is one block of 4 KiB, so each request has one page.
 //! - *Sequentiality*: lengths of runs of adjacent blocks follow Zipf's law, up to the longest seen.

@@ -1,0 +1,15 @@
+//! The integration tests of device, in one program; those that need a program of their own are
+//! beside it.
+
+mod config;
+mod damage;
+mod device;
+mod extremes;
+mod fingerprints;
+mod folder;
+#[path = "../kit/mod.rs"]
+mod kit;
+mod memory;
+mod reference;
+mod timing;
+mod timing_waits;

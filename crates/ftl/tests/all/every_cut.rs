@@ -1,0 +1,278 @@
+//! Every command of a script, cut after each of its operations and with each of them missing; and
+//! many recoveries too.
+//!
+//! Commands are settled one by one, so a cut concerns one command. The campaign has many in
+//! progress and draws its cuts; here the enumeration is complete.
+
+use crate::kit::script::{
+    Command, Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log,
+};
+use crate::kit::{self, Random, content, device};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind};
+use remap_ssd_media::{Geometry, Media, Outcome, Page};
+use std::ops::Range;
+
+/// Dies, superblocks and pages per block. In the first shape superblocks have five pages of data,
+/// so nearly every command collects.
+const SHAPES: [(u32, u32, u32); 5] = [(1, 48, 7), (2, 30, 6), (2, 24, 8), (1, 30, 12), (3, 20, 5)];
+
+/// Maximum number of pages of a command.
+const LEN_MAX: u32 = 24;
+
+/// A device with the maximum number of logical pages for the scheme, and little NVRAM.
+fn tight(
+    scheme: SchemeKind,
+    entry: EntrySize,
+    guards: Guards,
+    variant: usize,
+) -> (Geometry, Config) {
+    mapped(Granularity::Page, scheme, entry, guards, variant)
+}
+
+fn mapped(
+    mapping: Granularity,
+    scheme: SchemeKind,
+    entry: EntrySize,
+    guards: Guards,
+    variant: usize,
+) -> (Geometry, Config) {
+    let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
+
+    // Blocks in order, and an extension, take additional superblocks.
+    let more = if mapping == Granularity::Hybrid {
+        30
+    } else {
+        0
+    };
+    let geometry = geometry((dies, superblocks + more, pages_per_block));
+    let config = Config {
+        lpns: 40,
+        scheme,
+        entry,
+        guards,
+        mapping,
+        block_pages: [2, 2, 4, 3, 5][variant % SHAPES.len()],
+        extension: [0.1, 0.0, 0.4][variant / 5 % 3],
+        segment_bytes: [96, 72, 144][variant / 3 % 3],
+        dealloc_slots: [64, 16, 6][variant / 7 % 3],
+        count_max: [4, 2, 10][variant / 5 % 3],
+        dedup: variant.is_multiple_of(2),
+        gc_free: 0.0,
+        ..Config::default()
+    };
+
+    let config = with_log(&geometry, &config, 128 * (variant as u64 + 2) % 768);
+    (geometry, nearly_full(&geometry, &config, 0))
+}
+
+fn read_all(ftl: &mut Ftl) -> Result<Contents, String> {
+    let identity = |(lpn, page)| match page {
+        Ok(Page::Identity(identity)) => Ok(Some(identity)),
+        Ok(_) => Ok(None),
+        Err(error) => Err(format!("LPN {lpn}: {error}")),
+    };
+    let contents = (0..ftl.config().lpns)
+        .map(|lpn| (lpn, ftl.read(Lpn(lpn))))
+        .map(identity)
+        .collect();
+    ftl.media_mut().ops.clear();
+    contents
+}
+
+/// Checks that a cut of the command may leave these contents.
+fn judge(
+    command: Command,
+    before: &Contents,
+    after: &Contents,
+    read: &Contents,
+) -> Result<(), String> {
+    for (lpn, read) in read.iter().enumerate() {
+        if *read != before[lpn] && *read != after[lpn] {
+            return Err(format!(
+                "LPN {lpn}: from {:?} to {:?}, and {read:?} is read",
+                before[lpn], after[lpn]
+            ));
+        }
+    }
+
+    let Command::Remap(Remap {
+        target,
+        source,
+        len,
+        relocate,
+        atomic,
+    }) = command
+    else {
+        return Ok(());
+    };
+
+    if atomic && read != before && read != after {
+        return Err("a part of an atomic command".into());
+    }
+
+    // A page that the command overwrites anyway may be lost before its move has landed, like in
+    // memmove.
+    let gone = |at: &u32| {
+        let stays = (target..target.offset(len)).contains(&source.offset(*at));
+        let (target, source) = (target.offset(*at).index(), source.offset(*at).index());
+        !stays && read[source] != before[source] && read[target] != after[target]
+    };
+
+    match (0..len).find(gone) {
+        Some(at) if relocate => Err(format!(
+            "page {at} is neither where it was nor where it was to go"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Cuts after each of the pending operations, and with each one missing; returns the number of
+/// cuts.
+fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Result<u64, String> {
+    let pending = ftl.media().pending();
+    let prefixes = (0..pending).map(|landed| landed..pending);
+    let but_one = (0..pending.saturating_sub(1)).map(|missing| missing..missing + 1);
+    let mut cuts = 0;
+    for absent in prefixes.chain(but_one) {
+        cuts += 1;
+        judge(cut(ftl, &absent))
+            .map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
+    }
+    Ok(cuts)
+}
+
+/// The media after a cut that undoes these of the pending operations, and those after them.
+fn cut(ftl: &Ftl, absent: &Range<usize>) -> Media {
+    let mut ops = 0..;
+    let image = ftl.media().cut(|| {
+        let op = ops.next().expect("without end");
+        if absent.contains(&op) {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
+    });
+    Media::from_image(&image)
+}
+
+/// Returns the number of cuts, or the loss found by one of them. One recovery in `RECOVERY_CUT` is
+/// cut as well.
+fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Result<u64, String> {
+    const RECOVERY_CUT: u64 = 8;
+    let mut ftl = device(*geometry, config);
+    let mut random = Random(seed);
+    (0..config.lpns).for_each(|lpn| {
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+            .unwrap()
+    });
+    ftl.media_mut().ops.clear();
+    ftl.media_mut().attach_rail();
+    let mut contents = read_all(&mut ftl)?;
+
+    let mut cuts = 0;
+    for number in 0..commands {
+        let before = contents;
+        let command = draw(&mut random, &ftl, 10_000 + number, LEN_MAX);
+        let at = |what: String| {
+            format!(
+                "{}, seed {seed}, command {number} {command:?}: {what}",
+                config.scheme
+            )
+        };
+        execute(&mut ftl, command).map_err(|refusal| at(refusal.to_string()))?;
+        ftl.media_mut().ops.clear();
+        contents = before.clone();
+        apply(command, &mut contents);
+        if read_all(&mut ftl)? != contents {
+            return Err(at("it does something else".into()));
+        }
+
+        let power_on = |media: Media| -> Result<Ftl, String> {
+            let (mut ftl, _) =
+                Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
+            ftl.check()?;
+            let read = read_all(&mut ftl)?;
+            judge(command, &before, &contents, &read)?;
+            Ok(ftl)
+        };
+
+        let mut again = 0;
+        cuts += each_cut(&ftl, |mut media| {
+            if random.below(RECOVERY_CUT) > 0 {
+                return power_on(media).map(|_| ());
+            }
+            media.attach_rail();
+            again += each_cut(&power_on(media)?, |media| power_on(media).map(|_| ()))?;
+            Ok(())
+        })
+        .map_err(at)?;
+        cuts += again;
+
+        // Sometimes one of the cuts really happens.
+        if random.below(4) == 0 {
+            let pending = ftl.media().pending();
+            let landed = random.below(pending as u64 + 1) as usize;
+            ftl = power_on(cut(&ftl, &(landed..pending))).map_err(at)?;
+            contents = read_all(&mut ftl)?;
+            ftl.media_mut().attach_rail();
+        }
+        ftl.media_mut().settle_all();
+    }
+    Ok(cuts)
+}
+
+/// Number of devices of each scheme, of each shape and with several sizes of everything else: ten,
+/// or the value of `EVERY_CUT`.
+fn variants() -> usize {
+    kit::number_from("EVERY_CUT").unwrap_or(10)
+}
+
+#[test]
+fn nothing_is_lost() {
+    let mut cuts = 0;
+    for (scheme, entry) in durable_schemes() {
+        for variant in 0..variants() {
+            cuts += run(
+                &tight(scheme, entry, Guards::ALL, variant),
+                variant as u64 + 1,
+                120,
+            )
+            .unwrap();
+        }
+    }
+
+    for seed in 2..=4 {
+        cuts += run(
+            &tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::ALL, 0),
+            seed,
+            700,
+        )
+        .unwrap();
+    }
+    println!("{cuts} cuts");
+}
+
+#[test]
+fn nothing_is_lost_of_blocks_in_order() {
+    let mut cuts = 0;
+    for (scheme, entry) in durable_schemes().filter(|(scheme, _)| scheme.needs_pages().is_none()) {
+        for variant in (0..variants()).step_by(3) {
+            let device = mapped(Granularity::Hybrid, scheme, entry, Guards::ALL, variant);
+            cuts += run(&device, variant as u64 + 1, 60).unwrap();
+        }
+    }
+    println!("{cuts} cuts");
+}
+
+/// The campaign, which draws few of many cuts, does not notice the absence of this guard.
+#[test]
+fn a_record_that_is_stored_too_late_is_missed() {
+    let setup = tight(
+        SchemeKind::WalSsd,
+        EntrySize::Bytes16,
+        Guards::without(Guard::RecordBeforeReclaim),
+        0,
+    );
+    let end = (1..=4).try_for_each(|seed| run(&setup, seed, 2000).map(|_| ()));
+    assert!(end.is_err(), "wal-ssd does as well without it");
+}

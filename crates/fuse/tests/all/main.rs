@@ -1,0 +1,5 @@
+//! The integration tests of fuse, in one program.
+
+mod disk;
+mod mount;
+mod pages;

@@ -1,0 +1,15 @@
+//! The integration tests of sim, in one program.
+
+mod arrivals;
+mod fio_jobs;
+mod micro;
+mod models;
+mod pipeline;
+mod plots;
+mod profile;
+mod report;
+mod runs;
+mod study;
+mod summary;
+mod traces;
+mod workloads;

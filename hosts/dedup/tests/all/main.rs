@@ -1,0 +1,5 @@
+//! The integration tests of dedup, in one program.
+
+mod cuts;
+mod disks;
+mod kit;

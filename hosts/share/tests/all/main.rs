@@ -1,0 +1,7 @@
+//! The integration tests of share, in one program.
+
+mod compaction_cuts;
+mod copies;
+mod file_cuts;
+mod kit;
+mod snapshot_cuts;

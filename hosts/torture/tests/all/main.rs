@@ -1,0 +1,4 @@
+//! The integration tests of torture, in one program.
+
+mod semantics;
+mod stage;
