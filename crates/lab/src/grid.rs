@@ -149,15 +149,6 @@ pub fn runs(
     Ok(all)
 }
 
-/// Returns the values of a list, or the default if it is empty.
-fn or_default<T: Clone>(list: &[T], default: T) -> Vec<T> {
-    if list.is_empty() {
-        vec![default]
-    } else {
-        list.to_vec()
-    }
-}
-
 fn combine(
     name: &str,
     paper_name: &str,
@@ -181,20 +172,7 @@ fn combine(
             grid.setup
         ))
     })?;
-
-    if grid.scheme.is_empty() {
-        return Err(wrong(&"a grid of runs needs at least one scheme"));
-    }
-    if grid.kind == RunKind::Micro && grid.workload.is_empty() {
-        return Err(wrong(&"microbenchmarks need `workload`"));
-    }
-    if matches!(grid.kind, RunKind::Workload | RunKind::Host)
-        && (grid.workload.is_empty() || grid.content.is_empty())
-    {
-        return Err(wrong(
-            &"runs under a workload need `workload` and `content`",
-        ));
-    }
+    check_lists(grid).map_err(|error| wrong(&error))?;
 
     let base = device(setup)
         .map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
@@ -206,35 +184,62 @@ fn combine(
     }
     let base = base.with(settings).map_err(|error| wrong(&error))?;
 
-    let length = setup.length(form);
-    let workloads = or_default(&grid.workload, String::new());
-    let contents = or_default(&grid.content, String::new());
+    let context = GridContext {
+        about: &about,
+        paper: paper_name,
+        grid,
+        setup,
+        length: setup.length(form),
+        base: &base,
+        seed: paper.seed,
+    };
+    cells(grid, &base)
+        .iter()
+        .map(|cell| context.run(cell))
+        .collect()
+}
 
-    let logs = or_default(
-        &grid.log_mib,
-        base.firmware.log_bytes as f64 / f64::from(1 << 20),
-    );
+/// Checks that the lists needed by the kind of runs are not empty.
+fn check_lists(grid: &Grid) -> Result<(), &'static str> {
+    if grid.scheme.is_empty() {
+        return Err("a grid of runs needs at least one scheme");
+    }
+    match grid.kind {
+        RunKind::Micro if grid.workload.is_empty() => Err("microbenchmarks need `workload`"),
+        RunKind::Workload | RunKind::Host
+            if grid.workload.is_empty() || grid.content.is_empty() =>
+        {
+            Err("runs under a workload need `workload` and `content`")
+        }
+        _ => Ok(()),
+    }
+}
 
+/// The product of all lists: the last one varies fastest.
+fn cells<'a>(grid: &'a Grid, base: &DeviceConfig) -> Vec<Cell<'a>> {
     let mut cells = vec![Cell {
         capacity: 1.0,
         workload: "",
         content: "",
         gc: base.firmware.gc_policy,
-        log_mib: 0.0,
+        log_mib: base.firmware.log_bytes as f64 / f64::from(1 << 20),
         segment_bytes: base.firmware.segment_bytes,
         arrivals: CLOSED,
         scheme: "",
     }];
 
-    // The product of all lists: the last one varies fastest.
-    times(
-        &mut cells,
-        &or_default(&grid.capacity, 1.0),
-        |cell, value| cell.capacity = *value,
-    );
-    times(&mut cells, &workloads, |cell, value| cell.workload = value);
-    times(&mut cells, &contents, |cell, value| cell.content = value);
-    times(&mut cells, &logs, |cell, value| cell.log_mib = *value);
+    times(&mut cells, &grid.capacity, |cell, value| {
+        cell.capacity = *value
+    });
+    times(&mut cells, &grid.workload, |cell, value| {
+        cell.workload = value
+    });
+    times(&mut cells, &grid.content, |cell, value| {
+        cell.content = value
+    });
+    times(&mut cells, &grid.log_mib, |cell, value| {
+        cell.log_mib = *value
+    });
     times(&mut cells, &grid.segment_bytes, |cell, value| {
         cell.segment_bytes = *value
     });
@@ -243,18 +248,7 @@ fn combine(
     });
     times(&mut cells, &grid.gc, |cell, value| cell.gc = *value);
     times(&mut cells, &grid.scheme, |cell, value| cell.scheme = value);
-
-    let table = GridContext {
-        about: &about,
-        paper: paper_name,
-        grid,
-        setup,
-        length,
-        base: &base,
-        seed: paper.seed,
-    };
-
-    cells.iter().map(|cell| one(&table, cell)).collect()
+    cells
 }
 
 /// Combines every cell with every value; unchanged if there are no values.
@@ -308,125 +302,145 @@ struct GridContext<'a> {
     seed: u64,
 }
 
-fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<GridRun, LabError> {
-    let GridContext {
-        about,
-        paper,
-        grid,
-        setup,
-        length,
-        base,
-        seed,
-    } = *context;
-    let scheme = cell.scheme;
-    let wrong = |what: &dyn std::fmt::Display| LabError::wrong(about, what);
-    let kind: SchemeKind = scheme.parse().map_err(|error: String| wrong(&error))?;
-    let mut device = base.clone();
-    (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
-
-    let tables = device.firmware.tables_bytes(&device.geometry);
-    let limited = is_limited(kind) && tables == 0;
-    if tables > 0 {
-        // More than they need, until their size at that scale is known.
-        device.firmware.log_bytes = tables + tables / 4;
+impl GridContext<'_> {
+    fn wrong(&self, what: impl std::fmt::Display) -> LabError {
+        LabError::wrong(self.about, what)
     }
 
-    // Aging remaps a fraction of the metadata's capacity. A scheme without limit is aged like one
-    // with a limit, so that each size is compared from the same mappings.
-    let alike =
-        !grid.log_mib.is_empty() && setup.nvram_used > 0.0 && kind.facts().remaps && tables == 0;
-    let sized = limited || alike;
-    if sized {
-        device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
-        device.firmware.segment_bytes = cell.segment_bytes;
+    fn run(&self, cell: &Cell<'_>) -> Result<GridRun, LabError> {
+        let (grid, setup) = (self.grid, self.setup);
+        let (device, sizing) = self.scaled_device(cell)?;
+        let content = self.content(cell)?;
+
+        // The published model's contents already exist when the measured run begins; others are the
+        // run's own.
+        let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
+            if content.starts_with("papers:") {
+                content.clone()
+            } else {
+                "unique".into()
+            }
+        });
+        aging_content
+            .parse::<ContentModel>()
+            .map_err(|error| self.wrong(error))?;
+
+        let pages = match grid.kind {
+            RunKind::Workload | RunKind::Micro | RunKind::Host => {
+                (f64::from(device.addressable_lpns()) * self.length.rounds) as u64
+            }
+            RunKind::Recovery => 0,
+        };
+
+        let recording = match cell.workload.strip_prefix(recordings::PREFIX) {
+            Some(name) => recordings::find(name)
+                .map_err(|error| self.wrong(error))?
+                .digest(),
+            None => String::new(),
+        };
+        let arrivals = match cell.arrivals {
+            CLOSED => "",
+            other => other,
+        };
+
+        Ok(GridRun {
+            kind: grid.kind,
+            paper: self.paper.into(),
+            setup: grid.setup.clone(),
+            scheme: cell.scheme.into(),
+            gc: cell.gc.to_string(),
+            workload: cell.workload.into(),
+            recording,
+            content,
+            aging_content,
+            log_mib: if sizing.sized { cell.log_mib } else { 0.0 },
+            segment_bytes: if sizing.limited {
+                cell.segment_bytes
+            } else {
+                0
+            },
+            scale: sizing.scale,
+            pages,
+            arrivals: arrivals.into(),
+            survival: grid.survival,
+            fill: setup.fill,
+            nvram_used: setup.nvram_used,
+            nvram_valid: setup.nvram_valid,
+            seed: self.seed,
+            device,
+        })
     }
 
-    let scale = parse_scale(&length.scale).map_err(|error| wrong(&error))?;
-    let scale = if grid.capacity.is_empty() {
-        scale
-    } else {
-        scale * cell.capacity
-    };
-    let mut device = device
-        .scale(scale)
-        .map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
-    if tables > 0 {
-        device.firmware.log_bytes = device.firmware.tables_bytes(&device.geometry);
-    }
+    /// The base device with the cell's scheme and sizes, scaled.
+    fn scaled_device(&self, cell: &Cell<'_>) -> Result<(DeviceConfig, Sizing), LabError> {
+        let (grid, scheme) = (self.grid, cell.scheme);
+        let kind: SchemeKind = scheme.parse().map_err(|error: String| self.wrong(error))?;
+        let mut device = self.base.clone();
+        (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
 
-    if limited && !grid.segment_bytes.is_empty() {
-        // In experiments on segment size, segments keep their proportion to a superblock's entries.
-        let wanted = (f64::from(cell.segment_bytes) * scale) as u32;
-        device.firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN).min(cell.segment_bytes);
-        // Whole segments only.
-        device.firmware.log_bytes -=
-            device.firmware.log_bytes % u64::from(device.firmware.segment_bytes);
-        device
-            .check()
-            .map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
-    }
-
-    let content = match cell.content {
-        "own" => {
-            let workload: NamedWorkload = cell.workload.parse().map_err(|error| wrong(&error))?;
-            workload.content_default().to_string()
+        let tables = device.firmware.tables_bytes(&device.geometry);
+        let limited = is_limited(kind) && tables == 0;
+        if tables > 0 {
+            // More than they need, until their size at that scale is known.
+            device.firmware.log_bytes = tables + tables / 4;
         }
-        content => content.to_owned(),
-    };
 
-    // The published model's contents already exist when the measured run begins; others are the
-    // run's own.
-    let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
-        if content.starts_with("papers:") {
-            content.clone()
-        } else {
-            "unique".into()
+        // Aging remaps a fraction of the metadata's capacity. A scheme without limit is aged like
+        // one with a limit, so that each size is compared from the same mappings.
+        let alike = !grid.log_mib.is_empty()
+            && self.setup.nvram_used > 0.0
+            && kind.facts().remaps
+            && tables == 0;
+        let sized = limited || alike;
+        if sized {
+            device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
+            device.firmware.segment_bytes = cell.segment_bytes;
         }
-    });
-    aging_content
-        .parse::<ContentModel>()
-        .map_err(|error| wrong(&error))?;
 
-    let pages = match grid.kind {
-        RunKind::Workload | RunKind::Micro | RunKind::Host => {
-            (f64::from(device.addressable_lpns()) * length.rounds) as u64
+        let impossible = |error| self.wrong(format_args!("scheme {scheme}: {error}"));
+        let scale = parse_scale(&self.length.scale).map_err(|error| self.wrong(error))?;
+        let scale = scale * cell.capacity;
+        let mut device = device.scale(scale).map_err(impossible)?;
+        if tables > 0 {
+            device.firmware.log_bytes = device.firmware.tables_bytes(&device.geometry);
         }
-        RunKind::Recovery => 0,
-    };
 
-    let recording = match cell.workload.strip_prefix(recordings::PREFIX) {
-        Some(name) => recordings::find(name)
-            .map_err(|error| wrong(&error))?
-            .digest(),
-        None => String::new(),
-    };
+        if limited && !grid.segment_bytes.is_empty() {
+            // In experiments on segment size, segments keep their proportion to a superblock's
+            // entries.
+            let wanted = (f64::from(cell.segment_bytes) * scale) as u32;
+            device.firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN).min(cell.segment_bytes);
+            // Whole segments only.
+            device.firmware.log_bytes -=
+                device.firmware.log_bytes % u64::from(device.firmware.segment_bytes);
+            device.check().map_err(impossible)?;
+        }
 
-    Ok(GridRun {
-        kind: grid.kind,
-        paper: paper.into(),
-        setup: grid.setup.clone(),
-        scheme: scheme.into(),
-        gc: cell.gc.to_string(),
-        workload: cell.workload.into(),
-        recording,
-        content,
-        aging_content,
-        log_mib: if sized { cell.log_mib } else { 0.0 },
-        segment_bytes: if limited { cell.segment_bytes } else { 0 },
-        scale,
-        pages,
-        arrivals: if cell.arrivals == CLOSED {
-            String::new()
-        } else {
-            cell.arrivals.into()
-        },
-        survival: grid.survival,
-        fill: setup.fill,
-        nvram_used: setup.nvram_used,
-        nvram_valid: setup.nvram_valid,
-        seed,
-        device,
-    })
+        let sizing = Sizing {
+            scale,
+            limited,
+            sized,
+        };
+        Ok((device, sizing))
+    }
+
+    /// The cell's content; "own" is the workload's.
+    fn content(&self, cell: &Cell<'_>) -> Result<String, LabError> {
+        if cell.content != "own" {
+            return Ok(cell.content.to_owned());
+        }
+        let workload: NamedWorkload = cell.workload.parse().map_err(|error| self.wrong(error))?;
+        Ok(workload.content_default().to_string())
+    }
+}
+
+/// How a run's device got its size.
+struct Sizing {
+    scale: f64,
+    /// The scheme keeps remapping metadata of a configurable size.
+    limited: bool,
+    /// The size of the log is the cell's.
+    sized: bool,
 }
 
 /// Returns true if the scheme keeps remapping metadata.

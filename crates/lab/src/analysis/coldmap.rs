@@ -1,9 +1,9 @@
 //! Coldmap's figures 5 to 8: collections, IOPS, write amplification and lifetime, normalised to the
 //! baseline.
 
-use super::{Findings, mean};
+use super::{Findings, mean, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::{Ask, Row, Table};
 
 /// A metric of a run.
@@ -80,13 +80,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             title: title.into(),
             reading: format!("{title}, normalised to the device without remapping."),
             y: "times the baseline".into(),
-            shape: MarkKind::Bars(
-                vec![Panel {
-                    title: "workload".into(),
-                    groups,
-                }],
-                Some(1.0),
-            ),
+            shape: one_panel("workload", groups, Some(1.0)),
         });
     }
 

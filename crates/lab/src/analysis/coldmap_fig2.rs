@@ -3,9 +3,9 @@
 //! A page's lifetime is from its write to its invalidation, in host writes; pages still alive at
 //! the end are excluded, as in the paper's "interval from a page write to a page invalidation".
 
-use super::Findings;
+use super::{Findings, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::{Row, Table};
 use serde_json::Value;
 
@@ -92,13 +92,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             "Mean time from a page's write to its invalidation, over that of pages with one LPN."
                 .into(),
         y: "times pages with one LPN".into(),
-        shape: MarkKind::Bars(
-            vec![Panel {
-                title: "workload".into(),
-                groups,
-            }],
-            Some(1.0),
-        ),
+        shape: one_panel("workload", groups, Some(1.0)),
     });
 
     Ok(found)

@@ -80,15 +80,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                 for ((name, ..), value) in METRICS.iter().zip(over_remap) {
                     found.measure(format!("{name} {setup} {content} over {base}"), value);
                 }
-                // Distance of the four figures from the paper's, as the largest factor.
-                let factor = |(ours, paper): (&f64, &f64)| (ours / paper).max(paper / ours);
-                nearest = nearest.min(
-                    over_remap
-                        .iter()
-                        .zip(&PAPER)
-                        .map(factor)
-                        .fold(1.0, f64::max),
-                );
+                nearest = nearest.min(factor_from_paper(&over_remap));
             }
         }
         panels.push(Panel {
@@ -108,6 +100,16 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     found.measure("nearest_factor", nearest);
     found.text = text;
     Ok(found)
+}
+
+/// Distance of the four figures from the paper's, as the largest factor.
+fn factor_from_paper(over_remap: &[f64; 4]) -> f64 {
+    let factor = |(ours, paper): (&f64, &f64)| (ours / paper).max(paper / ours);
+    over_remap
+        .iter()
+        .zip(&PAPER)
+        .map(factor)
+        .fold(1.0, f64::max)
 }
 
 /// Each metric of runs over that of others, as a mean over the workloads.

@@ -6,9 +6,9 @@
 //! for it. No paper gives a price of DRAM or of a capacitor, so the result is the maximum that they
 //! may cost.
 
-use super::{Findings, least, mean};
+use super::{BarGroup, Findings, least, mean, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::{Ask, Table};
 
 const PCRAM_OVER_FLASH: f64 = 5.0;
@@ -69,38 +69,30 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
 
     copyless_copy(table, &mut found)?;
 
-    for (name, title, y, groups) in [
-        (
-            "cost",
-            "Cost of the NVRAM against the flash it saves",
-            "% of the saved flash's cost",
-            cost_groups,
-        ),
-        (
-            "life",
-            "Life of the NVRAM against the flash's, at the run's rate",
-            "times the flash's",
-            life_groups,
-        ),
-    ] {
-        found.plots.push(Plot {
-            name: name.into(),
-            title: title.into(),
-            reading:
-                "Remap-SSD, a bar for each workload and content, a group for each size of NVRAM."
-                    .into(),
-            y: y.into(),
-            shape: MarkKind::Bars(
-                vec![Panel {
-                    title: "NVRAM".into(),
-                    groups,
-                }],
-                None,
-            ),
-        });
-    }
-
+    found.plots.push(figure(
+        "cost",
+        "Cost of the NVRAM against the flash it saves",
+        "% of the saved flash's cost",
+        cost_groups,
+    ));
+    found.plots.push(figure(
+        "life",
+        "Life of the NVRAM against the flash's, at the run's rate",
+        "times the flash's",
+        life_groups,
+    ));
     Ok(found)
+}
+
+fn figure(name: &str, title: &str, y: &str, groups: Vec<BarGroup>) -> Plot {
+    Plot {
+        name: name.into(),
+        title: title.into(),
+        reading: "Remap-SSD, a bar for each workload and content, a group for each size of NVRAM."
+            .into(),
+        y: y.into(),
+        shape: one_panel("NVRAM", groups, None),
+    }
 }
 
 /// DRAM, energy and reserved flash of Copyless Copy.

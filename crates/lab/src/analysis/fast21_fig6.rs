@@ -1,113 +1,152 @@
 //! FAST'21 figure 6: traces on a large device, bandwidth over Opt's.
 
-use super::{Findings, least, mean, most};
+use super::{Findings, least, mean, most, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::{Ask, Row, Table};
+
+/// The schemes with remapping metadata, in the order of the figure.
+const SCHEMES: [&str; 3] = ["flog", "nlog", "remap-ssd"];
+
+/// The runs, by workload and by size of log or NVRAM in MiB.
+struct Runs<'a> {
+    table: &'a Table,
+    workloads: Vec<&'a str>,
+    logs: Vec<f64>,
+}
 
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
-    let workloads = table.distinct(|run| run.workload.as_str());
-    let logs = table.logs();
-    let row = |scheme, workload, log_mib| {
-        table.row(Ask {
-            scheme: Some(scheme),
-            workload: Some(workload),
-            log_mib,
-            ..Ask::default()
-        })
+    let runs = Runs {
+        table,
+        workloads: table.distinct(|run| run.workload.as_str()),
+        logs: table.logs(),
     };
-    let speed = |row: &Row| row.number("bandwidth_mib_s");
 
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
-    for log in &logs {
+    for log in &runs.logs {
         // The bound is the device's: the same in any workload's run.
-        if let Some(workload) = workloads.first() {
-            super::fast21_fig5::bound(row("nlog", workload, Some(*log))?, *log, &mut found);
+        if let Some(workload) = runs.workloads.first() {
+            let run = runs.row("nlog", workload, Some(*log))?;
+            super::fast21_fig5::bound(run, *log, &mut found);
         }
 
         for global in ["flog", "nlog"] {
-            let (mut gains, mut scanning) = (Vec::new(), Vec::new());
-            for workload in &workloads {
-                let (ours, theirs) = (
-                    row("remap-ssd", workload, Some(*log))?,
-                    row(global, workload, Some(*log))?,
-                );
-                gains.push(speed(ours)? / speed(theirs)?);
-                found.measure(
-                    format!("over_{global}_{log} {workload}"),
-                    gains[gains.len() - 1],
-                );
-                scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
-            }
-            found.measure(format!("over_{global}_{log}"), mean(&gains));
-            found.measure(format!("{global}_lookup_share_{log}"), mean(&scanning));
+            runs.over_global_log(global, *log, &mut found)?;
         }
-
-        for workload in &workloads {
-            let ours = row("remap-ssd", workload, Some(*log))?;
-            // Opt is aged like the device with this log, so it has a run for each size.
-            let opt = row("opt", workload, Some(*log))?;
-            below.push(1.0 - speed(ours)? / speed(opt)?);
-            over_none.push(speed(opt)? / speed(row("none", workload, None)?)?);
-            found.measure(
-                format!("below_opt_{log} {workload}"),
-                below[below.len() - 1],
-            );
-            found.measure(format!("demoted_{log} {workload}"), ours.demoted()?);
-            for scheme in ["flog", "nlog", "remap-ssd"] {
-                over_none.push(
-                    speed(row(scheme, workload, Some(*log))?)?
-                        / speed(row("none", workload, None)?)?,
-                );
-            }
-        }
+        runs.between_bounds(*log, &mut below, &mut over_none, &mut found)?;
     }
-
-    for workload in &workloads {
-        let (opt, none) = (
-            row("opt", workload, logs.last().copied())?,
-            row("none", workload, None)?,
-        );
-        found.measure(
-            format!("opt_over_none {workload}"),
-            speed(opt)? / speed(none)?,
-        );
-        found.measure(format!("none_wa {workload}"), none.amplification_of_data()?);
-        found.measure(format!("opt_wa {workload}"), opt.amplification_of_data()?);
-    }
-
     found.measure("below_opt_mean", mean(&below));
     found.measure("below_opt_most", most(&below));
     found.measure("over_none_least", least(&over_none));
     found.measure("over_none_most", most(&over_none));
 
-    for (letter, workload) in ['a', 'b', 'c', 'd'].into_iter().zip(&workloads) {
-        let mut groups = Vec::new();
-        for log in &logs {
-            let opt = speed(row("opt", workload, Some(*log))?)?;
-            let mut bars = Vec::new();
-            for scheme in ["flog", "nlog", "remap-ssd", "opt"] {
-                bars.push((
-                    scheme.to_owned(),
-                    speed(row(scheme, workload, Some(*log))?)? / opt,
-                ));
+    runs.opt_over_none(&mut found)?;
+    for (letter, workload) in ['a', 'b', 'c', 'd'].into_iter().zip(&runs.workloads) {
+        found.plots.push(runs.figure(letter, workload)?);
+    }
+    Ok(found)
+}
+
+impl Runs<'_> {
+    fn row(&self, scheme: &str, workload: &str, log_mib: Option<f64>) -> Result<&Row, LabError> {
+        self.table.row(Ask {
+            scheme: Some(scheme),
+            workload: Some(workload),
+            log_mib,
+            ..Ask::default()
+        })
+    }
+
+    fn speed(&self, scheme: &str, workload: &str, log_mib: Option<f64>) -> Result<f64, LabError> {
+        self.row(scheme, workload, log_mib)?
+            .number("bandwidth_mib_s")
+    }
+
+    /// Remap-SSD over a scheme with a global log, and that scheme's time in lookups.
+    fn over_global_log(
+        &self,
+        global: &str,
+        log: f64,
+        found: &mut Findings,
+    ) -> Result<(), LabError> {
+        let (mut gains, mut scanning) = (Vec::new(), Vec::new());
+        for workload in &self.workloads {
+            let gain = self.speed("remap-ssd", workload, Some(log))?
+                / self.speed(global, workload, Some(log))?;
+            gains.push(gain);
+            found.measure(format!("over_{global}_{log} {workload}"), gain);
+
+            let theirs = self.row(global, workload, Some(log))?;
+            scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
+        }
+        found.measure(format!("over_{global}_{log}"), mean(&gains));
+        found.measure(format!("{global}_lookup_share_{log}"), mean(&scanning));
+        Ok(())
+    }
+
+    /// Remap-SSD below Opt, and all schemes over the device without remapping.
+    fn between_bounds(
+        &self,
+        log: f64,
+        below: &mut Vec<f64>,
+        over_none: &mut Vec<f64>,
+        found: &mut Findings,
+    ) -> Result<(), LabError> {
+        for workload in &self.workloads {
+            let speed = |scheme| self.speed(scheme, workload, Some(log));
+            let none = self.speed("none", workload, None)?;
+
+            // Opt is aged like the device with this log, so it has a run for each size.
+            let share = 1.0 - speed("remap-ssd")? / speed("opt")?;
+            below.push(share);
+            found.measure(format!("below_opt_{log} {workload}"), share);
+
+            let demoted = self.row("remap-ssd", workload, Some(log))?.demoted()?;
+            found.measure(format!("demoted_{log} {workload}"), demoted);
+
+            for scheme in ["opt"].into_iter().chain(SCHEMES) {
+                over_none.push(speed(scheme)? / none);
             }
+        }
+        Ok(())
+    }
+
+    /// The effect of remapping without limit.
+    fn opt_over_none(&self, found: &mut Findings) -> Result<(), LabError> {
+        let largest = self.logs.last().copied();
+        for workload in &self.workloads {
+            let gain =
+                self.speed("opt", workload, largest)? / self.speed("none", workload, None)?;
+            found.measure(format!("opt_over_none {workload}"), gain);
+
+            for (scheme, log) in [("none", None), ("opt", largest)] {
+                let amplification = self.row(scheme, workload, log)?.amplification_of_data()?;
+                found.measure(format!("{scheme}_wa {workload}"), amplification);
+            }
+        }
+        Ok(())
+    }
+
+    fn figure(&self, letter: char, workload: &str) -> Result<Plot, LabError> {
+        let mut groups = Vec::new();
+        for log in &self.logs {
+            let speed = |scheme| self.speed(scheme, workload, Some(*log));
+            let opt = speed("opt")?;
+            let bars = SCHEMES
+                .into_iter()
+                .chain(["opt"])
+                .map(|scheme| Ok((scheme.to_owned(), speed(scheme)? / opt)))
+                .collect::<Result<_, LabError>>()?;
             groups.push((format!("{log} MiB"), bars));
         }
-        found.plots.push(Plot {
+
+        Ok(Plot {
             name: format!("fig6{letter}"),
             title: format!("Bandwidth in {workload}"),
             reading: "Shares of Opt's bandwidth, by the size of log or NVRAM.".into(),
             y: "share of Opt's bandwidth".into(),
-            shape: MarkKind::Bars(
-                vec![Panel {
-                    title: (*workload).to_owned(),
-                    groups,
-                }],
-                Some(1.0),
-            ),
-        });
+            shape: one_panel(workload, groups, Some(1.0)),
+        })
     }
-    Ok(found)
 }

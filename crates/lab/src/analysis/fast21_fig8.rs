@@ -5,9 +5,9 @@
 //! begins" is the same part of the recording for all schemes, so that an earlier start is no
 //! advantage.
 
-use super::{Findings, least, mean};
+use super::{Findings, least, mean, one_panel};
 use crate::LabError;
-use crate::plot::{Lines, MarkKind, Panel, Plot};
+use crate::plot::{Lines, MarkKind, Plot};
 use crate::table::{Ask, Row, Table};
 use serde_json::Value;
 
@@ -62,13 +62,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         title: "Flash page writes".into(),
         reading: "Over those of SQLite as it is, on a device that does not remap.".into(),
         y: "share of NoRemap's".into(),
-        shape: MarkKind::Bars(
-            vec![Panel {
-                title: String::new(),
-                groups,
-            }],
-            Some(1.0),
-        ),
+        shape: one_panel("", groups, Some(1.0)),
     });
     Ok(found)
 }

@@ -4,9 +4,9 @@
 //! runs again).
 
 use super::phases::{Phase, phases};
-use super::{Findings, mean, most};
+use super::{Findings, mean, most, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::Table;
 
 const LOADS: [&str; 2] = ["fileserver", "database"];
@@ -94,12 +94,6 @@ fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
         title: format!("F2FS under {load}: before cleaning, cleaning, and after it"),
         reading: "Modelled seconds on setup A at a 64th; less is better.".into(),
         y: "seconds".into(),
-        shape: MarkKind::Bars(
-            vec![Panel {
-                title: String::new(),
-                groups,
-            }],
-            None,
-        ),
+        shape: one_panel("", groups, None),
     })
 }

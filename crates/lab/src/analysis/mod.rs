@@ -25,7 +25,7 @@ mod recovery;
 
 use crate::LabError;
 use crate::claim::Measures;
-use crate::plot::Plot;
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::Table;
 use remap_ssd_sim::report::format::number;
 
@@ -114,6 +114,15 @@ pub fn find(name: &str) -> Result<Analysis, LabError> {
             let known = ALL.iter().map(|one| one.0).collect::<Vec<_>>().join(", ");
             LabError::Wrong(format!("no analysis is named `{name}`; there are {known}"))
         })
+}
+
+/// A label, and bars of a name and a value.
+type BarGroup = (String, Vec<(String, f64)>);
+
+/// Groups of bars in one panel, with a dashed line at `reference`.
+fn one_panel(title: &str, groups: Vec<BarGroup>, reference: Option<f64>) -> MarkKind {
+    let title = title.to_owned();
+    MarkKind::Bars(vec![Panel { title, groups }], reference)
 }
 
 /// The mean; NaN if empty.

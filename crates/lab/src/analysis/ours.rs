@@ -1,9 +1,9 @@
 //! Our own evaluation with small NVRAM: bandwidth over Opt's, demotions, and NVRAM written per
 //! remapped page.
 
-use super::{Findings, content_name};
+use super::{Findings, content_name, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::{Ask, Row, Table};
 
 type Metric = fn(&Row, &Row) -> Result<f64, LabError>;
@@ -37,30 +37,28 @@ fn nvram(row: &Row) -> Result<f64, LabError> {
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
 
-    let contents = table.distinct(|run| run.content.as_str());
     let schemes: Vec<&str> = table
         .distinct(|run| run.scheme.as_str())
         .into_iter()
         .filter(|scheme| !["none", "opt"].contains(scheme))
         .collect();
 
-    let ask = |content, scheme, log_mib| {
-        table.row(Ask {
-            content: Some(content),
-            scheme: Some(scheme),
-            log_mib,
-            ..Ask::default()
-        })
-    };
-
-    for content in &contents {
-        let short = match *content {
+    for content in table.distinct(|run| run.content.as_str()) {
+        let short = match content {
             "unique" => "copies",
             content if content.starts_with("runs") => "runs",
             _ => "single",
         };
 
-        let opt = ask(content, "opt", None)?;
+        let ask = |scheme, log_mib| {
+            table.row(Ask {
+                content: Some(content),
+                scheme: Some(scheme),
+                log_mib,
+                ..Ask::default()
+            })
+        };
+        let opt = ask("opt", None)?;
 
         for (name, title, y, metric) in METRICS {
             let mut groups = Vec::new();
@@ -68,7 +66,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                 let mut bars = Vec::new();
 
                 for scheme in &schemes {
-                    let value = metric(ask(content, scheme, Some(log))?, opt)?;
+                    let value = metric(ask(scheme, Some(log))?, opt)?;
                     found.measure(format!("{name} {scheme} {short} {log}"), value);
                     bars.push(((*scheme).to_owned(), value));
                 }
@@ -80,42 +78,25 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                 title: format!("{title}, {}", content_name(content)),
                 reading: format!("{title}, by the size of the NVRAM."),
                 y: y.into(),
-                shape: MarkKind::Bars(
-                    vec![Panel {
-                        title: "NVRAM".into(),
-                        groups,
-                    }],
-                    None,
-                ),
+                shape: one_panel("NVRAM", groups, None),
             });
         }
 
         for log in table.logs() {
-            found.measure(
-                format!("x_demoted_{short}_{log}"),
-                ask(content, "remap-ssd-x", Some(log))?.demoted()?,
-            );
-            found.measure(
-                format!("lh_demoted_{short}_{log}"),
-                ask(content, "remap-ssd-lh", Some(log))?.demoted()?,
-            );
-            found.measure(
-                format!("paper_demoted_{short}_{log}"),
-                ask(content, "remap-ssd", Some(log))?.demoted()?,
-            );
+            for (name, scheme) in [
+                ("x", "remap-ssd-x"),
+                ("lh", "remap-ssd-lh"),
+                ("paper", "remap-ssd"),
+            ] {
+                let demoted = ask(scheme, Some(log))?.demoted()?;
+                found.measure(format!("{name}_demoted_{short}_{log}"), demoted);
+            }
         }
 
         // With the largest log nothing is demoted, so both hold the same remaps.
         let largest = table.logs().last().copied();
-        let (x, plain) = (
-            ask(content, "remap-ssd-x", largest)?,
-            ask(content, "remap-ssd", largest)?,
-        );
-
-        found.measure(
-            format!("x_nvram_over_remap_ssd_{short}"),
-            nvram(x)? / nvram(plain)?,
-        );
+        let ratio = nvram(ask("remap-ssd-x", largest)?)? / nvram(ask("remap-ssd", largest)?)?;
+        found.measure(format!("x_nvram_over_remap_ssd_{short}"), ratio);
     }
 
     Ok(found)

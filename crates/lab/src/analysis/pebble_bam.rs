@@ -1,8 +1,8 @@
 //! PebbleSSD section 6.5: size of its metadata in NVRAM.
 
-use super::Findings;
+use super::{Findings, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::Table;
 use remap_ssd_sim::micro::bam::{NVRAM_BYTES, bam_use};
 
@@ -33,13 +33,7 @@ pub(super) fn analyse(_: &Table) -> Result<Findings, LabError> {
         title: "Use of 2 GB of BAM for 512 GB of flash".into(),
         reading: "What the sizes in the text add up to, and what the paper says is used.".into(),
         y: "% of 2 GB".into(),
-        shape: MarkKind::Bars(
-            vec![Panel {
-                title: "system".into(),
-                groups,
-            }],
-            None,
-        ),
+        shape: one_panel("system", groups, None),
     });
 
     Ok(found)

@@ -1,9 +1,9 @@
 //! PebbleSSD §6.3: F2FS's cleaning by remap, and its fsync by the device's lists.
 
-use super::Findings;
 use super::phases::{Phase, phases};
+use super::{Findings, one_panel};
 use crate::LabError;
-use crate::plot::{MarkKind, Panel, Plot};
+use crate::plot::Plot;
 use crate::table::Table;
 
 const SCHEME: &str = "pebble";
@@ -59,12 +59,6 @@ fn bars(name: &str, title: &str, y: &str, stock: f64, ours: f64) -> Plot {
         title: title.into(),
         reading: "Less is better.".into(),
         y: y.into(),
-        shape: MarkKind::Bars(
-            vec![Panel {
-                title: String::new(),
-                groups,
-            }],
-            None,
-        ),
+        shape: one_panel("", groups, None),
     }
 }
