@@ -242,43 +242,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
         .read_exact(&mut bytes)
         .map_err(|_| ImageError::NotAnImage)?;
     let header = ImageHeader::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
-    if header.magic != MAGIC {
-        return Err(ImageError::NotAnImage);
-    }
-
-    if header.version != VERSION {
-        return Err(ImageError::Version(header.version));
-    }
-
-    let mode = match header.mode {
-        0 => ContentMode::None,
-        1 => ContentMode::Identity,
-        2 => ContentMode::Bytes,
-        other => return Err(damaged(format!("content mode {other}"))),
-    };
-
-    let ImageHeader {
-        channels,
-        dies,
-        superblocks,
-        pages_per_block,
-        ..
-    } = header;
-    let (groups, channels) = (
-        (channels >> GROUPS_SHIFT) + 1,
-        channels & ((1 << GROUPS_SHIFT) - 1),
-    );
-
-    let geometry = Geometry::grouped(
-        Shape {
-            channels,
-            dies,
-            superblocks,
-            pages_per_block,
-        },
-        groups,
-    )
-    .map_err(|error| damaged(error.to_string()))?;
+    let (geometry, mode) = header.check()?;
 
     // OOB and identity of every page, independent of the body.
     if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit
@@ -306,32 +270,53 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
 
     let config = body.bytes(config_bytes as usize)?;
     let mut image = Image::blank(geometry, mode, 0);
+    for superblock in &mut image.superblocks {
+        *superblock = Arc::new(read_superblock(&mut body, geometry, mode)?);
+    }
+
     // Lines are appended as they are read, so that a false NVRAM size ends at the end of the file,
     // and not in a huge allocation.
     image.nvram.clear();
-    for index in 0..superblocks as usize {
-        image.superblocks[index] = Arc::new(read_superblock(&mut body, geometry, mode)?);
-    }
-
     let words = usize::try_from(header.nvram_words).map_err(|_| damaged("NVRAM size"))?;
     for _ in 0..words.div_ceil(LINE_WORDS) {
         let mut line = [0u64; LINE_WORDS];
         body.exact(line.as_mut_bytes())?;
         image.nvram.push(Arc::new(line));
     }
-
     image.nvram_words = words;
-    let expected = body.inner.hash.finalize();
-    let mut found = [0; 32];
-    body.inner
-        .inner
-        .read_exact(&mut found)
-        .map_err(|_| damaged("it ends before its hash"))?;
-    if found != *expected.as_bytes() {
-        return Err(damaged("its hash does not match"));
-    }
 
+    body.check_hash()?;
     Ok((image, config))
+}
+
+impl ImageHeader {
+    /// Checks the header of an untrusted file, and returns the shape and mode of the pages.
+    fn check(&self) -> Result<(Geometry, ContentMode), ImageError> {
+        if self.magic != MAGIC {
+            return Err(ImageError::NotAnImage);
+        }
+        if self.version != VERSION {
+            return Err(ImageError::Version(self.version));
+        }
+
+        let mode = match self.mode {
+            0 => ContentMode::None,
+            1 => ContentMode::Identity,
+            2 => ContentMode::Bytes,
+            other => return Err(damaged(format!("content mode {other}"))),
+        };
+
+        let shape = Shape {
+            channels: self.channels & ((1 << GROUPS_SHIFT) - 1),
+            dies: self.dies,
+            superblocks: self.superblocks,
+            pages_per_block: self.pages_per_block,
+        };
+        let groups = (self.channels >> GROUPS_SHIFT) + 1;
+        let geometry =
+            Geometry::grouped(shape, groups).map_err(|error| damaged(error.to_string()))?;
+        Ok((geometry, mode))
+    }
 }
 
 fn read_superblock<R: Read>(
@@ -457,6 +442,21 @@ impl<R: Read> ImageBody<R> {
         self.inner.hash.update(out);
         Ok(())
     }
+
+    /// Compares the stream's hash, which follows the last byte, with that of the bytes read.
+    fn check_hash(mut self) -> Result<(), ImageError> {
+        let expected = self.inner.hash.finalize();
+        let mut found = [0; 32];
+        self.inner
+            .inner
+            .read_exact(&mut found)
+            .map_err(|_| damaged("it ends before its hash"))?;
+        if found != *expected.as_bytes() {
+            return Err(damaged("its hash does not match"));
+        }
+        Ok(())
+    }
+
     fn byte(&mut self) -> Result<u8, ImageError> {
         let mut byte = [0];
         self.exact(&mut byte)?;

@@ -212,134 +212,44 @@ impl Meters {
 
         let seconds = (end_ns - self.first.reading.at_ns) as f64 / NS_PER_S;
         let stats = last.stats - self.first.stats;
-        let usage = device.ftl().usage();
-        let config = device.config();
-        let media = device.ftl().media();
-
-        // Operations before the run are not counted.
-        let (flash_pages, erases) = (
-            last.reading.glimpse.programs - self.first.reading.glimpse.programs,
-            last.erases - self.first.erases,
-        );
-        let nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
-        let nvram_bytes = media.nvram_words() as f64 * 8.0;
-
-        // A scheme without limit has no space to run out of.
-        let room_bytes = if usage.entry_room_bytes > 0 {
-            config.firmware.log_bytes
-        } else {
-            0
-        };
-
-        let blocks = media.erase_counts();
-        let erase_max = blocks.iter().copied().max().unwrap_or(0);
-        let erase_min = blocks.iter().copied().min().unwrap_or(0);
-
-        // Bytes written per erase of every block, times the endurance of a block.
-        let erases_per_block = erases as f64 / blocks.len() as f64;
-        let life_bytes = if erases > 0 && stats.host_writes > 0 {
-            let bytes = stats.host_writes as f64 * PAGE_BYTES as f64;
-            bytes / erases_per_block * config.flash.endurance as f64
-        } else {
-            f64::NAN
-        };
-
-        RunSummary {
-            scheme: config.firmware.scheme.to_string(),
-            gc_policy: config.firmware.gc_policy.to_string(),
-            mapping: MappingCost {
-                kind: config.firmware.mapping.to_string(),
-                table_bytes: config.firmware.mapping_bytes(),
-                extension_entries: device.ftl().extension_entries().into(),
-                extension_room: if config.firmware.is_hybrid() {
-                    config.firmware.extension_entries().into()
-                } else {
-                    0
-                },
-                merges_switch: stats.merges_switch,
-                merges_partial: stats.merges_partial,
-                merges_full: stats.merges_full,
-                merge_pages: stats.merge_programs,
-                merge_pads: stats.merge_pads,
-                unshared: stats.merge_unshared,
-            },
+        let firmware = &device.config().firmware;
+        let mut summary = RunSummary {
+            scheme: firmware.scheme.to_string(),
+            gc_policy: firmware.gc_policy.to_string(),
+            mapping: mapping_cost(device, &stats),
             bandwidth_mib_s: rate(page_ops.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
             iops: rate(page_ops.operations as f64, seconds),
-            write_amplification: measured(flash_pages, stats.host_writes),
-            host_pages: stats.host_writes,
-            flash_pages,
-            gc_pages: stats.gc_programs,
-            gc_zoned_pages: stats.gc_zoned,
-            remaps: stats.remaps,
-            demotions: Demotions {
-                counter_full: stats.demoted_counter_full,
-                nvram_full: stats.demoted_nvram_full,
-                watermark: stats.demoted_watermark,
-                degree_full: stats.demoted_degree_full,
-                unhinted: stats.demoted_unhinted,
-            },
-            erases,
             latency_us: self.writes.percentiles(),
             seconds_simulated: seconds,
             read_latency_us: self.reads.percentiles(),
             remap_latency_us: self.remaps.percentiles(),
-            host_programs: stats.host_programs,
-            metadata_pages: stats.meta_programs,
-            log_pages: stats.log_programs,
-            write_amplification_data: measured(
-                flash_pages - stats.meta_programs.min(flash_pages),
-                stats.host_writes,
-            ),
-            lost_references: stats.lost_references,
-            dedup_hits: stats.dedup_hits,
-            dedup_missed: stats.dedup_missed,
             latency_cdf: self.writes.cdf(),
             samples: self.samples(),
-            nvram_bytes_written,
-            nvram_life_years: years(
-                config.nvram.endurance,
-                nvram_bytes_written as f64 / nvram_bytes,
-                seconds,
-            ),
-            nvram_used: nvram_used(&last.reading.glimpse),
-            nvram_valid: share(usage.valid_bytes, usage.used_bytes),
-            nvram_room_bytes: room_bytes,
-            nvram_heads_bytes: room_bytes.saturating_sub(usage.entry_room_bytes),
-            nvram_reserve_bytes: usage.gc_reserve_bytes,
-            largest_group_bytes: usage.largest_group_seen_bytes,
-            l2p_bytes: usage.l2p_bytes,
-            p2l_bytes: usage.p2l_bytes,
             p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
-            gc_runs: stats.gc_runs,
-            erase_mean: blocks.iter().map(|count| f64::from(*count)).sum::<f64>()
-                / blocks.len() as f64,
-            erase_max: erase_max.into(),
-            erase_spread: (erase_max - erase_min).into(),
-            // Over the device's whole life, aging included.
-            wear_out: WearOut {
-                host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
-                first_retired_bytes: device
-                    .ftl()
-                    .first_retired()
-                    .map(|pages| pages * PAGE_BYTES as u64),
-                read_only: device.ftl().is_read_only(),
-                blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
-                block_erases: last.erases,
-                usable_pages: last.reading.glimpse.usable_pages.into(),
-            },
             survival: survival(device),
-            lifetime_years: years(
-                config.flash.endurance,
-                erases as f64 / blocks.len() as f64,
-                seconds,
-            ),
-            endurance_cycles: config.flash.endurance,
-            life_tb_written: life_bytes / 1e12,
-            drive_writes_per_day: life_bytes
-                / (f64::from(config.firmware.lpns) * PAGE_BYTES as f64)
-                / (WARRANTY_YEARS * 365.25),
             ..RunSummary::default()
-        }
+        };
+
+        // Operations before the run are not counted.
+        summary.flash_pages = last.reading.glimpse.programs - self.first.reading.glimpse.programs;
+        summary.erases = last.erases - self.first.erases;
+        summary.nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
+
+        add_pages(&mut summary, &stats);
+        add_nvram(&mut summary, device, &last.reading.glimpse);
+        add_wear(&mut summary, device, stats.host_writes);
+
+        // Over the device's whole life, aging included.
+        let first_retired = device.ftl().first_retired();
+        summary.wear_out = WearOut {
+            host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
+            first_retired_bytes: first_retired.map(|pages| pages * PAGE_BYTES as u64),
+            read_only: device.ftl().is_read_only(),
+            blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
+            block_erases: last.erases,
+            usable_pages: last.reading.glimpse.usable_pages.into(),
+        };
+        summary
     }
 
     fn samples(&self) -> Vec<Sample> {
@@ -350,6 +260,114 @@ impl Meters {
             .map(|(from, to)| sample(from, to, self.first.reading.at_ns))
             .collect()
     }
+}
+
+/// The mapping's tables, and the merges of hybrid mapping in the run.
+fn mapping_cost(device: &Device, stats: &Stats) -> MappingCost {
+    let firmware = &device.config().firmware;
+    MappingCost {
+        kind: firmware.mapping.to_string(),
+        table_bytes: firmware.mapping_bytes(),
+        extension_entries: device.ftl().extension_entries().into(),
+        extension_room: if firmware.is_hybrid() {
+            firmware.extension_entries().into()
+        } else {
+            0
+        },
+        merges_switch: stats.merges_switch,
+        merges_partial: stats.merges_partial,
+        merges_full: stats.merges_full,
+        merge_pages: stats.merge_programs,
+        merge_pads: stats.merge_pads,
+        unshared: stats.merge_unshared,
+    }
+}
+
+/// Adds the firmware's counts of pages, remaps and collections.
+fn add_pages(summary: &mut RunSummary, stats: &Stats) {
+    let flash_pages = summary.flash_pages;
+    let data_pages = flash_pages - stats.meta_programs.min(flash_pages);
+    summary.write_amplification = measured(flash_pages, stats.host_writes);
+    summary.write_amplification_data = measured(data_pages, stats.host_writes);
+
+    summary.host_pages = stats.host_writes;
+    summary.host_programs = stats.host_programs;
+    summary.metadata_pages = stats.meta_programs;
+    summary.log_pages = stats.log_programs;
+    summary.gc_runs = stats.gc_runs;
+    summary.gc_pages = stats.gc_programs;
+    summary.gc_zoned_pages = stats.gc_zoned;
+
+    summary.remaps = stats.remaps;
+    summary.demotions = Demotions {
+        counter_full: stats.demoted_counter_full,
+        nvram_full: stats.demoted_nvram_full,
+        watermark: stats.demoted_watermark,
+        degree_full: stats.demoted_degree_full,
+        unhinted: stats.demoted_unhinted,
+    };
+    summary.lost_references = stats.lost_references;
+    summary.dedup_hits = stats.dedup_hits;
+    summary.dedup_missed = stats.dedup_missed;
+}
+
+/// Adds the use of remapping metadata, and the time until the NVRAM is worn out.
+fn add_nvram(summary: &mut RunSummary, device: &Device, end: &Glimpse) {
+    let usage = device.ftl().usage();
+    let config = device.config();
+
+    let nvram_bytes = device.ftl().media().nvram_words() as f64 * 8.0;
+    summary.nvram_life_years = years(
+        config.nvram.endurance,
+        summary.nvram_bytes_written as f64 / nvram_bytes,
+        summary.seconds_simulated,
+    );
+
+    // A scheme without limit has no space to run out of.
+    let room_bytes = if usage.entry_room_bytes > 0 {
+        config.firmware.log_bytes
+    } else {
+        0
+    };
+    summary.nvram_room_bytes = room_bytes;
+    summary.nvram_heads_bytes = room_bytes.saturating_sub(usage.entry_room_bytes);
+    summary.nvram_reserve_bytes = usage.gc_reserve_bytes;
+    summary.nvram_used = nvram_used(end);
+    summary.nvram_valid = share(usage.valid_bytes, usage.used_bytes);
+
+    summary.largest_group_bytes = usage.largest_group_seen_bytes;
+    summary.l2p_bytes = usage.l2p_bytes;
+    summary.p2l_bytes = usage.p2l_bytes;
+}
+
+/// Adds the erases of blocks, and the time until the flash is worn out.
+fn add_wear(summary: &mut RunSummary, device: &Device, host_writes: u64) {
+    let config = device.config();
+    let blocks = device.ftl().media().erase_counts();
+    let erase_max = blocks.iter().copied().max().unwrap_or(0);
+    let erase_min = blocks.iter().copied().min().unwrap_or(0);
+    let erases: f64 = blocks.iter().map(|count| f64::from(*count)).sum();
+
+    summary.erase_mean = erases / blocks.len() as f64;
+    summary.erase_max = erase_max.into();
+    summary.erase_spread = (erase_max - erase_min).into();
+
+    let erases_per_block = summary.erases as f64 / blocks.len() as f64;
+    let endurance = config.flash.endurance;
+    summary.lifetime_years = years(endurance, erases_per_block, summary.seconds_simulated);
+    summary.endurance_cycles = endurance;
+
+    // Bytes written per erase of every block, times the endurance of a block.
+    let life_bytes = if summary.erases > 0 && host_writes > 0 {
+        let bytes = host_writes as f64 * PAGE_BYTES as f64;
+        bytes / erases_per_block * endurance as f64
+    } else {
+        f64::NAN
+    };
+    summary.life_tb_written = life_bytes / 1e12;
+    summary.drive_writes_per_day = life_bytes
+        / (f64::from(config.firmware.lpns) * PAGE_BYTES as f64)
+        / (WARRANTY_YEARS * 365.25);
 }
 
 /// The survival classes with at least one page.
@@ -393,11 +411,11 @@ fn nvram_used(glimpse: &Glimpse) -> f64 {
     share(glimpse.room.used_bytes, glimpse.room.capacity_bytes)
 }
 
-/// Years until a counter that grew by `grown` in `seconds` reaches `endurance`; infinite if it did
+/// Years until a counter that gains `growth` in `seconds` reaches `endurance`; infinite if it does
 /// not grow.
-fn years(endurance: u64, grown: f64, seconds: f64) -> f64 {
-    if grown > 0.0 {
-        endurance as f64 / grown * seconds / S_PER_YEAR
+fn years(endurance: u64, growth: f64, seconds: f64) -> f64 {
+    if growth > 0.0 {
+        endurance as f64 / growth * seconds / S_PER_YEAR
     } else {
         f64::INFINITY
     }

@@ -173,50 +173,10 @@ impl Setup {
         adjust.geometry.apply(&mut profile);
 
         let mut config = Config {
-            lpns: 1,
-            scheme,
-            log_bytes: log_bytes(scheme, &profile),
-            segment_bytes: profile.segment_bytes,
-            scheme_values: SchemeValues::everywhere(&[
-                ("cache_pages", profile.cache_pages.into()),
-                // The negative control: energy for one page.
-                (
-                    "energy_pages",
-                    (mutant == Some(Guard::CapacitorEnergy)).into(),
-                ),
-                ("degree", u64::from(profile.count_max).clamp(2, 4) - 1),
-            ]),
-            entry: profile.entry,
             mapping,
-            // Two blocks in the smallest superblock.
-            block_pages: (2 + index % 3)
-                .min(
-                    profile
-                        .shape
-                        .0
-                        .saturating_mul(profile.shape.2)
-                        .saturating_sub(3)
-                        / 2,
-                )
-                .max(2),
-            extension: [0.1, 0.0, 0.25, 0.5][index as usize % 4],
-            dedup: profile.dedup,
-            count_max: profile.count_max,
-            watermark: profile.watermark,
             gc_policy: policy.unwrap_or(profile.policy),
-            gc_free: profile.gc_free,
-            gc_garbage: if profile.joins_host { 0.125 } else { 0.0 },
-            gc_at_once: profile.joins_host,
-            gc_joins_host: profile.joins_host,
-            wear_gap: profile.wear_gap,
-            dealloc_slots: profile.dealloc_slots,
-            fs_files: profile.files.0,
-            fs_blocks: profile.files.1,
-            fingerprint: profile.fingerprint,
-            pe_limit: profile.pe_limit,
-            guards: mutant.map_or(Guards::ALL, Guards::without),
+            ..profile.config(scheme, index, mutant)
         };
-
         if let Some(adjust) = &adjust.firmware {
             config = adjust(&config)?;
         }
@@ -273,6 +233,49 @@ impl Setup {
             // Slow, and no guard needs it.
             Guard::ReserveStaysFree => self.deep,
             _ => self.steps >= 200 && !self.deep,
+        }
+    }
+}
+
+impl SetupProfile {
+    /// The firmware of setup `index`, with page mapping; the number of LPNs is chosen later.
+    fn config(&self, scheme: SchemeKind, index: u32, mutant: Option<Guard>) -> Config {
+        Config {
+            lpns: 1,
+            scheme,
+            log_bytes: log_bytes(scheme, self),
+            segment_bytes: self.segment_bytes,
+            scheme_values: SchemeValues::everywhere(&[
+                ("cache_pages", self.cache_pages.into()),
+                // The negative control: energy for one page.
+                (
+                    "energy_pages",
+                    (mutant == Some(Guard::CapacitorEnergy)).into(),
+                ),
+                ("degree", u64::from(self.count_max).clamp(2, 4) - 1),
+            ]),
+            entry: self.entry,
+            mapping: Granularity::Page,
+            // Two blocks in the smallest superblock.
+            block_pages: (2 + index % 3)
+                .min(self.shape.0.saturating_mul(self.shape.2).saturating_sub(3) / 2)
+                .max(2),
+            extension: [0.1, 0.0, 0.25, 0.5][index as usize % 4],
+            dedup: self.dedup,
+            count_max: self.count_max,
+            watermark: self.watermark,
+            gc_policy: self.policy,
+            gc_free: self.gc_free,
+            gc_garbage: if self.joins_host { 0.125 } else { 0.0 },
+            gc_at_once: self.joins_host,
+            gc_joins_host: self.joins_host,
+            wear_gap: self.wear_gap,
+            dealloc_slots: self.dealloc_slots,
+            fs_files: self.files.0,
+            fs_blocks: self.files.1,
+            fingerprint: self.fingerprint,
+            pe_limit: self.pe_limit,
+            guards: mutant.map_or(Guards::ALL, Guards::without),
         }
     }
 }

@@ -97,6 +97,14 @@ impl Config {
             ));
         }
 
+        self.check_ranges()?;
+        crate::records::files::check(self)?;
+        (spec(self.scheme).check)(self, geometry)?;
+        self.check_nvram(geometry)
+    }
+
+    fn check_ranges(&self) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError(text));
         if !(2..=15).contains(&self.count_max) {
             return fail(format!(
                 "count_max = {} must be 2 to 15 (4-bit counters)",
@@ -122,9 +130,7 @@ impl Config {
             ));
         }
 
-        crate::records::files::check(self)?;
-        (spec(self.scheme).check)(self, geometry)?;
-        self.check_nvram(geometry)
+        Ok(())
     }
 
     /// Checks that NVRAM is no larger than the flash: all of it is allocated, and no log needs

@@ -104,6 +104,15 @@ impl DeallocRecords {
     }
 }
 
+/// Slots of a half that recovery found in use, counted from its first.
+#[derive(Default)]
+struct SlotsFound {
+    /// Up to the last deallocation.
+    used: usize,
+    /// Up to the last record of any kind.
+    taken: usize,
+}
+
 impl DeallocLog {
     /// A log without records; `read_back` finds those on the media.
     pub(crate) fn new(config: &Config, layout: &NvramLayout) -> Self {
@@ -193,88 +202,13 @@ impl DeallocLog {
     /// Reads the log at recovery, and finds the slot to append to.
     pub(crate) fn read_back(&mut self, media: &mut Media) -> DeallocRecords {
         let mut found = DeallocRecords::default();
-        let (mut used, mut taken) = ([0; 2], [0; 2]);
-
-        for half in 0..2 {
-            // Numbers ascend within a half.
-            let mut newest = 0;
-            let first_of_half = found.between.len();
-            for slot in 0..self.slots {
-                let at = self.word(half, slot);
-                let words = [media.load(at), media.load(at + 1)];
-                if words == [Ok(0), Ok(0)] {
-                    continue;
-                }
-                let when = words[0].map(DeallocWhen::from_bits);
-                let what = words[1].map(DeallocWhat::from_bits);
-                let kinds = [when.map(|when| when.doubt()), what.map(|what| what.doubt())];
-                let is_doubt = kinds.contains(&Ok(true));
-                taken[half] = slot + 1;
-                // Doubts do not count as use: they are in the inactive half, and would make
-                // recovery repeat a flush that was not interrupted.
-                if !is_doubt {
-                    used[half] = slot + 1;
-                }
-                if is_doubt || words.iter().any(Result::is_err) {
-                    self.damaged.push(at);
-                }
-
-                let torn_bits = self.guards.has(Guard::TornBits);
-                let is_torn =
-                    when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
-                // A range outside this device is a remnant of a larger device or of a damaged word.
-                let fits = |what: &DeallocWhat| {
-                    u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(self.lpns)
-                };
-                let is_mixed = is_doubt && kinds.contains(&Ok(false));
-                if (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !fits(&what)) {
-                    continue;
-                }
-
-                match (when, what) {
-                    (when, Ok(what)) if is_doubt => {
-                        found.doubts.push((
-                            what.lpn(),
-                            what.len(),
-                            when.map_or(u64::MAX, |when| when.wsn()),
-                        ));
-                        continue;
-                    }
-                    (Ok(when), Ok(what)) => {
-                        newest = when.wsn();
-                        found.intact.push(DeallocRecord {
-                            lpn: what.lpn(),
-                            len: what.len(),
-                            wsn: newest,
-                            at,
-                        });
-                    }
-                    (Err(_), Ok(what)) => {
-                        found
-                            .between
-                            .push((what.lpn(), what.len(), newest, u64::MAX))
-                    }
-                    (when, Err(_)) => found
-                        .unknown
-                        .push((at + 1, when.map_or(u64::MAX, |when| when.wsn()))),
-                }
-
-                // The first readable record after a run of unreadable ones bounds their numbers.
-                if let Ok(when) = when {
-                    let open = |(_, _, _, to): &&mut (Lpn, u32, u64, u64)| *to == u64::MAX;
-                    found.between[first_of_half..]
-                        .iter_mut()
-                        .filter(open)
-                        .for_each(|record| record.3 = when.wsn());
-                }
-            }
-        }
+        let halves = [0, 1].map(|half| self.read_half(media, half, &mut found));
 
         // If both halves hold deallocations, a cut interrupted a flush, which is then repeated.
-        self.half = usize::from(used[1] > used[0]);
-        self.used = taken[self.half];
-        self.spare = taken[self.half ^ 1];
-        self.interrupted = used[self.half ^ 1] > 0;
+        self.half = usize::from(halves[1].used > halves[0].used);
+        self.used = halves[self.half].taken;
+        self.spare = halves[self.half ^ 1].taken;
+        self.interrupted = halves[self.half ^ 1].used > 0;
 
         // Bitmaps that the next flush must write. Unreadable records are not included; they stay
         // until they are healed.
@@ -283,6 +217,80 @@ impl DeallocLog {
                 .extend(chunk_of(lpns.start)..=chunk_of(lpns.end.back(1)));
         }
         found
+    }
+
+    fn read_half(
+        &mut self,
+        media: &mut Media,
+        half: usize,
+        found: &mut DeallocRecords,
+    ) -> SlotsFound {
+        let mut slots = SlotsFound::default();
+        // Numbers ascend within a half.
+        let mut newest = 0;
+        let first_of_half = found.between.len();
+
+        for slot in 0..self.slots {
+            let at = self.word(half, slot);
+            let words = [media.load(at), media.load(at + 1)];
+            if words == [Ok(0), Ok(0)] {
+                continue;
+            }
+            let when = words[0].map(DeallocWhen::from_bits);
+            let what = words[1].map(DeallocWhat::from_bits);
+            let kinds = [when.map(|when| when.doubt()), what.map(|what| what.doubt())];
+            let is_doubt = kinds.contains(&Ok(true));
+
+            slots.taken = slot + 1;
+            // Doubts do not count as use: they are in the inactive half, and would make recovery
+            // repeat a flush that was not interrupted.
+            if !is_doubt {
+                slots.used = slot + 1;
+            }
+            if is_doubt || words.iter().any(Result::is_err) {
+                self.damaged.push(at);
+            }
+
+            let is_torn =
+                when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
+            let is_mixed = is_doubt && kinds.contains(&Ok(false));
+            let torn_bits = self.guards.has(Guard::TornBits);
+            if (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !self.fits(&what)) {
+                continue;
+            }
+
+            let (lpn_and_len, wsn) = (
+                what.map(|what| (what.lpn(), what.len())),
+                when.map(|when| when.wsn()),
+            );
+            match (wsn, lpn_and_len) {
+                (wsn, Ok((lpn, len))) if is_doubt => {
+                    found.doubts.push((lpn, len, wsn.unwrap_or(u64::MAX)));
+                    continue;
+                }
+                (Ok(wsn), Ok((lpn, len))) => {
+                    newest = wsn;
+                    found.intact.push(DeallocRecord { lpn, len, wsn, at });
+                }
+                (Err(_), Ok((lpn, len))) => found.between.push((lpn, len, newest, u64::MAX)),
+                (wsn, Err(_)) => found.unknown.push((at + 1, wsn.unwrap_or(u64::MAX))),
+            }
+
+            // The first readable record after a run of unreadable ones bounds their numbers.
+            if let Ok(wsn) = wsn {
+                let open = |(_, _, _, to): &&mut (Lpn, u32, u64, u64)| *to == u64::MAX;
+                found.between[first_of_half..]
+                    .iter_mut()
+                    .filter(open)
+                    .for_each(|record| record.3 = wsn);
+            }
+        }
+        slots
+    }
+
+    /// A range outside this device is a remnant of a larger device or of a damaged word.
+    fn fits(&self, what: &DeallocWhat) -> bool {
+        u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(self.lpns)
     }
 
     /// Records LPNs in doubt while recovery has no flash space to mark them as lost, in the half

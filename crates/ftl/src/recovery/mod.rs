@@ -112,7 +112,7 @@ impl Ftl {
         let Witnesses {
             mut report,
             mut relocated,
-            mut lost,
+            lost,
             damaged_lives,
             aborted_seen,
             aborted_pages,
@@ -127,9 +127,7 @@ impl Ftl {
         flash::resume_streams(&mut self.core, &open);
         flash::heal_lives(&mut self.core, &damaged_lives);
 
-        lost.sort_unstable();
-        lost.dedup();
-        lost.retain(|lpn| lpn.is_below(self.core.config.lpns));
+        let lost = sorted_below(lost, self.core.config.lpns);
         report.lost = lost.len() as u64;
 
         // A record made now would be newer than the page that marks the LPN as lost.
@@ -457,6 +455,14 @@ fn count(core: &mut Core, witnesses: &mut Witnesses) {
     if core.config.guards.has(Guard::TimeResumes) {
         core.clock.resume_after(witnesses.newest());
     }
+}
+
+/// The LPNs of the host, each once, in ascending order.
+fn sorted_below(mut lpns: Vec<Lpn>, end: u32) -> Vec<Lpn> {
+    lpns.sort_unstable();
+    lpns.dedup();
+    lpns.retain(|lpn| lpn.is_below(end));
+    lpns
 }
 
 /// Sets aside LPNs in doubt that get their pages only after a collection. Their old pages must

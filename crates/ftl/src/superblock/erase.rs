@@ -8,7 +8,7 @@ use crate::clock::WsnClock;
 use crate::config::guard::Guard;
 use crate::dies::DieMask;
 use crate::superblock::life::{Life, LifeRecord};
-use remap_ssd_media::{After, Media, SbId};
+use remap_ssd_media::{After, ClearId, Media, SbId};
 
 impl Superblocks {
     /// Stops programming a block; its contents stay until its superblock is erased.
@@ -60,12 +60,34 @@ impl Superblocks {
 
         // 1. everything that supersedes its contents  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
+        let life = self.die(media, sb, clock.now());
+        let id = media.name_next();
+        self.erase_blocks(media, sb, id);
+        let life = life.with_clean(true);
+        LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
+
+        // Free at once, not when the erases are durable: a block's programs are ordered after its
+        // erase anyway, and the next head waits for the erases that must survive a cut
+        // (`reserve_is_free`).
+        let capacity = self.capacity(self.get(sb).bad);
+        let entry = self.get_mut(sb);
+        (entry.life, entry.capacity, entry.erased) = (life, capacity, id);
+        entry.state = SuperblockState::Free;
+        self.join_pool(sb);
+        if capacity == 0 {
+            self.retire(sb);
+        }
+    }
+
+    /// Marks the superblock dead, with all numbers before `dead_before`, and then its failing
+    /// blocks bad.
+    fn die(&mut self, media: &mut Media, sb: SbId, dead_before: u64) -> Life {
         let entry = self.get_mut(sb);
         // A superblock at the limit is retired by this erase, or by the next one if a cut comes in
         // between.
         let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
         entry.life = Life::new()
-            .with_dead_before(clock.now())
+            .with_dead_before(dead_before)
             .with_clean(false)
             .with_incarnation(incarnation);
 
@@ -73,17 +95,15 @@ impl Superblocks {
         // page.
         let failing = std::mem::take(&mut entry.failing);
         entry.bad |= failing;
-        let (life, mut bad) = (entry.life, entry.bad);
+        let (life, bad) = (entry.life, entry.bad);
 
-        let waits = self.guards.has(Guard::EraseWaits);
-        let dead_first = self.guards.has(Guard::DeadBeforeErase);
-        if dead_first {
-            LifeRecord::store_life(
-                media,
-                sb,
-                life,
-                if waits { After::ALL } else { After::NOTHING },
-            );
+        if self.guards.has(Guard::DeadBeforeErase) {
+            let after = if self.guards.has(Guard::EraseWaits) {
+                After::ALL
+            } else {
+                After::NOTHING
+            };
+            LifeRecord::store_life(media, sb, life, after);
         }
 
         // Recovery looks for a head in good blocks only: a block may be marked bad only once the
@@ -94,18 +114,25 @@ impl Superblocks {
             media.fence();
             LifeRecord::store_failing(media, sb, DieMask::NONE);
         }
+        life
+    }
 
-        let after = match (waits, dead_first) {
+    /// Erases the good blocks, and marks those bad that fail or have reached their limit.
+    fn erase_blocks(&mut self, media: &mut Media, sb: SbId, id: ClearId) {
+        let after = match (
+            self.guards.has(Guard::EraseWaits),
+            self.guards.has(Guard::DeadBeforeErase),
+        ) {
             (true, true) => After::FENCE,
             (true, false) => After::ALL,
             (false, _) => After::NOTHING,
         };
-        let id = media.name_next();
 
         // A block that has reached its limit is bad from now on, as if this erase had failed. This
         // concerns logs, and superblocks that recovery found half erased: GC does not erase other
         // superblocks at their limit.
-        let worn_out = self.is_worn_out(incarnation);
+        let bad = self.get(sb).bad;
+        let worn_out = self.is_worn_out(self.get(sb).life.incarnation());
         for die in bad.others(self.geometry.dies()) {
             if media
                 .erase(self.geometry.block(sb, die), id, after)
@@ -120,22 +147,7 @@ impl Superblocks {
         // Before "clean", which covers good blocks only: recovery must not take a failed block for
         // an erased one.
         if self.get(sb).bad != bad {
-            bad = self.get(sb).bad;
-            LifeRecord::store_bad(media, sb, bad);
-        }
-        let life = life.with_clean(true);
-        LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
-
-        // Free at once, not when the erases are durable: a block's programs are ordered after its
-        // erase anyway, and the next head waits for the erases that must survive a cut
-        // (`reserve_is_free`).
-        let capacity = self.capacity(bad);
-        let entry = self.get_mut(sb);
-        (entry.life, entry.capacity, entry.erased) = (life, capacity, id);
-        entry.state = SuperblockState::Free;
-        self.join_pool(sb);
-        if capacity == 0 {
-            self.retire(sb);
+            LifeRecord::store_bad(media, sb, self.get(sb).bad);
         }
     }
 

@@ -155,35 +155,13 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     ];
     let (header, parts) = newest_state(&states)?;
 
-    let geometry = header.geometry()?;
-    let contents_bytes = witness::offset(geometry.pages());
     let journal_files = [
         files::open(dir, JOURNALS[0], access)?,
         files::open(dir, JOURNALS[1], access)?,
     ];
+    check_room(&locks, &states, &journal_files, &header, access)?;
 
-    if header.journal_bytes < JOURNAL_BYTES_MIN {
-        return Err(ImageError::Damaged(format!(
-            "{}: a journal of no possible size",
-            STATES[slot(header.generation)]
-        )));
-    }
-
-    files::check_length(locks.contents(), CONTENTS, contents_bytes)?;
-    for (file, name) in journal_files.iter().zip(JOURNALS) {
-        files::check_length(file, name, header.journal_bytes)?;
-    }
-
-    // Before anything is written: a sparse copy must fail here, and not in a command.
-    if access == FolderAccess::Own {
-        let state_bytes = header.next(header.generation).state_bytes()?;
-        files::reserve(locks.contents(), CONTENTS, contents_bytes)?;
-        for index in 0..2 {
-            files::reserve(&states[index], STATES[index], state_bytes)?;
-            files::reserve(&journal_files[index], JOURNALS[index], header.journal_bytes)?;
-        }
-    }
-
+    let geometry = header.geometry()?;
     // Inspection maps the file privately, so that replay may change pages without changing the
     // file.
     let pages = match access {
@@ -218,19 +196,14 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     } else {
         newest + 1
     };
-    let rests = report.is_at_rest
+    let is_whole =
+        headers.begun && findings.list.is_empty() && report.dropped == 0 && header.has_sums();
+    let rests = is_whole
+        && report.is_at_rest
         && headers.newest == header.generation
         && headers.last == header.generation
-        && headers.begun
-        && findings.list.is_empty()
-        && report.dropped == 0
-        && header.has_sums()
         && !witness.blank;
-    let ends = headers.begun
-        && findings.list.is_empty()
-        && report.dropped == 0
-        && header.has_sums()
-        && journals[slot(header.generation)].has_room_to_end();
+    let ends = is_whole && journals[slot(header.generation)].has_room_to_end();
     let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())
         .map_err(|error| about(CONTENTS, error))?;
     let folder = Folder::new(locks, states, journals, header, files);
@@ -246,6 +219,39 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         ends,
         rests,
     })
+}
+
+/// Checks the lengths of the files, and reserves their space on the disk for a device in use.
+fn check_room(
+    locks: &Locks,
+    states: &[File; 2],
+    journals: &[File; 2],
+    header: &StateHeader,
+    access: FolderAccess,
+) -> Result<(), ImageError> {
+    let contents_bytes = witness::offset(header.geometry()?.pages());
+    if header.journal_bytes < JOURNAL_BYTES_MIN {
+        return Err(ImageError::Damaged(format!(
+            "{}: a journal of no possible size",
+            STATES[slot(header.generation)]
+        )));
+    }
+
+    files::check_length(locks.contents(), CONTENTS, contents_bytes)?;
+    for (file, name) in journals.iter().zip(JOURNALS) {
+        files::check_length(file, name, header.journal_bytes)?;
+    }
+
+    // Before anything is written: a sparse copy must fail here, and not in a command.
+    if access == FolderAccess::Own {
+        let state_bytes = header.next(header.generation).state_bytes()?;
+        files::reserve(locks.contents(), CONTENTS, contents_bytes)?;
+        for index in 0..2 {
+            files::reserve(&states[index], STATES[index], state_bytes)?;
+            files::reserve(&journals[index], JOURNALS[index], header.journal_bytes)?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn map_journal(

@@ -161,6 +161,8 @@ fn generation_begun(
         .filter(|generation| u32::try_from(*generation).is_ok())
 }
 
+const WRONG_CHECKSUM: &str = "the header does not have its checksum";
+
 pub(super) fn weigh_headers(
     journals: &mut [Journal; 2],
     state: &StateHeader,
@@ -182,7 +184,7 @@ pub(super) fn weigh_headers(
         _ => None,
     };
     for (index, journal) in journals.iter_mut().enumerate() {
-        let (is_own, name) = (index == slot(own), JOURNALS[index]);
+        let name = JOURNALS[index];
         let other = || {
             state::read_header(&states[index])
                 .ok()
@@ -210,41 +212,49 @@ pub(super) fn weigh_headers(
                 };
                 findings.add(STATES[index], 0, what, lost)?;
             }
-            Some(generation) if is_own && generation == own => headers.begun = true,
-            Some(_) if is_own && !journal.read(own).is_empty() => {
-                let what =
-                    format!("the header is older than the records after it, of generation {own}");
-                findings.add(name, 0, what, "nothing that is known of".into())?;
-                headers.begun = true;
+            _ if index == slot(own) => {
+                headers.begun = own_is_begun(journal, begun, own, findings)?;
             }
             Some(_) => {}
-            None if is_own => {
-                let lost = match journal.read(own).len() {
-                    0 => format!("what was recorded since generation {own}, if anything was"),
-                    _ => "nothing that is known of: records of this generation follow".into(),
-                };
-                findings.add(
-                    name,
-                    0,
-                    "the header does not have its checksum".into(),
-                    lost,
-                )?;
-                headers.begun = true;
-            }
             // The state beside it is older and complete, so no newer journal was ever begun there.
             None if other().is_some_and(|header| {
                 header.generation < own && state::is_whole(&states[index], &header)
             }) => {}
             None => {
                 let lost = format!("what was recorded after generation {own}, if anything was");
-                findings.add(
-                    name,
-                    0,
-                    "the header does not have its checksum".into(),
-                    lost,
-                )?;
+                findings.add(name, 0, WRONG_CHECKSUM.into(), lost)?;
             }
         }
     }
     Ok(headers)
+}
+
+/// Returns true if the journal of the newest state was begun, also if its header is damaged.
+fn own_is_begun(
+    journal: &mut Journal,
+    begun: Option<u64>,
+    own: u64,
+    findings: &mut DamageFindings,
+) -> Result<bool, ImageError> {
+    if begun == Some(own) {
+        return Ok(true);
+    }
+
+    let (what, lost) = match (begun, journal.read(own).len()) {
+        (Some(_), 0) => return Ok(false),
+        (Some(_), _) => (
+            format!("the header is older than the records after it, of generation {own}"),
+            "nothing that is known of".into(),
+        ),
+        (None, 0) => (
+            WRONG_CHECKSUM.into(),
+            format!("what was recorded since generation {own}, if anything was"),
+        ),
+        (None, _) => (
+            WRONG_CHECKSUM.into(),
+            "nothing that is known of: records of this generation follow".into(),
+        ),
+    };
+    findings.add(JOURNALS[slot(own)], 0, what, lost)?;
+    Ok(true)
 }

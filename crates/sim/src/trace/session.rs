@@ -180,23 +180,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         .request(at_ns, 0, RequestKind::Write)?,
         b"W" => {
             let page = next("page")?;
-            // The number of digests is the page count: a write has no count field.
-            let mut count = 0;
-
-            for digest in fields.by_ref() {
-                // All digits are required: a truncated digest would be another content.
-                let value = (digest.len() == 2 * DIGEST_BYTES)
-                    .then(|| hexadecimal(digest))
-                    .flatten();
-                let value = value.ok_or_else(|| {
-                    format!("`{}` is no digest of 32 hexadecimal digits", clip(digest))
-                })?;
-                digests.bytes.extend_from_slice(&value.to_be_bytes());
-                count += 1;
-            }
-
-            // One digest per page, independent of the last record's grain.
-            digests.grain = Grain::Page;
+            let count = read_digests(fields.by_ref(), digests)?;
             extent(page, count)?.request(at_ns, 0, RequestKind::Write)?
         }
         b"C" | b"M" => {
@@ -239,4 +223,26 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         )),
         None => Ok(parsed),
     }
+}
+
+/// Reads one digest for each page of a write, and returns their number: a write has no count field.
+fn read_digests<'a>(
+    fields: impl Iterator<Item = &'a [u8]>,
+    digests: &mut Digests,
+) -> Result<u64, Reason> {
+    let mut count = 0;
+    for digest in fields {
+        // All digits are required: a truncated digest would be another content.
+        let value = (digest.len() == 2 * DIGEST_BYTES)
+            .then(|| hexadecimal(digest))
+            .flatten();
+        let value = value
+            .ok_or_else(|| format!("`{}` is no digest of 32 hexadecimal digits", clip(digest)))?;
+        digests.bytes.extend_from_slice(&value.to_be_bytes());
+        count += 1;
+    }
+
+    // One digest per page, independent of the last record's grain.
+    digests.grain = Grain::Page;
+    Ok(count)
 }
