@@ -1,7 +1,7 @@
 //! A device, its server and a client, all in this process; the image is temporary.
 
 use super::watchers::{Watchers, Watching};
-use crate::failure::Failure;
+use crate::BenchError;
 use remap_ssd_device::{Device, DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Credentials, Hash, HostKeys, Keyring, Keys, Secret, TlsKey};
@@ -21,7 +21,7 @@ const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000
 
 /// Proofs required of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Protection {
+pub(crate) struct Protection {
     /// They connect with TLS, with their own key.
     pub tls: bool,
     /// They authenticate with DH-HMAC-CHAP, with their own secret.
@@ -55,8 +55,8 @@ impl Protection {
 }
 
 /// The served device and its protection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Served<'a> {
+#[derive(Clone, Copy)]
+pub(crate) struct Served<'a> {
     /// Size of the device in bytes.
     pub bytes: u64,
     /// True if the device deduplicates writes.
@@ -81,7 +81,7 @@ impl Log for Quiet {
 }
 
 /// A served device, with a connected host.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     /// The connected host.
     pub client: Client,
     address: SocketAddr,
@@ -100,11 +100,11 @@ impl Rig {
     ///
     /// # Errors
     /// An impossible device, or no room for it.
-    pub(super) fn new(served: &Served<'_>) -> Result<Self, Failure> {
+    pub(crate) fn new(served: &Served<'_>) -> Result<Self, BenchError> {
         let config = DeviceConfig::for_service(served.bytes, SchemeKind::default(), served.dedup)
             .and_then(|config| config.with(served.set))
-            .map_err(Failure::usage)?;
-        config.check().map_err(Failure::usage)?;
+            .map_err(BenchError::impossible)?;
+        config.check().map_err(BenchError::impossible)?;
 
         // The image is removed with this value.
         let image = match served.dir {
@@ -112,14 +112,16 @@ impl Rig {
                 let made = tempfile::Builder::new()
                     .prefix("remap-ssd-bench-")
                     .tempdir_in(dir);
-                Some(made.map_err(|error| Failure::about(dir.display(), error))?)
+                Some(made.map_err(|error| {
+                    BenchError::failed(format_args!("{}: {error}", dir.display()))
+                })?)
             }
             None => None,
         };
         let device = match &image {
             Some(dir) => Device::create_in_folder(dir.path(), config.clone(), None)
-                .map_err(Failure::failed)?,
-            None => Device::in_memory(config.clone()).map_err(Failure::failed)?,
+                .map_err(BenchError::failed)?,
+            None => Device::in_memory(config.clone()).map_err(BenchError::failed)?,
         };
 
         let subsystem = Subsystem::new(
@@ -130,9 +132,10 @@ impl Rig {
             image.is_some(),
             Health::default(),
         );
-        let subsystem = Arc::new(subsystem.map_err(Failure::failed)?);
+        let subsystem = Arc::new(subsystem.map_err(BenchError::failed)?);
         let start = |dir: &TempDir| Writeback::start(dir.path(), Arc::downgrade(&subsystem));
-        let writeback = image.as_ref().map(start).transpose()?;
+        let writeback = image.as_ref().map(start).transpose();
+        let writeback = writeback.map_err(BenchError::failed)?;
 
         let options = Options {
             subnqn: Some(NQN.into()),
@@ -149,17 +152,17 @@ impl Rig {
         )
         .authenticated(keyring);
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), port, Box::new(Quiet))
-            .map_err(Failure::failed)?;
+            .map_err(BenchError::failed)?;
         let (address, stopper) = (
-            server.address().map_err(Failure::failed)?,
-            server.stopper().map_err(Failure::failed)?,
+            server.address().map_err(BenchError::failed)?,
+            server.stopper().map_err(BenchError::failed)?,
         );
         let roster = server.roster();
-        let watchers = Watchers::start(served.watching, &subsystem, roster, Instant::now())?;
+        let watchers = Watchers::start(served.watching, &subsystem, Instant::now(), roster)?;
         let server = Some(std::thread::spawn(|| server.run()));
 
         // Last, so that an earlier error leaves no connection.
-        let client = Client::connect(address, options.clone()).map_err(Failure::failed)?;
+        let client = Client::connect(address, options.clone()).map_err(BenchError::failed)?;
         Ok(Self {
             client,
             address,
@@ -179,11 +182,11 @@ impl Rig {
     ///
     /// # Errors
     /// It cannot connect.
-    pub(super) fn connecting(&self) -> Result<Duration, Failure> {
+    pub(crate) fn connecting(&self) -> Result<Duration, BenchError> {
         let began = Instant::now();
         let client = Client::connect(self.address, self.options.clone());
         let took = began.elapsed();
-        client.map(|_| took).map_err(Failure::failed)
+        client.map(|_| took).map_err(BenchError::failed)
     }
 }
 

@@ -1,5 +1,4 @@
-//! `bench --service`: the device as hosts see it, with both ends on this machine and in this
-//! process.
+//! The device as hosts see it, with both ends on this machine and in this process.
 //!
 //! Invariants: a number is the median of several rounds; the rounds of different loads alternate,
 //! so that a temporarily busy machine slows all of them. Absent: drivers of other hosts.
@@ -9,23 +8,19 @@ mod rig;
 mod watchers;
 mod ways;
 
-use super::{Args, median};
-use crate::failure::Failure;
-use crate::output;
-use indicatif::ProgressBar;
+use crate::{BenchError, Progress, median};
 use load::{Lane, Load, LoadKind, Until};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
 use remap_ssd_media::PageView;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency};
+use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::tcp::client::Client;
-use remap_ssd_nvme::tls;
-use remap_ssd_sim::report::format::bytes;
 use rig::{Protection, Rig, Served};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use watchers::Watching;
+pub use ways::{Compared, ServingFigures};
 
 /// I/O queues, and outstanding commands on each.
 const QUEUES: u16 = 2;
@@ -37,8 +32,8 @@ const SEQUENTIAL_PAGES: u32 = 32;
 const DUPLICATES: f64 = 0.3;
 
 /// Length and number of the rounds.
-#[derive(Clone, Copy)]
-struct ServiceBenchSize {
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceBenchSize {
     rounds: usize,
     each: Duration,
     /// Bytes of the region used by loads, and of a copy.
@@ -47,6 +42,21 @@ struct ServiceBenchSize {
 }
 
 impl ServiceBenchSize {
+    /// 5 rounds of a second, with a device of 3 GiB.
+    pub const FULL: Self = Self {
+        rounds: 5,
+        each: Duration::from_secs(1),
+        region: 1 << 30,
+        single_reads: 4000,
+    };
+    /// 3 short rounds, with a device of 192 MiB.
+    pub const QUICK: Self = Self {
+        rounds: 3,
+        each: Duration::from_millis(100),
+        region: 64 << 20,
+        single_reads: 300,
+    };
+
     fn device_bytes(self) -> u64 {
         self.region * 3
     }
@@ -54,136 +64,152 @@ impl ServiceBenchSize {
 
 /// Rates and times of one device; medians over the rounds.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Speed {
-    random_reads_per_s: f64,
-    random_writes_per_s: f64,
-    sequential_read_gib_per_s: f64,
-    sequential_write_gib_per_s: f64,
-    copy_ms: f64,
-    remap_ms: f64,
+pub struct Speed {
+    /// Random reads of 4 KiB a second.
+    pub random_reads_per_s: f64,
+    /// Random writes of 4 KiB a second.
+    pub random_writes_per_s: f64,
+    /// GiB a second, in commands of 128 KiB.
+    pub sequential_read_gib_per_s: f64,
+    /// GiB a second, in commands of 128 KiB.
+    pub sequential_write_gib_per_s: f64,
+    /// Milliseconds to copy the region by Copy.
+    pub copy_ms: f64,
+    /// Milliseconds to copy the region by Remap.
+    pub remap_ms: f64,
     /// Data pages programmed by all copies and remaps together.
-    copy_data_pages: u64,
+    pub copy_data_pages: u64,
     /// Pages of these that were remapped.
-    copy_remaps: u64,
+    pub copy_remaps: u64,
 }
 
 /// Reads at queue depth 1, in microseconds.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Emulated {
-    model_us: f64,
-    none_p50_us: f64,
-    none_p99_us: f64,
-    emulated_p50_us: f64,
-    emulated_p99_us: f64,
-    /// In excess of the model and of `--latency none`.
-    deviation_p50_us: f64,
-    deviation_p99_us: f64,
+pub struct Emulated {
+    /// Duration of a read by the timing model.
+    pub model_us: f64,
+    /// Median without emulation.
+    pub none_p50_us: f64,
+    /// 99th percentile without emulation.
+    pub none_p99_us: f64,
+    /// Median with emulation.
+    pub emulated_p50_us: f64,
+    /// 99th percentile with emulation.
+    pub emulated_p99_us: f64,
+    /// Excess of the median over the model and the time without emulation.
+    pub deviation_p50_us: f64,
+    /// The same of the 99th percentile.
+    pub deviation_p99_us: f64,
 }
 
+/// Measurements of a served device.
 #[derive(Clone, Debug, Serialize)]
-struct Results {
-    dedup_off: Speed,
-    dedup_on: Speed,
-    emulated: Emulated,
-    copy_bytes: u64,
-    queues: u16,
-    queue_depth_random: u16,
-    queue_depth_sequential: u16,
-    duplicates: f64,
-    rounds: usize,
-    image: Option<PathBuf>,
+pub struct Results {
+    /// Without deduplication.
+    pub dedup_off: Speed,
+    /// With deduplication.
+    pub dedup_on: Speed,
+    /// Emulated latency.
+    pub emulated: Emulated,
+    /// Bytes of a copy.
+    pub copy_bytes: u64,
+    /// I/O queues.
+    pub queues: u16,
+    /// Outstanding random commands on each queue.
+    pub queue_depth_random: u16,
+    /// Outstanding sequential commands on each queue.
+    pub queue_depth_sequential: u16,
+    /// Share of writes that repeat a content.
+    pub duplicates: f64,
+    /// Number of rounds.
+    pub rounds: usize,
+    /// Folder of the image; none in memory.
+    pub image: Option<PathBuf>,
 }
 
-/// Runs `bench --service`.
-///
-/// # Errors
-/// There is no room for the device, or a command failed.
-pub(super) fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failure> {
-    let size = if args.quick {
-        ServiceBenchSize {
-            rounds: 3,
-            each: Duration::from_millis(100),
-            region: 64 << 20,
-            single_reads: 300,
-        }
-    } else {
-        ServiceBenchSize {
-            rounds: 5,
-            each: Duration::from_secs(1),
-            region: 1 << 30,
-            single_reads: 4000,
-        }
-    };
+/// A served device to measure.
+#[derive(Clone, Copy)]
+pub struct ServiceBench<'a> {
+    /// Folder of its image; in memory if none.
+    pub dir: Option<&'a Path>,
+    /// Settings other than those of a normal served device.
+    pub set: &'a [Setting],
+    /// Length and number of the rounds.
+    pub size: ServiceBenchSize,
+}
 
-    // By default in the folder for temporary files; in memory only on request.
-    let dir = match (&args.dir, args.memory) {
-        (Some(dir), _) => Some(dir.clone()),
-        (None, false) => Some(std::env::temp_dir()),
-        (None, true) => None,
-    };
-
-    let served = |dedup, latency| Served {
-        bytes: size.device_bytes(),
-        dedup,
-        latency,
-        dir: dir.as_deref(),
-        protection: Protection::default(),
-        watching: Watching::default(),
-        set,
-    };
-    if args.tls && !tls::IS_BUILT {
-        return Err(Failure::usage(format_args!("--tls: {}", tls::ABSENT)));
+impl<'a> ServiceBench<'a> {
+    fn served(&self, dedup: bool, latency: Latency) -> Served<'a> {
+        Served {
+            bytes: self.size.device_bytes(),
+            dedup,
+            latency,
+            dir: self.dir,
+            protection: Protection::default(),
+            watching: Watching::default(),
+            set: self.set,
+        }
     }
 
-    // A comparison of modes replaces the normal measurement.
-    if args.tls || args.chap || args.http {
-        let served = served(false, Latency::None);
-        let ways = if args.http {
-            ways::watched(served)
-        } else {
-            ways::protected(served, args.tls, args.chap)
-        };
-        let compared = ways::compare(&ways, size, line)?;
-        line.finish_and_clear();
-        return compared.show(args.json);
+    /// Measures reads, writes and copies, with deduplication and without, and emulated latencies.
+    ///
+    /// # Errors
+    /// There is no room for the device, or a command failed.
+    pub fn run(&self, progress: Progress<'_>) -> Result<Results, BenchError> {
+        let size = self.size;
+        progress("deduplication off".into());
+        let dedup_off = speed(&self.served(false, Latency::None), size)?;
+
+        progress("deduplication on".into());
+        let dedup_on = speed(&self.served(true, Latency::None), size)?;
+
+        progress("emulated latency".into());
+        let emulated = emulated(
+            &self.served(false, Latency::None),
+            &self.served(false, Latency::Emulated),
+            size,
+        )?;
+
+        Ok(Results {
+            dedup_off,
+            dedup_on,
+            emulated,
+            copy_bytes: size.region,
+            queues: QUEUES,
+            queue_depth_random: DEPTH_RANDOM,
+            queue_depth_sequential: DEPTH_SEQUENTIAL,
+            duplicates: DUPLICATES,
+            rounds: size.rounds,
+            image: self.dir.map(Path::to_owned),
+        })
     }
 
-    line.set_message("deduplication off");
-    let dedup_off = speed(&served(false, Latency::None), size)?;
+    /// Compares hosts that use TLS, authenticate, or both, with one that does neither.
+    ///
+    /// # Errors
+    /// As in `run`.
+    pub fn compare_protected(
+        &self,
+        tls: bool,
+        chap: bool,
+        progress: Progress<'_>,
+    ) -> Result<Compared, BenchError> {
+        let ways = ways::protected(self.served(false, Latency::None), tls, chap);
+        ways::compare(&ways, self.size, progress)
+    }
 
-    line.set_message("deduplication on");
-    let dedup_on = speed(&served(true, Latency::None), size)?;
-
-    line.set_message("emulated latency");
-    let emulated = emulated(
-        &served(false, Latency::None),
-        &served(false, Latency::Emulated),
-        size,
-    )?;
-
-    line.finish_and_clear();
-
-    let results = Results {
-        dedup_off,
-        dedup_on,
-        emulated,
-        copy_bytes: size.region,
-        queues: QUEUES,
-        queue_depth_random: DEPTH_RANDOM,
-        queue_depth_sequential: DEPTH_SEQUENTIAL,
-        duplicates: DUPLICATES,
-        rounds: size.rounds,
-        image: dir,
-    };
-
-    if args.json {
-        output::json(&serde_json::json!(results))
-    } else {
-        output::text(&as_text(&results))
+    /// Compares a device whose metrics are scraped, and whose live page is open, with one that is
+    /// not observed.
+    ///
+    /// # Errors
+    /// As in `run`.
+    pub fn compare_watched(&self, progress: Progress<'_>) -> Result<Compared, BenchError> {
+        let ways = ways::watched(self.served(false, Latency::None));
+        ways::compare(&ways, self.size, progress)
     }
 }
 
-fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, Failure> {
+fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, BenchError> {
     let mut rig = Rig::new(served)?;
     let mut lanes = Lane::connect(&rig.client, QUEUES)?;
     let region = (size.region / PAGE_BYTES as u64) as u32;
@@ -243,7 +269,7 @@ fn loads(region: u32, size: ServiceBenchSize) -> [Load; 4] {
 ///
 /// Flash pages that were never programmed have no memory yet. The speed at which the system
 /// provides it varies by a factor of several within minutes, and would distort the loads.
-fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<(), Failure> {
+fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<(), BenchError> {
     let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
     let (region, device) = (pages(size.region), pages(size.device_bytes()));
 
@@ -263,11 +289,11 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<
     // Garbage collection would move the pages outside the region for nothing.
     rig.client
         .trim(region, device - region)
-        .map_err(Failure::failed)
+        .map_err(BenchError::failed)
 }
 
 /// Copies the region to the pages after it, by Copy and by Remap.
-fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure> {
+fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, BenchError> {
     let blocks = size.region / PAGE_BYTES as u64;
 
     // The number of pages programmed shows whether they were copied or shared.
@@ -275,17 +301,17 @@ fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure>
     let (mut copy, mut remap) = (Vec::new(), Vec::new());
 
     for _ in 0..size.rounds {
-        client.trim(blocks, blocks).map_err(Failure::failed)?;
+        client.trim(blocks, blocks).map_err(BenchError::failed)?;
         let began = Instant::now();
-        client.copy(0, blocks, blocks).map_err(Failure::failed)?;
+        client.copy(0, blocks, blocks).map_err(BenchError::failed)?;
         copy.push(began.elapsed().as_secs_f64() * 1e3);
 
         // The target is deallocated again, so that neither command depends on the other.
-        client.trim(blocks, blocks).map_err(Failure::failed)?;
+        client.trim(blocks, blocks).map_err(BenchError::failed)?;
         let began = Instant::now();
         client
             .remap(0, blocks, blocks as u32, false, false)
-            .map_err(Failure::failed)?;
+            .map_err(BenchError::failed)?;
         remap.push(began.elapsed().as_secs_f64() * 1e3);
     }
 
@@ -301,8 +327,8 @@ fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure>
     })
 }
 
-fn counters(client: &mut Client) -> Result<[u64; 2], Failure> {
-    let values = client.statistics().map_err(Failure::failed)?;
+fn counters(client: &mut Client) -> Result<[u64; 2], BenchError> {
+    let values = client.statistics().map_err(BenchError::failed)?;
     let value = |name: &str| {
         values
             .iter()
@@ -313,13 +339,13 @@ fn counters(client: &mut Client) -> Result<[u64; 2], Failure> {
 }
 
 /// Completion time of a single page read on an idle device, by the timing model.
-fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
+fn model(config: &DeviceConfig) -> Result<Duration, BenchError> {
     let config = DeviceConfig {
         // The timing model does not depend on contents, and identities need no memory.
         content: remap_ssd_media::ContentMode::Identity,
         ..config.clone()
     };
-    let mut device = Device::format(config).map_err(Failure::failed)?;
+    let mut device = Device::format(config).map_err(BenchError::failed)?;
     device.write(0, Lpn(0), &remap_ssd_media::Payload::Identity(1));
     // Long after the write, so that the device is idle.
     let later = 1_000_000_000;
@@ -333,7 +359,7 @@ fn emulated(
     none: &Served<'_>,
     emulated: &Served<'_>,
     size: ServiceBenchSize,
-) -> Result<Emulated, Failure> {
+) -> Result<Emulated, BenchError> {
     // Small enough that random reads hit the machine's caches.
     let region = (size.region / 16 / PAGE_BYTES as u64) as u32;
 
@@ -353,7 +379,7 @@ fn emulated(
             until: Until::Once,
         };
         fill.run(&rig.client, &mut lanes)?;
-        Ok::<_, Failure>((rig, lanes))
+        Ok::<_, BenchError>((rig, lanes))
     };
 
     let mut pair = [start(none)?, start(emulated)?];
@@ -386,74 +412,4 @@ fn emulated(
         deviation_p50_us: emulated_p50 - model - none_p50,
         deviation_p99_us: emulated_p99 - model - none_p99,
     })
-}
-
-fn as_text(results: &Results) -> String {
-    let place = match &results.image {
-        Some(dir) => format!("an image in {}", dir.display()),
-        None => "memory".into(),
-    };
-
-    // The conditions of a figure are stated above it.
-    let mut text = format!(
-        "NVMe/TCP on the loopback, both ends on this machine, the device in {place}; medians of {} rounds.\n\
-         Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\
-         Copy is commands of {}, one after the other; Remap is one command.\n\n",
-        results.rounds,
-        results.queues,
-        results.queue_depth_random,
-        results.queues,
-        results.queue_depth_sequential,
-        results.duplicates * 100.0,
-        bytes(COPY_BYTES_MAX),
-    );
-
-    let row = |name: &str, speed: &Speed| {
-        vec![
-            name.to_owned(),
-            format!("{:.1} k", speed.random_reads_per_s / 1e3),
-            format!("{:.1} k", speed.random_writes_per_s / 1e3),
-            format!("{:.2}", speed.sequential_read_gib_per_s),
-            format!("{:.2}", speed.sequential_write_gib_per_s),
-            format!("{:.1}", speed.copy_ms),
-            format!("{:.1}", speed.remap_ms),
-            speed.copy_data_pages.to_string(),
-        ]
-    };
-
-    let (copy, remap) = (
-        format!("Copy {} ms", bytes(results.copy_bytes)),
-        format!("Remap {} ms", bytes(results.copy_bytes)),
-    );
-    let head = [
-        "",
-        "reads/s",
-        "writes/s",
-        "GiB/s read",
-        "GiB/s written",
-        copy.as_str(),
-        remap.as_str(),
-        "pages programmed by these",
-    ];
-
-    let rows = [
-        row("deduplication off", &results.dedup_off),
-        row("deduplication on", &results.dedup_on),
-    ];
-    text.push_str(&output::table(&head, &rows));
-
-    // Both latency modes, compared with the model of the flash.
-    let e = &results.emulated;
-    text.push_str(&format!(
-        "\nOne read at a time, µs: the model says {:.1}. Median {:.1} emulated, {:.1} without: {:+.1} from the model.\n\
-         99th percentile {:.1} emulated, {:.1} without: {:+.1} from the model.\n",
-        e.model_us,
-        e.emulated_p50_us,
-        e.none_p50_us,
-        e.deviation_p50_us,
-        e.emulated_p99_us,
-        e.none_p99_us,
-        e.deviation_p99_us,
-    ));
-    text
 }

@@ -1,5 +1,4 @@
-//! `bench --service --tls --chap`: cost of authentication and encryption; `--http`: cost of
-//! observing the device.
+//! The cost of authentication and encryption, and of observing the device.
 //!
 //! Invariant: the modes alternate, load by load, so that a temporarily busy machine slows all of
 //! them; the comparison uses the median of the ratios of each round. Absent: drivers of other
@@ -9,10 +8,7 @@ use super::load::{Lane, Load};
 use super::rig::{Protection, Rig, Served};
 use super::watchers::Watching;
 use super::{QUEUES, SEQUENTIAL_PAGES, ServiceBenchSize, loads, warm_up};
-use crate::bench::median;
-use crate::failure::Failure;
-use crate::output;
-use indicatif::ProgressBar;
+use crate::{BenchError, Progress, median};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use serde::Serialize;
 
@@ -21,27 +17,34 @@ const CONNECTS: usize = 20;
 
 /// Results of one mode; all are medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
-struct ServingFigures {
-    name: &'static str,
-    random_reads_per_s: f64,
-    random_writes_per_s: f64,
-    sequential_read_gib_per_s: f64,
-    sequential_write_gib_per_s: f64,
+pub struct ServingFigures {
+    /// Its name.
+    pub name: &'static str,
+    /// Random reads of 4 KiB a second.
+    pub random_reads_per_s: f64,
+    /// Random writes of 4 KiB a second.
+    pub random_writes_per_s: f64,
+    /// GiB a second, in commands of 128 KiB.
+    pub sequential_read_gib_per_s: f64,
+    /// GiB a second, in commands of 128 KiB.
+    pub sequential_write_gib_per_s: f64,
     /// Time to connect both queues of a host.
-    connect_ms: f64,
+    pub connect_ms: f64,
     /// Ratios of the four rates above, in order, to those of the first mode: medians over the
     /// rounds.
-    ratios: [f64; 4],
+    pub ratios: [f64; 4],
     /// Processor time of both ends per command, in the same order; it depends less on a busy
     /// machine than the rates.
-    processor_us: [f64; 4],
+    pub processor_us: [f64; 4],
 }
 
 /// All modes, beginning with the plain one.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Compared {
-    ways: Vec<ServingFigures>,
-    rounds: usize,
+pub struct Compared {
+    /// The modes.
+    pub ways: Vec<ServingFigures>,
+    /// Number of rounds.
+    pub rounds: usize,
 }
 
 /// A running mode.
@@ -59,7 +62,7 @@ impl Lap {
         name: &'static str,
         served: &Served<'_>,
         size: ServiceBenchSize,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, BenchError> {
         let mut rig = Rig::new(served)?;
         let mut lanes = Lane::connect(&rig.client, QUEUES)?;
 
@@ -75,14 +78,14 @@ impl Lap {
         })
     }
 
-    fn run(&mut self, index: usize, load: &Load) -> Result<(), Failure> {
+    fn run(&mut self, index: usize, load: &Load) -> Result<(), BenchError> {
         let done = load.run(&self.rig.client, &mut self.lanes)?;
         self.rates[index].push(done.commands as f64 / done.seconds);
         self.processor_us[index].push(done.processor_seconds * 1e6 / done.commands as f64);
         Ok(())
     }
 
-    fn connect(&mut self) -> Result<(), Failure> {
+    fn connect(&mut self) -> Result<(), BenchError> {
         for _ in 0..CONNECTS {
             self.connects
                 .push(self.rig.connecting()?.as_secs_f64() * 1e3);
@@ -115,10 +118,10 @@ impl Lap {
 }
 
 /// A mode and its name.
-pub(super) type NamedWay<'a> = (&'static str, Served<'a>);
+pub(crate) type NamedWay<'a> = (&'static str, Served<'a>);
 
 /// Modes with different proofs, beginning with none.
-pub(super) fn protected(served: Served<'_>, tls: bool, chap: bool) -> Vec<NamedWay<'_>> {
+pub(crate) fn protected(served: Served<'_>, tls: bool, chap: bool) -> Vec<NamedWay<'_>> {
     let ways = [
         (true, "neither", [false, false]),
         (chap, "DH-HMAC-CHAP", [false, true]),
@@ -142,7 +145,7 @@ pub(super) fn protected(served: Served<'_>, tls: bool, chap: bool) -> Vec<NamedW
 }
 
 /// Modes with different observers, beginning with none.
-pub(super) fn watched(served: Served<'_>) -> Vec<NamedWay<'_>> {
+pub(crate) fn watched(served: Served<'_>) -> Vec<NamedWay<'_>> {
     let ways = [
         ("neither", [false, false]),
         ("metrics scraped", [true, false]),
@@ -157,12 +160,12 @@ pub(super) fn watched(served: Served<'_>) -> Vec<NamedWay<'_>> {
 }
 
 /// Measures all modes, alternating.
-pub(super) fn compare(
+pub(crate) fn compare(
     ways: &[NamedWay<'_>],
     size: ServiceBenchSize,
-    line: &ProgressBar,
-) -> Result<Compared, Failure> {
-    line.set_message("starting");
+    progress: Progress<'_>,
+) -> Result<Compared, BenchError> {
+    progress("starting".into());
     let mut laps: Vec<Lap> = ways
         .iter()
         .map(|(name, served)| Lap::start(name, served, size))
@@ -171,7 +174,7 @@ pub(super) fn compare(
     let region = (size.region / PAGE_BYTES as u64) as u32;
     // All modes in every round, load by load.
     for round in 0..size.rounds {
-        line.set_message(format!("round {}", round + 1));
+        progress(format!("round {}", round + 1));
         for (index, load) in loads(region, size).iter().enumerate() {
             for lap in &mut laps {
                 lap.run(index, load)?;
@@ -184,65 +187,4 @@ pub(super) fn compare(
         ways: laps.iter().map(|lap| lap.way(&laps[0])).collect(),
         rounds: size.rounds,
     })
-}
-
-impl Compared {
-    /// Prints the results as a table or as JSON.
-    pub(super) fn show(&self, json: bool) -> Result<(), Failure> {
-        if json {
-            return output::json(&serde_json::json!(self));
-        }
-
-        output::text(&format!(
-            "NVMe/TCP on the loopback, both ends on this machine; medians of {} rounds in which all take turns, and in brackets \
-             the ratio to neither.\n\n{}\nOf both ends together, for a command:\n\n{}",
-            self.rounds,
-            self.rates(),
-            self.processor_times()
-        ))
-    }
-
-    fn rates(&self) -> String {
-        let head = [
-            "",
-            "reads/s",
-            "writes/s",
-            "GiB/s read",
-            "GiB/s written",
-            "connect ms",
-        ];
-        let thousands = |rate: f64, ratio| format!("{:.1} k ({ratio:.2})", rate / 1e3);
-        let gib = |rate: f64, ratio| format!("{rate:.2} ({ratio:.2})");
-
-        let row = |way: &ServingFigures| {
-            let [reads, writes, reads_in_order, writes_in_order] = way.ratios;
-            vec![
-                way.name.to_owned(),
-                thousands(way.random_reads_per_s, reads),
-                thousands(way.random_writes_per_s, writes),
-                gib(way.sequential_read_gib_per_s, reads_in_order),
-                gib(way.sequential_write_gib_per_s, writes_in_order),
-                format!("{:.2}", way.connect_ms),
-            ]
-        };
-        let rows: Vec<_> = self.ways.iter().map(row).collect();
-        output::table(&head, &rows)
-    }
-
-    fn processor_times(&self) -> String {
-        let head = [
-            "processor time, µs",
-            "read",
-            "write",
-            "128 KiB read",
-            "128 KiB written",
-        ];
-
-        let row = |way: &ServingFigures| {
-            let times = way.processor_us.iter().map(|time| format!("{time:.1}"));
-            std::iter::once(way.name.to_owned()).chain(times).collect()
-        };
-        let rows: Vec<_> = self.ways.iter().map(row).collect();
-        output::table(&head, &rows)
-    }
 }

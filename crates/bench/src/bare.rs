@@ -17,7 +17,7 @@ const NONE: u32 = 0;
 const COLLECT_AHEAD: usize = 16;
 
 /// The arrays needed for bare remapping.
-pub(super) struct Bare {
+pub(crate) struct Bare {
     geometry: Geometry,
     /// Page number plus one, so that zeroed memory maps nothing.
     l2p: Slab<u32>,
@@ -46,7 +46,7 @@ struct Cursor {
 
 impl Bare {
     /// Creates the arrays of a device whose pages are all free.
-    pub(super) fn new(geometry: Geometry, lpns: u32, gc_start: u32) -> Self {
+    pub(crate) fn new(geometry: Geometry, lpns: u32, gc_start: u32) -> Self {
         let superblocks = geometry.superblocks();
         Self {
             geometry,
@@ -66,13 +66,13 @@ impl Bare {
 
     /// Prefetch for a write of this LPN about 16 writes ahead.
     #[inline(always)]
-    pub(super) fn look_ahead_far(&self, lpn: Lpn) {
+    pub(crate) fn look_ahead_far(&self, lpn: Lpn) {
         prefetch(&self.l2p, lpn.index());
     }
 
     /// Prefetch for a write of this LPN about 8 writes ahead.
     #[inline(always)]
-    pub(super) fn look_ahead_near(&self, lpn: Lpn) {
+    pub(crate) fn look_ahead_near(&self, lpn: Lpn) {
         prefetch(
             &self.counts,
             self.l2p[lpn.index()].wrapping_sub(1) as usize / 2,
@@ -81,7 +81,7 @@ impl Bare {
 
     /// Writes one page, and runs garbage collection if needed.
     #[inline(always)]
-    pub(super) fn write(&mut self, lpn: Lpn) {
+    pub(crate) fn write(&mut self, lpn: Lpn) {
         let old = self.l2p[lpn.index()];
         // The old page is released first, so that garbage collection finds it dead.
         if old != NONE {

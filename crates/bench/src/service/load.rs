@@ -4,7 +4,7 @@
 //! read both must be equal and not 0. Time begins with the first command and ends with the last
 //! completion. Absent: medians.
 
-use crate::failure::Failure;
+use crate::BenchError;
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Arrivals, Call, Client, Queue};
@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 
 /// Kind of a load's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LoadKind {
+pub(crate) enum LoadKind {
     /// Reads at random addresses.
     RandomRead,
     /// Writes at random addresses.
@@ -36,7 +36,7 @@ impl LoadKind {
 
 /// A load: commands of one kind at a fixed queue depth.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Kind of its commands.
     pub kind: LoadKind,
     /// Pages per command.
@@ -53,7 +53,7 @@ pub(super) struct Load {
 
 /// End condition of a load.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Until {
+pub(crate) enum Until {
     /// After this time.
     Elapsed(Duration),
     /// When every page was accessed once.
@@ -62,7 +62,7 @@ pub(super) enum Until {
 
 /// Result of a load.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LoadResult {
+pub(crate) struct LoadResult {
     /// Commands completed.
     pub commands: u64,
     /// Seconds from the first command to the last completion.
@@ -84,7 +84,7 @@ fn processor_seconds() -> f64 {
 
 /// A generator good enough to spread addresses (SplitMix64).
 #[derive(Debug)]
-pub(super) struct Numbers(pub u64);
+pub(crate) struct Numbers(pub u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -94,7 +94,7 @@ impl Numbers {
         x ^ (x >> 31)
     }
     /// A random number below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         // Multiply and shift: a division per command would be measurable.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -105,7 +105,7 @@ impl Numbers {
 }
 
 /// One queue and its outstanding commands.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     queue: Queue,
     numbers: Numbers,
     /// Content numbers: distinct within this lane and from other lanes'.
@@ -155,9 +155,11 @@ impl Lane {
     ///
     /// # Errors
     /// The server refuses them.
-    pub(super) fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
+    pub(crate) fn connect(client: &Client, count: u16) -> Result<Vec<Self>, BenchError> {
         let connected = (0..count).map(|index| {
-            let queue = client.another_queue(index + 2).map_err(Failure::failed)?;
+            let queue = client
+                .another_queue(index + 2)
+                .map_err(BenchError::failed)?;
 
             // Each lane has its own contents, so that lanes do not create duplicates of each
             // other's.
@@ -230,7 +232,7 @@ impl Lane {
     }
 
     /// Runs a load on its share of the region; random addresses use the whole region.
-    fn run(&mut self, client: &Client, load: &Load, share: (u32, u32)) -> Result<u64, Failure> {
+    fn run(&mut self, client: &Client, load: &Load, share: (u32, u32)) -> Result<u64, BenchError> {
         let commands_in_share = (share.1 - share.0) / load.pages;
         let all = load.region / load.pages;
 
@@ -280,13 +282,13 @@ impl Lane {
                 sent += 1;
             }
 
-            self.queue.send().map_err(Failure::failed)?;
+            self.queue.send().map_err(BenchError::failed)?;
             self.queue
                 .receive(&mut self.under_way)
-                .map_err(Failure::failed)?;
+                .map_err(BenchError::failed)?;
 
             if let Some(wrong) = &self.under_way.wrong {
-                return Err(Failure::failed(wrong));
+                return Err(BenchError::failed(wrong));
             }
         }
     }
@@ -295,12 +297,12 @@ impl Lane {
     ///
     /// # Errors
     /// A connection error, or invalid data.
-    pub(super) fn read_singly(
+    pub(crate) fn read_singly(
         &mut self,
         client: &Client,
         region: u32,
         count: usize,
-    ) -> Result<Vec<Duration>, Failure> {
+    ) -> Result<Vec<Duration>, BenchError> {
         // One command at a time, so that the device is otherwise idle.
         let load = Load {
             kind: LoadKind::RandomRead,
@@ -323,12 +325,12 @@ impl Lane {
             // From before the command is built until its completion is received.
             let began = Instant::now();
             self.put(client, &load, first);
-            self.queue.send().map_err(Failure::failed)?;
+            self.queue.send().map_err(BenchError::failed)?;
 
             while self.under_way.free.is_empty() {
                 self.queue
                     .receive(&mut self.under_way)
-                    .map_err(Failure::failed)?;
+                    .map_err(BenchError::failed)?;
             }
 
             took.push(began.elapsed());
@@ -336,7 +338,7 @@ impl Lane {
 
         // The latency of a failed read is meaningless.
         match self.under_way.wrong.take() {
-            Some(wrong) => Err(Failure::failed(wrong)),
+            Some(wrong) => Err(BenchError::failed(wrong)),
             None => Ok(took),
         }
     }
@@ -347,7 +349,11 @@ impl Load {
     ///
     /// # Errors
     /// The error of any lane.
-    pub(super) fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<LoadResult, Failure> {
+    pub(crate) fn run(
+        &self,
+        client: &Client,
+        lanes: &mut [Lane],
+    ) -> Result<LoadResult, BenchError> {
         let began = Instant::now();
         let used = processor_seconds();
 
@@ -377,7 +383,7 @@ impl Load {
             threads
                 .into_iter()
                 .map(|thread| thread.join().expect("it does not panic"))
-                .sum::<Result<u64, Failure>>()
+                .sum::<Result<u64, BenchError>>()
         })?;
 
         Ok(LoadResult {

@@ -4,7 +4,7 @@
 //! short interval and of the page. Invariant: they end before the device does. Absent: a browser,
 //! which uses processor time of its own.
 
-use crate::failure::Failure;
+use crate::BenchError;
 use remap_ssd_http::{Limits, Server, client};
 use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::roster::Roster;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Observers of the device: a metrics scraper, an open page, both or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Watching {
+pub(crate) struct Watching {
     /// Query `/metrics` once per `EVERY`.
     pub metrics: bool,
     /// The live page is open.
@@ -42,7 +42,7 @@ impl Watching {
 }
 
 /// Running observers; dropping this ends them.
-pub(super) struct Watchers {
+pub(crate) struct Watchers {
     gate: Arc<Gate>,
     server: Option<Server>,
     /// Dropped to end them.
@@ -55,12 +55,12 @@ impl Watchers {
     ///
     /// # Errors
     /// There is no port, or no thread.
-    pub(super) fn start(
+    pub(crate) fn start(
         watching: Watching,
         subsystem: &Arc<Subsystem>,
-        roster: Arc<Roster>,
         epoch: Instant,
-    ) -> Result<Option<Self>, Failure> {
+        roster: Arc<Roster>,
+    ) -> Result<Option<Self>, BenchError> {
         let paths = watching.paths();
         if paths.is_empty() {
             return Ok(None);
@@ -77,7 +77,7 @@ impl Watchers {
         );
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(address, Arc::new(served), None, Limits::default())
-            .map_err(Failure::failed)?;
+            .map_err(BenchError::failed)?;
 
         let asked = server.address().to_string();
         let (stop, stopped) = channel();
@@ -91,7 +91,7 @@ impl Watchers {
                     }
                 }
             })
-            .map_err(Failure::failed)?;
+            .map_err(BenchError::failed)?;
 
         Ok(Some(Self {
             gate,

@@ -5,8 +5,8 @@
 //! positions earlier has completed. Invariant: timed sections contain only submissions. Absent:
 //! medians and presentation.
 
-use super::bare::Bare;
-use crate::failure::Failure;
+use crate::BenchError;
+use crate::bare::Bare;
 use remap_ssd_device::{Device, DeviceConfig, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
 use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::{AgingOptions, age};
@@ -27,7 +27,7 @@ const WINDOWS: std::ops::Range<u32> = 4..24;
 
 /// Work done in timed sections.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
+pub(crate) struct Work {
     /// Seconds of the timed sections.
     pub seconds: f64,
     /// Pages written by the host.
@@ -40,7 +40,7 @@ pub(super) struct Work {
 
 /// Cost of a run, by the clocks of its threads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RunWork {
+pub(crate) struct RunWork {
     /// Work and wall-clock time.
     pub work: Work,
     /// Processor time of the thread that draws pages and keeps time; with one thread, the total.
@@ -51,7 +51,7 @@ pub(super) struct RunWork {
 
 /// Durations of several recoveries, in seconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recoveries {
+pub(crate) struct Recoveries {
     /// Of the mappings, which hosts read.
     pub mappings: Vec<f64>,
     /// Including the fingerprint store.
@@ -83,7 +83,7 @@ fn process_s() -> f64 {
 }
 
 /// A source of page commands, batch by batch.
-pub(super) struct CommandSource {
+pub(crate) struct CommandSource {
     workload: Workload,
     pages: Vec<HostPage>,
     commands: Vec<PageCommand>,
@@ -91,7 +91,7 @@ pub(super) struct CommandSource {
 
 impl CommandSource {
     /// Random writes with 30 % duplicates (published definition).
-    pub(super) fn new(addressable: u32, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn new(addressable: u32, seed: u64) -> Result<Self, BenchError> {
         let config = WorkloadConfig {
             pattern: Pattern::Random,
             read_percent: 0,
@@ -105,7 +105,7 @@ impl CommandSource {
             content_base: 0,
         };
 
-        let workload = Workload::new(config).map_err(Failure::usage)?;
+        let workload = Workload::new(config).map_err(BenchError::impossible)?;
         let mut feed = Self {
             workload,
             pages: Vec::new(),
@@ -119,11 +119,11 @@ impl CommandSource {
     }
 
     /// Drawn outside the timed sections: part of the simulator, not of the device.
-    fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], Failure> {
+    fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], BenchError> {
         self.pages.clear();
         self.workload
             .fill(&mut self.pages, pages)
-            .map_err(Failure::failed)?;
+            .map_err(BenchError::failed)?;
         self.commands.clear();
         let command = |page: &HostPage| PageCommand {
             content: page.content,
@@ -136,7 +136,7 @@ impl CommandSource {
 }
 
 /// A device under measurement.
-pub(super) struct Subject {
+pub(crate) struct Subject {
     device: Device,
     /// Completion times of the last pages.
     done: [u64; DEPTH],
@@ -152,10 +152,11 @@ impl Subject {
     ///
     /// # Errors
     /// Invalid device configuration.
-    pub(super) fn new(config: DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
-        let mut device = Device::format(config).map_err(Failure::usage)?;
+    pub(crate) fn new(config: DeviceConfig, feed: &mut CommandSource) -> Result<Self, BenchError> {
+        let mut device = Device::format(config).map_err(BenchError::impossible)?;
         let began = Instant::now();
-        age(&mut device, &mut feed.workload, &AgingOptions::default()).map_err(Failure::failed)?;
+        age(&mut device, &mut feed.workload, &AgingOptions::default())
+            .map_err(BenchError::failed)?;
         let aging_s = began.elapsed().as_secs_f64();
         let mut subject = Self {
             device,
@@ -168,7 +169,7 @@ impl Subject {
         Ok(subject)
     }
 
-    fn warm_up(&mut self, feed: &mut CommandSource) -> Result<(), Failure> {
+    fn warm_up(&mut self, feed: &mut CommandSource) -> Result<(), BenchError> {
         let window = (u64::from(self.device.config().addressable_lpns()) / 4).max(1);
         // Until two consecutive windows move about the same number of pages: steady state.
         let mut before = f64::NAN;
@@ -188,11 +189,11 @@ impl Subject {
     ///
     /// # Errors
     /// The device refuses one.
-    pub(super) fn measure(
+    pub(crate) fn measure(
         &mut self,
         feed: &mut CommandSource,
         pages: u64,
-    ) -> Result<Work, Failure> {
+    ) -> Result<Work, BenchError> {
         let stats = self.device.ftl().stats();
         let programs = self.device.ftl().media().counts.programs;
 
@@ -208,7 +209,7 @@ impl Subject {
             seconds += began.elapsed().as_secs_f64();
 
             if refused > 0 {
-                return Err(Failure::Failed(format!(
+                return Err(BenchError::Failed(format!(
                     "the device refused {refused} pages"
                 )));
             }
@@ -244,12 +245,12 @@ impl Subject {
     ///
     /// # Errors
     /// The device refuses a page.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
         feed: &mut CommandSource,
         pages: u64,
         threads: u32,
-    ) -> Result<RunWork, Failure> {
+    ) -> Result<RunWork, BenchError> {
         let stats = self.device.ftl().stats();
         let programs = self.device.ftl().media().counts.programs;
         let options = RunOptions {
@@ -265,11 +266,11 @@ impl Subject {
         let summary = run(&mut self.device, &mut feed.workload, &options, &mut |_| {
             ControlFlow::Continue(())
         })
-        .map_err(Failure::failed)?;
+        .map_err(BenchError::failed)?;
         let seconds = began.elapsed().as_secs_f64();
         let (own, all) = (thread_s() - own, process_s() - all);
         if !summary.requests.refused.is_empty() {
-            return Err(Failure::failed("the device refused pages of a run"));
+            return Err(BenchError::failed("the device refused pages of a run"));
         }
 
         // The next measurement continues at the end of the run.
@@ -288,7 +289,7 @@ impl Subject {
     }
 
     /// The device, for inspection between runs.
-    pub(super) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
@@ -296,7 +297,7 @@ impl Subject {
     ///
     /// # Errors
     /// It cannot be recovered.
-    pub(super) fn recover(self, rounds: u32) -> Result<Recoveries, Failure> {
+    pub(crate) fn recover(self, rounds: u32) -> Result<Recoveries, BenchError> {
         let with_store = self.device.config().clone();
         let mut mappings = with_store.clone();
         mappings.firmware.dedup = false;
@@ -311,7 +312,7 @@ impl Subject {
             ] {
                 let began = Instant::now();
                 let (device, _) =
-                    Device::recover(media, config.clone()).map_err(Failure::failed)?;
+                    Device::recover(media, config.clone()).map_err(BenchError::failed)?;
                 seconds.push(began.elapsed().as_secs_f64());
                 media = device.into_media();
             }
@@ -321,14 +322,14 @@ impl Subject {
 }
 
 /// The bare arrays with the same addresses, warmed up.
-pub(super) struct BareSubject(Bare);
+pub(crate) struct BareSubject(Bare);
 
 impl BareSubject {
     /// Fills and warms up the arrays.
     ///
     /// # Errors
     /// The workload ends.
-    pub(super) fn new(config: &DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
+    pub(crate) fn new(config: &DeviceConfig, feed: &mut CommandSource) -> Result<Self, BenchError> {
         let gc_start = config.firmware.gc_start(&config.geometry);
         let mut bare = Self(Bare::new(config.geometry, config.firmware.lpns, gc_start));
         let addressable = u64::from(config.addressable_lpns());
@@ -342,11 +343,11 @@ impl BareSubject {
     ///
     /// # Errors
     /// The workload ends.
-    pub(super) fn measure(
+    pub(crate) fn measure(
         &mut self,
         feed: &mut CommandSource,
         pages: u64,
-    ) -> Result<Work, Failure> {
+    ) -> Result<Work, BenchError> {
         let moves = self.0.moves;
         let (mut seconds, mut left) = (0.0, pages);
         while left > 0 {
@@ -379,7 +380,7 @@ impl BareSubject {
 }
 
 /// The same device without deduplication and without stored contents.
-pub(super) fn without_dedup(mut config: DeviceConfig) -> DeviceConfig {
+pub(crate) fn without_dedup(mut config: DeviceConfig) -> DeviceConfig {
     config.firmware.dedup = false;
     config.content = ContentMode::None;
     config

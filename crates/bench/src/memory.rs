@@ -4,7 +4,7 @@
 //! and huge pages. Absent: the use of the memory.
 
 /// Resident bytes now, if the system reports them.
-pub(super) fn resident_bytes() -> Option<u64> {
+pub(crate) fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
         .lines()
@@ -14,6 +14,6 @@ pub(super) fn resident_bytes() -> Option<u64> {
 }
 
 /// Growth of resident bytes since `before`.
-pub(super) fn grown_since(before: Option<u64>) -> Option<u64> {
+pub(crate) fn grown_since(before: Option<u64>) -> Option<u64> {
     Some(resident_bytes()?.saturating_sub(before?))
 }

@@ -1,0 +1,276 @@
+//! The results of `bench` as text.
+
+use crate::output::{self, pairs};
+use remap_ssd_bench::service::{self, Compared, ServingFigures};
+use remap_ssd_bench::{Results, Runs};
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_nvme::controller::COPY_BYTES_MAX;
+use remap_ssd_sim::report::format::{bytes, exact, number, seconds, si};
+
+/// Measurements of the simulator.
+pub(super) fn simulator(config: &DeviceConfig, results: &Results) -> String {
+    let rate = |value: f64| {
+        let (divisor, prefix) = si(value);
+        format!("{:.2} {prefix}", value / divisor)
+    };
+    let mut text = format!(
+        "{}: {} flash pages, {} of NVRAM, random 4 KiB writes over {} pages, 30 % duplicates\n\
+         Medians of {} rounds of {} pages, after {} pages of warming up. Commands and arrays on one thread.\n\n",
+        config.name,
+        exact(results.flash_pages),
+        bytes(results.nvram_bytes),
+        exact(config.addressable_lpns().into()),
+        results.rounds,
+        exact(results.pages_per_round),
+        exact(results.warm_up_pages),
+    );
+    let row = |name: &str, [operations, programs, host, moved]: [f64; 4], memory: Option<f64>| {
+        let memory = memory.map_or("-".into(), number);
+        vec![
+            name.to_owned(),
+            rate(operations),
+            rate(programs),
+            rate(host),
+            format!("{moved:.2}"),
+            memory,
+        ]
+    };
+    let r = results;
+    let rows = [
+        row(
+            "deduplication on",
+            [
+                r.page_ops_per_s,
+                r.programs_per_s,
+                r.host_pages_per_s,
+                r.gc_pages_per_host_page,
+            ],
+            r.bytes_per_page,
+        ),
+        row(
+            "deduplication off",
+            [
+                r.page_ops_per_s_no_dedup,
+                r.programs_per_s_no_dedup,
+                r.host_pages_per_s_no_dedup,
+                r.gc_pages_per_host_page_no_dedup,
+            ],
+            r.bytes_per_page_no_dedup,
+        ),
+        row(
+            "bare arrays",
+            [
+                r.bare_page_ops_per_s,
+                // They program nothing else, so both rates are equal.
+                r.bare_page_ops_per_s,
+                r.bare_host_pages_per_s,
+                r.gc_pages_per_host_page_bare,
+            ],
+            None,
+        ),
+    ];
+    text.push_str(&output::table(
+        &[
+            "",
+            "page ops/s",
+            "programs/s",
+            "host pages/s",
+            "GC moves/host page",
+            "bytes/page",
+        ],
+        &rows,
+    ));
+    text.push('\n');
+    let row = |name: &str, runs: &Runs| {
+        vec![
+            name.to_owned(),
+            rate(runs.page_ops_per_s),
+            rate(runs.page_ops_per_s_two_threads),
+            number(runs.speedup),
+            number(runs.ns_per_host_page),
+            number(runs.firmware_ns_per_host_page),
+            number(runs.times_ns_per_host_page),
+            number(runs.speedup_by_processor_time),
+        ]
+    };
+    text.push_str(&output::table(
+        &[
+            "whole runs",
+            "page ops/s, one thread",
+            "two threads",
+            "times",
+            "ns/host page, one thread",
+            "firmware's",
+            "the other",
+            "times on cores of their own",
+        ],
+        &[
+            row("deduplication on", &r.run),
+            row("deduplication off", &r.run_no_dedup),
+        ],
+    ));
+    let mut facts = vec![
+        (
+            "recovery".to_owned(),
+            format!(
+                "{}: {}pages/s; {} with the fingerprint store",
+                seconds(r.recovery_s),
+                rate(r.recovery_pages_per_s),
+                seconds(r.recovery_with_store_s)
+            ),
+        ),
+        (
+            "aging".to_owned(),
+            format!(
+                "{} with deduplication, {} without",
+                seconds(r.aging_s),
+                seconds(r.aging_s_no_dedup)
+            ),
+        ),
+    ];
+    for scaled in &r.scales {
+        facts.push((
+            format!("{} device", bytes(scaled.logical_bytes)),
+            format!(
+                "{} ns a page operation, {} ns a host page",
+                number(scaled.ns_per_page_op),
+                number(scaled.ns_per_host_page)
+            ),
+        ));
+    }
+    text.push('\n');
+    text.push_str(&pairs(&facts));
+    text.push_str(
+        "\nPage operations are host pages and pages moved by garbage collection. Bytes per flash page are the growth of\n\
+         the process's resident memory since before the device was made, less the NVRAM image; with deduplication off\n\
+         no contents are stored. The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else. Whole runs\n\
+         also draw the pages and record latencies; their ns are processor time, which busy neighbours disturb less.\n",
+    );
+    text
+}
+
+/// Measurements of a served device.
+pub(super) fn service(results: &service::Results) -> String {
+    let place = match &results.image {
+        Some(dir) => format!("an image in {}", dir.display()),
+        None => "memory".into(),
+    };
+
+    // The conditions of a figure are stated above it.
+    let mut text = format!(
+        "NVMe/TCP on the loopback, both ends on this machine, the device in {place}; medians of {} rounds.\n\
+         Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\
+         Copy is commands of {}, one after the other; Remap is one command.\n\n",
+        results.rounds,
+        results.queues,
+        results.queue_depth_random,
+        results.queues,
+        results.queue_depth_sequential,
+        results.duplicates * 100.0,
+        bytes(COPY_BYTES_MAX),
+    );
+
+    let row = |name: &str, speed: &service::Speed| {
+        vec![
+            name.to_owned(),
+            format!("{:.1} k", speed.random_reads_per_s / 1e3),
+            format!("{:.1} k", speed.random_writes_per_s / 1e3),
+            format!("{:.2}", speed.sequential_read_gib_per_s),
+            format!("{:.2}", speed.sequential_write_gib_per_s),
+            format!("{:.1}", speed.copy_ms),
+            format!("{:.1}", speed.remap_ms),
+            speed.copy_data_pages.to_string(),
+        ]
+    };
+
+    let (copy, remap) = (
+        format!("Copy {} ms", bytes(results.copy_bytes)),
+        format!("Remap {} ms", bytes(results.copy_bytes)),
+    );
+    let head = [
+        "",
+        "reads/s",
+        "writes/s",
+        "GiB/s read",
+        "GiB/s written",
+        copy.as_str(),
+        remap.as_str(),
+        "pages programmed by these",
+    ];
+
+    let rows = [
+        row("deduplication off", &results.dedup_off),
+        row("deduplication on", &results.dedup_on),
+    ];
+    text.push_str(&output::table(&head, &rows));
+
+    // Both latency modes, compared with the model of the flash.
+    let e = &results.emulated;
+    text.push_str(&format!(
+        "\nOne read at a time, µs: the model says {:.1}. Median {:.1} emulated, {:.1} without: {:+.1} from the model.\n\
+         99th percentile {:.1} emulated, {:.1} without: {:+.1} from the model.\n",
+        e.model_us,
+        e.emulated_p50_us,
+        e.none_p50_us,
+        e.deviation_p50_us,
+        e.emulated_p99_us,
+        e.none_p99_us,
+        e.deviation_p99_us,
+    ));
+    text
+}
+
+/// A comparison of ways to serve a device.
+pub(super) fn compared(compared: &Compared) -> String {
+    format!(
+        "NVMe/TCP on the loopback, both ends on this machine; medians of {} rounds in which all take turns, and in brackets \
+         the ratio to neither.\n\n{}\nOf both ends together, for a command:\n\n{}",
+        compared.rounds,
+        rates(compared),
+        processor_times(compared)
+    )
+}
+
+fn rates(compared: &Compared) -> String {
+    let head = [
+        "",
+        "reads/s",
+        "writes/s",
+        "GiB/s read",
+        "GiB/s written",
+        "connect ms",
+    ];
+    let thousands = |rate: f64, ratio| format!("{:.1} k ({ratio:.2})", rate / 1e3);
+    let gib = |rate: f64, ratio| format!("{rate:.2} ({ratio:.2})");
+
+    let row = |way: &ServingFigures| {
+        let [reads, writes, reads_in_order, writes_in_order] = way.ratios;
+        vec![
+            way.name.to_owned(),
+            thousands(way.random_reads_per_s, reads),
+            thousands(way.random_writes_per_s, writes),
+            gib(way.sequential_read_gib_per_s, reads_in_order),
+            gib(way.sequential_write_gib_per_s, writes_in_order),
+            format!("{:.2}", way.connect_ms),
+        ]
+    };
+    let rows: Vec<_> = compared.ways.iter().map(row).collect();
+    output::table(&head, &rows)
+}
+
+fn processor_times(compared: &Compared) -> String {
+    let head = [
+        "processor time, µs",
+        "read",
+        "write",
+        "128 KiB read",
+        "128 KiB written",
+    ];
+
+    let row = |way: &ServingFigures| {
+        let times = way.processor_us.iter().map(|time| format!("{time:.1}"));
+        std::iter::once(way.name.to_owned()).chain(times).collect()
+    };
+    let rows: Vec<_> = compared.ways.iter().map(row).collect();
+    output::table(&head, &rows)
+}
