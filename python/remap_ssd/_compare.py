@@ -1,6 +1,6 @@
-"""``compare`` and ``run``: options by name, converted to command-line arguments.
+"""``compare`` and ``run``: options by name.
 
-The command line's own parser reads them, so options and error messages are the same.
+The library of the command line reads them, so options and error messages are the same.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from ._trace import Trace, as_trace, is_trace
 Number = Union[int, float, str]
 Path = Union[str, "os.PathLike[str]"]
 Progress = Union[bool, None, Callable[[list[tuple[str, str, float]]], object]]
-
-# Options of the command line that affect only the output format.
-_SHOWN = {"json", "details"}
 
 
 def compare(
@@ -109,10 +106,10 @@ def compare(
         named["format"] = "session"
 
     with _Files() as files:
-        words = _words({name: files.of(name, value) for name, value in named.items()})
+        values = _values({name: files.of(name, value) for name, value in named.items()})
         with watching(progress) as tell:
             try:
-                return Results(json.loads(_native.compare(words, tell)))
+                return Results(json.loads(_native.compare(values, tell)))
             except (ValueError, _native.Failed) as error:
                 raise type(error)(files.without_folder(str(error))) from None
 
@@ -135,39 +132,27 @@ def check_options(options: dict[str, Any]) -> None:
     """Checks options of ``run`` as far as possible without files; raises the same exceptions as ``run``."""
     named = {("scheme" if name == "schemes" else name): value for name, value in options.items()}
     names = {name: "config.toml" if isinstance(value, Config) else value for name, value in named.items()}
-    _native.compare_check(_words(names))
+    _native.compare_check(_values(names))
 
 
-def _words(named: dict[str, Any]) -> list[str]:
-    """Command-line arguments; options that are ``None`` are left out."""
+def _values(named: dict[str, Any]) -> str:
+    """The options as a JSON object; those that are ``None`` are left out."""
     known = {name: takes_value for name, takes_value, _ in _native.compare_options()}
-    words = []
     for name, value in named.items():
-        option = name.replace("_", "-")
-        if option not in known or option in _SHOWN:
+        if name not in known:
             raise TypeError(f"compare() has no option `{name}`")
-        if value is None or (value is False and not known[option]):
-            continue
-        if known[option]:
-            words.append(f"--{option}={_text(value)}")
-        elif value is True:
-            words.append(f"--{option}")
-        else:
+        if not known[name] and not (value is None or isinstance(value, bool)):
             raise TypeError(f"`{name}` is True or False, and not {value!r}")
-    return words
+    return json.dumps({name: value for name, value in named.items() if value is not None}, default=_plain)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, str):
-        return value
+def _plain(value: Any) -> Any:
+    """A path, a scalar of NumPy, or a list, as JSON has it."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Iterable):
-        return ",".join(_text(item) for item in value)
-    # Python's shortest form of a float reads back as the same float. NumPy's scalars have `item`.
-    return repr(value.item() if hasattr(value, "item") else value)
+        return list(value)
+    return value.item() if hasattr(value, "item") else repr(value)
 
 
 class _Files:

@@ -144,13 +144,12 @@ def sweep(
 
 def do_point(task: dict[str, Any]) -> str:
     """Runs one point and writes its file, in a worker."""
-    words = task["words"]
+    given = {**task["given"], "threads": 1}
     if task["trace"] is not None:
         path, digest = task["trace"]
-        words = [word for word in words if not word.startswith("--trace=")]
-        words.append(f"--trace={_places.local(path, digest, task['folder'])}")
+        given["trace"] = str(_places.local(path, digest, task["folder"]))
     options = [(name, word) for name, word in task["options"]]
-    _native.sweep_point(task["folder"], task["key"], task["scheme"], options, [*words, "--threads=1"])
+    _native.sweep_point(task["folder"], task["key"], task["scheme"], options, json.dumps(given))
     return str(task["key"])
 
 

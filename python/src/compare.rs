@@ -1,14 +1,13 @@
-//! A comparison, from the words of a command line to its JSON.
+//! A comparison, from named values to its JSON.
 //!
-//! The command line's own parser reads the words, so that mistakes get the same messages.
+//! The library reads the values, as for the command line, so that mistakes get the same messages.
 //! Invariant: runs are made without the interpreter's lock; the calling thread checks for signals
 //! and reports progress. Absent: the names of the options in Python (`remap_ssd/_compare.py`).
 
-use crate::errors::{Failed, failed};
-use clap::{CommandFactory, Parser};
-use pyo3::exceptions::PyValueError;
+use crate::errors::{Failed, failed, mistake};
 use pyo3::prelude::*;
-use remap_ssd::compare::{Args, BytesRead, Comparison, Watch};
+use remap_ssd_study::{BytesRead, Comparison, ComparisonSpec, Kind, OPTIONS, Watch};
+use serde_json::{Map, Value};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -18,25 +17,20 @@ use std::time::{Duration, Instant};
 /// Interval between checks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-#[derive(Parser)]
-#[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
-struct CompareArgs {
-    #[command(flatten)]
-    args: Args,
-}
-
 /// Runs a comparison and returns its JSON.
 ///
-/// `progress`, if given, is called every 50 ms with a list of (job, current activity, fraction of
+/// `values` is a JSON object. `progress`, if given, is called every 50 ms with a list of (job, current activity, fraction of
 /// the run done).
 #[pyfunction]
 pub(crate) fn compare(
     py: Python<'_>,
-    words: Vec<String>,
+    values: &str,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let args = read(&words)?;
-    let comparison = read_trace(py, &args, progress.as_ref())?;
+    let comparison = read_trace(py, read(values)?, progress.as_ref())?;
+    for note in comparison.notes() {
+        eprintln!("{note}");
+    }
 
     let stop = AtomicBool::new(false);
     let watched: Vec<WatchedJob<'_>> = comparison
@@ -91,11 +85,11 @@ pub(crate) fn compare(
 }
 
 /// Makes the plan, and reads the trace if there is one; Ctrl-C aborts.
-fn read_trace<'a>(
+fn read_trace(
     py: Python<'_>,
-    args: &'a Args,
+    spec: ComparisonSpec,
     progress: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Comparison<'a>> {
+) -> PyResult<Comparison> {
     let progress = progress.map(|progress| progress.clone().unbind());
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
 
@@ -126,47 +120,34 @@ fn read_trace<'a>(
         }
     });
 
-    let result = py.detach(|| Comparison::new(args, follow));
+    let result = py.detach(|| Comparison::new(spec, follow));
     match raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
         Some(error) => Err(error),
         None => result.map_err(failed),
     }
 }
 
-/// Parses the words of a comparison without running it, to report mistakes early.
+/// Checks the named values of a comparison without running it, to report mistakes early.
 #[pyfunction]
-pub(crate) fn compare_check(words: Vec<String>) -> PyResult<()> {
-    read(&words).map(drop)
+pub(crate) fn compare_check(values: &str) -> PyResult<()> {
+    read(values).map(drop)
 }
 
 /// The options of a comparison: name, true if it takes a value, and help.
 #[pyfunction]
-pub(crate) fn compare_options() -> Vec<(String, bool, String)> {
-    let command = CompareArgs::command();
-    let described = |arg: &clap::Arg| {
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        (
-            arg.get_long().unwrap_or_default().to_owned(),
-            arg.get_action().takes_values(),
-            help,
-        )
-    };
-    command.get_arguments().map(described).collect()
+pub(crate) fn compare_options() -> Vec<(&'static str, bool, String)> {
+    OPTIONS
+        .iter()
+        .map(|option| {
+            let takes_value = option.kind != Kind::Switch;
+            (option.name, takes_value, option.short_help())
+        })
+        .collect()
 }
 
-fn read(words: &[String]) -> PyResult<Args> {
-    let line = CompareArgs::try_parse_from(words).map_err(|error| {
-        let text = error.render().to_string();
-        // The rest is about a shell: usage and `--help`.
-        let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
-        PyValueError::new_err(
-            sentence
-                .strip_prefix("error: ")
-                .unwrap_or(sentence)
-                .to_owned(),
-        )
-    })?;
-    Ok(line.args)
+fn read(values: &str) -> PyResult<ComparisonSpec> {
+    let values: Map<String, Value> = serde_json::from_str(values).map_err(mistake)?;
+    ComparisonSpec::try_from(values).map_err(failed)
 }
 
 /// Progress of one job, as seen by the calling thread.

@@ -6,7 +6,7 @@
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use remap_ssd::failure::Failure;
+use remap_ssd_study::Error;
 use std::fmt::Display;
 
 create_exception!(
@@ -22,10 +22,10 @@ create_exception!(
     "The device refused a command; the message is its reason."
 );
 
-/// Converts a failure of the command line's library.
-pub(crate) fn failed(failure: Failure) -> PyErr {
-    match failure {
-        Failure::Usage(text) => PyValueError::new_err(text),
+/// Converts an error of the library.
+pub(crate) fn failed(error: Error) -> PyErr {
+    match error {
+        Error::Usage(text) => PyValueError::new_err(text),
         other => Failed::new_err(other.to_string()),
     }
 }

@@ -20,7 +20,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Failed", module.py().get_type::<errors::Failed>())?;
     module.add("Refused", module.py().get_type::<errors::Refused>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("SOURCES", remap_ssd::sweep::SOURCES)?;
+    module.add("SOURCES", remap_ssd_study::SOURCES)?;
 
     module.add_function(wrap_pyfunction!(config::config_of_json, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_of_toml, module)?)?;

@@ -1,31 +1,30 @@
 //! Sweeps: the points of a grid, and the stored run of one point.
 //!
-//! Invariant: points, keys and files are made by the command line's code, so they are the same.
+//! Invariant: points, keys and files are made by the command line's library, so they are the same.
 //! Absent: running the points (`remap_ssd/_engines.py`).
 
 use crate::compare::compare;
 use crate::errors::{Failed, failed, mistake};
 use pyo3::prelude::*;
-use remap_ssd::failure::Failure;
-use remap_ssd::sweep::{self, Name, Point};
+use remap_ssd_study::{self as study, Error, Name, Point};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The points of a grid file as JSON; `fetch` returns the digest of the file at an address.
 #[pyfunction]
 pub(crate) fn sweep_of_file(path: PathBuf, fetch: Bound<'_, PyAny>) -> PyResult<String> {
-    points(&fetch, |fetch| sweep::of_file(&path, Some(fetch)))
+    points(&fetch, |fetch| study::of_file(&path, Some(fetch)))
 }
 
 /// The points of a grid as JSON.
 #[pyfunction]
 pub(crate) fn sweep_of_json(text: &str, fetch: Bound<'_, PyAny>) -> PyResult<String> {
-    points(&fetch, |fetch| sweep::of_json(text, Some(fetch)))
+    points(&fetch, |fetch| study::of_json(text, Some(fetch)))
 }
 
 fn points(
     fetch: &Bound<'_, PyAny>,
-    make: impl Fn(sweep::Fetch<'_>) -> Result<Vec<Point>, Failure>,
+    make: impl Fn(study::Fetch<'_>) -> Result<Vec<Point>, Error>,
 ) -> PyResult<String> {
     let fetch = |address: &str| -> Result<String, String> {
         let digest = fetch.call1((address,)).and_then(|said| said.extract());
@@ -40,7 +39,7 @@ fn points(
             "scheme": point.name.scheme,
             "options": point.name.options,
             "values": point.values,
-            "words": point.words,
+            "given": point.given,
             "trace": point.trace,
             "memory_bytes": point.memory_bytes,
         })
@@ -57,28 +56,28 @@ pub(crate) fn sweep_point(
     key: String,
     scheme: String,
     options: Vec<(String, String)>,
-    words: Vec<String>,
+    given: &str,
 ) -> PyResult<()> {
     let name = Name {
         key,
         scheme,
         options,
     };
-    if sweep::path(&folder, &name).exists() {
+    if study::path(&folder, &name).exists() {
         return Ok(());
     }
-    let measured: Value = serde_json::from_str(&compare(py, words, None)?).map_err(mistake)?;
-    sweep::keep(&folder, &name, &measured["runs"][0]).map_err(failed)
+    let measured: Value = serde_json::from_str(&compare(py, given, None)?).map_err(mistake)?;
+    study::keep(&folder, &name, &measured["runs"][0]).map_err(failed)
 }
 
 /// The digest of a file's content.
 #[pyfunction]
 pub(crate) fn digest_of_file(path: PathBuf) -> PyResult<String> {
-    sweep::digest(&path).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
+    study::digest(&path).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
 }
 
 /// Memory available to a new program, in bytes, if known.
 #[pyfunction]
 pub(crate) fn memory_available() -> Option<u64> {
-    remap_ssd::compare::available()
+    study::available()
 }

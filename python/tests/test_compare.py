@@ -96,7 +96,7 @@ def test_each_keyword_is_an_option_of_the_command_line():
     import inspect
 
     named = set(inspect.signature(remap_ssd.compare).parameters) - {"progress", "options"}
-    options = {name.replace("-", "_") for name, _, _ in remap_ssd._native.compare_options()}
+    options = {name for name, _, _ in remap_ssd._native.compare_options()}
     assert named - {"schemes"} <= options
     assert {"workload", "gc", "trace", "age"} <= named
 

@@ -77,6 +77,16 @@ impl From<ServiceError> for Failure {
     }
 }
 
+impl From<remap_ssd_study::Error> for Failure {
+    fn from(error: remap_ssd_study::Error) -> Self {
+        match error {
+            remap_ssd_study::Error::Usage(text) => Self::Usage(text),
+            remap_ssd_study::Error::Failed(text) => Self::Failed(text),
+            remap_ssd_study::Error::Stopped(text) => Self::Stopped(text),
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)

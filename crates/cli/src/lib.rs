@@ -18,8 +18,6 @@ pub mod failure;
 pub mod inspect;
 pub mod interrupt;
 pub mod manual;
-pub mod names;
-pub mod numbers;
 pub mod output;
 pub mod place;
 pub mod presets;
@@ -31,6 +29,8 @@ pub mod torture;
 pub mod trace;
 pub mod volume;
 pub mod watch;
+
+pub use remap_ssd_study::{names, numbers};
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -105,8 +105,8 @@ pub fn main() -> ExitCode {
         Ok(mut cli) => {
             // The original command line, because a result includes the command that reproduces it.
             if let Command::Compare(line) = &mut cli.command {
-                line.args
-                    .said(std::env::args_os().map(|word| word.to_string_lossy().into()));
+                let words = std::env::args_os().map(|word| word.to_string_lossy().into());
+                line.args.spec.0.command = compare::said(words);
             }
             cli
         }

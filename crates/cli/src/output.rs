@@ -1,17 +1,14 @@
-//! Output: results to standard output, notes to standard error, atomic files.
+//! Output: results to standard output, notes to standard error.
 //!
 //! Invariant: nothing here panics, even if the reader is gone. Absent: the content.
 
 use crate::failure::Failure;
 use crate::interrupt::SIGNALLED;
-use remap_ssd_sim::report::format::exact;
 use std::fmt;
-use std::fs::Permissions;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tempfile::NamedTempFile;
+
+pub use remap_ssd_sim::report::format::counted;
 
 /// Writes text to standard output.
 ///
@@ -59,84 +56,6 @@ pub fn failure(failure: &Failure) -> ExitCode {
     } else {
         1
     })
-}
-
-/// Writes a file atomically.
-///
-/// # Errors
-/// The system's reason, with the file's name.
-pub fn file(path: &Path, text: &str) -> Result<(), Failure> {
-    Pending::begin(path)?.write(text)
-}
-
-/// A file to be written: under a temporary name until it is complete, then renamed. Dropped, it
-/// leaves nothing.
-#[derive(Debug)]
-pub struct Pending {
-    path: PathBuf,
-    /// None if the path exists and is no regular file, such as a terminal.
-    beside: Option<NamedTempFile>,
-}
-
-impl Pending {
-    /// Checks that it can be written.
-    ///
-    /// # Errors
-    /// The system's reason, with the file's name.
-    pub fn begin(path: &Path) -> Result<Self, Failure> {
-        let about = |error: io::Error| Failure::about(path.display(), error);
-        let path = path.to_owned();
-
-        // A device or a pipe cannot be replaced by renaming: it is written in place.
-        if path.exists() && !path.is_file() {
-            if path.is_dir() {
-                return Err(about(io::ErrorKind::IsADirectory.into()));
-            }
-            return Ok(Self { path, beside: None });
-        }
-
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        if !folder.is_dir() {
-            let why = format!("there is no folder {}", folder.display());
-            return Err(Failure::about(path.display(), why));
-        }
-
-        // Written beside it and renamed, so that a reader never finds a partial file.
-        let beside = tempfile::Builder::new()
-            .prefix(".remap-ssd-")
-            // Permissions of a normal new file, subject to the umask: a temporary file is private
-            // by default.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)
-            // The temporary name would not help the user.
-            .map_err(|error| about(io::Error::from(error.kind())))?;
-
-        Ok(Self {
-            path,
-            beside: Some(beside),
-        })
-    }
-
-    /// Writes it.
-    ///
-    /// # Errors
-    /// The system's reason, with the file's name.
-    pub fn write(self, text: &str) -> Result<(), Failure> {
-        let about = |error: io::Error| Failure::about(self.path.display(), error);
-        let Some(mut beside) = self.beside else {
-            return std::fs::write(&self.path, text).map_err(about);
-        };
-        beside.write_all(text.as_bytes()).map_err(about)?;
-        // Durable before it has its name: a crash must not leave an empty file under it.
-        beside.as_file().sync_all().map_err(about)?;
-        beside
-            .persist(&self.path)
-            .map(drop)
-            .map_err(|error| about(error.error))
-    }
 }
 
 /// Lines of a label and a text each, with the texts aligned.
@@ -188,15 +107,6 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     rows.iter()
         .for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
     text
-}
-
-/// A number with its noun: `1 page`, `2,000 pages`.
-pub fn counted(count: u64, one: &str) -> String {
-    format!(
-        "{} {one}{}",
-        exact(count),
-        if count == 1 { "" } else { "s" }
-    )
 }
 
 #[cfg(test)]

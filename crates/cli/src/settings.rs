@@ -10,26 +10,7 @@ use remap_ssd_device::Setting;
 /// # Errors
 /// All invalid texts, each with the reason.
 pub fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    // All of them are parsed, so that a user can fix all mistakes at once.
-    let (mut settings, mut wrong) = (Vec::new(), Vec::new());
-    for text in texts {
-        match text.parse() {
-            Ok(setting) => settings.push(setting),
-            Err(why) => wrong.push(format!("--set {text}: {why}")),
-        }
-    }
-
-    match &wrong[..] {
-        [] => Ok(settings),
-        [one] => Err(Failure::usage(one)),
-        all => {
-            let count = all.len();
-            let lines = all.join("\n  ");
-            Err(Failure::usage(format_args!(
-                "{count} things are wrong:\n  {lines}"
-            )))
-        }
-    }
+    Ok(remap_ssd_study::settings::parse(texts)?)
 }
 
 /// Refuses settings that a command chooses itself: for each such key, `chosen` has the reason or

@@ -65,7 +65,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
             "--speed: 0 to 1000000 virtual seconds a second",
         ));
     }
-    let compared = &mut args.compare;
+    let compared = &mut args.compare.spec.0;
     if compared.scheme.len() > 1 {
         return Err(Failure::usage("--scheme: one scheme is played"));
     }
@@ -81,7 +81,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     let bar = Bar::new(ProgressBar::new(1), Arc::default());
     // A run until death would have no end here.
     compared.until_death = false;
-    let (run, staged) = compare::stage(compared, &bar)?;
+    let (run, staged) = remap_ssd_study::stage(compared, &bar)?;
     bar.clear();
     let config = staged.device.config();
     let mut source = run.requests.source(config.addressable_lpns(), run.seed)?;

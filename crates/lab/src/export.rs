@@ -4,8 +4,8 @@
 //! time) are left out, they are in the runs' own files. Invariants: every row has every column;
 //! columns are sorted by name, the runs' first; both files hold the same values. Absent: figures.
 
-use crate::parquet::{self, Column};
 use crate::table::Table;
+use remap_ssd_study::parquet::{self, Column};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,7 +115,7 @@ pub fn csv(columns: &[Column]) -> String {
         }
     };
 
-    let rows = columns.first().map_or(0, Column::len);
+    let rows = columns.first().map_or(0, Column::rows);
     let mut text = columns
         .iter()
         .map(|column| quoted(&column.name))

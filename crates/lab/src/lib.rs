@@ -26,7 +26,6 @@ pub mod grid;
 pub mod host;
 mod micro;
 pub mod page;
-pub mod parquet;
 pub mod perform;
 pub mod plot;
 pub mod queue;

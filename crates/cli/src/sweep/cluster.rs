@@ -42,7 +42,7 @@ impl Cluster {
                 "--scheduler needs the Python package with Dask: {INSTALL} ({python}: {reason})"
             ))),
             // Keys of points contain the sources.
-            Some(said) if String::from_utf8_lossy(said).trim() != super::SOURCES => {
+            Some(said) if String::from_utf8_lossy(said).trim() != remap_ssd_study::SOURCES => {
                 Err(Failure::usage(format_args!(
                     "the Python package of {python} is not of this program's sources, and its results would be others: {INSTALL}"
                 )))

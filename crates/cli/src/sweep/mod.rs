@@ -2,28 +2,21 @@
 //!
 //! Invariants: no point is run twice; finished results are kept, even if the rest fails; a point,
 //! its key and its file are the same as for `remap_ssd.sweep` in Python. Absent: the definition of
-//! a point (`grid`, `point`), running one (`compare`), storing its result (`kept`).
+//! points, running one, storing its result (`remap_ssd_study`).
 
 mod cluster;
-mod grid;
-mod kept;
-mod point;
 mod show;
 
-use crate::compare::{self, Comparison, Watch};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remap_ssd_study::{self as study, Comparison, Point};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-pub use grid::{of_file, of_json};
-pub use kept::{keep, path};
-pub use point::{Fetch, Name, Point, SOURCES, digest};
 
 /// Runs every combination of a file's values, each once, and compares the results side by side.
 ///
@@ -100,7 +93,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         Some(cluster) => cluster.digest(address),
         None => Err("there is no cluster".into()),
     };
-    let points = of_file(&args.file, cluster.as_ref().map(|_| &digest as _))?;
+    let points = study::of_file(&args.file, cluster.as_ref().map(|_| &digest as _))?;
     let folder = args
         .out
         .clone()
@@ -111,7 +104,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     // A point with a result is done, by this sweep or an earlier one.
     let missing: Vec<&Point> = points
         .iter()
-        .filter(|point| args.fresh || kept::load(&folder, &point.name).is_none())
+        .filter(|point| args.fresh || study::load(&folder, &point.name).is_none())
         .collect();
     let mut failed = Vec::new();
     if !args.dry_run {
@@ -124,7 +117,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         }
         // Unreadable results, or results to be replaced, would be in the way.
         for point in &missing {
-            let _ = std::fs::remove_file(kept::path(&folder, &point.name));
+            let _ = std::fs::remove_file(study::path(&folder, &point.name));
         }
         failed = match &cluster {
             Some(cluster) if !missing.is_empty() => cluster.run(&args.file, &folder)?,
@@ -136,7 +129,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     // Read again from the folder: that is what others will find there.
     let found: Vec<(&Point, Option<Value>)> = points
         .iter()
-        .map(|point| (point, kept::load(&folder, &point.name)))
+        .map(|point| (point, study::load(&folder, &point.name)))
         .collect();
     let without = found.iter().filter(|(_, run)| run.is_none()).count();
     let interrupted = interrupt.is_asked() && without > 0;
@@ -148,7 +141,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     if !args.dry_run
         && let Some(figure) = show::figure(args, &found)
     {
-        output::file(&folder.join("_figure.svg"), &figure)?;
+        study::file::write(&folder.join("_figure.svg"), &figure)?;
     }
     if args.json {
         output::json(&show::json(&found))?
@@ -209,15 +202,15 @@ fn run(
                     // A running point is stopped only by its own watch: the rest of the list is
                     // only reported.
                     let result = if stop.load(Ordering::Relaxed) {
-                        Err(Failure::Stopped("stopped before it began"))
+                        Err(study::Error::Stopped("stopped before it began"))
                     } else {
                         one(point, folder, stop)
                     };
                     bar.inc(1);
-                    if let Err(failure) = result {
+                    if let Err(error) = result {
                         let title = show::title(point);
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                        failed.push(format!("{title}: {failure}"));
+                        failed.push(format!("{title}: {error}"));
                     }
                 }
             });
@@ -230,28 +223,16 @@ fn run(
 /// Number of points that fit into memory concurrently, assuming the largest; at least one.
 fn fitting(points: &[&Point]) -> u32 {
     let largest = points.iter().map(|point| point.memory_bytes).max();
-    match (compare::available(), largest) {
+    match (study::available(), largest) {
         (Some(available), Some(largest @ 1..)) => (available / largest).clamp(1, 1 << 16) as u32,
         _ => u32::MAX,
     }
 }
 
 /// Runs one point and writes its file.
-fn one(point: &Point, folder: &Path, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let comparison = Comparison::new(&point.args, compare::until(Arc::clone(stop)))?;
-    let measured = comparison.run(&[Quiet(Arc::clone(stop))])?;
-    kept::keep(folder, &point.name, &comparison.json(&measured)["runs"][0])
-}
-
-/// A watch without output, stopped by a signal.
-struct Quiet(Arc<AtomicBool>);
-
-impl Watch for Quiet {
-    fn set_message(&self, _: &'static str) {}
-    fn set_position(&self, _: u64) {}
-    fn end(&self) {}
-
-    fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
+fn one(point: &Point, folder: &Path, stop: &Arc<AtomicBool>) -> Result<(), study::Error> {
+    let comparison = Comparison::new(point.spec.clone(), study::until(Arc::clone(stop)))?;
+    comparison.notes().iter().for_each(output::note);
+    let measured = comparison.run(&[&**stop])?;
+    study::keep(folder, &point.name, &comparison.json(&measured)["runs"][0])
 }

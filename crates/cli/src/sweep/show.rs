@@ -3,10 +3,10 @@
 //! Absent: running them.
 
 use super::Args;
-use super::point::Point;
 use crate::output::{counted, table};
 use remap_ssd_lab::plot::{MarkKind, Panel, Plot};
 use remap_ssd_sim::report::format::{MISSING, number};
+use remap_ssd_study::Point;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -77,7 +77,7 @@ pub(super) fn json(found: &[PointResult<'_>]) -> Value {
         json!({
             "key": point.name.key,
             "point": values.collect::<serde_json::Map<_, _>>(),
-            "command": point.args.command,
+            "command": point.spec.command,
             "run": result,
         })
     };

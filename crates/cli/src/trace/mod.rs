@@ -143,19 +143,6 @@ impl Drop for Patience {
     }
 }
 
-/// A note about the reading of a trace.
-pub(crate) fn note(path: &std::path::Path, text: &str) -> String {
-    format!("note: {}: {text}", path.display())
-}
-
-/// A note about a session that a killed server left.
-pub(crate) fn torn(path: &std::path::Path, line: u64) -> String {
-    format!(
-        "note: {}:{line}: the session ends in half a record, as one whose server was killed: it is left out",
-        path.display()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //!
 //! Absent: the counting (`remap_ssd_sim::trace::Profile`).
 
-use super::{Patience, WorkloadArgs, note, torn};
+use super::{Patience, WorkloadArgs};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
@@ -11,6 +11,7 @@ use remap_ssd_sim::trace::{
     Action, Fold, Format, Profile, Skew, TraceOptions, TraceReader, profile,
 };
 use remap_ssd_sim::workload::{MODELS, NamedWorkload};
+use remap_ssd_study::{reading_note, torn_note};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -91,10 +92,10 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
         let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
         if let Some(line) = reader.torn() {
-            output::note(torn(path, line));
+            output::note(torn_note(path, line));
         }
         for text in reader.notes() {
-            output::note(note(path, &text));
+            output::note(reading_note(path, &text));
         }
 
         found.push(Profiled {

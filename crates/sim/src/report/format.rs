@@ -20,6 +20,15 @@ pub fn exact(count: u64) -> String {
     text
 }
 
+/// A number with its noun: `1 page`, `2,000 pages`.
+pub fn counted(count: u64, one: &str) -> String {
+    format!(
+        "{} {one}{}",
+        exact(count),
+        if count == 1 { "" } else { "s" }
+    )
+}
+
 /// A count that fits a narrow column: exact below 100,000, else four digits and a unit prefix.
 pub fn compact(count: u64) -> String {
     if count < 100_000 {

@@ -55,7 +55,7 @@ impl Column {
     }
 
     /// Number of rows, the same for all columns of a table.
-    pub(crate) fn len(&self) -> usize {
+    pub fn rows(&self) -> usize {
         match &self.values {
             Values::Words(values) => values.len(),
             Values::Numbers(values) => values.len(),
@@ -118,9 +118,9 @@ struct Chunk {
 
 /// Encodes these columns, which have the same number of rows, as a file.
 pub fn write(columns: &[Column]) -> Vec<u8> {
-    let rows = columns.first().map_or(0, Column::len);
+    let rows = columns.first().map_or(0, Column::rows);
     assert!(
-        columns.iter().all(|column| column.len() == rows),
+        columns.iter().all(|column| column.rows() == rows),
         "every column has every row"
     );
 

@@ -20,10 +20,11 @@
 //! errors of a grid are reported together, before anything runs. Absent: the definition of a point
 //! (`point`), running points.
 
-use super::point::{self, Fetch, Files, Point, word};
-use crate::failure::Failure;
+use crate::field::text_of;
+use crate::point::{self, Fetch, Files, Point};
+use crate::settings::listed;
+use crate::{Error, OptionDef};
 use remap_ssd_device::Setting;
-use remap_ssd_device::keys::did_you_mean;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -63,8 +64,8 @@ struct GridFile {
 ///
 /// # Errors
 /// The file cannot be read, or all errors in it.
-pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
-    let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
+pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Error> {
+    let about = |error: &dyn std::fmt::Display| Error::about(path.display(), error);
     let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
 
     // A line number, because users edit the file.
@@ -85,7 +86,7 @@ pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Fail
     // Paths are relative to the grid's file.
     let folder = path.parent().unwrap_or(Path::new("."));
     points(&given, folder, fetch, wrong)
-        .map_err(|wrong| Failure::usage(format_args!("{}: {}", path.display(), listed(&wrong))))
+        .map_err(|wrong| Error::usage(format_args!("{}: {}", path.display(), listed(&wrong))))
 }
 
 /// All points of a grid in JSON: `{"options": [[NAME, VALUE], ...], "grid": [[NAME, VALUES], ...],
@@ -93,20 +94,9 @@ pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Fail
 ///
 /// # Errors
 /// All errors in it.
-pub fn of_json(text: &str, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
-    let given: GridFile = serde_json::from_str(text).map_err(Failure::usage)?;
-    points(&given, Path::new("."), fetch, Vec::new())
-        .map_err(|wrong| Failure::usage(listed(&wrong)))
-}
-
-fn listed(wrong: &[String]) -> String {
-    match wrong {
-        [one] => one.clone(),
-        several => {
-            let lines: String = several.iter().map(|line| format!("\n  {line}")).collect();
-            format!("{} things are wrong:{lines}", several.len())
-        }
-    }
+pub fn of_json(text: &str, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Error> {
+    let given: GridFile = serde_json::from_str(text).map_err(Error::usage)?;
+    points(&given, Path::new("."), fetch, Vec::new()).map_err(|wrong| Error::usage(listed(&wrong)))
 }
 
 /// Extracts the tables of a file.
@@ -162,15 +152,12 @@ fn points(
     fetch: Option<Fetch<'_>>,
     mut wrong: Vec<String>,
 ) -> Result<Vec<Point>, Vec<String>> {
-    let mut known = point::options();
-    // Options that affect only the execution cannot be part of a point.
-    known.retain(|name| !NO_PART.contains(&name.as_str()));
-    let options = values(&given.options, &known, &mut wrong);
-    let grid = values(&given.grid, &known, &mut wrong);
+    let options = values(&given.options, &mut wrong);
+    let grid = values(&given.grid, &mut wrong);
     let skip: Vec<Values> = given
         .skip
         .iter()
-        .map(|names| values(names, &known, &mut wrong))
+        .map(|names| values(names, &mut wrong))
         .collect();
 
     for (name, _) in options
@@ -230,7 +217,7 @@ fn points(
 }
 
 /// The names of a table and their values, validated.
-fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) -> Values {
+fn values(table: &[(String, Value)], wrong: &mut Vec<String>) -> Values {
     let mut found = Vec::new();
     for (name, value) in table {
         let values = match value {
@@ -242,7 +229,7 @@ fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) 
             value => vec![value.clone()],
         };
 
-        let Some(words) = values.iter().map(word).collect::<Option<Vec<String>>>() else {
+        let Some(words) = values.iter().map(text_of).collect::<Option<Vec<String>>>() else {
             wrong.push(format!(
                 "`{name}` must be text, a number, true or false, or a list of them"
             ));
@@ -263,9 +250,8 @@ fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) 
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
         } else if NO_PART.contains(&name.as_str()) {
             wrong.push(format!("`{name}` is no part of a point"));
-        } else if !known.contains(&name) {
-            let hint = did_you_mean(&name, known.iter().map(String::as_str));
-            wrong.push(format!("`{name}` is no option of `compare`{hint}"));
+        } else if let Err(error) = OptionDef::find(&name) {
+            wrong.push(error.to_string());
         }
 
         found.push((name, values));
@@ -295,6 +281,6 @@ fn combinations(grid: &Values) -> Vec<Chosen> {
 fn is_skipped(chosen: &Chosen, skip: &Values) -> bool {
     skip.iter().all(|(name, values)| {
         let value = chosen.iter().find(|(other, _)| other == name);
-        value.is_some_and(|(_, value)| values.iter().any(|other| word(other) == word(value)))
+        value.is_some_and(|(_, value)| values.iter().any(|other| text_of(other) == text_of(value)))
     })
 }

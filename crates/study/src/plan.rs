@@ -1,24 +1,20 @@
-//! The plan of `compare`: the arguments as runs.
+//! The plan of a comparison: its description as runs.
 //!
 //! Invariants: a plan has passed all checks that need no run; every scheme gets the same stream of
 //! pages, if the devices have the same size. Absent: executing a run (`remap_ssd_sim::study`).
 
-use super::args::{Args, Switch};
-use super::reading::{self, Follow};
-use crate::failure::Failure;
-use crate::output;
-use crate::settings;
+use crate::reading::{self, Follow};
+use crate::{ComparisonSpec, Error, settings};
 use remap_ssd_device::{DeviceConfig, DeviceConfigError, PRESETS};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
-use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::aging::AgingSpec;
 use remap_ssd_sim::study::{Length, Lifetimes, NewDevice, Requests, RunSpec, Start};
 use std::path::{Path, PathBuf};
 
 /// All decisions made before the first run.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The runs, in order; they have the same requests.
     pub runs: Vec<RunSpec>,
     /// How new devices are aged, with the contents.
@@ -26,12 +22,14 @@ pub(super) struct Plan {
     /// Scale of the given device, if known.
     pub scale: Option<f64>,
     /// Schemes that cannot run, and the reasons.
-    pub refused: Vec<(String, Failure)>,
+    pub refused: Vec<(String, Error)>,
+    /// What a user should know before the runs.
+    pub notes: Vec<String>,
 }
 
 impl Plan {
     /// The requests of all runs.
-    pub(super) fn requests(&self) -> &Requests {
+    pub(crate) fn requests(&self) -> &Requests {
         // A plan without a run is an error.
         &self.runs[0].requests
     }
@@ -47,48 +45,53 @@ const PAGES_MIN: f64 = 70_000.0;
 ///
 /// # Errors
 /// Incompatible arguments, or an unreadable file.
-pub(super) fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
-    let requests = match &args.trace {
-        Some(path) => Requests::Trace(reading::trace(args, path, follow)?),
+pub(crate) fn plan(spec: &ComparisonSpec, follow: Follow) -> Result<Plan, Error> {
+    spec.check_together()?;
+    let mut notes = Vec::new();
+    let requests = match &spec.trace {
+        Some(path) => Requests::Trace(reading::trace(spec, path, follow, &mut notes)?),
         None => Requests::Workload {
-            workload: args.workload(),
-            content: args
+            workload: spec.workload(),
+            content: spec
                 .content()
-                .unwrap_or_else(|| args.workload().content_default()),
+                .unwrap_or_else(|| spec.workload().content_default()),
         },
     };
 
     // A device is aged with the contents of its workload, except before a trace.
-    let mut aging = args.aging();
+    let mut aging = spec.aging();
     aging.content = aging
         .content
-        .or_else(|| args.content())
+        .or_else(|| spec.content())
         .or(Some(requests.aging_content()));
 
-    let (starts, scale) = match &args.age {
-        Some(image) => (images(args, image)?, None),
+    let (starts, scale) = match &spec.age {
+        Some(image) => (images(spec, image)?, None),
         None => {
-            let (base, scale) = base(args, &requests)?;
-            (new_devices(args, &base, &aging, scale), Some(scale))
+            let (base, scale) = base(spec, &requests)?;
+            (
+                new_devices(spec, &base, &aging, scale, &mut notes),
+                Some(scale),
+            )
         }
     };
 
     let run = |start| RunSpec {
         start,
         requests: requests.clone(),
-        arrivals: args.arrivals,
-        queue_depth: args.queue_depth(),
-        length: match (args.until_death, args.pages()) {
+        arrivals: spec.arrivals,
+        queue_depth: spec.queue_depth(),
+        length: match (spec.until_death, spec.pages()) {
             (true, _) => Length::UntilWornOut,
             (false, Some(pages)) => Length::Pages(pages),
             (false, None) => Length::Usual,
         },
-        lifetimes: if args.survival {
+        lifetimes: if spec.survival {
             Lifetimes::OfAll
         } else {
             Lifetimes::Untracked
         },
-        seed: args.seed,
+        seed: spec.seed(),
     };
 
     // Each scheme on its own: an impossible one must not keep the others from running.
@@ -122,11 +125,12 @@ pub(super) fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
         aging,
         scale,
         refused,
+        notes,
     })
 }
 
 /// The device as described, and its scale in the simulation.
-fn base(args: &Args, requests: &Requests) -> Result<(DeviceConfig, f64), Failure> {
+fn base(spec: &ComparisonSpec, requests: &Requests) -> Result<(DeviceConfig, f64), Error> {
     let recorded = match requests {
         Requests::Trace(trace) => trace.decoded.device(),
         Requests::Workload { .. } | Requests::Recording(_) => None,
@@ -134,19 +138,19 @@ fn base(args: &Args, requests: &Requests) -> Result<(DeviceConfig, f64), Failure
 
     // In this order: a file, a preset by name, the device recorded in the trace, and the default
     // preset.
-    let mut config = match (&args.config, &args.preset, recorded) {
+    let mut config = match (&spec.config, &spec.preset, recorded) {
         (Some(path), ..) => read_config(path)?,
-        (None, Some(name), _) => DeviceConfig::preset(name).map_err(Failure::usage)?,
+        (None, Some(name), _) => DeviceConfig::preset(name).map_err(Error::usage)?,
         (None, None, Some(device)) => simulated(device),
         (None, None, None) => PRESETS[0].config(),
     };
 
     // Specific options first, then `--set`, which can override everything.
     let firmware = &mut config.firmware;
-    firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
+    firmware.log_bytes = spec.log_size.unwrap_or(firmware.log_bytes);
 
-    if let Some(switch) = args.dedup {
-        firmware.dedup = switch == Switch::On;
+    if let Some(is_on) = spec.dedup {
+        firmware.dedup = is_on;
         // Deduplication needs identities of contents.
         if firmware.dedup && config.content == ContentMode::None {
             config.content = ContentMode::Identity;
@@ -154,13 +158,13 @@ fn base(args: &Args, requests: &Requests) -> Result<(DeviceConfig, f64), Failure
     }
 
     let config = config
-        .with(&settings::parse(&args.set)?)
-        .map_err(Failure::usage)?;
+        .with(&settings::parse(&spec.set)?)
+        .map_err(Error::usage)?;
 
     // A user's own device is simulated at full size; a preset is only as large as the run needs.
-    let is_whole = args.config.is_some() || (args.preset.is_none() && recorded.is_some());
+    let is_whole = spec.config.is_some() || (spec.preset.is_none() && recorded.is_some());
 
-    let scale = match args.scale {
+    let scale = match spec.scale {
         Some(scale) => scale,
         None if is_whole => 1.0,
         None => preset_scale(&config, requests),
@@ -199,16 +203,16 @@ fn preset_scale(config: &DeviceConfig, requests: &Requests) -> f64 {
     scale
 }
 
-fn read_config(path: &Path) -> Result<DeviceConfig, Failure> {
-    let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
+fn read_config(path: &Path) -> Result<DeviceConfig, Error> {
+    let about = |error: &dyn std::fmt::Display| Error::about(path.display(), error);
     let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
     DeviceConfig::from_toml(&text).map_err(|error| about(&error))
 }
 
 /// Schemes to run: the requested ones, without duplicates, or those of FAST'21.
-fn schemes(args: &Args) -> Vec<SchemeKind> {
+fn schemes(spec: &ComparisonSpec) -> Vec<SchemeKind> {
     let mut schemes: Vec<SchemeKind> = Vec::new();
-    for scheme in &args.scheme {
+    for scheme in &spec.scheme {
         if !schemes.contains(scheme) {
             schemes.push(*scheme);
         }
@@ -221,27 +225,33 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
 }
 
 /// The names of schemes, each with its device, or why it is impossible.
-type Starts = Vec<(String, Result<Start, Failure>)>;
+type Starts = Vec<(String, Result<Start, Error>)>;
 
 /// Each scheme's device.
-fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) -> Starts {
+fn new_devices(
+    spec: &ComparisonSpec,
+    base: &DeviceConfig,
+    aging: &AgingSpec,
+    scale: f64,
+    notes: &mut Vec<String>,
+) -> Starts {
     let own = [base.firmware.gc_policy];
-    let policies = if args.gc.is_empty() {
+    let policies = if spec.gc.is_empty() {
         &own
     } else {
-        &args.gc[..]
+        &spec.gc[..]
     };
 
     let own_mapping = [base.firmware.mapping];
-    let mappings = if args.mapping.is_empty() {
+    let mappings = if spec.mapping.is_empty() {
         &own_mapping
     } else {
-        &args.mapping[..]
+        &spec.mapping[..]
     };
 
     // All combinations of the given values, in the order of the schemes.
     let mut devices: Vec<(SchemeKind, GcPolicy, Granularity)> = Vec::new();
-    for scheme in schemes(args) {
+    for scheme in schemes(spec) {
         for policy in policies {
             devices.extend(mappings.iter().map(|mapping| (scheme, *policy, *mapping)));
         }
@@ -250,7 +260,7 @@ fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) 
     // Several devices cannot be saved in one file.
     let several = devices.len() > 1;
 
-    let one = |(scheme, policy, mapping): (SchemeKind, GcPolicy, Granularity)| {
+    let mut one = |(scheme, policy, mapping): (SchemeKind, GcPolicy, Granularity)| {
         let mut config = base.clone();
         (
             config.firmware.scheme,
@@ -261,7 +271,7 @@ fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) 
         let config = config
             .clone()
             .scale(scale)
-            .map_err(|error| refused(args, &config, scale, &error))?;
+            .map_err(|error| refused(spec, &config, scale, &error))?;
 
         let name = if policies.len() > 1 {
             format!("{scheme}.{policy}")
@@ -274,7 +284,7 @@ fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) 
             name
         };
 
-        let mut save = args.save_aged.as_deref().map(|path| {
+        let mut save = spec.save_aged.as_deref().map(|path| {
             if several {
                 of_scheme(path, &name)
             } else {
@@ -284,7 +294,7 @@ fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) 
 
         // A device with its remaps in DRAM would be saved without them.
         if several && save.is_some() && !scheme.is_durable() {
-            output::note(format_args!(
+            notes.push(format!(
                 "note: `{scheme}` keeps its remaps in DRAM, its device is not saved"
             ));
             save = None;
@@ -292,7 +302,7 @@ fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) 
 
         Ok(Start::New(Box::new(NewDevice {
             config,
-            aging: (!args.no_aging).then_some(*aging),
+            aging: (!spec.no_aging).then_some(*aging),
             save,
         })))
     };
@@ -303,18 +313,23 @@ fn new_devices(args: &Args, base: &DeviceConfig, aging: &AgingSpec, scale: f64) 
         .collect()
 }
 
-/// Error for an impossible device: caused by the file, or by the arguments. Names the options for
+/// Error for an impossible device: caused by the file, or by the options. Names the options for
 /// the values that it mentions.
-fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigError) -> Failure {
+fn refused(
+    spec: &ComparisonSpec,
+    config: &DeviceConfig,
+    scale: f64,
+    error: &DeviceConfigError,
+) -> Error {
     let firmware = &config.firmware;
     let (scheme, mut text) = (firmware.scheme, error.to_string());
 
     // The message uses the device's terms. Users who typed options look for these.
     let mut flags: Vec<String> = Vec::new();
-    if let Some(bytes) = args.log_size.filter(|_| text.contains("log_bytes")) {
+    if let Some(bytes) = spec.log_size.filter(|_| text.contains("log_bytes")) {
         flags.push(format!("--log-size {}", flag_size(bytes)));
     }
-    for setting in settings::parse(&args.set).into_iter().flatten() {
+    for setting in settings::parse(&spec.set).into_iter().flatten() {
         if text.contains(setting.key.name()) {
             flags.push(format!("--set {}={}", setting.key.path, setting.value));
         }
@@ -336,9 +351,9 @@ fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigE
         }
     }
 
-    match &args.config {
-        Some(path) => Failure::about(path.display(), format_args!("scheme {scheme}: {text}")),
-        None => Failure::usage(format_args!("scheme {scheme}: {text}")),
+    match &spec.config {
+        Some(path) => Error::about(path.display(), format_args!("scheme {scheme}: {text}")),
+        None => Error::usage(format_args!("scheme {scheme}: {text}")),
     }
 }
 
@@ -374,12 +389,12 @@ fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
     }
 }
 
-fn images(args: &Args, image: &Path) -> Result<Starts, Failure> {
+fn images(spec: &ComparisonSpec, image: &Path) -> Result<Starts, Error> {
     let start = |path: PathBuf| (path.display().to_string(), Ok(Start::Image(path)));
     // An existing file is one device; otherwise the name is a prefix for one file per scheme.
     if image.exists() {
-        if args.scheme.len() > 1 {
-            return Err(Failure::usage(format_args!(
+        if spec.scheme.len() > 1 {
+            return Err(Error::usage(format_args!(
                 "{} holds a device of one scheme",
                 image.display()
             )));
@@ -390,17 +405,17 @@ fn images(args: &Args, image: &Path) -> Result<Starts, Failure> {
     let found = |scheme: SchemeKind| {
         Some(of_scheme(image, scheme.name()))
             // Without `--scheme`, all existing files; with it, a missing file is an error later.
-            .filter(|path| !args.scheme.is_empty() || path.exists())
+            .filter(|path| !spec.scheme.is_empty() || path.exists())
     };
 
-    let starts: Starts = schemes(args)
+    let starts: Starts = schemes(spec)
         .into_iter()
         .filter_map(found)
         .map(start)
         .collect();
 
     if starts.is_empty() {
-        Err(Failure::about(
+        Err(Error::about(
             image.display(),
             format_args!(
                 "no such file, nor one of a scheme such as {}",
@@ -410,9 +425,4 @@ fn images(args: &Args, image: &Path) -> Result<Starts, Failure> {
     } else {
         Ok(starts)
     }
-}
-
-/// Bytes addressable by hosts.
-pub(super) fn logical_bytes(config: &DeviceConfig) -> u64 {
-    u64::from(config.firmware.lpns) * PAGE_BYTES as u64
 }

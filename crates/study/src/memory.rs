@@ -6,9 +6,8 @@
 //! measurement, but being killed near the end of a long run is worse than a refusal. Absent:
 //! devices from images, whose size is in the image.
 
-use super::args::Args;
-use super::plan::Plan;
-use crate::failure::Failure;
+use crate::Error;
+use crate::plan::Plan;
 use remap_ssd_sim::report::format::bytes;
 use remap_ssd_sim::study::RunSpec;
 
@@ -17,7 +16,7 @@ const PROGRAM_BYTES: u64 = 10 << 20;
 
 /// Memory needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
+pub struct Need {
     /// Bytes of the largest run.
     pub run_bytes: u64,
     /// Concurrent runs.
@@ -28,14 +27,14 @@ pub(super) struct Need {
 
 impl Need {
     /// Upper estimate for the runs of a plan.
-    pub(super) fn of(args: &Args, plan: &Plan) -> Self {
+    pub(crate) fn of(plan: &Plan, threads: u32) -> Self {
         let known = plan.runs.iter().filter_map(RunSpec::memory_bytes);
         let mut runs: Vec<u64> = known.collect();
 
         // The largest first: in the worst case they run concurrently.
         runs.sort_unstable_by(|a, b| b.cmp(a));
 
-        let side_by_side = super::threads(args).min(plan.runs.len() as u32) as usize;
+        let side_by_side = threads.min(plan.runs.len() as u32) as usize;
         Self {
             run_bytes: runs.first().copied().unwrap_or(0),
             side_by_side,
@@ -47,7 +46,7 @@ impl Need {
     ///
     /// # Errors
     /// It clearly does not: more than a tenth is missing.
-    pub(super) fn check(&self, available: Option<u64>) -> Result<(), Failure> {
+    pub(crate) fn check(&self, available: Option<u64>) -> Result<(), Error> {
         match available {
             // A tenth of tolerance, because it is an estimate.
             Some(available) if self.total_bytes - self.total_bytes / 10 > available => {
@@ -55,7 +54,7 @@ impl Need {
                     0 | 1 => "a smaller --scale takes less",
                     _ => "a smaller --scale or fewer --threads take less",
                 };
-                Err(Failure::usage(format_args!(
+                Err(Error::usage(format_args!(
                     "this takes about {} of memory ({self}), and {} are available: {less}",
                     bytes(self.total_bytes),
                     bytes(available),
@@ -118,7 +117,7 @@ mod tests {
         assert!(need.check(None).is_ok());
         assert!(need.check(Some(9 << 30)).is_ok(), "an estimate");
         let error = need.check(Some(8 << 30)).unwrap_err();
-        assert!(matches!(error, Failure::Usage(_)));
+        assert!(matches!(error, Error::Usage(_)));
         let text = error.to_string();
         assert!(
             text.contains("10.0 GiB") && text.contains("8.00 GiB") && text.contains("2 at a time"),

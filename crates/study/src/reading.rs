@@ -5,13 +5,10 @@
 //! the data read do not depend on the follower. Absent: formats and compression
 //! (`remap_ssd_sim::trace`).
 
-use super::args::Args;
-use crate::failure::Failure;
-use crate::output;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::{ComparisonSpec, Error};
 use remap_ssd_sim::source::{SourceError, TIME_MAX_NS};
 use remap_ssd_sim::study::{TraceReplay, WHOLE_DISK};
-use remap_ssd_sim::trace::{Decoded, TraceOptions};
+use remap_ssd_sim::trace::{Decoded, Fold, TraceOptions};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,7 +16,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// Progress of reading a trace's file, in bytes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,32 +41,37 @@ impl BytesRead {
 ///
 /// # Errors
 /// It cannot be read, or a record is malformed; `Stopped` if the reading was aborted.
-pub(super) fn trace(args: &Args, path: &Path, follow: Follow) -> Result<TraceReplay, Failure> {
+pub(crate) fn trace(
+    spec: &ComparisonSpec,
+    path: &Path,
+    follow: Follow,
+    notes: &mut Vec<String>,
+) -> Result<TraceReplay, Error> {
     let options = TraceOptions {
-        fold: args.fold,
-        skip_bad: args.skip_bad,
-        action: args.blkparse_action,
-        flushes: args.flushes,
+        fold: spec.fold.unwrap_or(Fold::Modulo),
+        skip_bad: spec.skip_bad,
+        action: spec.blkparse_action,
+        flushes: spec.flushes,
         ..TraceOptions::new(WHOLE_DISK)
     };
     let file =
-        FollowedFile::open(path, follow).map_err(|error| Failure::about(path.display(), error))?;
-    let decoded = Decoded::read_from(file, path, args.format, options).map_err(failure)?;
+        FollowedFile::open(path, follow).map_err(|error| Error::about(path.display(), error))?;
+    let decoded = Decoded::read_from(file, path, spec.format, options).map_err(failure)?;
 
     if let Some(line) = decoded.torn() {
-        output::note(crate::trace::torn(path, line));
+        notes.push(torn_note(path, line));
     }
-    for note in decoded.notes() {
-        output::note(crate::trace::note(path, note));
+    for text in decoded.notes() {
+        notes.push(reading_note(path, text));
     }
 
     // The times of all rounds are added up.
     let duration_ns = decoded.stat().duration_ns;
-    let total_ns = duration_ns.checked_mul(args.repeat.into());
+    let total_ns = duration_ns.checked_mul(spec.repeat().into());
     if total_ns.is_none_or(|total_ns| total_ns > TIME_MAX_NS) {
-        return Err(Failure::usage(format_args!(
+        return Err(Error::usage(format_args!(
             "--repeat {}: the trace lasts {:.0} s, and all rounds may last 146 years",
-            args.repeat,
+            spec.repeat(),
             duration_ns as f64 / 1e9
         )));
     }
@@ -78,17 +79,30 @@ pub(super) fn trace(args: &Args, path: &Path, follow: Follow) -> Result<TraceRep
     Ok(TraceReplay {
         decoded: Arc::new(decoded),
         options,
-        repeat: args.repeat,
+        repeat: spec.repeat(),
     })
 }
 
+/// A note about the reading of a trace.
+pub fn reading_note(path: &Path, text: &str) -> String {
+    format!("note: {}: {text}", path.display())
+}
+
+/// A note about a session that a killed server left.
+pub fn torn_note(path: &Path, line: u64) -> String {
+    format!(
+        "note: {}:{line}: the session ends in half a record, as one whose server was killed: it is left out",
+        path.display()
+    )
+}
+
 /// Converts an error of reading a trace.
-fn failure(error: SourceError) -> Failure {
+fn failure(error: SourceError) -> Error {
     match &error {
         SourceError::Io { source, .. } if FollowedFile::is_given_up(source) => {
-            Failure::Stopped("the trace was not read to its end")
+            Error::Stopped("the trace was not read to its end")
         }
-        _ => Failure::failed(error),
+        _ => Error::failed(error),
     }
 }
 
@@ -144,48 +158,6 @@ impl Read for FollowedFile {
         let more = self.file.read(buffer)?;
         self.read.done += more as u64;
         Ok(more)
-    }
-}
-
-/// Delay before progress is shown, so that short files show none.
-const SHOWN_AFTER: Duration = Duration::from_millis(500);
-
-/// A progress line on a terminal; `stop` aborts.
-pub(super) fn on_terminal(stop: Arc<AtomicBool>) -> Follow {
-    let begun = Instant::now();
-    let mut line = ReadingBar(None);
-
-    Box::new(move |read| {
-        if begun.elapsed() >= SHOWN_AFTER {
-            line.show(read);
-        }
-        gone_on_with(&stop)
-    })
-}
-
-/// Removed when the reading ends, successfully or not.
-struct ReadingBar(Option<ProgressBar>);
-
-impl ReadingBar {
-    fn show(&mut self, read: BytesRead) {
-        let line = self.0.get_or_insert_with(|| {
-            let template = match read.total {
-                0 => "trace      {spinner} {bytes}  {elapsed}  reading",
-                _ => "trace      {bar:40} {percent:>3} %  {elapsed}  reading",
-            };
-            let style = ProgressStyle::with_template(template).expect("the template is valid");
-            ProgressBar::with_draw_target(Some(read.total), ProgressDrawTarget::stderr())
-                .with_style(style)
-        });
-        line.set_position(read.done);
-    }
-}
-
-impl Drop for ReadingBar {
-    fn drop(&mut self) {
-        if let Some(line) = &self.0 {
-            line.finish_and_clear();
-        }
     }
 }
 

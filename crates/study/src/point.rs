@@ -1,4 +1,4 @@
-//! One combination of a grid's values: its arguments for `compare`, and the hash that identifies
+//! One combination of a grid's values: its comparison, and the hash that identifies
 //! its result.
 //!
 //! Invariants: a key is a hash of everything that determines the run: options, contents of trace
@@ -6,16 +6,19 @@
 //! Python, and with its options in any order. Absent: making the combinations (`grid`), running
 //! them.
 
-use crate::compare::{self, Args as CompareArgs};
-use clap::{CommandFactory, Parser};
+use crate::field::text_of;
+use crate::{ComparisonSpec, comparison};
 use remap_ssd_device::DeviceConfig;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Version of the key: incremented when the meaning of a point changes.
 const FORMAT: u32 = 2;
+
+/// The scheme of a point that names none.
+const DEFAULT_SCHEME: &str = "remap-ssd";
 
 /// A digest of the sources that determine the results.
 pub const SOURCES: &str = env!("REMAP_SSD_SOURCES");
@@ -40,21 +43,14 @@ pub struct Point {
     pub values: Vec<(String, Value)>,
     /// The values of the grid as text, in its order.
     pub of_grid: Vec<(String, String)>,
-    /// The equivalent options of `compare`.
-    pub words: Vec<String>,
+    /// What determines the run: all values, with absolute paths and a scheme.
+    pub given: Map<String, Value>,
     /// The path or address of its trace, and the digest of its content.
     pub trace: Option<(String, String)>,
-    /// The parsed arguments for `compare`.
-    pub args: CompareArgs,
+    /// Its comparison.
+    pub spec: ComparisonSpec,
     /// Estimated memory in bytes; 0 if its device is unknown before the trace is read.
     pub memory_bytes: u64,
-}
-
-#[derive(Parser)]
-#[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
-struct PointCommand {
-    #[command(flatten)]
-    args: CompareArgs,
 }
 
 /// The digest of a file's content.
@@ -67,31 +63,8 @@ pub fn digest(path: &Path) -> std::io::Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// The names of the options of `compare`, with `_`.
-pub(super) fn options() -> Vec<String> {
-    PointCommand::command()
-        .get_arguments()
-        .filter_map(|arg| Some(arg.get_long()?.replace('-', "_")))
-        .collect()
-}
-
-/// A value as text for the command line; none for tables, lists and dates.
-pub(super) fn word(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(is_so) => Some(is_so.to_string()),
-        // The shortest text that parses to the same number, for TOML, JSON and Python alike: 1.0 is
-        // 1.
-        Value::Number(number) if number.is_f64() => {
-            number.as_f64().map(|number| number.to_string())
-        }
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    }
-}
-
 /// Returns true for the address of an object, which the Python package reads.
-pub(super) fn is_address(path: &str) -> bool {
+pub(crate) fn is_address(path: &str) -> bool {
     path.contains("://")
 }
 
@@ -99,7 +72,7 @@ pub(super) fn is_address(path: &str) -> bool {
 pub type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Digests of files, each read once.
-pub(super) struct Files<'a> {
+pub(crate) struct Files<'a> {
     folder: &'a Path,
     fetch: Option<Fetch<'a>>,
     known: HashMap<(String, String), Result<(String, String), String>>,
@@ -107,7 +80,7 @@ pub(super) struct Files<'a> {
 
 impl<'a> Files<'a> {
     /// For files relative to a folder, unless their path is absolute.
-    pub(super) fn new(folder: &'a Path, fetch: Option<Fetch<'a>>) -> Self {
+    pub(crate) fn new(folder: &'a Path, fetch: Option<Fetch<'a>>) -> Self {
         Self {
             folder,
             fetch,
@@ -163,7 +136,7 @@ fn file(option: &str, path: &Path) -> Result<(String, String), String> {
 ///
 /// # Errors
 /// The message of `compare`, in one sentence.
-pub(super) fn point(
+pub(crate) fn point(
     options: &[(String, Value)],
     of_grid: &[(String, Value)],
     files: &mut Files<'_>,
@@ -171,7 +144,7 @@ pub(super) fn point(
     let values: Vec<(String, Value)> = options.iter().chain(of_grid).cloned().collect();
     let as_words = |values: &[(String, Value)]| -> Vec<(String, String)> {
         let words = values.iter().map(|(name, value)| {
-            let word = word(value).expect("values have been looked at");
+            let word = text_of(value).expect("values have been looked at");
             (name.clone(), word)
         });
         words.collect()
@@ -179,96 +152,92 @@ pub(super) fn point(
     let said_of_all = as_words(&values);
 
     // Everything that determines the result, by name: the order in a file must not matter.
-    let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", "remap-ssd".into())]);
-    let (mut words, mut trace) = (Vec::new(), None);
-    for (name, value) in &said_of_all {
+    let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", DEFAULT_SCHEME.into())]);
+    let (mut given, mut trace) = (Vec::new(), None);
+    for ((name, value), text) in values.iter().zip(said_of_all.iter().map(|(_, text)| text)) {
         if ["trace", "config"].contains(&name.as_str()) {
             // Files are identified by their content.
-            let (path, digest) = files.find(name, value)?;
-            words.extend(said(name, &path));
+            let (path, digest) = files.find(name, text)?;
+            given.push((name.clone(), path.clone().into()));
             decides.insert(name, digest.clone());
             trace = trace.or((name == "trace").then_some((path, digest)));
         } else {
-            words.extend(said(name, value));
-            decides.insert(name, value.clone());
+            given.push((name.clone(), value.clone()));
+            decides.insert(name, text.clone());
         }
     }
 
     // A point without a scheme uses the default scheme, and has the same key as with that scheme
     // given.
-    if !words.iter().any(|word| word.starts_with("--scheme=")) {
-        words.push("--scheme=remap-ssd".into());
+    if !given.iter().any(|(name, _)| name == "scheme") {
+        given.push(("scheme".into(), DEFAULT_SCHEME.into()));
     }
 
-    // Parsed by the command line's own parser, so that points accept everything that it accepts.
-    let mut args = read(&words)?;
-    let memory_bytes = foreseen(&args)?;
+    let mut spec = read(&given)?;
+    let memory_bytes = foreseen(&spec)?;
 
     // Points run concurrently: one thread each.
-    args.threads = Some(1);
-    args.command = [vec!["remap-ssd".into(), "compare".into()], words.clone()].concat();
+    spec.threads = Some(1);
+    let words = given.iter().filter_map(|(name, value)| said(name, value));
+    spec.command = ["remap-ssd".into(), "compare".into()]
+        .into_iter()
+        .chain(words)
+        .collect();
 
     // The format and the sources are part of the key: other sources may give other results.
-    let key = serde_json::json!([FORMAT, env!("CARGO_PKG_VERSION"), SOURCES, decides]);
+    let key = json!([FORMAT, env!("CARGO_PKG_VERSION"), SOURCES, decides]);
     Ok(Point {
         name: Name {
             key: blake3::hash(key.to_string().as_bytes()).to_hex()[..32].to_owned(),
-            scheme: args.scheme[0].to_string(),
+            scheme: spec.scheme[0].to_string(),
             options: said_of_all,
         },
         of_grid: as_words(of_grid),
         values,
-        words,
+        given: given.into_iter().collect(),
         trace,
-        args,
+        spec,
         memory_bytes,
     })
 }
 
-/// An option as text for the command line; none for a switch that is off.
-fn said(name: &str, value: &str) -> Option<String> {
+/// An option as a word of the command line; none for a switch that is off.
+fn said(name: &str, value: &Value) -> Option<String> {
+    let text = text_of(value)?;
     let option = name.replace('_', "-");
-    match (name, value) {
+    match (name, &text[..]) {
         (name, value) if name.contains('.') => Some(format!("--set={name}={value}")),
         ("dedup", "true") => Some("--dedup=on".into()),
         ("dedup", "false") => Some("--dedup=off".into()),
         (_, "false") => None,
         (_, "true") => Some(format!("--{option}")),
-        _ => Some(format!("--{option}={value}")),
+        _ => Some(format!("--{option}={text}")),
     }
 }
 
-fn read(words: &[String]) -> Result<CompareArgs, String> {
-    let line = PointCommand::try_parse_from(words).map_err(|error| {
-        // The first sentence of clap's message: the rest is about a command line that the user did
-        // not type.
-        let text = error.render().to_string();
-        let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
-        sentence
-            .strip_prefix("error: ")
-            .unwrap_or(sentence)
-            .replace('\n', " ")
-    })?;
-    let args = line.args;
-    if args.scheme.len() != 1 || args.gc.len() > 1 || args.mapping.len() > 1 {
+fn read(given: &[(String, Value)]) -> Result<ComparisonSpec, String> {
+    let spec = ComparisonSpec::from_values(given.iter().map(|(name, value)| (&name[..], value)))
+        // In one sentence: it is a line of a list.
+        .map_err(|error| error.to_string().replace('\n', " "))?;
+    if spec.scheme.len() != 1 || spec.gc.len() > 1 || spec.mapping.len() > 1 {
         return Err(
             "a point has one scheme, one policy and one mapping: lists belong into [grid]".into(),
         );
     }
-    Ok(args)
+    Ok(spec)
 }
 
 /// Checks that a point can run, without reading its trace; returns its memory estimate.
-fn foreseen(args: &CompareArgs) -> Result<u64, String> {
-    let own_device = args.preset.is_none() && args.config.is_none();
+fn foreseen(spec: &ComparisonSpec) -> Result<u64, String> {
+    let own_device = spec.preset.is_none() && spec.config.is_none();
     // Trace and device would have to be read first, which is part of the run.
-    if args.trace.is_some() && own_device {
+    if spec.trace.is_some() && own_device {
         return Ok(0);
     }
-    let mut args = args.clone();
-    args.threads = Some(1);
-    if args.trace.is_some() {
-        (args.trace, args.arrivals) = (None, None);
+    let mut spec = spec.clone();
+    spec.threads = Some(1);
+    if spec.trace.is_some() {
+        spec.without_trace();
     }
-    compare::foresee(&args).map_err(|failure| failure.to_string())
+    comparison::foresee(&spec).map_err(|error| error.to_string())
 }

@@ -8,9 +8,9 @@
 //! temporary name and renamed, so it is complete or absent; an existing result is never
 //! overwritten. Absent: the definition of a point.
 
-use super::point::Name;
-use crate::failure::Failure;
-use remap_ssd_lab::parquet::{self, Column};
+use crate::Error;
+use crate::parquet::{self, Column};
+use crate::point::Name;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ pub fn path(folder: &Path, point: &Name) -> PathBuf {
 }
 
 /// Loads a point's run, if it exists.
-pub(super) fn load(folder: &Path, point: &Name) -> Option<Value> {
+pub fn load(folder: &Path, point: &Name) -> Option<Value> {
     let bytes = fs::read(path(folder, point)).ok()?;
     let runs = parquet::read_words(&bytes, "run")?;
     serde_json::from_str(runs.first()?).ok()
@@ -35,9 +35,9 @@ pub(super) fn load(folder: &Path, point: &Name) -> Option<Value> {
 ///
 /// # Errors
 /// The system's reason, with the file's name.
-pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Failure> {
+pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Error> {
     let path = path(folder, point);
-    let about = |error: io::Error| Failure::about(path.display(), error);
+    let about = |error: io::Error| Error::about(path.display(), error);
     let parent = path.parent().unwrap_or(folder);
     fs::create_dir_all(parent).map_err(about)?;
 

@@ -12,7 +12,7 @@ const SOURCES: [&str; 6] = [
     "crates/ftl/src",
     "crates/device/src",
     "crates/sim/src",
-    "crates/cli/src/compare",
+    "crates/study/src",
 ];
 
 fn main() {
@@ -21,9 +21,15 @@ fn main() {
     let root = Path::new(&package)
         .ancestors()
         .nth(2)
-        .expect("the package is in the workspace");
+        .expect("a package is in a folder");
+    let (root, sources) = if root.join("crates/sim/src").is_dir() {
+        (root, &SOURCES[..])
+    } else {
+        // A package from a registry: its manifest has the versions of the other crates.
+        (Path::new(&package), &["Cargo.toml", "src"][..])
+    };
     let mut files = Vec::new();
-    for source in SOURCES {
+    for source in sources {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
         gather(&root.join(source), &mut files);
     }

@@ -1,0 +1,344 @@
+//! A comparison: several schemes, one after the other or in parallel.
+//!
+//! Invariants: results are in the order of the schemes and do not depend on threads; finished
+//! results are kept, even if the rest fails. Absent: executing a run (`remap_ssd_sim::study`).
+
+use crate::file::Pending;
+use crate::memory::{self, Need};
+use crate::plan::{Plan, plan};
+use crate::reading::{Follow, unfollowed};
+use crate::watch::{Watch, following};
+use crate::{ComparisonSpec, Error, result};
+use remap_ssd_ftl::GcPolicy;
+use remap_ssd_sim::cores::Cores;
+use remap_ssd_sim::report::format::counted;
+use remap_ssd_sim::study::{Requests, RunResult, RunSpec, Staged, Start, TraceReplay};
+use remap_ssd_sim::summary::RunSummary;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Prepares the device of a single scheme, for callers that run it themselves.
+///
+/// # Errors
+/// Incompatible arguments, or an unreadable file.
+pub fn stage(spec: &ComparisonSpec, watch: &dyn Watch) -> Result<(RunSpec, Staged), Error> {
+    let mut plan = plan(spec, unfollowed())?;
+    if plan.runs.len() > 1 {
+        return Err(Error::usage("--scheme: one scheme"));
+    }
+
+    let run = plan.runs.remove(0);
+    let staged = run.stage(&mut following(watch))?;
+    run.check_scheme(staged.device.config().firmware.scheme)?;
+    Ok((run, staged))
+}
+
+/// Estimates the memory of a comparison, in bytes, independently of this machine; a trace is read
+/// to its end.
+///
+/// # Errors
+/// Incompatible arguments, an unreadable file, or a scheme that cannot run.
+pub fn foresee(spec: &ComparisonSpec) -> Result<u64, Error> {
+    let mut plan = plan(spec, unfollowed())?;
+    if plan.refused.is_empty() {
+        Ok(Need::of(&plan, threads(spec)).total_bytes)
+    } else {
+        Err(plan.refused.swap_remove(0).1)
+    }
+}
+
+/// A comparison that has passed all checks.
+#[derive(Debug)]
+pub struct Comparison {
+    spec: ComparisonSpec,
+    pub(crate) plan: Plan,
+    need: Need,
+}
+
+/// The measurements of a comparison, run by run.
+#[derive(Debug)]
+pub struct Measured {
+    done: Vec<RunResult>,
+    /// Schemes without a result, and the reasons.
+    failed: Vec<(String, Error)>,
+}
+
+impl Measured {
+    /// The runs with a result, in the order of the schemes.
+    pub fn runs(&self) -> &[RunResult] {
+        &self.done
+    }
+
+    /// Their measurements.
+    pub fn summaries(&self) -> Vec<RunSummary> {
+        result::summaries(&self.done)
+    }
+
+    /// Returns itself if every scheme has a result.
+    ///
+    /// # Errors
+    /// One sentence about all schemes without a result.
+    pub fn complete(self) -> Result<Self, Error> {
+        if self.failed.is_empty() {
+            return Ok(self);
+        }
+        let all = (self.done.len() + self.failed.len()) as u64;
+        let reasons: Vec<String> = self
+            .failed
+            .iter()
+            .map(|(scheme, failure)| format!("{scheme} ({failure})"))
+            .collect();
+        Err(Error::Failed(format!(
+            "{} of {} without a result: {}",
+            self.failed.len(),
+            counted(all, "scheme"),
+            reasons.join("; ")
+        )))
+    }
+}
+
+impl Comparison {
+    /// Makes the plan; reads a trace to its end, which may take a while and can be followed.
+    ///
+    /// # Errors
+    /// Incompatible arguments, an unreadable file, a scheme that cannot run, or clearly more memory
+    /// than available; `Stopped` if the reading was aborted.
+    pub fn new(spec: ComparisonSpec, follow: Follow) -> Result<Self, Error> {
+        let mut comparison = Self::of_possible(spec, follow)?;
+        if comparison.plan.refused.is_empty() {
+            Ok(comparison)
+        } else {
+            Err(comparison.plan.refused.swap_remove(0).1)
+        }
+    }
+
+    /// The same for the schemes that can run.
+    ///
+    /// # Errors
+    /// Incompatible arguments, an unreadable file, no scheme that can run, or too little memory.
+    pub fn of_possible(spec: ComparisonSpec, follow: Follow) -> Result<Self, Error> {
+        let plan = plan(&spec, follow)?;
+        let need = Need::of(&plan, threads(&spec));
+        need.check(spec.memory.or_else(memory::available))?;
+        Ok(Self { spec, plan, need })
+    }
+
+    /// Its description.
+    pub fn spec(&self) -> &ComparisonSpec {
+        &self.spec
+    }
+
+    /// The memory that it takes.
+    pub fn need(&self) -> Need {
+        self.need
+    }
+
+    /// What a user should know before the runs, a line each.
+    pub fn notes(&self) -> &[String] {
+        &self.plan.notes
+    }
+
+    /// Schemes that cannot run, and the reasons.
+    pub fn refused(&self) -> &[(String, Error)] {
+        &self.plan.refused
+    }
+
+    /// The trace, if one is replayed.
+    pub fn trace(&self) -> Option<&TraceReplay> {
+        match self.plan.requests() {
+            Requests::Trace(trace) => Some(trace),
+            Requests::Workload { .. } | Requests::Recording(_) => None,
+        }
+    }
+
+    /// The names of the jobs, in order.
+    pub fn names(&self) -> Vec<String> {
+        let name = |run: &RunSpec| match &run.start {
+            Start::New(new) => {
+                // Only values that differ from the defaults are part of a name.
+                let firmware = &new.config.firmware;
+                let name = match firmware.gc_policy {
+                    GcPolicy::Greedy => firmware.scheme.to_string(),
+                    policy => format!("{}/{policy}", firmware.scheme),
+                };
+
+                if firmware.is_hybrid() {
+                    format!("{name}+{}", firmware.mapping)
+                } else {
+                    name
+                }
+            }
+            Start::Image(path) => path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+        };
+
+        self.plan.runs.iter().map(name).collect()
+    }
+
+    /// Runs all jobs, without following them.
+    ///
+    /// # Errors
+    /// A failed measurement or write.
+    pub fn measure(&self) -> Result<Measured, Error> {
+        self.run(&vec![(); self.plan.runs.len()])
+    }
+
+    /// Runs all jobs, each with its own element of `watches`, and writes the requested files. The
+    /// first job that fails ends the others.
+    ///
+    /// # Errors
+    /// A failed measurement or write.
+    pub fn run(&self, watches: &[impl Watch]) -> Result<Measured, Error> {
+        let measured = self.run_all(watches, Failing::Ends)?;
+        if measured.failed.is_empty() {
+            Ok(measured)
+        } else {
+            let first = measured.failed.into_iter().next();
+            Err(first.expect("there is one").1)
+        }
+    }
+
+    /// The same, but a job that fails or is stopped does not end the others.
+    ///
+    /// # Errors
+    /// A file cannot be written; or no job has a result, with the first reason.
+    pub fn run_possible(&self, watches: &[impl Watch]) -> Result<Measured, Error> {
+        self.run_all(watches, Failing::Continues)
+    }
+
+    fn run_all(&self, watches: &[impl Watch], failing: Failing) -> Result<Measured, Error> {
+        // Hours of work must not end at a missing folder.
+        let begin = |path: &PathBuf| Pending::begin(path);
+        let report = self.spec.report.as_ref().map(begin).transpose()?;
+        let out = self.spec.out.as_ref().map(begin).transpose()?;
+
+        // Files for saved devices are checked as well.
+        let new = self.plan.runs.iter().filter_map(RunSpec::new_device);
+        for path in new.filter_map(|new| new.save.as_ref()) {
+            drop(Pending::begin(path)?);
+        }
+
+        // Measured in any order, stored in the order of the plan.
+        let results = run_all(threads(&self.spec), &self.plan, watches, failing);
+        let mut measured = Measured {
+            done: Vec::new(),
+            failed: Vec::new(),
+        };
+        for (scheme, failure) in &self.plan.refused {
+            let failure = Error::Failed(failure.to_string());
+            measured.failed.push((scheme.clone(), failure));
+        }
+        for (name, result) in self.names().into_iter().zip(results) {
+            match result {
+                Some(Ok(done)) => measured.done.push(done),
+                Some(Err(failure)) => measured.failed.push((name, failure)),
+                None if failing == Failing::Continues => measured
+                    .failed
+                    .push((name, Error::Stopped("stopped before it began"))),
+                None => {}
+            }
+        }
+
+        // No result to show: the first reason is the command's.
+        if measured.done.is_empty() {
+            // A job's own failure says more than being stopped.
+            let own = |(_, failure): &(String, Error)| !matches!(failure, Error::Stopped(_));
+            let first = measured.failed.iter().position(own).unwrap_or(0);
+            return Err(measured.failed.swap_remove(first).1);
+        }
+
+        if let Some(report) = report {
+            report.write(&result::page(&self.spec, &self.plan, &measured.done))?;
+        }
+        if let Some(out) = out {
+            out.write(&format!("{:#}\n", self.json(&measured)))?;
+        }
+        Ok(measured)
+    }
+
+    /// The parameters of the comparison, a label and a text each.
+    pub fn heading(&self, measured: &Measured) -> Vec<(&'static str, String)> {
+        result::heading(&self.spec, &self.plan, &measured.done)
+    }
+
+    /// The measurements as JSON, the same on every machine.
+    pub fn json(&self, measured: &Measured) -> serde_json::Value {
+        result::json(&self.spec, &self.plan, &measured.done, &measured.failed)
+    }
+}
+
+/// Maximum threads of a comparison.
+fn threads(spec: &ComparisonSpec) -> u32 {
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    spec.threads.unwrap_or_else(cores)
+}
+
+/// Effect of a failing job on the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failing {
+    Ends,
+    Continues,
+}
+
+/// Runs all jobs and returns results in order; none for a job that was not started.
+fn run_all(
+    allowed: u32,
+    plan: &Plan,
+    watches: &[impl Watch],
+    failing: Failing,
+) -> Vec<Option<Result<RunResult, Error>>> {
+    let workers = allowed.min(plan.runs.len() as u32);
+
+    // Processors not used by workers are lent to runs that can use a second thread.
+    let cores = Cores::new(allowed - workers);
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+
+    let results: Vec<Mutex<Option<Result<RunResult, Error>>>> =
+        plan.runs.iter().map(|_| Mutex::default()).collect();
+
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let (Some(run), false) = (plan.runs.get(index), failed.load(Ordering::Relaxed))
+                    else {
+                        // No job is left to start: this thread's core goes to a run that is about
+                        // to be measured.
+                        return cores.add();
+                    };
+
+                    // Jobs already started are stopped by their own watch.
+                    if failing == Failing::Continues && watches[index].is_stopped() {
+                        return;
+                    }
+
+                    watches[index].begin();
+                    let result = run.perform(&cores, &mut following(&watches[index]));
+                    // Aging and runs fail in different ways when they are stopped.
+                    let result = result.map_err(|error| match watches[index].is_stopped() {
+                        true => Error::Stopped("stopped"),
+                        false => error.into(),
+                    });
+                    let ends = result.is_err() && failing == Failing::Ends;
+                    // Only jobs that have not started check this.
+                    failed.fetch_or(ends, Ordering::Relaxed);
+
+                    watches[index].end();
+                    *results[index]
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner) = Some(result);
+                }
+            });
+        }
+    });
+
+    results
+        .into_iter()
+        .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect()
+}

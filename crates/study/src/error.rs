@@ -1,0 +1,41 @@
+//! Why a comparison or a grid has no result.
+
+use remap_ssd_sim::study::StudyError;
+use std::fmt::Display;
+
+/// Why a comparison or a grid has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The description is impossible: reported before anything runs.
+    #[error("{0}")]
+    Usage(String),
+    /// A file cannot be read or written, or a run has failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The caller has stopped it.
+    #[error("{0}")]
+    Stopped(&'static str),
+}
+
+impl Error {
+    pub(crate) fn usage(error: impl Display) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    pub(crate) fn failed(error: impl Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    pub(crate) fn about(what: impl Display, error: impl Display) -> Self {
+        Self::Failed(format!("{what}: {error}"))
+    }
+}
+
+impl From<StudyError> for Error {
+    fn from(error: StudyError) -> Self {
+        match error {
+            StudyError::Impossible(text) => Self::Usage(text),
+            StudyError::Failed(text) => Self::Failed(text),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Comparisons of designs, and grids of them: described by name, checked, run, and their results as
+//! JSON and files.
+//!
+//! ```text
+//! ComparisonSpec -> plan (one run per scheme) -> run, on threads, watched -> JSON, page
+//! grid (lists of values) -> points, each with a key -> one comparison each -> a Parquet file each
+//! ```
+//! The command line, the Python package and other programs call the same functions: a description
+//! is a struct, and the same struct is made of a table of named values.
+//!
+//! ```
+//! use remap_ssd_study::{Comparison, ComparisonSpec, unfollowed};
+//!
+//! let spec = ComparisonSpec {
+//!     scheme: vec!["none".parse()?, "remap-ssd".parse()?],
+//!     scale: Some(1.0 / 256.0),
+//!     writes: Some(2_000),
+//!     ..ComparisonSpec::default()
+//! };
+//! let comparison = Comparison::new(spec, unfollowed())?;
+//! let measured = comparison.measure()?;
+//!
+//! assert_eq!(comparison.names(), ["none", "remap-ssd"]);
+//! assert_eq!(comparison.json(&measured)["runs"][1]["host_pages"], 2_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Invariants: the same description gives the same result, however it was given and on whatever
+//! machine; all mistakes in a grid are reported before anything runs; no result depends on a watch
+//! or on threads. Absent: command lines, the terminal, signals; executing a run
+//! (`remap_ssd_sim::study`); the papers' experiments (`lab`).
+
+#![warn(unreachable_pub)]
+
+mod comparison;
+mod diff;
+mod error;
+mod field;
+pub mod file;
+mod grid;
+mod kept;
+mod memory;
+pub mod names;
+pub mod numbers;
+pub mod parquet;
+mod plan;
+mod point;
+mod reading;
+mod result;
+pub mod settings;
+mod spec;
+mod values;
+mod watch;
+
+pub use comparison::{Comparison, Measured, foresee, stage};
+pub use diff::{Condition, Diff, Pair, ResultFile, Violation};
+pub use error::Error;
+pub use field::Kind;
+pub use grid::{of_file, of_json};
+pub use kept::{keep, load, path};
+pub use memory::{Need, available};
+pub use point::{Fetch, Name, Point, SOURCES, digest};
+pub use reading::{BytesRead, Follow, reading_note, torn_note, unfollowed, until};
+pub use result::FORMAT_VERSION;
+pub use spec::{ComparisonSpec, OPTIONS, OptionDef};
+pub use watch::{STEPS, Watch};

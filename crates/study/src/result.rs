@@ -1,0 +1,289 @@
+//! A comparison's result as JSON and as an HTML page.
+//!
+//! Invariants: JSON and page do not depend on the machine: no real time, no thread, and paths only
+//! as typed. Absent: tables and figures (`remap_ssd_sim::report`).
+
+use crate::numbers::fraction;
+use crate::plan::Plan;
+use crate::{ComparisonSpec, Error};
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::aging::FillSpec;
+use remap_ssd_sim::arrivals::Arrivals;
+use remap_ssd_sim::report;
+use remap_ssd_sim::report::format::{bytes, counted, exact, percent};
+use remap_ssd_sim::study::{Requests, RunResult, TraceReplay};
+use remap_ssd_sim::summary::RunSummary;
+use serde_json::{Value, json as object};
+
+/// The version of a result's JSON: incremented when a field changes its meaning or is removed.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The comparison as an HTML page.
+pub(crate) fn page(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> String {
+    let heading = heading(spec, plan, done);
+
+    let subtitle = heading
+        .iter()
+        .map(|(label, text)| format!("{label}: {text}"))
+        .collect::<Vec<_>>()
+        .join(". ");
+
+    let title = "Schemes of address remapping side by side";
+    report::html(
+        &summaries(done),
+        title,
+        &(subtitle + "."),
+        &object!({
+            "program": format!("remap-ssd {}", env!("CARGO_PKG_VERSION")),
+            "command": spec.command.join(" "),
+            "decides": config(spec, plan, done),
+        }),
+        spec.seed(),
+        spec.report_x.unwrap_or_default(),
+    )
+}
+
+/// The comparison as JSON.
+pub(crate) fn json(
+    spec: &ComparisonSpec,
+    plan: &Plan,
+    done: &[RunResult],
+    failed: &[(String, Error)],
+) -> Value {
+    let run = |done: &RunResult| {
+        let mut run = object!(done.summary);
+        if let Value::Object(fields) = &mut run {
+            // Real time depends on the machine, so results would differ.
+            fields.remove("wall_s");
+            fields.insert(
+                "aging".into(),
+                object!(done.aged.map(|aged| object!({
+                    "filled": aged.filled,
+                    "remapped": aged.remapped,
+                    "overwritten": aged.overwritten,
+                    "nvram_used": aged.nvram_used,
+                    "nvram_valid": aged.nvram_valid,
+                }))),
+            );
+            fields.insert("recovery".into(), object!(done.recovered));
+        }
+
+        run
+    };
+
+    let failure = |(scheme, failure): &(String, Error)| object!({ "scheme": scheme, "error": failure.to_string() });
+
+    object!({
+        "format_version": FORMAT_VERSION,
+        "program_version": env!("CARGO_PKG_VERSION"),
+        "command": spec.command,
+        "runs": done.iter().map(run).collect::<Vec<_>>(),
+        "failed": failed.iter().map(failure).collect::<Vec<_>>(),
+        "config": config(spec, plan, done),
+        "seed": spec.seed(),
+    })
+}
+
+pub(crate) fn summaries(done: &[RunResult]) -> Vec<RunSummary> {
+    done.iter().map(|done| done.summary.clone()).collect()
+}
+
+/// Everything that determines the results besides the seed; the device is that of the first scheme.
+fn config(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> Value {
+    let first = done.first().map(|done| &done.config);
+
+    let feed = match plan.requests() {
+        Requests::Workload { workload, content } => {
+            let mut feed = object!({
+                "workload": workload.to_string(),
+                "content": content.to_string(),
+                "pages": done.first().and_then(|done| done.pages),
+            });
+            if let Some(job) = &spec.job {
+                feed["job_left_out"] = job.ignored.clone().into();
+            }
+            feed
+        }
+        Requests::Trace(trace) => object!({ "trace": trace_json(trace) }),
+        Requests::Recording(_) => Value::Null,
+    };
+
+    // A device from an image was aged elsewhere.
+    let aged_here = done.iter().any(|done| done.aged.is_some());
+
+    object!({
+        "schemes": done.iter().map(|done| done.summary.scheme.clone()).collect::<Vec<_>>(),
+        "device": first,
+        "scale": plan.scale,
+        "feed": feed,
+        "aging": aged_here.then(|| match (plan.aging.fill, spec.aging) {
+            (FillSpec::Sequential, _) => object!({ "fill": "sequential" }),
+            (FillSpec::Ordered, _) => object!({ "fill": "ordered", "content": aging_content(plan) }),
+            (_, None) => object!({ "content": aging_content(plan) }),
+            (_, Some(spec)) => {
+                let mut aging = object!(spec);
+                aging["content"] = aging_content(plan).into();
+                aging
+            }
+        }),
+        "from_image": spec.age.is_some(),
+        "queue_depth": first.map(|config| spec.queue_depth().unwrap_or(config.queue_depth)),
+        "open_loop": spec.arrivals.is_some(),
+        "arrivals": spec.arrivals.map(|arrivals| arrivals.to_string()),
+    })
+}
+
+/// The contents written by aging.
+fn aging_content(plan: &Plan) -> String {
+    let content = plan.aging.content;
+    content.map_or(String::new(), |content| content.to_string())
+}
+
+/// A trace as a part of the configuration; the file by name only, so that results do not depend on
+/// its folder.
+fn trace_json(trace: &TraceReplay) -> Value {
+    let stat = trace.decoded.stat();
+    object!({
+        "file": file_name(trace),
+        "format": trace.decoded.format().to_string(),
+        "repeat": trace.repeat,
+        "requests": trace.requests(),
+        "contains": stat,
+        "duplicate_share": stat.duplicate_share(),
+        "fold": trace.options.fold.to_string(),
+    })
+}
+
+fn file_name(trace: &TraceReplay) -> String {
+    let name = trace.decoded.path().file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The parameters of the comparison, in a few lines.
+pub(crate) fn heading(
+    spec: &ComparisonSpec,
+    plan: &Plan,
+    done: &[RunResult],
+) -> Vec<(&'static str, String)> {
+    // No run finished: there is no device to describe.
+    let Some(first) = done.first() else {
+        return Vec::new();
+    };
+
+    let config = &first.config;
+    let addressable = plan.requests().pages(config.addressable_lpns());
+    let addressable = counted(addressable.into(), "page");
+
+    // The source of request times: the trace, a rate, or completions.
+    let host = match spec.arrivals {
+        Some(Arrivals::OWN) => "requests enter at their own times".into(),
+        Some(arrivals) => format!("arrivals {arrivals}"),
+        None => format!(
+            "queue depth {}",
+            spec.queue_depth().unwrap_or(config.queue_depth)
+        ),
+    };
+
+    let mut lines = vec![("device", device_line(config, plan.scale))];
+    match plan.requests() {
+        Requests::Workload { workload, content } => {
+            let length = first
+                .pages
+                .map_or("until the device is read-only".into(), |pages| {
+                    format!("{} page operations", exact(pages))
+                });
+
+            lines.push((
+                "workload",
+                format!("{workload} over {addressable}, contents {content}, {length}, {host}"),
+            ));
+
+            let job = spec.job.as_ref().filter(|job| !job.ignored.is_empty());
+            lines.extend(job.map(|job| ("left out of the job", job.ignored.join(", "))));
+        }
+        Requests::Trace(trace) => {
+            let times = if trace.repeat > 1 {
+                format!(", {} times", trace.repeat)
+            } else {
+                String::new()
+            };
+
+            lines.push((
+                "trace",
+                format!(
+                    "{} ({}){times}, folded ({}) into {addressable}, {host}",
+                    file_name(trace),
+                    trace.decoded.format(),
+                    trace.options.fold
+                ),
+            ));
+        }
+        Requests::Recording(_) => {}
+    }
+
+    lines.push(("aging", aging_line(spec, plan, first)));
+    lines.push(("seed", spec.seed().to_string()));
+    lines
+}
+
+fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
+    let flash = u64::from(config.geometry.pages()) * PAGE_BYTES as u64;
+    let scale = scale
+        .map(|scale| format!(" at {}", fraction(scale)))
+        .unwrap_or_default();
+    format!(
+        "{}{scale}: {} logical on {} of flash, {} of remapping metadata, deduplication {}",
+        config.name,
+        bytes(logical_bytes(config)),
+        bytes(flash),
+        bytes(config.firmware.log_bytes),
+        if config.firmware.dedup { "on" } else { "off" }
+    )
+}
+
+fn aging_line(spec: &ComparisonSpec, plan: &Plan, done: &RunResult) -> String {
+    match (&done.aged, &done.recovered) {
+        (Some(aged), _) if plan.aging.fill == FillSpec::Sequential => {
+            format!(
+                "{} written once, in order",
+                counted(aged.filled, "logical page")
+            )
+        }
+        (Some(aged), _) if plan.aging.fill == FillSpec::Ordered => {
+            format!(
+                "{} written once, in order (contents {})",
+                counted(aged.filled, "page"),
+                aging_content(plan)
+            )
+        }
+        (Some(aged), _) if spec.aging.is_some() => format!(
+            "{} (contents {}): {}, {} remapped, {} of the metadata used, {} of that valid",
+            spec.aging(),
+            aging_content(plan),
+            counted(aged.filled, "page") + " written",
+            exact(aged.remapped),
+            percent(aged.nvram_used),
+            percent(aged.nvram_valid)
+        ),
+
+        (Some(_), _) => format!(
+            "random writes (contents {}) until garbage collection has run, then remaps until 90 % of the metadata is used",
+            aging_content(plan)
+        ),
+
+        (None, Some(report)) => {
+            format!(
+                "from an image: {} mapped, {} lost",
+                counted(report.mapped, "page"),
+                exact(report.lost)
+            )
+        }
+        (None, None) => "none: the device was new".into(),
+    }
+}
+
+/// Bytes addressable by hosts.
+fn logical_bytes(config: &DeviceConfig) -> u64 {
+    u64::from(config.firmware.lpns) * PAGE_BYTES as u64
+}

@@ -1,0 +1,197 @@
+//! A description from named values: the names, the text form of values, and options that exclude
+//! each other.
+//!
+//! Grids, JSON and the Python package give such tables; the command line sets the same options.
+//! Invariant: a value is parsed by the same function wherever it comes from, and a mistake gets the
+//! same sentence. Absent: the options (`spec`); checks that need the device (`plan`).
+
+use crate::Error;
+use crate::field::{Kind, text_of};
+use crate::spec::{ComparisonSpec, OPTIONS, OptionDef};
+use remap_ssd_device::keys::did_you_mean;
+use serde_json::{Map, Value};
+use std::ffi::OsStr;
+use std::fmt::Display;
+
+impl OptionDef {
+    /// The option by its name, with `_` or `-` between words.
+    ///
+    /// # Errors
+    /// There is none, with a similar name.
+    pub fn find(name: &str) -> Result<&'static Self, Error> {
+        let plain = name.replace('-', "_");
+        let found = OPTIONS.iter().find(|option| option.name == plain);
+        found.ok_or_else(|| {
+            let hint = did_you_mean(&plain, OPTIONS.iter().map(|option| option.name));
+            Error::Usage(format!("`{plain}` is no option of `compare`{hint}"))
+        })
+    }
+
+    /// The first paragraph of its help.
+    pub fn short_help(&self) -> String {
+        let text = &self.paragraphs()[0];
+        match text.strip_suffix('.') {
+            // Not a full stop, but dots for more.
+            Some(sentence) if !sentence.ends_with('.') => sentence.to_owned(),
+            _ => text.clone(),
+        }
+    }
+
+    /// All of its help, if there is more than a paragraph.
+    pub fn long_help(&self) -> Option<String> {
+        let paragraphs = self.paragraphs();
+        (paragraphs.len() > 1).then(|| paragraphs.join("\n\n"))
+    }
+
+    fn paragraphs(&self) -> Vec<String> {
+        let lines: Vec<&str> = self.help.iter().map(|line| line.trim()).collect();
+        let paragraphs = lines.split(|line| line.is_empty());
+        paragraphs.map(|lines| lines.join(" ")).collect()
+    }
+
+    /// Checks one value, without its effect.
+    ///
+    /// # Errors
+    /// The reason, without the option's name.
+    pub fn check(&self, text: &str) -> Result<(), String> {
+        (self.set)(&mut ComparisonSpec::default(), OsStr::new(text))
+    }
+}
+
+/// As on a command line: `--queue-depth <N>`.
+impl Display for OptionDef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "--{}", self.name.replace('_', "-"))?;
+        match self.kind {
+            Kind::Switch => Ok(()),
+            _ => write!(f, " <{}>", self.value),
+        }
+    }
+}
+
+impl ComparisonSpec {
+    /// Adds one value as text; a list has one more element.
+    ///
+    /// # Errors
+    /// The value is invalid.
+    pub fn set(&mut self, option: &OptionDef, text: &OsStr) -> Result<(), Error> {
+        (option.set)(self, text).map_err(|why| {
+            let text = text.display();
+            Error::Usage(format!("invalid value '{text}' for '{option}': {why}"))
+        })
+    }
+
+    /// Describes a comparison by named values: options as text, numbers, booleans or lists, and
+    /// settings of the device by names with a dot. An option that is null is left out.
+    ///
+    /// ```
+    /// use remap_ssd_study::ComparisonSpec;
+    ///
+    /// let spec: ComparisonSpec = serde_json::from_str(
+    ///     r#"{"scheme": ["none", "remap-ssd"], "scale": "1/8", "firmware.gc_free": 0.2}"#,
+    /// )?;
+    /// assert_eq!(spec.scale, Some(0.125));
+    /// assert_eq!(spec.set, ["firmware.gc_free=0.2"]);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name is unknown, a value is invalid, or options exclude each other.
+    pub fn from_values<'a>(
+        values: impl IntoIterator<Item = (&'a str, &'a Value)>,
+    ) -> Result<Self, Error> {
+        let mut spec = Self::default();
+        for (name, value) in values {
+            if name.contains('.') {
+                let text = text_of(value).ok_or_else(|| not_a_value(name))?;
+                spec.set.push(format!("{name}={text}"));
+            } else if !value.is_null() {
+                spec.add(OptionDef::find(name)?, value)?;
+            }
+        }
+        spec.check_together()?;
+        Ok(spec)
+    }
+
+    fn add(&mut self, option: &OptionDef, value: &Value) -> Result<(), Error> {
+        let wrong = || not_a_value(option.name);
+        let text = |value: &Value| match value {
+            Value::Bool(is_on) if option.kind != Kind::Switch => {
+                Some(if *is_on { "on" } else { "off" }.to_owned())
+            }
+            value => text_of(value),
+        };
+        let text = match value {
+            Value::Array(values) => {
+                let texts: Option<Vec<String>> = values.iter().map(text).collect();
+                texts.ok_or_else(wrong)?.join(",")
+            }
+            value => text(value).ok_or_else(wrong)?,
+        };
+
+        // Commas separate the elements of a list, as on the command line.
+        match option.kind {
+            Kind::List => text
+                .split(',')
+                .try_for_each(|one| self.set(option, OsStr::new(one))),
+            _ => self.set(option, OsStr::new(&text)),
+        }
+    }
+
+    /// Checks that no option excludes another one, and that each has the one that it needs.
+    ///
+    /// # Errors
+    /// The first one that does not fit, and those with which it does not.
+    pub fn check_together(&self) -> Result<(), Error> {
+        let given = || OPTIONS.iter().filter(|option| (option.is_given)(self));
+
+        for option in given() {
+            let excluded: Vec<String> = given()
+                .filter(|other| {
+                    option.excludes.contains(&other.name) || other.excludes.contains(&option.name)
+                })
+                .map(|other| other.to_string())
+                .collect();
+            match &excluded[..] {
+                [] => {}
+                [one] => {
+                    return Err(Error::Usage(format!(
+                        "the argument '{option}' cannot be used with '{one}'"
+                    )));
+                }
+                several => {
+                    let list = several.join("\n  ");
+                    return Err(Error::Usage(format!(
+                        "the argument '{option}' cannot be used with:\n  {list}"
+                    )));
+                }
+            }
+        }
+
+        for option in given() {
+            if let Some(name) = option.needs
+                && !given().any(|other| other.name == name)
+            {
+                let needed = OptionDef::find(name)?;
+                return Err(Error::Usage(format!(
+                    "the following required arguments were not provided:\n  {needed}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<Map<String, Value>> for ComparisonSpec {
+    type Error = Error;
+
+    fn try_from(values: Map<String, Value>) -> Result<Self, Error> {
+        Self::from_values(values.iter().map(|(name, value)| (name.as_str(), value)))
+    }
+}
+
+fn not_a_value(name: &str) -> Error {
+    Error::Usage(format!(
+        "`{name}` must be text, a number, true or false, or a list of them"
+    ))
+}

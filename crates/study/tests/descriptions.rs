@@ -1,0 +1,168 @@
+//! Descriptions from named values, their mistakes, and the keys of points.
+
+use remap_ssd_study::{ComparisonSpec, Error, OPTIONS, OptionDef, SOURCES, of_json};
+use serde_json::{Value, json};
+
+fn described(values: &Value) -> Result<ComparisonSpec, Error> {
+    let values = values.as_object().expect("a table").clone();
+    ComparisonSpec::try_from(values)
+}
+
+fn mistake(values: &Value) -> String {
+    match described(values) {
+        Err(Error::Usage(text)) => text,
+        other => panic!("{values}: {other:?}"),
+    }
+}
+
+#[test]
+fn named_values_describe_the_same_comparison_as_fields() {
+    let values = json!({
+        "scheme": ["none", "remap-ssd"],
+        "scale": "1/8",
+        "gc": "greedy,coldmap",
+        "log-size": "40MiB",
+        "dedup": false,
+        "writes": 2e6,
+        "no_aging": true,
+        "survival": false,
+        "threads": null,
+        "firmware.gc_free": 0.2,
+    });
+    let spec = described(&values).unwrap();
+
+    let fields = ComparisonSpec {
+        scheme: vec!["none".parse().unwrap(), "remap-ssd".parse().unwrap()],
+        scale: Some(0.125),
+        gc: vec!["greedy".parse().unwrap(), "coldmap".parse().unwrap()],
+        log_size: Some(40 << 20),
+        dedup: Some(false),
+        writes: Some(2_000_000),
+        no_aging: true,
+        set: vec!["firmware.gc_free=0.2".into()],
+        ..ComparisonSpec::default()
+    };
+    assert_eq!(format!("{spec:?}"), format!("{fields:?}"));
+}
+
+#[test]
+fn a_mistake_names_the_option_and_what_would_be_right() {
+    for (values, said) in [
+        (
+            json!({ "sed": 1 }),
+            "`sed` is no option of `compare`: did you mean `seed`?",
+        ),
+        (
+            json!({ "queue_depth": 0 }),
+            "invalid value '0' for '--queue-depth <N>': 0 is not in 1..=65535",
+        ),
+        (
+            json!({ "writes": 0 }),
+            "invalid value '0' for '--writes <N>': `0` is not a count such as 500000, 500k or 2M",
+        ),
+        (
+            json!({ "dedup": "maybe" }),
+            "invalid value 'maybe' for '--dedup <on|off>': one of on, off",
+        ),
+        (
+            json!({ "seed": { "a": 1 } }),
+            "`seed` must be text, a number, true or false, or a list of them",
+        ),
+    ] {
+        assert_eq!(mistake(&values), said);
+    }
+}
+
+#[test]
+fn options_that_exclude_or_need_each_other_are_refused_in_a_table_and_in_a_struct() {
+    let values = json!({ "no_aging": true, "aging": "fill=sequential" });
+    let said = "the argument '--no-aging' cannot be used with '--aging <LIST>'";
+    assert_eq!(mistake(&values), said);
+
+    let fields = ComparisonSpec {
+        no_aging: true,
+        aging: Some("fill=sequential".parse().unwrap()),
+        ..ComparisonSpec::default()
+    };
+    assert_eq!(fields.check_together(), Err(Error::Usage(said.into())));
+
+    let several = mistake(&json!({ "trace": "x", "writes": 3, "workload": "oltp" }));
+    assert_eq!(
+        several,
+        "the argument '--workload <SPEC>' cannot be used with '--trace <FILE>'"
+    );
+    let alone = mistake(&json!({ "fold": "compact" }));
+    assert!(
+        alone.ends_with("were not provided:\n  --trace <FILE>"),
+        "{alone}"
+    );
+
+    // The names in the list of options are options.
+    for option in OPTIONS {
+        for name in option.excludes.iter().chain(option.needs.iter()) {
+            assert!(OptionDef::find(name).is_ok(), "{}: {name}", option.name);
+        }
+    }
+}
+
+/// Results in users' folders are found by this key: it is written out here.
+#[test]
+fn a_points_key_is_the_hash_of_its_options_its_files_and_the_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.session");
+    std::fs::write(&trace, "a trace").unwrap();
+    let digest = blake3::hash(b"a trace").to_hex().to_string();
+
+    let key = |decides: Value| {
+        let version = env!("CARGO_PKG_VERSION");
+        let text = json!([2, version, SOURCES, decides]).to_string();
+        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+    };
+    let point = |options: Value| {
+        let grid = json!({ "options": options, "grid": [["seed", [7]]] });
+        let mut points = of_json(&grid.to_string(), None).unwrap();
+        points.remove(0)
+    };
+
+    let plain = point(json!([
+        ["scale", "1/256"],
+        ["no-aging", true],
+        ["firmware.gc_free", 0.20]
+    ]));
+    assert_eq!(
+        plain.name.key,
+        key(json!({
+            "firmware.gc_free": "0.2",
+            "no_aging": "true",
+            "scale": "1/256",
+            "scheme": "remap-ssd",
+            "seed": "7",
+        }))
+    );
+    let turned = json!([
+        ["firmware.gc_free", 0.2],
+        ["scheme", "remap-ssd"],
+        ["no_aging", true],
+        ["scale", "1/256"],
+    ]);
+    assert_eq!(point(turned).name.key, plain.name.key);
+    assert_eq!(
+        plain.spec.command,
+        [
+            "remap-ssd",
+            "compare",
+            "--scale=1/256",
+            "--no-aging",
+            "--set=firmware.gc_free=0.2",
+            "--seed=7",
+            "--scheme=remap-ssd",
+        ]
+    );
+
+    let traced = point(json!([["trace", trace], ["flushes", false]]));
+    assert_eq!(
+        traced.name.key,
+        key(json!({ "flushes": "false", "scheme": "remap-ssd", "seed": "7", "trace": digest }))
+    );
+    assert_eq!(traced.given["trace"], json!(trace));
+}
