@@ -16,7 +16,7 @@ use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 use remap_ssd_nvme::controller::{
-    Actor, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Subsystem,
+    Health, InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec, Subsystem,
     TRANSFER_BYTES_MAX, Transfer,
 };
 use remap_ssd_nvme::spec::command::{Cqe, Sqe};
@@ -163,21 +163,19 @@ pub fn command(bytes: &[u8]) {
             data.resize(len as usize, 0);
         }
 
-        let job = Job {
-            nsid: namespace.nsid,
-            version: namespace.version,
-            request: &request,
-            now,
+        let command = IoCommand::new(request, &namespace);
+        let issuer = Issuer {
             cache_enabled: which & 2 == 0,
-            rights: &LOCAL,
-            actor: Actor::Service,
+            ..Issuer::service()
         };
 
         let mut out = Vec::new();
         let device = &mut subsystem.device();
         let outcome = subsystem.execute(
             device,
-            &job,
+            &command,
+            &issuer,
+            now,
             &mut InMemory {
                 from_host: &data,
                 to_host: &mut out,

@@ -9,8 +9,8 @@
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{
-    Actor, DeviceTurn, Gate, HostIdentity, InMemory, IoRequest, Job, LOCAL, Namespace, Outcome,
-    Subsystem, Weight, copy_range_blocks_max,
+    DeviceTurn, Gate, InMemory, IoCommand, IoRequest, Issuer, Namespace, Outcome, Subsystem,
+    Weight, copy_range_blocks_max,
 };
 use remap_ssd_nvme::spec::command::CopyRange;
 use remap_ssd_nvme::spec::status::Status;
@@ -75,20 +75,15 @@ impl DiskAccess<'_> {
     ) -> Result<(), DiskError> {
         // Files have a volatile cache like disks: for durability, flush or open them for
         // synchronous writes.
-        let job = Job {
-            nsid: self.namespace.nsid,
-            version: self.namespace.version,
-            request,
-            now: self.now,
-            cache_enabled: true,
-            rights: &LOCAL,
-            actor: Actor::Host(HostIdentity::LOCAL),
-        };
+        let command = IoCommand::new(*request, self.namespace);
+        let issuer = Issuer::local();
         let mut data = InMemory {
             from_host: data,
             to_host: out,
         };
-        let outcome = self.subsystem.execute(&mut self.device, &job, &mut data);
+        let outcome =
+            self.subsystem
+                .execute(&mut self.device, &command, &issuer, self.now, &mut data);
 
         // Several commands of one operation are done when the last of them is.
         self.outcome.done_at = self.outcome.done_at.max(outcome.done_at);
@@ -241,13 +236,7 @@ impl Disk {
             // undone.
             let device = if together { device.undivided() } else { device };
             let now = self.now();
-            let outcome = Outcome {
-                status: Status::SUCCESS,
-                result: 0,
-                done_at: now,
-                sync_to: None,
-                failed_block: None,
-            };
+            let outcome = Outcome::new(Status::SUCCESS, now);
             let mut turn = DiskAccess {
                 subsystem,
                 device,

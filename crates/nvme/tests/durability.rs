@@ -4,7 +4,7 @@
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
 use remap_ssd_nvme::controller::{
-    Actor, Blocks, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Outcome,
+    Blocks, Health, InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec, Outcome,
     RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
@@ -56,18 +56,17 @@ impl Host {
             from_host,
             to_host: &mut to_host,
         };
-        let job = Job {
-            nsid,
-            version: self.subsystem.namespace(nsid).map_or(0, |one| one.version),
-            request,
-            now: 0,
+        let issuer = Issuer {
             cache_enabled: self.cache_enabled,
-            rights: &LOCAL,
-            actor: Actor::Service,
+            ..Issuer::service()
         };
+        let namespace = self.subsystem.namespace(nsid).expect("it exists");
+        let command = IoCommand::new(*request, &namespace);
+        let mut turn = self.subsystem.device();
         let outcome = self
             .subsystem
-            .execute(&mut self.subsystem.device(), &job, &mut data);
+            .execute(&mut turn, &command, &issuer, 0, &mut data);
+        drop(turn);
         (self.subsystem.wait_until_durable(outcome), to_host)
     }
 
@@ -306,31 +305,26 @@ fn a_write_in_parts_counts_once_even_if_a_later_part_is_refused() {
     assert_eq!(host.subsystem.health().write_commands, 1);
 
     // The second part finds the namespace as it was, then as another one.
-    let version = host.subsystem.namespace(1).expect("it exists").version;
+    let request = IoRequest::Write {
+        blocks: Blocks { slba: 8, count: 8 },
+        fua: false,
+    };
+    let command = IoCommand::new(request, &host.subsystem.namespace(1).expect("it exists"));
+    let changed = IoCommand {
+        version: command.version + 1,
+        ..command
+    };
     let expected = [Status::SUCCESS, Status::INVALID_NAMESPACE];
-    for (version, status) in [version, version + 1].into_iter().zip(expected) {
-        let request = IoRequest::Write {
-            blocks: Blocks { slba: 8, count: 8 },
-            fua: false,
-        };
-        let job = Job {
-            nsid: 1,
-            version,
-            request: &request,
-            now: 0,
-            cache_enabled: true,
-            rights: &LOCAL,
-            actor: Actor::Service,
-        };
+    for (command, status) in [command, changed].into_iter().zip(expected) {
         let mut data = InMemory {
             from_host: &page,
             to_host: &mut Vec::new(),
         };
 
         let mut turn = host.subsystem.device();
-        let outcome = host
-            .subsystem
-            .execute_next_part(&mut turn, &job, 0, &mut data);
+        let subsystem = &host.subsystem;
+        let issuer = Issuer::service();
+        let outcome = subsystem.execute_next_part(&mut turn, &command, &issuer, 0, 0, &mut data);
         assert_eq!(outcome.status, status);
         assert_eq!(host.subsystem.health().write_commands, 1);
     }

@@ -9,9 +9,7 @@ use crate::function::{AwaitingSync, FunctionShared, FunctionState};
 use crate::memory::{Access, OutOfReach};
 use crate::prp::{GuestData, segments};
 use remap_ssd_nvme::controller::telemetry::CommandKind;
-use remap_ssd_nvme::controller::{
-    Actor, AdminOutcome, HostData, Job, Outcome, Transfer, admin_transfer,
-};
+use remap_ssd_nvme::controller::{AdminOutcome, HostData, Outcome, Transfer, admin_transfer};
 use remap_ssd_nvme::spec::bus::QueueCdw10;
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::opcode::admin;
@@ -134,42 +132,32 @@ impl FunctionShared {
     fn io(&self, state: &mut FunctionState, sqe: &Sqe) -> Outcome {
         // The guest may change its PRP list at any time: it is read once, before the command
         // begins.
-        let checked = state.association.io_request(sqe).and_then(|request| {
-            let (len, access) = moved(request.transfer());
-            Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
+        let checked = state.association.io_command(sqe).and_then(|command| {
+            let (len, access) = moved(command.transfer());
+            Ok((command, segments(&state.memory, sqe.prps(), len, access)?))
         });
 
-        let (request, found) = match checked {
+        let (command, found) = match checked {
             Ok(checked) => checked,
             Err(status) => return completed(status, 0),
         };
 
         let mut data = GuestData::new(&state.memory, &found);
         let subsystem = state.association.subsystem().clone();
-        let cache_enabled = state.association.cache_enabled();
-
-        let job = Job {
-            nsid: sqe.nsid,
-            version: request.version,
-            request: &request.request,
-            now: self.now(),
-            cache_enabled,
-            rights: state.association.rights(),
-            actor: Actor::Host(state.association.host()),
-        };
+        let (issuer, now) = (state.association.issuer(), self.now());
 
         let mut device = subsystem.turn(state.weight);
-        let outcome = subsystem.execute(&mut device, &job, &mut data);
+        let outcome = subsystem.execute(&mut device, &command, &issuer, now, &mut data);
 
         // Others wait for the device: release it before the bookkeeping.
         let failed = data.failed();
         state.weight = device.weight();
         drop(device);
 
-        let took_ns = outcome.done_at.max(self.now()).saturating_sub(job.now);
+        let took_ns = outcome.done_at.max(self.now()).saturating_sub(now);
         subsystem
             .telemetry()
-            .observe(CommandKind::of(&request.request), 1, took_ns);
+            .observe(CommandKind::of(&command.request), 1, took_ns);
 
         // The device has executed it, but some data did not reach or leave the guest.
         if outcome.status.is_success() && failed {
@@ -291,11 +279,8 @@ impl FunctionShared {
 /// An outcome with nothing to wait for.
 fn completed(status: Status, result: u64) -> Outcome {
     Outcome {
-        status,
         result,
-        done_at: 0,
-        sync_to: None,
-        failed_block: None,
+        ..Outcome::new(status, 0)
     }
 }
 

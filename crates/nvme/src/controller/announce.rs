@@ -128,7 +128,7 @@ impl ActiveCommand<'_, '_> {
 
     /// A read with FUA changes nothing, but the data that it returns are durable.
     fn reads_from_medium(&self) -> bool {
-        matches!(self.job.request, IoRequest::Read { fua: true, .. })
+        matches!(self.command.request, IoRequest::Read { fua: true, .. })
     }
 
     fn tell_range(&mut self, witness: &dyn Witness, range: Range<u64>) -> Result<(), Status> {

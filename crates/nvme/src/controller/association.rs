@@ -5,14 +5,15 @@
 //! queue, which ends all its queues. Absent: the state of the controller (`host`), connections
 //! (`tcp`).
 
-use super::blocks::{Namespace, PAGE_SHIFT};
+use super::blocks::Namespace;
 use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
 use super::controllers::settle_all;
 use super::features::Features;
 use super::host::{AssociationState, HostController, JoinedQueue};
+use super::issuer::{Actor, Issuer};
 use super::portals::{AnaReported, Reached, Transport};
-use super::request::{CheckedRequest, IoRequest};
+use super::request::{IoCommand, IoRequest};
 use super::rights::{HostRights, Rights};
 use super::standing::CommandsUnderWay;
 use super::subsystem::Subsystem;
@@ -188,8 +189,18 @@ impl Association {
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
+    /// Its host, as the issuer of a command.
+    #[inline]
+    pub fn issuer(&self) -> Issuer<'_> {
+        Issuer {
+            actor: Actor::Host(self.host()),
+            rights: self.rights(),
+            cache_enabled: self.cache_enabled(),
+        }
+    }
+
     /// Returns true if writes may stay in a volatile cache.
-    pub fn cache_enabled(&self) -> bool {
+    pub(super) fn cache_enabled(&self) -> bool {
         self.subsystem.volatile_cache() && self.state().features.cache_enabled()
     }
 
@@ -280,17 +291,12 @@ impl Association {
     /// # Errors
     /// The status to answer.
     #[inline(always)]
-    pub fn io_request(&self, sqe: &Sqe) -> Result<CheckedRequest, Status> {
+    pub fn io_command(&self, sqe: &Sqe) -> Result<IoCommand, Status> {
         self.must_be_accessible()?;
         let head = sqe.head();
         // A flush may name all namespaces at once (NVM 1.0 §7.2).
         if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {
-            // It names no blocks, and needs no existing namespace.
-            return Ok(CheckedRequest {
-                request: IoRequest::Flush,
-                version: 0,
-                lba_shift: PAGE_SHIFT,
-            });
+            return Ok(IoCommand::FLUSH_ALL);
         }
 
         let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
@@ -305,11 +311,7 @@ impl Association {
         // Check rights last: an invalid command gets the same answer for every host that sees the
         // namespace.
         self.rights.check_request(sqe.nsid, &request)?;
-        Ok(CheckedRequest {
-            request,
-            version: namespace.version,
-            lba_shift: namespace.lba_shift,
-        })
+        Ok(IoCommand::new(request, &namespace))
     }
 
     /// Gives its host other rights, from the next command on: commands in progress are checked

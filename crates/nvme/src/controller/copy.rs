@@ -110,7 +110,7 @@ pub(super) fn copy(
 ) -> Result<(), Failure> {
     // Take the whole list first. All ranges are checked before the first is copied.
     let list = take_all(data, ranges as usize * size_of::<CopyRange>());
-    let (namespaces, rights) = (command.namespaces, command.job.rights);
+    let (namespaces, rights) = (command.namespaces, command.issuer.rights);
     let parts = copy_parts(
         namespaces,
         namespace,

@@ -10,9 +10,9 @@ use super::counters::Counters;
 use super::data::{HostData, InMemory, take_all};
 use super::faults::{BlockAccess, FaultInjector};
 use super::io::{ActiveCommand, Failure};
-use super::job::{FailedBlock, Job, Outcome};
+use super::issuer::{FailedBlock, Issuer, Outcome};
 use super::record::CommandRecord;
-use super::request::{IoRequest, dsm_ranges};
+use super::request::{IoCommand, IoRequest, dsm_ranges};
 use super::subsystem::Subsystem;
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
@@ -30,13 +30,15 @@ impl Subsystem {
         self.commands.load(Relaxed)
     }
 
-    /// Executes a later part of a write (`CheckedRequest::part`), which counts as one command with
+    /// Executes a later part of a write (`IoCommand::part`), which counts as one command with
     /// the parts before. `began`: number of commands begun before the first part. A power cut since
     /// then may have lost that part's data, so the write fails.
     pub fn execute_next_part(
         &self,
         device: &mut DeviceTurn<'_>,
-        job: &Job<'_>,
+        command: &IoCommand,
+        issuer: &Issuer<'_>,
+        now: u64,
         began: u64,
         data: &mut dyn HostData,
     ) -> Outcome {
@@ -45,16 +47,10 @@ impl Subsystem {
             .cache()
             .is_some_and(|cache| cache.is_cut_since(began));
         if is_cut {
-            self.telemetry().failed(CommandKind::of(job.request));
-            return Outcome {
-                status: Status::POWER_LOSS,
-                result: 0,
-                done_at: job.now,
-                sync_to: None,
-                failed_block: None,
-            };
+            self.telemetry().failed(CommandKind::of(&command.request));
+            return Outcome::new(Status::POWER_LOSS, now);
         }
-        self.execute_part(device, job, false, data)
+        self.execute_part(device, command, issuer, now, false, data)
     }
 
     /// Executes a checked command. The data it has put are valid only if it succeeds.
@@ -65,23 +61,28 @@ impl Subsystem {
     pub fn execute(
         &self,
         device: &mut DeviceTurn<'_>,
-        job: &Job<'_>,
+        command: &IoCommand,
+        issuer: &Issuer<'_>,
+        now: u64,
         data: &mut dyn HostData,
     ) -> Outcome {
-        self.execute_part(device, job, true, data)
+        self.execute_part(device, command, issuer, now, true, data)
     }
 
     /// Executes a command, or a part of a write. The first part counts as the command.
     fn execute_part(
         &self,
         device: &mut DeviceTurn<'_>,
-        job: &Job<'_>,
+        command: &IoCommand,
+        issuer: &Issuer<'_>,
+        now: u64,
         is_first: bool,
         data: &mut dyn HostData,
     ) -> Outcome {
         // A flush writes back versions of other commands, so it never bypasses the cache.
-        let write_through = self.volatile_cache() && !job.cache_enabled;
-        let is_flush = *job.request == IoRequest::Flush;
+        let write_through = self.volatile_cache() && !issuer.cache_enabled;
+        let request = &command.request;
+        let is_flush = *request == IoRequest::Flush;
         // Only versions in a volatile cache need command numbers.
         let number = if device.has_cache() {
             self.commands.fetch_add(1, Relaxed)
@@ -89,21 +90,22 @@ impl Subsystem {
             0
         };
 
-        let mut command = ActiveCommand {
+        let mut active = ActiveCommand {
             device,
             namespaces: &self.namespaces,
             reservations: &self.reservations,
             faults: self.fault_injector(),
-            now: job.now,
-            done_at: job.now,
+            now,
+            done_at: now,
             sync_to: None,
             slices: 0,
-            job,
+            command,
+            issuer,
             source: None,
             number,
             is_first,
-            must_sync: job.request.must_sync(write_through),
-            through: !is_flush && (write_through || job.request.is_forced()),
+            must_sync: request.must_sync(write_through),
+            through: !is_flush && (write_through || request.is_forced()),
             touched: self.witness().map(|_| Vec::new()),
             failed_byte: None,
             copied: RemapResult::new(),
@@ -115,58 +117,62 @@ impl Subsystem {
 
         // The order counts: check reservations before any change, and sync last, so that it covers
         // everything the command did.
-        let executed = command
+        let executed = active
             .device
             .queue_must_stand()
-            .and_then(|()| command.check_reservations())
+            .and_then(|()| active.check_reservations())
             .map_err(Failure::from)
-            .and_then(|()| dispatch(&mut command, &self.counters, data))
-            .and_then(|()| Ok(command.sync_if_needed()?));
+            .and_then(|()| dispatch(&mut active, &self.counters, data))
+            .and_then(|()| Ok(active.sync_if_needed()?));
+        self.end(&mut active, executed)
+    }
+
+    /// Reports and counts a command that has been executed, before others get the device.
+    #[inline(always)]
+    fn end(&self, active: &mut ActiveCommand<'_, '_>, executed: Result<(), Failure>) -> Outcome {
         let (status, result) = match executed {
-            Ok(()) => (Status::SUCCESS, command.result()),
+            Ok(()) => (Status::SUCCESS, active.result()),
             Err(Failure { status, result }) => (status, result),
         };
 
         // Once the disk under the device has failed, no command may be acknowledged.
-        let status = match command.device.ftl().media().broken() {
+        let status = match active.device.ftl().media().broken() {
             Some(_) => Status::WRITE_FAULT,
             None => status,
         };
 
         // A failed command is recorded too: the device has executed its steps.
-        if let Some(record) = command
-            .record
-            .take()
-            .filter(|record| !record.ops.is_empty())
-        {
-            record.recorder.command(job.now, &record.ops);
+        let record = active.record.take();
+        if let Some(record) = record.filter(|record| !record.ops.is_empty()) {
+            record.recorder.command(active.now, &record.ops);
         }
 
         // Before others get the device: its content is still this command's.
         let told = match self.witness() {
-            Some(witness) => command.tell(witness),
+            Some(witness) => active.tell(witness),
             None => Ok(()),
         };
         let status = told.err().unwrap_or(status);
 
         // All paths of a begun command pass here, so every failure is counted.
         if !status.is_success() {
-            self.telemetry().failed(CommandKind::of(job.request));
+            let kind = CommandKind::of(&active.command.request);
+            self.telemetry().failed(kind);
         }
 
         // Type 2 is media and data integrity errors, which SMART counts.
         if status.kind() == 2 {
-            self.counters.media_errors.add(command.device, 1);
+            self.counters.media_errors.add(active.device, 1);
         }
 
         Outcome {
             status,
             result,
-            done_at: command
+            done_at: active
                 .done_at
                 .saturating_add(delay_ns(self.fault_injector())),
-            sync_to: command.sync_to,
-            failed_block: command.failed_byte.and_then(|byte| self.block_at(byte)),
+            sync_to: active.sync_to,
+            failed_block: active.failed_byte.and_then(|byte| self.block_at(byte)),
         }
     }
 
@@ -175,19 +181,28 @@ impl Subsystem {
     ///
     /// # Errors
     /// The command's status.
-    pub(super) fn execute_alone(&self, job: &Job<'_>) -> Result<(), Status> {
-        self.execute_in(self.device(), job)
+    pub(super) fn execute_alone(
+        &self,
+        command: &IoCommand,
+        issuer: &Issuer<'_>,
+    ) -> Result<(), Status> {
+        self.execute_in(self.device(), command, issuer)
     }
 
     /// Like `execute_alone`, in a turn that has just begun.
-    pub(super) fn execute_in(&self, mut turn: DeviceTurn<'_>, job: &Job<'_>) -> Result<(), Status> {
+    pub(super) fn execute_in(
+        &self,
+        mut turn: DeviceTurn<'_>,
+        command: &IoCommand,
+        issuer: &Issuer<'_>,
+    ) -> Result<(), Status> {
         let mut data = InMemory {
             from_host: &[],
             to_host: &mut Vec::new(),
         };
 
         // The turn ends before the wait, since a commit needs the device.
-        let outcome = self.execute(&mut turn, job, &mut data);
+        let outcome = self.execute(&mut turn, command, issuer, 0, &mut data);
         drop(turn);
         match self.wait_until_durable(outcome).status {
             Status::SUCCESS => Ok(()),
@@ -218,18 +233,18 @@ fn dispatch(
     counters: &Counters,
     data: &mut dyn HostData,
 ) -> Result<(), Failure> {
-    let job = command.job;
+    let IoCommand { request, nsid, .. } = command.command;
     // A flush may name no namespace.
-    if *job.request == IoRequest::Flush {
+    if *request == IoRequest::Flush {
         return Ok(());
     }
-    let namespace = &command.namespaces.of_job(job)?;
+    let namespace = &command.namespace()?;
 
     // Checked when the command was parsed, and again: rights may have been revoked while its data
     // were in transit.
-    job.rights.check_request(job.nsid, job.request)?;
+    command.issuer.rights.check_request(*nsid, request)?;
 
-    match *job.request {
+    match *request {
         IoRequest::Flush => Ok(()),
         IoRequest::Read { blocks, fua } => read(command, counters, namespace, blocks, fua, data),
         IoRequest::Write { blocks, .. } | IoRequest::WriteThrough { blocks } => {

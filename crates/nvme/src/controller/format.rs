@@ -11,8 +11,8 @@
 
 use super::association::Association;
 use super::blocks::{Blocks, LBA_SHIFTS, Namespace, PAGE_SHIFT};
-use super::job::{Actor, Job};
-use super::request::IoRequest;
+use super::issuer::{Actor, Issuer};
+use super::request::{IoCommand, IoRequest};
 use super::reservations::{Claim, CommandClass};
 use super::rights::Need;
 use super::turnstile::Weight;
@@ -70,12 +70,12 @@ impl Association {
 
         // Each step checks the reservations again.
         for request in deallocations(&namespace) {
-            self.format_step(&namespace, &request)?;
+            self.format_step(&namespace, request)?;
         }
 
         // The trims must be durable before the acknowledgement.
         self.subsystem.device.witness_flush();
-        self.format_step(&namespace, &IoRequest::Flush)
+        self.format_step(&namespace, IoRequest::Flush)
     }
 
     /// Checks that no other host's reservation excludes its host from writing to a namespace.
@@ -91,18 +91,15 @@ impl Association {
         })
     }
 
-    fn format_step(&self, namespace: &Namespace, request: &IoRequest) -> Result<(), Status> {
-        let job = Job {
-            nsid: namespace.nsid,
-            version: namespace.version,
-            request,
-            now: 0,
-            cache_enabled: true,
-            rights: self.rights(),
+    fn format_step(&self, namespace: &Namespace, request: IoRequest) -> Result<(), Status> {
+        let command = IoCommand::new(request, namespace);
+        let issuer = Issuer {
             actor: Actor::Host(self.host()),
+            rights: self.rights(),
+            cache_enabled: true,
         };
         let subsystem = &self.subsystem;
         let turn = subsystem.turn_of(Weight::Light, self.standing(None));
-        subsystem.execute_in(turn, &job)
+        subsystem.execute_in(turn, &command, &issuer)
     }
 }

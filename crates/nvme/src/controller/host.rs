@@ -8,7 +8,7 @@ use super::blocks::Namespace;
 use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
 use super::features::{Features, keep_alive_granted};
-use super::job::FailedBlock;
+use super::issuer::FailedBlock;
 use super::namespaces::Namespaces;
 use super::portals::{AnaReported, Portal, Transport};
 use super::reservations::rules::HostIdentity;

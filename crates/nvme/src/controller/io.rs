@@ -9,10 +9,10 @@
 use super::blocks::{Blocks, Namespace, PAGE_SHIFT, Piece, pieces, whole_pages};
 use super::data::HostData;
 use super::faults::FaultInjector;
-use super::job::{Actor, Job};
+use super::issuer::{Actor, Issuer};
 use super::namespaces::Namespaces;
 use super::record::{CommandRecord, RecordedOp};
-use super::request::IoRequest;
+use super::request::{IoCommand, IoRequest};
 use super::reservations::{Claim, Reservations};
 use super::rights::Need;
 use super::turn::{DeviceTurn, Step};
@@ -42,8 +42,9 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub sync_to: Option<HistoryPosition>,
     /// Slices that it has used up.
     pub slices: u32,
-    /// The command and its origin.
-    pub job: &'a Job<'a>,
+    /// What is executed.
+    pub command: &'a IoCommand,
+    pub issuer: &'a Issuer<'a>,
     /// The namespace that it reads from, for a copy.
     pub source: Option<Namespace>,
     /// Its number, for the volatile cache.
@@ -117,27 +118,30 @@ impl ActiveCommand<'_, '_> {
     /// Checks that its namespace, and the one that it copies from, are unchanged and that its host
     /// may still use them.
     fn check_namespaces(&self) -> Result<(), Status> {
-        let job = self.job;
+        let IoCommand { request, nsid, .. } = self.command;
         // A flush covers whichever namespaces exist.
-        if *job.request != IoRequest::Flush {
-            self.namespaces.of_job(job)?;
-            job.rights.check_request(job.nsid, job.request)?;
+        if *request != IoRequest::Flush {
+            self.namespace()?;
+            self.issuer.rights.check_request(*nsid, request)?;
         }
         let Some(Namespace { nsid, version, .. }) = self.source else {
             return Ok(());
         };
-        self.namespaces.of_job(&Job {
-            nsid,
-            version,
-            ..*job
-        })?;
-        job.rights.check(nsid, Need::Read)
+        self.namespaces.unchanged(nsid, version, self.issuer)?;
+        self.issuer.rights.check(nsid, Need::Read)
+    }
+
+    /// Its namespace, if that is unchanged since the command was checked.
+    #[inline(always)]
+    pub(super) fn namespace(&self) -> Result<Namespace, Status> {
+        let IoCommand { nsid, version, .. } = *self.command;
+        self.namespaces.unchanged(nsid, version, self.issuer)
     }
 
     /// Checks reservations: at the beginning, and after each pause.
     #[inline]
     pub(super) fn check_reservations(&self) -> Result<(), Status> {
-        let stops = matches!(self.job.actor, Actor::Host(host) if host.holds_or_stops != 0);
+        let stops = matches!(self.issuer.actor, Actor::Host(host) if host.holds_or_stops != 0);
         if stops || self.reservations.is_any() {
             self.ask_reservations()
         } else {
@@ -147,11 +151,11 @@ impl ActiveCommand<'_, '_> {
 
     #[cold]
     fn ask_reservations(&self) -> Result<(), Status> {
-        let Actor::Host(host) = self.job.actor else {
+        let Actor::Host(host) = self.issuer.actor else {
             return Ok(());
         };
-        self.reservations
-            .check(&Claim::of(host, self.job.nsid, self.job.request))?;
+        let IoCommand { nsid, request, .. } = self.command;
+        self.reservations.check(&Claim::of(host, *nsid, request))?;
         // A copy also reads a namespace, whose reservation may exclude this host.
         self.source.map_or(Ok(()), |source| {
             self.reservations.check(&Claim::to_read(host, source.nsid))

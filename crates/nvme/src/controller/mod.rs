@@ -9,7 +9,7 @@
 //! blocks      logical blocks, and the pages of the device that hold them
 //! request     decodes and validates a submission queue entry
 //! rights      rights of hosts, and the rights that each command needs
-//! job         a command to execute, with its context, and its result
+//! issuer      the issuer of a command, and its result
 //! standing    whether a queue may go on: its controller was neither reset nor has it ended
 //! volatile    a volatile write cache between commands and the device, and its content after a power cut
 //! turnstile   fair turns at the device
@@ -71,7 +71,7 @@ mod gate;
 mod host;
 mod identify;
 mod io;
-mod job;
+mod issuer;
 mod logs;
 mod namespaces;
 pub mod operate;
@@ -100,11 +100,11 @@ pub use error::SubsystemError;
 pub use faults::{BlockAccess, FaultInjector};
 pub use gate::Gate;
 pub use host::{HostController, JoinedQueue};
-pub use job::{Actor, FailedBlock, Job, Outcome};
+pub use issuer::{Actor, FailedBlock, Issuer, Outcome};
 pub use namespaces::{Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceStore};
 pub use portals::{AnaState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};
-pub use request::{CheckedRequest, IoRequest, RemapBlocks, Transfer};
+pub use request::{IoCommand, IoRequest, RemapBlocks, Transfer};
 pub use reservations::{
     AllReservations, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationStore,
     ReservationType,

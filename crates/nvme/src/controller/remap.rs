@@ -110,7 +110,7 @@ impl ActiveCommand<'_, '_> {
 
     /// Dwords 0 and 1 of its completion, on success.
     pub(super) fn result(&self) -> u64 {
-        match self.job.request {
+        match self.command.request {
             IoRequest::Remap { .. } => self.copied.into_bits(),
             // In a Copy, dword 0 is for ranges.
             _ => 0,

@@ -10,9 +10,9 @@ use super::{COPY_FORMAT_NAMESPACES, TRANSFER_BYTES_MAX, VERIFY_BYTES_MAX};
 use crate::spec::command::{
     CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe,
 };
-use crate::spec::join;
 use crate::spec::opcode::io;
 use crate::spec::status::Status;
+use crate::spec::{NSID_ALL, join};
 use remap_ssd_ftl::{FilePage, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::FromBytes;
@@ -85,11 +85,13 @@ pub enum IoRequest {
     FsReset,
 }
 
-/// A request, with the state of its namespace when it was checked.
+/// A request, with its namespace as it was when the request was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckedRequest {
+pub struct IoCommand {
     /// The request.
     pub request: IoRequest,
+    /// Number of its namespace; `NSID_ALL` for a flush of all.
+    pub nsid: u32,
     /// Version of the namespace: if it has changed since, the command is refused.
     pub version: u32,
     /// log2 of the block size in which the request counts.
@@ -336,7 +338,26 @@ impl IoRequest {
     }
 }
 
-impl CheckedRequest {
+impl IoCommand {
+    /// A request for a namespace as it is now.
+    #[inline(always)]
+    pub fn new(request: IoRequest, namespace: &Namespace) -> Self {
+        Self {
+            request,
+            nsid: namespace.nsid,
+            version: namespace.version,
+            lba_shift: namespace.lba_shift,
+        }
+    }
+
+    /// A flush of all namespaces. It names no blocks, and needs no existing namespace.
+    pub const FLUSH_ALL: Self = Self {
+        request: IoRequest::Flush,
+        nsid: NSID_ALL,
+        version: 0,
+        lba_shift: PAGE_SHIFT,
+    };
+
     /// The direction and amount of its data.
     #[inline(always)]
     pub fn transfer(&self) -> Transfer {

@@ -9,7 +9,7 @@ use super::controllers::Controllers;
 use super::counters::{Counters, Health};
 use super::error::SubsystemError;
 use super::faults::FaultInjector;
-use super::job::Outcome;
+use super::issuer::Outcome;
 use super::namespaces::{Attachment, KeptNamespaces, NamespaceStore, Namespaces};
 use super::portals::{AnaState, Portal, Portals};
 use super::record::Recorder;

@@ -5,8 +5,8 @@ use crate::kit::raw::{connect, enabled, property_set};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
-    Actor, AdminOutcome, Association, CheckedRequest, Health, InMemory, Job, KeptNamespaces,
-    Latency, NamespaceStore, Rights, Subsystem,
+    AdminOutcome, Association, Health, InMemory, IoCommand, Issuer, KeptNamespaces, Latency,
+    NamespaceStore, Rights, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{FormatCdw10, Sqe};
 use remap_ssd_nvme::spec::fabrics::{ConnectData, property};
@@ -188,33 +188,23 @@ impl Host {
     }
 
     /// Checks an I/O command, as a transport does on arrival.
-    pub fn check(&self, sqe: &Sqe) -> Result<CheckedRequest, Status> {
-        self.0.io_request(sqe)
+    pub fn check(&self, sqe: &Sqe) -> Result<IoCommand, Status> {
+        self.0.io_command(sqe)
     }
 
     /// Executes a command checked earlier.
-    pub fn execute(
-        &self,
-        nsid: u32,
-        checked: &CheckedRequest,
-        data: &[u8],
-    ) -> Result<Vec<u8>, Status> {
+    pub fn execute(&self, command: &IoCommand, data: &[u8]) -> Result<Vec<u8>, Status> {
         let mut sent = Vec::new();
-        let job = Job {
-            nsid,
-            version: checked.version,
-            request: &checked.request,
-            now: 0,
+        let issuer = Issuer {
             cache_enabled: true,
-            rights: self.0.rights(),
-            actor: Actor::Host(self.0.host()),
+            ..self.0.issuer()
         };
         let mut data = InMemory {
             from_host: data,
             to_host: &mut sent,
         };
         let subsystem = self.0.subsystem();
-        let outcome = subsystem.execute(&mut subsystem.device(), &job, &mut data);
+        let outcome = subsystem.execute(&mut subsystem.device(), command, &issuer, 0, &mut data);
         match subsystem.wait_until_durable(outcome).status {
             Status::SUCCESS => Ok(sent),
             status => Err(status),
@@ -222,7 +212,7 @@ impl Host {
     }
 
     pub fn io(&self, sqe: &Sqe, data: &[u8]) -> Result<Vec<u8>, Status> {
-        self.execute(sqe.nsid, &self.check(sqe)?, data)
+        self.execute(&self.check(sqe)?, data)
     }
 
     /// Writes blocks.

@@ -33,7 +33,7 @@ fn a_command_that_was_checked_against_another_namespace_is_refused() {
     let checked = commands.map(|sqe| (sqe, host.check(&sqe).expect("in bounds")));
     let all_are = |status: Status| {
         for (sqe, request) in &checked {
-            let done = host.execute(1, request, &[9; PAGE]);
+            let done = host.execute(request, &[9; PAGE]);
             assert_eq!(done, Err(status), "{sqe:?}");
         }
     };
@@ -59,7 +59,7 @@ fn a_command_that_was_checked_against_another_namespace_is_refused() {
     let write = blocks_of(io::WRITE, 1, 0, 1);
     let request = host.check(&write).expect("in bounds");
     host.attach(1, &[&host], false).expect("it is there");
-    let done = host.execute(1, &request, &[9; PAGE]);
+    let done = host.execute(&request, &[9; PAGE]);
     assert_eq!(done, Err(Status::INVALID_NAMESPACE));
     host.attach(1, &[&host], true).expect("it is there");
     assert_eq!(host.read(1, 0, 1), Ok(vec![1; PAGE]));

@@ -320,21 +320,18 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
         Association::connect(&subsystem, &kit::raw::connect(0), &data, address, 0)
             .expect("it may connect");
     let execute = |nsid, request: &IoRequest, from_host: &[u8]| {
-        let job = Job {
-            nsid,
-            version: subsystem.namespace(nsid).map_or(0, |one| one.version),
-            request,
-            now: 0,
+        let namespace = subsystem.namespace(nsid).expect("it is there");
+        let command = IoCommand::new(*request, &namespace);
+        let issuer = Issuer {
             cache_enabled: true,
-            rights: association.rights(),
-            actor: Actor::Host(association.host()),
+            ..association.issuer()
         };
         let mut to_host = Vec::new();
         let mut data = InMemory {
             from_host,
             to_host: &mut to_host,
         };
-        let outcome = subsystem.execute(&mut subsystem.device(), &job, &mut data);
+        let outcome = subsystem.execute(&mut subsystem.device(), &command, &issuer, 0, &mut data);
         assert!(outcome.status.is_success() || to_host.is_empty());
         outcome.status
     };

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
-    Actor, Blocks, CutReport, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec,
+    Blocks, CutReport, Health, InMemory, IoCommand, IoRequest, Issuer, Latency, NamespaceSpec,
     Outcome, RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyRange, DsmRange};
@@ -193,14 +193,11 @@ impl Bench {
     /// Executes a command, and does not wait until what it did is durable.
     pub fn begin(&self, nsid: u32, request: &IoRequest, data: &[u8]) -> (Outcome, Vec<u8>) {
         let mut read = Vec::new();
-        let job = Job {
-            nsid,
-            version: self.subsystem.namespace(nsid).map_or(0, |one| one.version),
-            request,
-            now: 0,
+        let namespace = self.subsystem.namespace(nsid).expect("it exists");
+        let command = IoCommand::new(*request, &namespace);
+        let issuer = Issuer {
             cache_enabled: self.cache_enabled,
-            rights: &LOCAL,
-            actor: Actor::Service,
+            ..Issuer::service()
         };
         let mut data = InMemory {
             from_host: data,
@@ -208,7 +205,8 @@ impl Bench {
         };
         let outcome = {
             let mut turn = self.subsystem.device();
-            self.subsystem.execute(&mut turn, &job, &mut data)
+            self.subsystem
+                .execute(&mut turn, &command, &issuer, 0, &mut data)
         };
         (outcome, read)
     }

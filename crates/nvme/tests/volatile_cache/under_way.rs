@@ -6,7 +6,7 @@
 
 use crate::bench::{self, Bench, block_of};
 use remap_ssd_nvme::controller::{
-    Actor, Blocks, CutReport, HostData, IoRequest, Job, LOCAL, RemapBlocks, Subsystem,
+    Blocks, CutReport, HostData, IoCommand, IoRequest, Issuer, RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
 use std::collections::BTreeSet;
@@ -265,15 +265,8 @@ fn write_through_cut(subsystem: &Subsystem) -> Option<Status> {
         },
         fua: false,
     };
-    let job = Job {
-        nsid: 1,
-        version: subsystem.namespace(1).map_or(0, |one| one.version),
-        request: &request,
-        now: 0,
-        cache_enabled: true,
-        rights: &LOCAL,
-        actor: Actor::Service,
-    };
+    let command = IoCommand::new(request, &subsystem.namespace(1).expect("it exists"));
+    let issuer = Issuer::service();
     let was_cut = AtomicBool::new(false);
     let (asks, asked) = std::sync::mpsc::channel();
 
@@ -290,7 +283,7 @@ fn write_through_cut(subsystem: &Subsystem) -> Option<Status> {
             page: &block_of(1, 12),
         };
         let mut turn = subsystem.device();
-        let outcome = subsystem.execute(&mut turn, &job, &mut data);
+        let outcome = subsystem.execute(&mut turn, &command, &issuer, 0, &mut data);
         // Asked before the turn ends: a cut that comes later is none of this command's.
         was_cut.load(SeqCst).then_some(outcome.status)
     })

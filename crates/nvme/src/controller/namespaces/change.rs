@@ -19,8 +19,9 @@ use super::kept::{Attachment, Clearing, KeptNamespace, KeptNamespaces};
 use crate::controller::blocks::{Namespace, NamespaceSpec};
 use crate::controller::format::deallocations;
 use crate::controller::host::HostController;
-use crate::controller::job::{Actor, Job};
-use crate::controller::rights::{Access, LOCAL};
+use crate::controller::issuer::Issuer;
+use crate::controller::request::IoCommand;
+use crate::controller::rights::Access;
 use crate::controller::subsystem::Subsystem;
 use crate::controller::turn::SharedDevice;
 use crate::spec::status::Status;
@@ -301,15 +302,8 @@ impl Subsystem {
             let cuts_before = self.power_cuts();
 
             for request in deallocations(namespace) {
-                self.execute_alone(&Job {
-                    nsid: namespace.nsid,
-                    version: namespace.version,
-                    request: &request,
-                    now: 0,
-                    cache_enabled: true,
-                    rights: &LOCAL,
-                    actor: Actor::Service,
-                })?;
+                let command = IoCommand::new(request, namespace);
+                self.execute_alone(&command, &Issuer::service())?;
             }
             self.device.witness_flush();
             self.drain()?;

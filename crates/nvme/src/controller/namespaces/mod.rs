@@ -21,7 +21,7 @@ pub use kept::{Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceSto
 
 use super::blocks::{Namespace, NamespaceSpec, PAGE_SHIFT};
 use super::error::SubsystemError;
-use super::job::{Actor, Job};
+use super::issuer::{Actor, Issuer};
 use super::rights::HostRights;
 use crate::spec::status::Status;
 use arc_swap::ArcSwap;
@@ -231,26 +231,31 @@ impl Namespaces {
         seen.map(|entry| entry.namespace).collect()
     }
 
-    /// The namespace of a command, if it is still the one that the command was checked against. The
-    /// caller has the device.
+    /// A namespace that a command uses, if it is still the one that the command was checked
+    /// against. The caller has the device.
     ///
     /// # Errors
     /// The status to answer.
     #[inline(always)]
-    pub(super) fn of_job(&self, job: &Job<'_>) -> Result<Namespace, Status> {
+    pub(super) fn unchanged(
+        &self,
+        nsid: u32,
+        version: u32,
+        issuer: &Issuer<'_>,
+    ) -> Result<Namespace, Status> {
         let table = self.table.load();
-        let entry = table.get(job.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let entry = table.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
 
         // The service itself empties namespaces that no host may use.
-        if job.actor != Actor::Service {
-            if !entry.is_seen_by(job.rights.host()) {
+        if issuer.actor != Actor::Service {
+            if !entry.is_seen_by(issuer.rights.host()) {
                 return Err(Status::INVALID_NAMESPACE);
             }
             if entry.kept.clearing.is_some() {
                 return Err(Status::FORMAT_IN_PROGRESS);
             }
         }
-        if entry.namespace.version == job.version {
+        if entry.namespace.version == version {
             Ok(entry.namespace)
         } else {
             Err(Status::INVALID_NAMESPACE)

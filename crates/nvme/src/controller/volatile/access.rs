@@ -30,9 +30,8 @@
 use super::{CutReport, NewVersion, Newest, SECTOR_BYTES, SectorData, Sectors, VolatileCache};
 use crate::controller::blocks::{Blocks, Namespace, Piece, pieces};
 use crate::controller::io::{ActiveCommand, status_of};
-use crate::controller::job::{Actor, Job};
-use crate::controller::request::IoRequest;
-use crate::controller::rights::LOCAL;
+use crate::controller::issuer::Issuer;
+use crate::controller::request::IoCommand;
 use crate::controller::subsystem::Subsystem;
 use crate::controller::turn::Step;
 use crate::spec::status::Status;
@@ -474,17 +473,7 @@ impl Subsystem {
     /// # Errors
     /// The device could not take everything: the rest stays in the cache.
     pub fn drain(&self) -> Result<(), Status> {
-        let job = Job {
-            nsid: u32::MAX,
-            version: 0,
-            request: &IoRequest::Flush,
-            now: 0,
-            cache_enabled: true,
-            rights: &LOCAL,
-            actor: Actor::Service,
-        };
-
-        self.execute_alone(&job)
+        self.execute_alone(&IoCommand::FLUSH_ALL, &Issuer::service())
     }
 
     /// Makes everything acknowledged durable, for a host that shuts its controller down.

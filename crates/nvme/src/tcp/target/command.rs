@@ -66,18 +66,17 @@ impl Connection {
 
         // Borrowed, not moved: copying just after a write in parts stalls processors.
         let checked = self.check(&sqe);
-        let command = match &checked {
-            Ok(command) => command,
+        let (command, transfer) = match &checked {
+            Ok((command, transfer)) => (command.as_ref(), *transfer),
             Err(status) => return self.refuse(&sqe, *status, context),
         };
-        let transfer = command.transfer();
         let bytes = match self.bytes_from_host(&sqe, transfer, pdu.data.len()) {
             Ok(bytes) => bytes,
             Err(status) => return self.refuse(&sqe, status, context),
         };
 
         // Without memory it is resumed later (`resume`).
-        let Some(charged) = self.charge_or_park(&sqe, command, context) else {
+        let Some(charged) = self.charge_or_park(&sqe, command, transfer, context) else {
             return Ok(());
         };
 
@@ -85,7 +84,8 @@ impl Connection {
             // No part of a command is executed without its data: they are requested as memory
             // allows.
             Sgl::TRANSPORT if matches!(transfer, Transfer::FromHost(_)) => {
-                self.transfers.add(sqe, *command, bytes as u32, charged);
+                self.transfers
+                    .add(sqe, command.copied(), bytes as u32, charged);
                 self.grant(context);
                 Ok(())
             }
@@ -160,27 +160,29 @@ impl Connection {
             || self.queue.as_ref().is_some_and(event)
     }
 
-    /// Decodes and checks a command. Inlined with its callees: results of this size cost more to
+    /// Checks a command; returns it decoded if it is an I/O command, and its data transfer. Admin,
+    /// fabrics and reservation commands are decoded when they are executed. Inlined with its callees: results of this size cost more to
     /// return than to build.
     #[inline(always)]
-    fn check(&self, sqe: &Sqe) -> Result<CheckedCommand, Status> {
+    fn check(&self, sqe: &Sqe) -> Result<(Option<IoCommand>, Transfer), Status> {
         if sqe.head().psdt() != PSDT_SGL {
             return Err(Status::INVALID_FIELD);
         }
 
         // Every queue may authenticate, so check for that before distinguishing queues.
         if let Some(transfer) = self.authentication_transfer(sqe)? {
-            return Ok(CheckedCommand::Admin(transfer));
+            return Ok((None, transfer));
         }
 
         match &self.queue {
             Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
                 if let Some(transfer) = queue.association.reservation_transfer(sqe) {
-                    return Ok(CheckedCommand::Reservation(transfer?));
+                    return Ok((None, transfer?));
                 }
-                Ok(CheckedCommand::Io(queue.association.io_request(sqe)?))
+                let command = queue.association.io_command(sqe)?;
+                Ok((Some(command), command.transfer()))
             }
-            _ => Ok(CheckedCommand::Admin(admin_transfer(sqe)?)),
+            _ => Ok((None, admin_transfer(sqe)?)),
         }
     }
 

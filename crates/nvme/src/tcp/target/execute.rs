@@ -5,11 +5,10 @@
 
 use super::awaiting_sync::AwaitingSync;
 use super::parked::HEADERS_BYTES_MAX;
-use super::{CheckedCommand, Connection, End, ReceiveContext};
+use super::{Connection, End, ReceiveContext};
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    Actor, AdminOutcome, CheckedRequest, FailedBlock, InMemory, Job, Latency, Outcome, Transfer,
-    fabrics_kind,
+    AdminOutcome, FailedBlock, InMemory, IoCommand, Latency, Outcome, Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
@@ -22,28 +21,28 @@ impl Connection {
     pub(super) fn execute(
         &mut self,
         sqe: &Sqe,
-        command: &CheckedCommand,
+        command: Option<&IoCommand>,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let CheckedCommand::Io(request) = command else {
+        let Some(command) = command else {
             // Admin commands lock the device themselves.
             self.weight = context
                 .device
                 .take()
                 .map_or(self.weight, |device| device.weight());
-            return self.admin(sqe, command, data, context);
+            return self.admin(sqe, data, context);
         };
 
         if let Transfer::ToHost(bytes) = command.transfer() {
-            self.execute_to_host(sqe, request, bytes, context);
+            self.execute_to_host(sqe, command, bytes, context);
         } else {
             let mut nothing = Vec::new();
             let data = InMemory {
                 from_host: data,
                 to_host: &mut nothing,
             };
-            let outcome = self.execute_io(sqe, request, None, data, context);
+            let outcome = self.execute_io(sqe, command, None, data, context);
             self.complete(sqe, &outcome, context);
         }
         Ok(())
@@ -53,17 +52,17 @@ impl Connection {
     /// executed separately.
     pub(super) fn write_part(
         &self,
-        request: &CheckedRequest,
+        command: &IoCommand,
         at: u32,
         len: u32,
         last: bool,
         context: &ReceiveContext<'_>,
-    ) -> Option<CheckedRequest> {
+    ) -> Option<IoCommand> {
         // Faults apply to whole commands: a write that fails must not have begun.
         if context.subsystem.fault_injector().is_some() {
             return None;
         }
-        request.part(at, len, last)
+        command.part(at, len, last)
     }
 
     /// Executes the next part of a write, unless an earlier one has failed. `before`: the outcome
@@ -71,7 +70,7 @@ impl Connection {
     pub(super) fn execute_next_part(
         &self,
         sqe: &Sqe,
-        part: &CheckedRequest,
+        part: &IoCommand,
         before: Option<(Outcome, u64)>,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
@@ -102,22 +101,21 @@ impl Connection {
     fn execute_io(
         &self,
         sqe: &Sqe,
-        request: &CheckedRequest,
+        command: &IoCommand,
         continued: Option<u64>,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
         if context.subsystem.witness().is_some() {
-            return self.execute_witnessed(sqe, request, continued, data, context);
+            return self.execute_witnessed(sqe, command, continued, data, context);
         }
-        self.execute_unwitnessed(sqe, request, continued, data, context)
+        self.execute_unwitnessed(command, continued, data, context)
     }
 
     /// Like `execute_io`, without a witness.
     pub(super) fn execute_unwitnessed(
         &self,
-        sqe: &Sqe,
-        request: &CheckedRequest,
+        command: &IoCommand,
         continued: Option<u64>,
         mut data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
@@ -125,38 +123,29 @@ impl Connection {
         let Some(queue) = &self.queue else {
             unreachable!("I/O commands come on connected queues");
         };
-        let cache_enabled = queue.association.cache_enabled();
-        let job = Job {
-            nsid: sqe.nsid,
-            version: request.version,
-            request: &request.request,
-            now: context.now,
-            cache_enabled,
-            rights: queue.association.rights(),
-            actor: Actor::Host(queue.association.host()),
-        };
+        let (issuer, now) = (queue.association.issuer(), context.now);
 
         // The first I/O command of a call takes the device; later ones reuse the turn.
         let device = context.device.get_or_insert_with(|| {
             let standing = queue.standing.clone();
             context.subsystem.turn_of(self.weight, standing)
         });
+        let subsystem = context.subsystem;
         if let Some(began) = continued {
-            let subsystem = context.subsystem;
-            return subsystem.execute_next_part(device, &job, began, &mut data);
+            return subsystem.execute_next_part(device, command, &issuer, now, began, &mut data);
         }
 
         // Emulated latency tells the duration of a command; otherwise the caller reports it for all
         // commands. Executing is the last operation here, so that the outcome is built in place.
-        let kind = CommandKind::of(&request.request);
-        if context.subsystem.latency() == Latency::None {
+        let kind = CommandKind::of(&command.request);
+        if subsystem.latency() == Latency::None {
             self.executed.add(kind);
-            return context.subsystem.execute(device, &job, &mut data);
+            return subsystem.execute(device, command, &issuer, now, &mut data);
         }
 
-        let outcome = context.subsystem.execute(device, &job, &mut data);
-        let took_ns = outcome.done_at.saturating_sub(context.now);
-        context.subsystem.telemetry().observe(kind, 1, took_ns);
+        let outcome = subsystem.execute(device, command, &issuer, now, &mut data);
+        let took_ns = outcome.done_at.saturating_sub(now);
+        subsystem.telemetry().observe(kind, 1, took_ns);
         outcome
     }
 
@@ -164,7 +153,7 @@ impl Connection {
     fn execute_to_host(
         &mut self,
         sqe: &Sqe,
-        request: &CheckedRequest,
+        command: &IoCommand,
         bytes: u32,
         context: &mut ReceiveContext<'_>,
     ) {
@@ -176,13 +165,7 @@ impl Connection {
         let delayed = context.subsystem.delays_answers();
 
         if !self.charge_output(bytes as usize + HEADERS_BYTES_MAX, context.out) {
-            let refused = Outcome {
-                status: Status::INTERRUPTED,
-                result: 0,
-                done_at: context.now,
-                sync_to: None,
-                failed_block: None,
-            };
+            let refused = Outcome::new(Status::INTERRUPTED, context.now);
             return self.complete(sqe, &refused, context);
         }
 
@@ -215,7 +198,7 @@ impl Connection {
             from_host: &[],
             to_host: &mut to,
         };
-        let outcome = self.execute_io(sqe, request, None, data, context);
+        let outcome = self.execute_io(sqe, command, None, data, context);
 
         // The header is already written. If the command fails it is removed with the data.
         if outcome.status.is_success() {
@@ -292,7 +275,6 @@ impl Connection {
     fn admin(
         &mut self,
         sqe: &Sqe,
-        command: &CheckedCommand,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
@@ -311,12 +293,13 @@ impl Connection {
         // A separate buffer: the length must be known before room is charged for it.
         let mut page = Vec::new();
 
-        let outcome = match command {
-            CheckedCommand::Reservation(_) => {
-                let association = &queue.association;
-                association.reservation(&queue.standing, sqe, data, &mut page)
-            }
-            _ => queue.association.admin(sqe, data, &mut page),
+        // On an I/O queue only reservation commands are left (`check`). They need no turn at the
+        // device before they are in force.
+        let association = &queue.association;
+        let outcome = if queue.qid > 0 {
+            association.reservation(&queue.standing, sqe, data, &mut page)
+        } else {
+            association.admin(sqe, data, &mut page)
         };
         match outcome {
             AdminOutcome::Waits => {}

@@ -5,7 +5,7 @@
 //! data is refunded at the end of the command. Absent: when data are requested (`transfers`).
 
 use super::transfers::{Arrived, Incoming};
-use super::{CheckedCommand, Connection, End, ReceiveContext};
+use super::{Connection, End, ReceiveContext};
 use crate::controller::Outcome;
 use crate::spec::status::Status;
 use crate::tcp::wire::Pdu;
@@ -38,8 +38,8 @@ impl Connection {
         // Once data are gathered the rest must be gathered too, or pages would be written out of
         // order.
         let part = match (incoming.gathered.is_empty(), command) {
-            (true, CheckedCommand::Io(request)) => {
-                self.write_part(&request, at, pdu.data.len() as u32, last, context)
+            (true, Some(command)) => {
+                self.write_part(&command, at, pdu.data.len() as u32, last, context)
             }
             _ => None,
         };
@@ -88,14 +88,12 @@ impl Connection {
         // Data gathered after executed parts are the end of a write, which need not be a whole
         // page.
         let rest = match command {
-            CheckedCommand::Io(request) if at > 0 && len > 0 => {
-                self.write_part(&request, at, len, true, context)
-            }
+            Some(command) if at > 0 && len > 0 => self.write_part(&command, at, len, true, context),
             _ => None,
         };
 
         match (incoming.outcome, rest) {
-            (None, _) => self.execute(&sqe, &command, &incoming.gathered, context)?,
+            (None, _) => self.execute(&sqe, command.as_ref(), &incoming.gathered, context)?,
             (before, Some(rest)) => {
                 let before = before.map(|before| (before, incoming.began));
                 let outcome =
@@ -131,13 +129,7 @@ impl Connection {
             return Ok(());
         };
 
-        let outcome = Outcome {
-            status: Status::TRANSIENT_TRANSPORT,
-            result: 0,
-            done_at: context.now,
-            sync_to: None,
-            failed_block: None,
-        };
+        let outcome = Outcome::new(Status::TRANSIENT_TRANSPORT, context.now);
         self.complete(&incoming.sqe, &outcome, context);
 
         self.grant(context);

@@ -37,7 +37,7 @@ use super::wire::{self, Agreement, Fault, Pdu};
 use crate::auth::Exchange;
 use crate::controller::telemetry::Batch;
 use crate::controller::{
-    Association, CheckedRequest, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, JoinedQueue,
+    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoCommand, JoinedQueue,
     QUEUE_ENTRIES_MAX, Standing, Subsystem, TRANSFER_BYTES_MAX, Ticket, Transfer, Weight,
     admin_transfer, fabrics_kind,
 };
@@ -86,27 +86,6 @@ struct Queue {
     /// The connection's share of the memory.
     seat: Seat,
     exchange: Option<Exchange>,
-}
-
-/// A checked command. The others are decoded when they are executed.
-#[derive(Clone, Copy)]
-enum CheckedCommand {
-    Io(CheckedRequest),
-    /// A reservation command, which needs no turn at the device before it is in force.
-    Reservation(Transfer),
-    /// An admin or fabrics command.
-    Admin(Transfer),
-}
-
-impl CheckedCommand {
-    /// Its data transfer.
-    #[inline(always)]
-    fn transfer(&self) -> Transfer {
-        match self {
-            Self::Io(request) => request.transfer(),
-            Self::Reservation(transfer) | Self::Admin(transfer) => *transfer,
-        }
-    }
 }
 
 /// Why a connection ends, for the log and for the host.

@@ -10,8 +10,8 @@
 //! may change in the meantime, are checked when the command is executed, as always. Absent: the
 //! line (`memory_line`).
 
-use super::{CheckedCommand, Connection, End, OUTPUT_STEP, ReceiveContext};
-use crate::controller::Transfer;
+use super::{Connection, End, OUTPUT_STEP, ReceiveContext};
+use crate::controller::{IoCommand, Transfer};
 use crate::spec::command::{Sgl, Sqe};
 use crate::spec::status::Status;
 use crate::tcp::memory_line::Wake;
@@ -34,7 +34,7 @@ enum Need {
 /// A command that waits for memory.
 pub(super) struct Parked {
     sqe: Sqe,
-    command: CheckedCommand,
+    command: Option<IoCommand>,
     need: Need,
     /// Time of its arrival.
     since: u64,
@@ -104,10 +104,11 @@ impl Connection {
     pub(super) fn charge_or_park(
         &mut self,
         sqe: &Sqe,
-        command: &CheckedCommand,
+        command: Option<&IoCommand>,
+        transfer: Transfer,
         context: &mut ReceiveContext<'_>,
     ) -> Option<usize> {
-        let Some(need) = self.need(sqe, command, context) else {
+        let Some(need) = self.need(sqe, command, transfer, context) else {
             return Some(0);
         };
 
@@ -120,7 +121,7 @@ impl Connection {
 
         self.parked.commands.push_back(Parked {
             sqe: *sqe,
-            command: *command,
+            command: command.copied(),
             need,
             since: context.now,
         });
@@ -132,21 +133,20 @@ impl Connection {
     fn need(
         &self,
         sqe: &Sqe,
-        command: &CheckedCommand,
+        command: Option<&IoCommand>,
+        transfer: Transfer,
         context: &ReceiveContext<'_>,
     ) -> Option<Need> {
         let is_admitted = self.queue.as_ref().is_some_and(|queue| queue.is_admitted());
-        match command.transfer() {
+        match transfer {
             _ if !is_admitted => None,
             Transfer::ToHost(bytes) => Some(Need::Answer(bytes as usize + HEADERS_BYTES_MAX)),
             // Parts of most writes are executed as they arrive.
             Transfer::FromHost(bytes) if sqe.sgl.identifier == Sgl::TRANSPORT => {
-                let in_parts = match command {
-                    CheckedCommand::Io(request) => {
-                        self.write_part(request, 0, bytes, true, context).is_some()
-                    }
-                    _ => false,
-                };
+                let in_parts = command.is_some_and(|command| {
+                    let part = self.write_part(command, 0, bytes, true, context);
+                    part.is_some()
+                });
                 (!in_parts).then_some(Need::Data(bytes as usize))
             }
             _ => None,
@@ -209,7 +209,7 @@ impl Connection {
             return Ok(false);
         };
         match charged {
-            Some(charged) => self.begin(&parked.sqe, &parked.command, charged, context)?,
+            Some(charged) => self.begin(&parked, charged, context)?,
             None => self.refuse(&parked.sqe, Status::INTERRUPTED, context)?,
         }
         Ok(true)
@@ -227,16 +227,18 @@ impl Connection {
     /// Requests the data of a command that was charged for them, or executes it.
     fn begin(
         &mut self,
-        sqe: &Sqe,
-        command: &CheckedCommand,
+        parked: &Parked,
         charged: usize,
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        if let Transfer::FromHost(bytes) = command.transfer() {
-            self.transfers.add(*sqe, *command, bytes, charged);
+        let Parked {
+            sqe, command, need, ..
+        } = parked;
+        if let Need::Data(bytes) = *need {
+            self.transfers.add(*sqe, *command, bytes as u32, charged);
             self.grant(context);
             return Ok(());
         }
-        self.execute(sqe, command, &[], context)
+        self.execute(sqe, command.as_ref(), &[], context)
     }
 }

@@ -3,9 +3,8 @@
 //! Invariants: data requested at the same time are bounded; data arrive in order and have the
 //! requested length. Absent: use of the data.
 
-use super::CheckedCommand;
 use super::cids::Cids;
-use crate::controller::Outcome;
+use crate::controller::{IoCommand, Outcome};
 use crate::spec::command::Sqe;
 use crate::spec::pdu::{Data, FatalError, Flags, kind, offset};
 use crate::tcp::wire::{self, Agreement, Fault, Pdu};
@@ -17,7 +16,8 @@ const GRANTED_BYTES_MAX: u64 = 8 << 20;
 /// A command whose data the host must send.
 pub(super) struct Incoming {
     pub sqe: Sqe,
-    pub command: CheckedCommand,
+    /// `None`: an admin, fabrics or reservation command.
+    pub command: Option<IoCommand>,
     /// Bytes requested, and received.
     pub total: u32,
     received: u32,
@@ -74,7 +74,7 @@ impl Transfers {
     }
 
     /// Adds a command whose data will be requested when memory allows. They may already be charged.
-    pub(super) fn add(&mut self, sqe: Sqe, command: CheckedCommand, total: u32, charged: usize) {
+    pub(super) fn add(&mut self, sqe: Sqe, command: Option<IoCommand>, total: u32, charged: usize) {
         // Tags are ours: use the next free one, so that late data of an old transfer match none.
         while self.incoming.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);

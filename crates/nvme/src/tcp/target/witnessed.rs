@@ -4,7 +4,7 @@
 //! Absent: changes by commands (`controller::announce`).
 
 use super::{Connection, ReceiveContext};
-use crate::controller::{CheckedRequest, InMemory, IoRequest, Outcome};
+use crate::controller::{InMemory, IoCommand, IoRequest, Outcome};
 use crate::spec::command::Sqe;
 
 impl Connection {
@@ -14,18 +14,18 @@ impl Connection {
     pub(super) fn execute_witnessed(
         &self,
         sqe: &Sqe,
-        request: &CheckedRequest,
+        command: &IoCommand,
         continued: Option<u64>,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
         let cid = sqe.head().cid();
         // Before it waits for the device: later completions are not covered.
-        if let (IoRequest::Flush, Some(witness)) = (request.request, context.subsystem.witness()) {
+        if let (IoRequest::Flush, Some(witness)) = (command.request, context.subsystem.witness()) {
             context.told.push((cid, witness.flush()));
         }
 
-        let outcome = self.execute_unwitnessed(sqe, request, continued, data, context);
+        let outcome = self.execute_unwitnessed(command, continued, data, context);
 
         if let Some(device) = &mut context.device {
             let tickets = device.take_tickets();

@@ -1,10 +1,9 @@
-//! A command to execute, with its context, and its result.
+//! The issuer of a command, and its result.
 //!
 //! Absent: execution (`execute`).
 
-use super::request::IoRequest;
 use super::reservations::rules::HostIdentity;
-use super::rights::HostRights;
+use super::rights::{HostRights, LOCAL};
 use crate::spec::status::Status;
 use remap_ssd_media::folder::HistoryPosition;
 
@@ -17,23 +16,34 @@ pub enum Actor<'a> {
     Host(HostIdentity<'a>),
 }
 
-/// A checked command with its context.
+/// Who issues a command, and under which conditions it is executed.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
-    /// Number of its namespace.
-    pub nsid: u32,
-    /// Version of the namespace that it was checked against.
-    pub version: u32,
-    /// The command, validated and decoded.
-    pub request: &'a IoRequest,
-    /// Time of execution; completions are due later.
-    pub now: u64,
+pub struct Issuer<'a> {
+    /// The origin of the command: a host, or the service itself.
+    pub actor: Actor<'a>,
+    /// Rights of the host.
+    pub rights: &'a HostRights,
     /// True if writes may stay in a volatile cache.
     pub cache_enabled: bool,
-    /// Rights of its host.
-    pub rights: &'a HostRights,
-    /// Its origin: a host, or the service itself.
-    pub actor: Actor<'a>,
+}
+
+impl Issuer<'static> {
+    /// The service itself.
+    pub fn service() -> Self {
+        Self {
+            actor: Actor::Service,
+            rights: &LOCAL,
+            cache_enabled: true,
+        }
+    }
+
+    /// A local user without NVMe, subject to reservations like a host.
+    pub fn local() -> Self {
+        Self {
+            actor: Actor::Host(HostIdentity::LOCAL),
+            ..Self::service()
+        }
+    }
 }
 
 /// The result of a command, and when it may be completed.
@@ -43,13 +53,26 @@ pub struct Outcome {
     pub status: Status,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
-    /// Completion time by the timing model, in the clock of `now`.
+    /// Completion time by the timing model, in the clock of its execution.
     pub done_at: u64,
     /// The position that must be durable before it is acknowledged
     /// (`Subsystem::wait_until_durable`).
     pub sync_to: Option<HistoryPosition>,
     /// The first block with an error, if the command failed by one.
     pub failed_block: Option<FailedBlock>,
+}
+
+impl Outcome {
+    /// The outcome of a command without an effect.
+    pub fn new(status: Status, now: u64) -> Self {
+        Self {
+            status,
+            result: 0,
+            done_at: now,
+            sync_to: None,
+            failed_block: None,
+        }
+    }
 }
 
 /// A block with an error, as the error log names it.
