@@ -2,7 +2,7 @@
 //! programming a data page.
 //!
 //! ```text
-//! Namespaces      of a device in a folder (`ImageNamespaces`), or of a served one
+//! Namespaces      of a device in a folder (`ImageNamespaces`), or of a served one (`ServedNamespaces`)
 //!     ├── copy        ranges of pages: copied, moved, gathered
 //!     ├── snapshot    a point-in-time image of a namespace, in another namespace
 //! Volume ── files     files of a volume: copies, and snapshots of one or all of them
@@ -15,14 +15,17 @@
 #![warn(unreachable_pub)]
 
 pub mod copy;
+pub mod extents;
 pub mod files;
 mod image;
 mod namespaces;
 mod record;
+mod served;
 pub mod snapshot;
 
 pub use image::ImageNamespaces;
 pub use namespaces::{Counts, NamespacePage, Namespaces, ShareError, ShareReport};
+pub use served::ServedNamespaces;
 
 /// Progress callback: pages done, and pages in total.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -1,16 +1,15 @@
 //! `share defrag`: files of a volume, or a list of extents of a namespace.
 //!
-//! A list of extents has one extent per line: its first page and its number of pages, or a line of
-//! `filefrag -v`; in the order of the file.
-//!
-//! Absent: updating the file system's own extents; the printed list serves that.
+//! Absent: the order of writes (`remap_ssd_share::copy`, `remap_ssd_store`), and updating the file
+//! system's own extents; the printed list serves that.
 
 use super::{Others, on_namespaces, on_volume, show};
 use crate::failure::Failure;
 use crate::output;
 use crate::place::NamespacePlace;
 use crate::trace::Patience;
-use remap_ssd_share::copy::{self, Piece};
+use remap_ssd_share::copy;
+use remap_ssd_share::extents::{self, Gathered};
 use remap_ssd_share::files::FilesError;
 use remap_ssd_sim::report::format::exact;
 use remap_ssd_store::{DefragPlan, Extent, OpenOptions};
@@ -177,20 +176,8 @@ fn files(args: &Args) -> Result<(), Failure> {
 }
 
 fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
-    let pieces = parse(&read(list)?).map_err(|why| Failure::about(list.display(), why))?;
+    let pieces = extents::parse(&read(list)?).map_err(|why| Failure::about(list.display(), why))?;
     let nsid = args.place.nsid;
-
-    // Position of each extent in the file, and its target: the targets are contiguous from `to`.
-    let layout = |pieces: &[Piece]| -> Vec<(u64, Piece, u64)> {
-        let starts = pieces.iter().scan(0, |at, piece| {
-            *at += piece.pages;
-            Some(*at - piece.pages)
-        });
-        starts
-            .zip(pieces)
-            .map(|(offset, piece)| (offset, *piece, to + offset))
-            .collect()
-    };
 
     let mut patience = None;
     let shared = on_namespaces(&args.place, |device| {
@@ -207,16 +194,16 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
     drop(patience);
     let shared = shared?;
 
-    let layout = layout(&pieces);
+    let layout = extents::layout(&pieces, to);
     if args.json {
-        let entry = |(offset, piece, to): &(u64, Piece, u64)| json!({ "offset": offset, "from": piece.first, "pages": piece.pages, "to": to });
+        let entry = |one: &Gathered| json!({ "offset": one.offset, "from": one.piece.first, "pages": one.piece.pages, "to": one.to });
         let mut value = shared.as_ref().map_or_else(|| json!({}), show::value);
         value["extents"] = layout.iter().map(entry).collect::<Vec<_>>().into();
         value["dry_run"] = args.dry_run.into();
         return output::json(&value);
     }
-    let row = |(offset, piece, to): &(u64, Piece, u64)| {
-        [*offset, piece.first, *to, piece.pages]
+    let row = |one: &Gathered| {
+        [one.offset, one.piece.first, one.to, one.piece.pages]
             .map(|number| number.to_string())
             .to_vec()
     };
@@ -236,90 +223,4 @@ fn read(list: &Path) -> Result<String, Failure> {
     };
     read.map_err(|error| Failure::about(list.display(), error))?;
     Ok(text)
-}
-
-/// Parses a list of extents.
-fn parse(text: &str) -> Result<Vec<Piece>, String> {
-    let mut pieces = Vec::new();
-
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        // `filefrag` also writes lines that are no extents.
-        let heading = ["Filesystem type", "File size", "ext:"]
-            .iter()
-            .any(|begin| line.starts_with(begin));
-
-        if line.is_empty() || line.starts_with('#') || heading || line.ends_with("found") {
-            continue;
-        }
-
-        // The `filefrag` format first: two numbers could be the beginning of such a line.
-        let piece = of_filefrag(line).or_else(|| of_numbers(line));
-
-        let wrong = || {
-            format!(
-                "line {} is not an extent: expected a first page and a number of pages, or a line of `filefrag -v`",
-                index + 1
-            )
-        };
-        pieces.push(piece.ok_or_else(wrong)?);
-    }
-
-    Ok(pieces)
-}
-
-/// Parses two numbers: the first page of an extent, and its number of pages.
-fn of_numbers(line: &str) -> Option<Piece> {
-    let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok());
-    let piece = Piece {
-        first: numbers.next()??,
-        pages: numbers.next()??,
-    };
-    numbers.next().is_none().then_some(piece)
-}
-
-/// `0:        0..     255:      34816..     35071:    256:             last,eof`.
-fn of_filefrag(line: &str) -> Option<Piece> {
-    let mut fields = line.split(':').map(str::trim);
-    fields.next()?.parse::<u64>().ok()?;
-    fields.next()?;
-    let first = fields.next()?.split_once("..")?.0.trim().parse().ok()?;
-    let pages = fields.next()?.parse().ok()?;
-    Some(Piece { first, pages })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_extents_is_numbers_or_what_filefrag_prints() {
-        let piece = |first, pages| Piece { first, pages };
-
-        assert_eq!(
-            parse("# of a file\n10 3\n\n 20\t4 \n"),
-            Ok(vec![piece(10, 3), piece(20, 4)])
-        );
-
-        let filefrag = "\
-Filesystem type is: ef53
-File size of big is 1052672 (257 blocks of 4096 bytes)
- ext:     logical_offset:        physical_offset: length:   expected: flags:
-   0:        0..     255:      34816..     35071:    256:
-   1:      256..     256:      40000..     40000:      1:      35072: last,eof
-big: 2 extents found
-";
-
-        assert_eq!(
-            parse(filefrag),
-            Ok(vec![piece(34816, 256), piece(40000, 1)])
-        );
-
-        for wrong in ["10", "10 3 4", "ten 3", "10 -3", "0: 1..2: 3"] {
-            assert!(
-                parse(wrong).is_err_and(|why| why.contains("line 1")),
-                "{wrong}"
-            );
-        }
-    }
 }

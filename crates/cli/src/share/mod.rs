@@ -5,7 +5,6 @@
 //! ranges    copy and move, of pages and of files
 //! snapshot  of a namespace, or of the files of a volume
 //! defrag    of files of a volume, or of a list of extents
-//! served    the namespaces of a served device
 //! show      results, as text and as JSON
 //! ```
 //! Invariant: every change reports its cost. Absent: the order of writes (`hosts/share`,
@@ -13,7 +12,6 @@
 
 mod defrag;
 mod ranges;
-mod served;
 mod show;
 mod snapshot;
 
@@ -22,11 +20,10 @@ use crate::place::{NamespacePlace, host_keys};
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_share::files::FilesError;
-use remap_ssd_share::{Counts, ImageNamespaces, Namespaces, ShareError};
+use remap_ssd_share::{Counts, ImageNamespaces, Namespaces, ServedNamespaces, ShareError};
 use remap_ssd_store::{
     DefragPlan, FileId, ImageDisk, ImageError, Processes, Statistics, Store, StoreError, Volume,
 };
-use served::ServedNamespaces;
 
 /// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
 #[derive(Debug, clap::Args)]

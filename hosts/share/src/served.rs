@@ -4,18 +4,18 @@
 //! are many, since a server limits the connections of a host. Absent: excluding other hosts;
 //! callers that need that compare the device's counters before and after.
 
+use crate::namespaces::{Counts, NamespacePage, Namespaces, ShareError};
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::NSID_MAX;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, SeenNamespaces};
-use remap_ssd_share::{Counts, NamespacePage, Namespaces, ShareError};
 use std::collections::BTreeMap;
 
 /// Maximum connections without writes that are kept open.
 const CONNECTIONS: usize = 8;
 
 /// The namespaces of a served device.
-pub(super) struct ServedNamespaces {
+pub struct ServedNamespaces {
     address: String,
     options: Options,
     /// By namespace: a connection, and true if it was written through.
@@ -29,7 +29,7 @@ impl ServedNamespaces {
     ///
     /// # Errors
     /// The server cannot be reached, or refuses.
-    pub(super) fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
+    pub fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
         let SeenNamespaces { subnqn, numbers } = SeenNamespaces::ask(address, &options)?;
 
         // Across namespaces only if there are several: the host must enable that at the device.
