@@ -1,16 +1,15 @@
 //! `inspect`: the contents and the consistency of a device image.
 //!
-//! The image is powered on in memory, as in a device, and everything is read back. Invariants: the
-//! file is opened read-only; an invalid or damaged image gives a message. Absent: repair.
+//! Invariant: an invalid or damaged image gives a message. Absent: the inspection
+//! (`remap_ssd_device::inspect`), and repair.
 
 use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
 use crate::presets::values;
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{RecoveryReport, Superblock, SuperblockState, Usage};
-use remap_ssd_media::{SbId, image_file};
+use remap_ssd_device::inspect::{self, Inspection, SuperblockRow};
+use remap_ssd_ftl::{RecoveryReport, Usage};
 use remap_ssd_sim::report::format::{bytes, exact, number, percent};
-use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -39,83 +38,22 @@ Examples:
   remap-ssd inspect aged.img
   remap-ssd inspect aged.img --json";
 
-/// One superblock: a row of the table, an object of the JSON.
-#[derive(Debug, Serialize)]
-struct Row {
-    id: u32,
-    state: &'static str,
-    stream: &'static str,
-    live: u32,
-    remapped: u32,
-    capacity: u32,
-    /// Erase count of its most erased block.
-    erases: u32,
-    bad_blocks: u32,
-    segments: usize,
-    entries: u32,
-    /// Remapped pages covered by the entries.
-    entry_pages: u64,
-    /// Flash pages that the entries refer to.
-    flash_pages: u32,
-}
-
-/// Erase counts of all blocks of the device, including bad ones.
-#[derive(Debug, Serialize)]
-struct Wear {
-    mean: f64,
-    min: u32,
-    max: u32,
-}
-
-/// All findings about the image.
-#[derive(Debug)]
-struct Findings {
-    rows: Vec<Row>,
-    wear: Wear,
-    usage: Usage,
-    recovery: RecoveryReport,
-    /// Inconsistency between the tables.
-    contradiction: Option<String>,
-    unreadable: u64,
-}
-
 /// Runs `inspect`.
 ///
 /// # Errors
 /// The file is not a consistent image.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let path = args.image.display();
-    let about = |error: &dyn std::fmt::Display| Failure::about(&path, error);
-
-    let (mut device, recovery) = if args.image.is_dir() {
-        Device::look_into_folder(&args.image).map_err(|error| about(&error))?
-    } else {
-        // An image in use changes while it is read.
-        let _lock = image_file::lock(&args.image).map_err(|error| about(&error))?;
-        Device::load(&args.image).map_err(|error| about(&error))?
-    };
-
-    // The tables, then every page: two kinds of damage.
-    let contradiction = device.ftl().check().err();
-    let unreadable = device.untimed(|ftl| ftl.scrub());
-
-    let found = Findings {
-        rows: rows(&device),
-        wear: wear(device.ftl().media().erase_counts()),
-        usage: device.ftl().usage(),
-        recovery,
-        contradiction,
-        unreadable,
-    };
+    let found = Inspection::of(&args.image).map_err(|error| Failure::about(path, error))?;
 
     if args.json {
-        output::json(&as_json(&device, &found))?
+        output::json(&as_json(&found))?
     } else {
-        output::text(&as_text(args, &device, &found))?
+        output::text(&as_text(args, &found))?
     }
 
     // Everything is shown first: damage is a finding, not a reason to stop.
-    if found.contradiction.is_none() && found.unreadable == 0 {
+    if found.is_clean() {
         Ok(())
     } else {
         Err(Failure::Found)
@@ -124,71 +62,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
 /// The superblocks of a device, as `--json` prints them.
 pub fn superblocks(device: &Device) -> serde_json::Value {
-    json!(rows(device))
+    json!(inspect::superblocks(device))
 }
 
-fn rows(device: &Device) -> Vec<Row> {
-    device
-        .ftl()
-        .superblocks()
-        .map(|(id, sb)| row(device, id, sb))
-        .collect()
-}
-
-fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
-    let media = device.ftl().media();
-    let geometry = media.geometry();
-    let group = device.ftl().group(id).unwrap_or_default();
-
-    // A free superblock belongs to no stream.
-    let in_use = matches!(sb.state, SuperblockState::Open | SuperblockState::Closed);
-    let owners = device.ftl().owners(id);
-
-    Row {
-        id: id.0,
-        state: match sb.state {
-            SuperblockState::Free => "free",
-            SuperblockState::Open => "open",
-            SuperblockState::Closed => "closed",
-            SuperblockState::Retired => "retired",
-        },
-        stream: match sb.stream {
-            _ if !in_use => "-",
-            remap_ssd_ftl::Stream::Host => "host",
-            remap_ssd_ftl::Stream::Gc => "gc",
-            remap_ssd_ftl::Stream::Log => "log",
-            remap_ssd_ftl::Stream::GcShared => "gc-shared",
-            remap_ssd_ftl::Stream::GcMany => "gc-many",
-        },
-        live: owners.live,
-        remapped: owners.remapped,
-        capacity: sb.capacity,
-        erases: (0..geometry.dies())
-            .map(|die| media.erase_count(geometry.block(id, die)))
-            .max()
-            .unwrap_or(0),
-        bad_blocks: sb.bad.count_ones(),
-        segments: group.segments.len(),
-        entries: group.entries,
-        entry_pages: group.pages,
-        flash_pages: group.flash_pages,
-    }
-}
-
-fn wear(erases: &[u32]) -> Wear {
-    let sum: u64 = erases.iter().map(|count| u64::from(*count)).sum();
-    Wear {
-        mean: sum as f64 / erases.len().max(1) as f64,
-        min: erases.iter().copied().min().unwrap_or(0),
-        max: erases.iter().copied().max().unwrap_or(0),
-    }
-}
-
-fn as_json(device: &Device, found: &Findings) -> serde_json::Value {
+fn as_json(found: &Inspection) -> serde_json::Value {
     json!({
-        "device": device.config(),
-        "scheme": device.config().firmware.scheme,
-        "superblocks": found.rows,
+        "device": found.device.config(),
+        "scheme": found.device.config().firmware.scheme,
+        "superblocks": found.superblocks,
         "wear": found.wear,
         "usage": found.usage,
         "recovery": found.recovery,
@@ -198,9 +79,10 @@ fn as_json(device: &Device, found: &Findings) -> serde_json::Value {
     })
 }
 
-fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
-    let Findings {
-        rows,
+fn as_text(args: &Args, found: &Inspection) -> String {
+    let Inspection {
+        device,
+        superblocks: rows,
         wear,
         usage,
         recovery,
@@ -209,7 +91,7 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
     let mut text = format!("{}: {}\n\n", args.image.display(), device.config().name);
     text.push_str(&pairs(&values(device.config())));
     let state = |state: &str| rows.iter().filter(|row| row.state == state).count() as u64;
-    let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&SuperblockRow) -> u64| rows.iter().map(of).sum::<u64>();
     let (segments, entries) = (
         sum(|row| row.segments as u64),
         sum(|row| row.entries.into()),
@@ -325,7 +207,7 @@ fn recovery_line(recovery: &RecoveryReport) -> String {
     )
 }
 
-fn superblock_table(rows: &[Row]) -> String {
+fn superblock_table(rows: &[SuperblockRow]) -> String {
     let head = [
         "superblock",
         "state",
@@ -341,7 +223,7 @@ fn superblock_table(rows: &[Row]) -> String {
         "on flash",
     ];
 
-    let cells = |row: &Row| {
+    let cells = |row: &SuperblockRow| {
         let numbers = [
             row.live,
             row.remapped,

@@ -42,6 +42,7 @@ mod fingerprints;
 mod folder;
 mod footprint;
 mod halves;
+pub mod inspect;
 pub mod keys;
 mod open_error;
 pub mod preset;
