@@ -12,6 +12,8 @@
 //! Sources: Remap-SSD (FAST'21) §5.3 for the log, Copyless Copy §III-A for the journal. FORMAT.md
 //! shows the stored layout.
 //!
+//! `carry` copies files into a volume and out of it, as stock SQLite would have written them.
+//!
 //! As a loadable extension (`libremap_ssd_sqlite.so`) it serves any program that can load one.
 //! Programs that link with SQLite depend on this crate without its default feature and call
 //! [`register`].
@@ -21,6 +23,7 @@
 
 #![warn(unreachable_pub)]
 
+pub mod carry;
 mod connection;
 mod database;
 #[cfg(feature = "loadable_extension")]
