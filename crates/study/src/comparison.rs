@@ -49,6 +49,33 @@ pub fn foresee(spec: &ComparisonSpec) -> Result<u64, Error> {
 }
 
 /// A comparison that has passed all checks.
+///
+/// A scheme that cannot run is refused, and need not keep the others from running:
+///
+/// ```
+/// use remap_ssd_study::{Comparison, ComparisonSpec, unfollowed};
+///
+/// let spec = ComparisonSpec {
+///     scheme: vec!["remap-ssd".parse()?, "wal-ssd".parse()?],
+///     scale: Some(1.0 / 256.0),
+///     writes: Some(2_000),
+///     ..ComparisonSpec::default()
+/// };
+/// assert!(Comparison::new(spec.clone(), unfollowed()).is_err());
+///
+/// let comparison = Comparison::of_possible(spec, unfollowed())?;
+/// assert_eq!(comparison.refused()[0].0, "wal-ssd");
+/// assert!(comparison.notes().is_empty());
+/// assert!(comparison.need().total_bytes > 1 << 20);
+/// assert_eq!(comparison.spec().seed(), 1);
+///
+/// // A watch for each job; `()` neither shows nor stops it.
+/// let measured = comparison.run_possible(&[()])?;
+/// assert_eq!(measured.runs().len(), 1);
+/// let error = measured.complete().unwrap_err();
+/// assert!(error.to_string().starts_with("1 of 2 schemes without a result: wal-ssd"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Comparison {
     spec: ComparisonSpec,

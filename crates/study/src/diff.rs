@@ -2,6 +2,22 @@
 //!
 //! Runs are matched by their labels: scheme, policy and mapping. A figure is a field of a run by
 //! its name in the JSON, inner ones with a dot (`latency_us.p99`); some have short names.
+//!
+//! ```
+//! use remap_ssd_study::{Diff, ResultFile};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let result = |name: &str, wa: f64| {
+//!     let path = folder.path().join(name);
+//!     let text = format!(r#"{{"runs": [{{"scheme": "none", "write_amplification": {wa}}}]}}"#);
+//!     std::fs::write(&path, text)?;
+//!     Ok::<_, Box<dyn std::error::Error>>(ResultFile::read(&path)?)
+//! };
+//! let diff = Diff::new(&result("a", 2.0)?, &result("b", 2.5)?, &["wa>+20%".parse()?])?;
+//! assert_eq!(diff.failed[0].pair.change(), 0.25);
+//! assert_eq!(diff.json()["runs"][0]["label"], "none");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //! Invariant: a condition on a figure that is missing in a result is an error, and never counts as
 //! met. Absent: running anything.
 

@@ -3,6 +3,28 @@
 //! ```text
 //! FOLDER/scheme=NAME/KEY.parquet     one row: key, option.NAME as text, figures by their names with dots, the run as JSON
 //! ```
+//! ```
+//! use remap_ssd_study::{Comparison, keep, load, of_file, of_json, path, unfollowed};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let file = folder.path().join("grid.toml");
+//! std::fs::write(&file, "[options]\nscale = '1/256'\nwrites = '2k'\n[grid]\nseed = [1, 2]")?;
+//! let points = of_file(&file, None)?;
+//!
+//! let json = r#"{"options": [["writes", 2000], ["scale", "1/256"]], "grid": [["seed", [1, 2]]]}"#;
+//! assert_eq!(of_json(json, None)?.len(), points.len());
+//!
+//! // A point with a result is done: its key is that of the same point in any later grid.
+//! let point = &points[0];
+//! if !path(folder.path(), &point.name).exists() {
+//!     let comparison = Comparison::new(point.spec.clone(), unfollowed())?;
+//!     let measured = comparison.run(&[()])?;
+//!     keep(folder.path(), &point.name, &comparison.json(&measured)["runs"][0])?;
+//! }
+//! let run = load(folder.path(), &point.name).expect("it is done");
+//! assert_eq!(run["host_pages"], 2000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //! The command line and the Python package use the same files. Other tools read such a folder as
 //! one table; they ignore names that begin with `_` or `.`. Invariants: a file is written under a
 //! temporary name and renamed, so it is complete or absent; an existing result is never
