@@ -58,10 +58,10 @@ impl Group {
         Self::Ffdhe8192,
     ];
     /// Size of a value in the largest group.
-    pub const BYTES_MAX: usize = 1024;
+    pub(crate) const BYTES_MAX: usize = 1024;
 
     /// The group with this identifier.
-    pub fn of_id(id: u8) -> Option<Self> {
+    pub(crate) fn of_id(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.id() == id)
     }
 

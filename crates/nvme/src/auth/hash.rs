@@ -22,10 +22,10 @@ impl Hash {
     /// All hashes, from the weakest to the strongest.
     pub const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
     /// Size of the longest digest, that of SHA-512.
-    pub const LEN_MAX: usize = 64;
+    pub(crate) const LEN_MAX: usize = 64;
 
     /// The hash with this identifier.
-    pub fn of_id(id: u8) -> Option<Self> {
+    pub(crate) fn of_id(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|hash| hash.id() == id)
     }
 

@@ -42,7 +42,7 @@ pub struct Proof {
     /// Diffie-Hellman group negotiated.
     pub group: Group,
     /// True if the controller has authenticated too.
-    pub both_ways: bool,
+    pub(crate) both_ways: bool,
 }
 
 /// The keys of a host: a secret, a TLS key, or both.

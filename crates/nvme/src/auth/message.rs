@@ -73,7 +73,7 @@ pub enum FromHost<'a> {
 
 impl FromHost<'_> {
     /// Number of the transaction that the message belongs to.
-    pub fn t_id(&self) -> u16 {
+    pub(crate) fn t_id(&self) -> u16 {
         match *self {
             Self::Negotiate { t_id, .. }
             | Self::Reply { t_id, .. }

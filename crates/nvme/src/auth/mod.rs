@@ -40,7 +40,7 @@ pub use hash::Hash;
 pub use host::{Credentials, HostError, HostExchange, Step};
 pub use keys::{HostEntry, HostKeys, Keyring, Keys, KeysError, Named, NoPsk, Proof};
 pub use message::{FromHost, Offer, parse};
-pub use psk::{Claim, Derivation, IDENTITY_BYTES_MAX, Psk, TlsKey, TlsKeyError};
+pub use psk::{Claim, Derivation, Psk, TlsKey, TlsKeyError};
 pub use secret::{Secret, SecretError};
 pub use turns::Asker;
 

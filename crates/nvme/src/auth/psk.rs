@@ -26,7 +26,7 @@ const PREFIX: &[u8] = b"tls13 ";
 const BINDING: &[u8] = b" NVMe-over-Fabrics";
 const CRC_BYTES: usize = 4;
 /// Maximum length of an identity: two names of 223 bytes and a digest of SHA-384.
-pub const IDENTITY_BYTES_MAX: usize = 8 + 1 + 223 + 1 + 223 + 1 + 64;
+pub(crate) const IDENTITY_BYTES_MAX: usize = 8 + 1 + 223 + 1 + 223 + 1 + 64;
 
 /// Encoding of the labels of key derivation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct Psk {
 
 impl TlsKey {
     /// Prefix of its text.
-    pub const PREFIX: &str = "NVMeTLSkey-1:";
+    pub(crate) const PREFIX: &str = "NVMeTLSkey-1:";
 
     /// A key of these bytes, bound to the host's name by this hash.
     ///

@@ -27,7 +27,7 @@ pub(super) struct Response<'a> {
     /// The shared Diffie-Hellman secret; empty without a group.
     pub shared: &'a [u8],
     pub sequence: u32,
-    pub t_id: u16,
+    pub(crate) t_id: u16,
     pub hostnqn: &'a str,
     pub subnqn: &'a str,
 }

@@ -24,7 +24,7 @@ pub enum AdminOutcome {
 }
 
 /// Type of a fabrics command.
-pub fn fabrics_kind(sqe: &Sqe) -> Option<u8> {
+pub(crate) fn fabrics_kind(sqe: &Sqe) -> Option<u8> {
     (sqe.head().opcode() == admin::FABRICS).then_some(sqe.nsid as u8)
 }
 

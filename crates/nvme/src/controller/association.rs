@@ -361,7 +361,7 @@ impl Association {
 
     /// Waits for the end of every step begun before these controllers ended, or before their hosts
     /// got other rights.
-    pub fn settle_all(all: &[Arc<Self>]) {
+    pub(crate) fn settle_all(all: &[Arc<Self>]) {
         if let Some(first) = all.first() {
             let ended = all.iter().map(|one| -> &HostController { one });
             settle_all(&first.subsystem.device, ended);

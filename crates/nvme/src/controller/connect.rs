@@ -57,28 +57,28 @@ impl ConnectRefusal {
         "another host's controller",
     );
     /// The host is not on the list.
-    pub const NOT_ALLOWED: Self = Self {
+    pub(crate) const NOT_ALLOWED: Self = Self {
         status: Status::CONNECT_HOST,
         result: offset_of!(ConnectData, hostnqn) as u64 | IN_DATA,
         why: "this host is not allowed",
     };
     /// The host's admin queue connected from an address with other rights.
-    pub const OTHER_RIGHTS: Self = Self {
+    pub(crate) const OTHER_RIGHTS: Self = Self {
         why: "its address has other rights than that of its admin queue",
         ..Self::NOT_ALLOWED
     };
     /// The host has no key, or none that is still valid.
-    pub const NO_KEY: Self = Self {
+    pub(crate) const NO_KEY: Self = Self {
         why: "this host has no key, or its key has expired",
         ..Self::NOT_ALLOWED
     };
     /// The host has a TLS key, but connected without TLS.
-    pub const NO_TLS: Self = Self {
+    pub(crate) const NO_TLS: Self = Self {
         why: "this host has a TLS key, and has connected without TLS",
         ..Self::NOT_ALLOWED
     };
     /// The TLS key used belongs to another host or another subsystem.
-    pub const OTHER_TLS: Self = Self {
+    pub(crate) const OTHER_TLS: Self = Self {
         why: "its TLS key is another host's, or is for another subsystem",
         ..Self::NOT_ALLOWED
     };

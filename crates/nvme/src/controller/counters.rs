@@ -50,7 +50,7 @@ impl TurnCounter {
 pub(super) struct Counters {
     pub sectors_read: TurnCounter,
     pub sectors_written: TurnCounter,
-    pub read_commands: TurnCounter,
+    pub(crate) read_commands: TurnCounter,
     pub write_commands: TurnCounter,
     pub media_errors: TurnCounter,
     /// Power cuts requested by an operator.

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 impl Subsystem {
     /// Number of commands begun so far; tells after a power cut which of them had begun.
-    pub fn commands_begun(&self) -> u64 {
+    pub(crate) fn commands_begun(&self) -> u64 {
         self.commands.load(Relaxed)
     }
 

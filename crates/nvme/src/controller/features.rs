@@ -57,9 +57,9 @@ pub(super) struct Setting<'a> {
     pub namespaces: &'a Namespaces,
     /// Returns true if the host sees a namespace.
     pub sees: &'a dyn Fn(u32) -> bool,
-    pub keep_alive_ms: &'a mut u32,
+    pub(crate) keep_alive_ms: &'a mut u32,
     /// True if there has been an I/O queue since the last reset.
-    pub queues_made: bool,
+    pub(crate) queues_made: bool,
 }
 
 pub(super) struct Features {

@@ -160,7 +160,7 @@ impl HostController {
     }
 
     /// Returns true if the host connected to the discovery service.
-    pub fn is_discovery(&self) -> bool {
+    pub(crate) fn is_discovery(&self) -> bool {
         self.discovery
     }
 
@@ -265,7 +265,7 @@ impl HostController {
     }
 
     /// Notes that its host connected by TLS.
-    pub fn note_tls(&self) {
+    pub(crate) fn note_tls(&self) {
         self.state().by_tls = true;
     }
 
@@ -280,7 +280,7 @@ impl HostController {
     }
 
     /// Outstanding asynchronous event requests; a reset drops them.
-    pub fn event_requests(&self) -> usize {
+    pub(crate) fn event_requests(&self) -> usize {
         self.state().event_requests.len()
     }
 
@@ -301,7 +301,7 @@ impl HostController {
     }
 
     /// Returns true if its admin queue has ended.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.epoch.is_ended()
     }
 

@@ -54,14 +54,14 @@ pub(super) struct ActiveCommand<'a, 't> {
     /// Bytes of the device that it may have changed, if there is a witness.
     pub touched: Option<Vec<Range<u64>>>,
     /// First byte of the device with an error.
-    pub failed_byte: Option<u64>,
+    pub(crate) failed_byte: Option<u64>,
     /// Pages copied instead of remapped.
     pub copied: RemapResult,
     pub record: Option<CommandRecord<'a>>,
     /// False for the later parts of a write, which count with the first.
     pub is_first: bool,
     /// True if everything executed must be durable when it completes.
-    pub must_sync: bool,
+    pub(crate) must_sync: bool,
 }
 
 /// Why a command failed.

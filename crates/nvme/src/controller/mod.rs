@@ -90,7 +90,8 @@ mod turnstile;
 mod volatile;
 mod witness;
 
-pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
+pub(crate) use admin::fabrics_kind;
+pub use admin::{AdminOutcome, admin_transfer};
 pub use association::Association;
 pub use blocks::{Blocks, NSID_MAX, Namespace, NamespaceSpec};
 pub use connect::ConnectRefusal;
@@ -109,10 +110,10 @@ pub use reservations::{
     AllReservations, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationStore,
     ReservationType,
 };
-pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
+pub use rights::{Access, HostRights, Rights};
 pub use standing::Standing;
 pub use subsystem::{Latency, Subsystem};
-pub use turn::{DeviceTurn, SLICE_UNITS};
+pub use turn::DeviceTurn;
 pub use turnstile::Weight;
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
 pub use witness::{NewContent, Ticket, Witness};
@@ -120,17 +121,17 @@ pub use witness::{NewContent, Ticket, Witness};
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// log2 of it, in units of the minimum page size.
-pub const MDTS: u8 = 8;
+pub(crate) const MDTS: u8 = 8;
 /// Maximum entries of a submission queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 /// I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Maximum data in a command capsule.
-pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
+pub(crate) const IN_CAPSULE_BYTES: u32 = 128 << 10;
 /// The Copy descriptor format that names the source namespace.
 pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
 /// Maximum ranges of one Copy command.
-pub const COPY_RANGES_MAX: u32 = 256;
+pub(crate) const COPY_RANGES_MAX: u32 = 256;
 /// Maximum bytes of one Copy: 16 MiB. Pages that have too many owners to be remapped, or are
 /// unaligned, are each read and programmed; even so the command takes less than 100 ms
 /// (`docs/nvme-vendor.md`).
@@ -138,7 +139,7 @@ pub const COPY_BYTES_MAX: u64 = 16 << 20;
 /// Maximum bytes of one Verify: 16 MiB, which may have to come from a disk.
 pub const VERIFY_BYTES_MAX: u64 = 16 << 20;
 /// log2 of it, in units of the minimum page size.
-pub const VSL: u8 = 12;
+pub(crate) const VSL: u8 = 12;
 
 const _: () = assert!(VERIFY_BYTES_MAX == 4096 << VSL);
 
@@ -159,4 +160,4 @@ pub const fn copy_range_blocks_max(lba_shift: u8) -> u16 {
 
 /// Limits of one range of Dataset Management and of all its ranges: 4 and 16 GiB, which take less
 /// than 100 ms. These limits are advisory: commands beyond them are executed too.
-pub const DEALLOCATE_BYTES_MAX: [u64; 2] = [4 << 30, 16 << 30];
+pub(crate) const DEALLOCATE_BYTES_MAX: [u64; 2] = [4 << 30, 16 << 30];

@@ -351,7 +351,7 @@ impl IoCommand {
     }
 
     /// A flush of all namespaces. It names no blocks, and needs no existing namespace.
-    pub const FLUSH_ALL: Self = Self {
+    pub(crate) const FLUSH_ALL: Self = Self {
         request: IoRequest::Flush,
         nsid: NSID_ALL,
         version: 0,

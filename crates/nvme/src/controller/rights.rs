@@ -280,9 +280,7 @@ pub struct HostRights {
 }
 
 /// The rights of local users, on this machine.
-pub static LOCAL: HostRights = HostRights::new(Rights::ALL, false);
-/// The rights of a queue that is not connected.
-pub static NOBODY: HostRights = HostRights::new(Rights::NONE, true);
+pub(crate) static LOCAL: HostRights = HostRights::new(Rights::ALL, false);
 
 impl HostRights {
     const fn new(rights: Rights, is_limited: bool) -> Self {

@@ -93,10 +93,10 @@ pub fn page(device: &Device) -> Vec<u8> {
 }
 
 /// Bytes of the log page.
-pub const PAGE_BYTES: usize = 16 + NAMES.len() * 8;
+pub(crate) const PAGE_BYTES: usize = 16 + NAMES.len() * 8;
 
 /// Decodes a log page; `None` if it is not one.
-pub fn parse(page: &[u8]) -> Option<Vec<(&'static str, u64)>> {
+pub(crate) fn parse(page: &[u8]) -> Option<Vec<(&'static str, u64)>> {
     let (head, values) = page.split_at_checked(16)?;
     // The version is ignored: later ones only append.
     if head[..8] != MAGIC {

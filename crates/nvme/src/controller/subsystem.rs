@@ -196,7 +196,7 @@ impl Subsystem {
 
     /// The injector of faults, if there is one.
     #[inline]
-    pub fn fault_injector(&self) -> Option<&dyn FaultInjector> {
+    pub(crate) fn fault_injector(&self) -> Option<&dyn FaultInjector> {
         self.faults.as_deref()
     }
 
@@ -277,7 +277,7 @@ impl Subsystem {
     }
 
     /// Adds a portal.
-    pub fn add_portal(&self, address: SocketAddr) {
+    pub(crate) fn add_portal(&self, address: SocketAddr) {
         self.portals.add(address);
     }
 
@@ -307,7 +307,7 @@ impl Subsystem {
     }
 
     /// Like `turn`, for commands of a queue. None has an effect once the queue may not go on.
-    pub fn turn_of(&self, weight: Weight, standing: Standing) -> DeviceTurn<'_> {
+    pub(crate) fn turn_of(&self, weight: Weight, standing: Standing) -> DeviceTurn<'_> {
         DeviceTurn::begin(&self.device, weight, Some(standing))
     }
 

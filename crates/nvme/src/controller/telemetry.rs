@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets with an upper bound: 1 µs, 2 µs, and so on to 8.4 s.
-pub const BUCKETS: usize = 24;
+pub(crate) const BUCKETS: usize = 24;
 
 /// Kinds of I/O commands that are counted separately.
 #[allow(missing_docs, reason = "the commands' names")]
@@ -46,7 +46,7 @@ impl CommandKind {
         "file_map",
     ];
     /// Number of kinds.
-    pub const COUNT: usize = Self::NAMES.len();
+    pub(crate) const COUNT: usize = Self::NAMES.len();
 
     /// The kind of a command.
     #[inline]
@@ -70,7 +70,7 @@ impl CommandKind {
 
 /// Commands by kind, of one connection, that took equally long.
 #[derive(Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// The kinds present, one bit each: the loop over them usually takes one step.
     kinds: Cell<u16>,
     counts: [Cell<u32>; CommandKind::COUNT],
@@ -79,7 +79,7 @@ pub struct Batch {
 impl Batch {
     /// Counts one more command.
     #[inline]
-    pub fn add(&self, kind: CommandKind) {
+    pub(crate) fn add(&self, kind: CommandKind) {
         let count = &self.counts[kind as usize];
         count.set(count.get() + 1);
         self.kinds.set(self.kinds.get() | 1 << kind as usize);
@@ -87,13 +87,13 @@ impl Batch {
 
     /// Returns true if no command was counted.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.kinds.get() == 0
     }
 
     /// Reports all commands, each with this duration, and empties the batch. Returns their number.
     #[inline]
-    pub fn observe(&self, telemetry: &Telemetry, ns: u64) -> u64 {
+    pub(crate) fn observe(&self, telemetry: &Telemetry, ns: u64) -> u64 {
         // Visits only the kinds that were counted, lowest bit first.
         let (mut kinds, mut total) = (self.kinds.take(), 0);
         while kinds != 0 {
@@ -135,11 +135,6 @@ impl KindReading {
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
-}
-
-/// Upper bound of a bucket, inclusive, in nanoseconds.
-pub const fn bound_ns(bucket: usize) -> u64 {
-    1000 << bucket
 }
 
 #[inline]
@@ -186,6 +181,11 @@ impl Telemetry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Upper bound of a bucket, inclusive, in nanoseconds.
+    const fn bound_ns(bucket: usize) -> u64 {
+        1000 << bucket
+    }
 
     #[test]
     fn a_time_is_counted_in_the_first_bucket_whose_bound_it_does_not_pass() {

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Units of one slice: less than a millisecond, unless the firmware collects garbage or waits for
 /// the disk.
-pub const SLICE_UNITS: u32 = 1000;
+pub(crate) const SLICE_UNITS: u32 = 1000;
 /// Maximum units of a light turn: a dozen pages written, or fifty read.
 const LIGHT_UNITS: u32 = 150;
 /// Pages programmed but not durable after which a long command waits for the disk: 4 MiB.
@@ -68,7 +68,7 @@ pub(super) struct SharedDevice {
     /// Likewise.
     pub cache: Option<Mutex<VolatileCache>>,
     pub witness: Option<Box<dyn Witness>>,
-    pub turnstile: Turnstile,
+    pub(crate) turnstile: Turnstile,
     pub durable: Durable,
     /// Readable without a turn: the device has failed.
     broken: AtomicBool,
@@ -305,7 +305,7 @@ impl<'a> DeviceTurn<'a> {
 
     /// Returns true if the slice is used up.
     #[inline]
-    pub fn is_used_up(&self) -> bool {
+    pub(crate) fn is_used_up(&self) -> bool {
         self.slice >= SLICE_UNITS
     }
 

@@ -32,13 +32,13 @@ pub struct AnaGroup {
 const _: () = assert!(size_of::<AnaGroup>() == 32);
 
 /// Capabilities (ANACAP): the states that may be reported.
-pub mod anacap {
-    pub const OPTIMIZED: u8 = 1 << 0;
-    pub const NON_OPTIMIZED: u8 = 1 << 1;
-    pub const INACCESSIBLE: u8 = 1 << 2;
+pub(crate) mod anacap {
+    pub(crate) const OPTIMIZED: u8 = 1 << 0;
+    pub(crate) const NON_OPTIMIZED: u8 = 1 << 1;
+    pub(crate) const INACCESSIBLE: u8 = 1 << 2;
     /// A namespace stays in its group.
-    pub const STATIC_GROUPS: u8 = 1 << 6;
+    pub(crate) const STATIC_GROUPS: u8 = 1 << 6;
 }
 
 /// Bit 0 of the log specific field: descriptors without their namespaces.
-pub const RETURN_GROUPS_ONLY: u8 = 1 << 0;
+pub(crate) const RETURN_GROUPS_ONLY: u8 = 1 << 0;

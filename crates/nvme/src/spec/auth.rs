@@ -5,13 +5,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Dword 0 of Connect's completion.
 #[bitfield(u32)]
-pub struct ConnectResult {
+pub(crate) struct ConnectResult {
     pub cntlid: u16,
     __: bool,
     /// The host must authenticate (ATR).
     pub authentication: bool,
     /// The host must authenticate, and set up a secure channel that way (ASCR).
-    pub secure_channel: bool,
+    pub(crate) secure_channel: bool,
     #[bits(13)]
     __: u16,
 }
@@ -22,8 +22,8 @@ pub struct ConnectResult {
 pub struct SecurityCdw10 {
     __: u8,
     /// Security protocol specific, low byte.
-    pub spsp0: u8,
-    pub spsp1: u8,
+    pub(crate) spsp0: u8,
+    pub(crate) spsp1: u8,
     /// Security protocol: E9h for NVMe.
     pub secp: u8,
 }
@@ -35,26 +35,26 @@ impl SecurityCdw10 {
 
 /// Types of messages.
 pub mod kind {
-    pub const COMMON: u8 = 0x00;
-    pub const DH_HMAC_CHAP: u8 = 0x01;
+    pub(crate) const COMMON: u8 = 0x00;
+    pub(crate) const DH_HMAC_CHAP: u8 = 0x01;
 }
 
 /// Identifiers of messages within their type.
 pub mod message {
     /// Negotiate, host to controller; common.
-    pub const NEGOTIATE: u8 = 0x00;
+    pub(crate) const NEGOTIATE: u8 = 0x00;
     /// The challenge, from the controller to the host.
-    pub const CHALLENGE: u8 = 0x01;
+    pub(crate) const CHALLENGE: u8 = 0x01;
     /// The reply, from the host to the controller.
-    pub const REPLY: u8 = 0x02;
+    pub(crate) const REPLY: u8 = 0x02;
     /// Success1: the controller accepts the host.
-    pub const SUCCESS1: u8 = 0x03;
+    pub(crate) const SUCCESS1: u8 = 0x03;
     /// Success2: the host accepts the controller.
-    pub const SUCCESS2: u8 = 0x04;
+    pub(crate) const SUCCESS2: u8 = 0x04;
     /// Failure2, host to controller; common.
-    pub const FAILURE2: u8 = 0xf0;
+    pub(crate) const FAILURE2: u8 = 0xf0;
     /// Failure1, controller to host; common.
-    pub const FAILURE1: u8 = 0xf1;
+    pub(crate) const FAILURE1: u8 = 0xf1;
 }
 
 /// Why authentication failed: the explanation (the reason itself is always 1).
@@ -75,11 +75,11 @@ pub mod explanation {
 }
 
 /// The reason code of all failures.
-pub const REASON_FAILED: u8 = 1;
+pub(crate) const REASON_FAILED: u8 = 1;
 /// Identifier of DH-HMAC-CHAP among protocols.
-pub const PROTOCOL_DH_HMAC_CHAP: u8 = 1;
+pub(crate) const PROTOCOL_DH_HMAC_CHAP: u8 = 1;
 /// Maximum identifiers of hashes, and of groups, in a protocol's descriptor.
-pub const IDENTIFIERS_MAX: usize = 30;
+pub(crate) const IDENTIFIERS_MAX: usize = 30;
 
 /// Head of all messages.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -90,27 +90,27 @@ pub struct Head {
     pub message: u8,
     pub(crate) reserved: u16,
     /// Number of the transaction, which each message repeats.
-    pub t_id: u16,
+    pub(crate) t_id: u16,
 }
 
 /// The message Negotiate, up to its descriptors.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Negotiate {
+pub(crate) struct Negotiate {
     pub head: Head,
     /// Secure channel wanted; 0 is none.
-    pub secure_channel: u8,
+    pub(crate) secure_channel: u8,
     pub descriptors: u8,
 }
 
 /// A protocol supported by the host.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Descriptor {
-    pub protocol: u8,
+pub(crate) struct Descriptor {
+    pub(crate) protocol: u8,
     pub(crate) reserved: u8,
-    pub hashes_len: u8,
-    pub groups_len: u8,
+    pub(crate) hashes_len: u8,
+    pub(crate) groups_len: u8,
     pub hashes: [u8; IDENTIFIERS_MAX],
     pub groups: [u8; IDENTIFIERS_MAX],
 }
@@ -118,7 +118,7 @@ pub struct Descriptor {
 /// Challenge, before the challenge's value and the controller's DH value.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Challenge {
+pub(crate) struct Challenge {
     pub head: Head,
     /// Size of the challenge.
     pub hash_len: u8,
@@ -134,7 +134,7 @@ pub struct Challenge {
 /// Reply, before the response, the host's challenge and its DH value.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub head: Head,
     /// Size of the response.
     pub hash_len: u8,
@@ -150,20 +150,20 @@ pub struct Reply {
 /// The message Success1, up to its response.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Success1 {
+pub(crate) struct Success1 {
     pub head: Head,
     /// Size of a response.
     pub hash_len: u8,
     pub(crate) reserved: u8,
     /// 1: there is a response.
-    pub responds: u8,
+    pub(crate) responds: u8,
     pub(crate) reserved_2: [u8; 7],
 }
 
 /// The message Success2, which is only a head.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Success2 {
+pub(crate) struct Success2 {
     pub head: Head,
     pub(crate) reserved: [u8; 10],
 }
@@ -185,7 +185,7 @@ const _: () = assert!(size_of::<Failure>() == 8);
 
 impl Head {
     /// The head of a message of this transaction.
-    pub const fn new(kind: u8, message: u8, t_id: u16) -> Self {
+    pub(crate) const fn new(kind: u8, message: u8, t_id: u16) -> Self {
         Self {
             kind,
             message,

@@ -6,8 +6,6 @@ use zerocopy::IntoBytes;
 
 /// Offsets of registers that are not fabrics properties.
 pub mod register {
-    pub const INTMS: u32 = 0x0c;
-    pub const INTMC: u32 = 0x10;
     /// Offset of the attributes of the admin queues.
     pub const AQA: u32 = 0x24;
     /// Admin submission queue, 8 bytes.
@@ -60,7 +58,7 @@ pub struct CreateSqCdw11 {
     /// True if its memory is contiguous.
     pub pc: bool,
     #[bits(2)]
-    pub qprio: u8,
+    pub(crate) qprio: u8,
     #[bits(13)]
     __: u16,
     /// Number of the completion queue that it belongs to.

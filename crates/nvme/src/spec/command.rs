@@ -115,13 +115,13 @@ pub struct RwCdw12 {
     #[bits(9)]
     __: u16,
     /// True if zeroes may be written by deallocating.
-    pub deac: bool,
+    pub(crate) deac: bool,
     #[bits(4)]
-    pub prinfo: u8,
+    pub(crate) prinfo: u8,
     /// True if the data must be durable before it completes.
     pub fua: bool,
     /// True if the device should limit retries.
-    pub lr: bool,
+    pub(crate) lr: bool,
 }
 
 /// Dword 10 of Dataset Management (NVM 1.0 §3.2.3).
@@ -137,9 +137,9 @@ pub struct DsmCdw10 {
 #[bitfield(u32)]
 pub struct DsmCdw11 {
     /// True if the ranges will be read as a whole.
-    pub idr: bool,
+    pub(crate) idr: bool,
     /// True if the ranges will be written as a whole.
-    pub idw: bool,
+    pub(crate) idw: bool,
     /// True to deallocate the ranges.
     pub ad: bool,
     #[bits(29)]
@@ -166,15 +166,15 @@ pub struct CopyCdw12 {
     #[bits(4)]
     pub format: u8,
     #[bits(4)]
-    pub prinfor: u8,
+    pub(crate) prinfor: u8,
     #[bits(10)]
     __: u16,
     #[bits(4)]
-    pub prinfow: u8,
+    pub(crate) prinfow: u8,
     /// True if the data must be durable before it completes.
     pub fua: bool,
     /// True if the device should limit retries.
-    pub lr: bool,
+    pub(crate) lr: bool,
 }
 
 /// A source range of Copy, format 0 or 2.
@@ -244,16 +244,16 @@ pub struct RemapResult {
 
 /// Dword 10 of Get Log Page (Base 2.0 §5.16).
 #[bitfield(u32)]
-pub struct LogCdw10 {
+pub(crate) struct LogCdw10 {
     /// Identifier of the log page.
     pub lid: u8,
     /// Log specific field, with a meaning per page.
     #[bits(7)]
-    pub lsp: u8,
+    pub(crate) lsp: u8,
     /// True to retain the event although the page is read.
-    pub rae: bool,
+    pub(crate) rae: bool,
     /// Number of dwords, 0's based, low half.
-    pub numdl: u16,
+    pub(crate) numdl: u16,
 }
 
 /// Dword 10 of Format NVM (Base 2.0 §5.14).
@@ -266,7 +266,7 @@ pub struct FormatCdw10 {
     pub mset: bool,
     #[bits(3)]
     pub pi: u8,
-    pub pil: bool,
+    pub(crate) pil: bool,
     /// Secure erase settings.
     #[bits(3)]
     pub ses: u8,
@@ -279,11 +279,11 @@ pub struct FormatCdw10 {
 
 /// Dword 10 of Identify (Base 2.0 §5.17).
 #[bitfield(u32)]
-pub struct IdentifyCdw10 {
+pub(crate) struct IdentifyCdw10 {
     /// Selects the structure.
     pub cns: u8,
     __: u8,
-    pub cntid: u16,
+    pub(crate) cntid: u16,
 }
 
 /// Dword 10 of Get and Set Features (Base 2.0 §5.15, §5.27).
@@ -297,19 +297,19 @@ pub struct FeatureCdw10 {
     #[bits(20)]
     __: u32,
     /// Set: true if the value must survive a power cycle.
-    pub sv: bool,
+    pub(crate) sv: bool,
 }
 
 /// Dword 11 of Get and Set Features, Temperature Threshold (Base 2.0 §5.27.1.3).
 #[bitfield(u32)]
-pub struct TemperatureCdw11 {
-    pub tmpth: u16,
+pub(crate) struct TemperatureCdw11 {
+    pub(crate) tmpth: u16,
     /// Sensor: 0 is the composite temperature, 15 means all.
     #[bits(4)]
-    pub tmpsel: u8,
+    pub(crate) tmpsel: u8,
     /// Threshold type: 0 over, 1 under.
     #[bits(2)]
-    pub thsel: u8,
+    pub(crate) thsel: u8,
     #[bits(10)]
     __: u16,
 }

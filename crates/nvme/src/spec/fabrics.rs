@@ -63,53 +63,53 @@ impl ConnectData {
 
 /// Dword 11 of the command Connect.
 #[bitfield(u32)]
-pub struct ConnectCdw11 {
+pub(crate) struct ConnectCdw11 {
     /// Submission queue entries, 0's based.
-    pub sqsize_z: u16,
+    pub(crate) sqsize_z: u16,
     /// Attributes: bit 2 disables flow control.
-    pub cattr: u8,
+    pub(crate) cattr: u8,
     __: u8,
 }
 
 /// Controller capabilities (Base 2.0 §3.1.3.1).
 #[bitfield(u64)]
-pub struct Cap {
+pub(crate) struct Cap {
     /// Maximum queue entries, 0's based.
-    pub mqes_z: u16,
+    pub(crate) mqes_z: u16,
     /// True if queues must be physically contiguous.
-    pub cqr: bool,
+    pub(crate) cqr: bool,
     #[bits(2)]
-    pub ams: u8,
+    pub(crate) ams: u8,
     #[bits(5)]
     __: u8,
     /// Maximum time to become ready, in half seconds.
     pub to: u8,
     #[bits(4)]
-    pub dstrd: u8,
-    pub nssrs: bool,
-    pub css_nvm: bool,
+    pub(crate) dstrd: u8,
+    pub(crate) nssrs: bool,
+    pub(crate) css_nvm: bool,
     #[bits(5)]
     __: u8,
     /// I/O command sets are listed by Identify.
-    pub css_iocs: bool,
-    pub css_admin: bool,
+    pub(crate) css_iocs: bool,
+    pub(crate) css_admin: bool,
     #[bits(14)]
     __: u32,
     /// Ready with media mode (CRMS.CRWMS).
-    pub crms_with_media: bool,
+    pub(crate) crms_with_media: bool,
     /// Ready independent of media mode (CRMS.CRIMS).
-    pub crms_independent: bool,
+    pub(crate) crms_independent: bool,
     #[bits(3)]
     __: u8,
 }
 
 /// Ready time-outs (Base 2.0 §3.1.3.23).
 #[bitfield(u32)]
-pub struct Crto {
+pub(crate) struct Crto {
     /// Maximum time to become ready with media, in half seconds.
-    pub with_media: u16,
+    pub(crate) with_media: u16,
     /// Maximum time to become ready without media, in half seconds.
-    pub independent: u16,
+    pub(crate) independent: u16,
 }
 
 /// Controller configuration (Base 2.0 §3.1.3.5).
@@ -124,9 +124,9 @@ pub struct Cc {
     pub css: u8,
     /// Memory pages of `2^(12 + mps)` bytes.
     #[bits(4)]
-    pub mps: u8,
+    pub(crate) mps: u8,
     #[bits(3)]
-    pub ams: u8,
+    pub(crate) ams: u8,
     /// Shutdown notification by the host.
     #[bits(2)]
     pub shn: u8,
@@ -156,30 +156,30 @@ pub struct Csts {
 #[repr(C)]
 pub struct DiscoveryEntry {
     /// Transport type: 3 is TCP.
-    pub trtype: u8,
+    pub(crate) trtype: u8,
     /// Address family: 1 IPv4, 2 IPv6.
     pub adrfam: u8,
     /// 2 is an NVM subsystem.
-    pub subtype: u8,
+    pub(crate) subtype: u8,
     /// Transport requirements, such as TLS.
     pub treq: u8,
     pub portid: u16,
     pub cntlid: u16,
-    pub asqsz: u16,
+    pub(crate) asqsz: u16,
     reserved: [u8; 22],
     pub trsvcid: [u8; 32],
     reserved_2: [u8; 192],
     pub subnqn: [u8; 256],
     pub traddr: [u8; 256],
     /// Transport specific address subtype.
-    pub tsas: [u8; 256],
+    pub(crate) tsas: [u8; 256],
 }
 
 const _: () = assert!(size_of::<DiscoveryEntry>() == 1024);
 
 impl DiscoveryEntry {
     /// A subsystem at a TCP address.
-    pub fn tcp(address: &std::net::SocketAddr, subnqn: &str) -> Self {
+    pub(crate) fn tcp(address: &std::net::SocketAddr, subnqn: &str) -> Self {
         fn field<const N: usize>(text: &str) -> [u8; N] {
             let mut bytes = [0; N];
             let len = text.len().min(N - 1);
@@ -206,7 +206,7 @@ impl DiscoveryEntry {
 
     /// The entry with TLS 1.3 required (TREQ 1; SECTYPE 2 of the address subtype of TCP).
     #[must_use]
-    pub fn by_tls(mut self) -> Self {
+    pub(crate) fn by_tls(mut self) -> Self {
         self.treq = 1;
         self.tsas[0] = 2;
         self

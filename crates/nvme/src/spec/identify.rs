@@ -34,84 +34,84 @@ pub mod cns {
 #[repr(C, packed)]
 #[allow(missing_docs, reason = "the specification's names")]
 pub struct Controller {
-    pub vid: u16,
-    pub ssvid: u16,
+    pub(crate) vid: u16,
+    pub(crate) ssvid: u16,
     pub sn: [u8; 20],
     pub mn: [u8; 40],
     pub fr: [u8; 8],
-    pub rab: u8,
-    pub ieee: [u8; 3],
-    pub cmic: u8,
-    pub mdts: u8,
+    pub(crate) rab: u8,
+    pub(crate) ieee: [u8; 3],
+    pub(crate) cmic: u8,
+    pub(crate) mdts: u8,
     pub cntlid: u16,
     pub ver: u32,
-    pub rtd3r: u32,
-    pub rtd3e: u32,
+    pub(crate) rtd3r: u32,
+    pub(crate) rtd3e: u32,
     pub oaes: u32,
-    pub ctratt: u32,
-    pub rrls: u16,
+    pub(crate) ctratt: u32,
+    pub(crate) rrls: u16,
     reserved_102: [u8; 9],
     pub cntrltype: u8,
-    pub fguid: [u8; 16],
-    pub crdt: [u16; 3],
+    pub(crate) fguid: [u8; 16],
+    pub(crate) crdt: [u16; 3],
     reserved_134: [u8; 119],
-    pub nvmsr: u8,
-    pub vwci: u8,
-    pub mec: u8,
+    pub(crate) nvmsr: u8,
+    pub(crate) vwci: u8,
+    pub(crate) mec: u8,
     pub oacs: u16,
-    pub acl_z: u8,
-    pub aerl_z: u8,
-    pub frmw: u8,
-    pub lpa: u8,
-    pub elpe_z: u8,
-    pub npss_z: u8,
-    pub avscc: u8,
-    pub apsta: u8,
-    pub wctemp: u16,
-    pub cctemp: u16,
-    pub mtfa: u16,
-    pub hmpre: u32,
-    pub hmmin: u32,
-    pub tnvmcap: [u8; 16],
+    pub(crate) acl_z: u8,
+    pub(crate) aerl_z: u8,
+    pub(crate) frmw: u8,
+    pub(crate) lpa: u8,
+    pub(crate) elpe_z: u8,
+    pub(crate) npss_z: u8,
+    pub(crate) avscc: u8,
+    pub(crate) apsta: u8,
+    pub(crate) wctemp: u16,
+    pub(crate) cctemp: u16,
+    pub(crate) mtfa: u16,
+    pub(crate) hmpre: u32,
+    pub(crate) hmmin: u32,
+    pub(crate) tnvmcap: [u8; 16],
     pub unvmcap: [u8; 16],
-    pub rpmbs: u32,
-    pub edstt: u16,
-    pub dsto: u8,
-    pub fwug: u8,
+    pub(crate) rpmbs: u32,
+    pub(crate) edstt: u16,
+    pub(crate) dsto: u8,
+    pub(crate) fwug: u8,
     pub kas: u16,
     reserved_322: [u8; 20],
-    pub anatt: u8,
-    pub anacap: u8,
-    pub anagrpmax: u32,
-    pub nanagrpid: u32,
+    pub(crate) anatt: u8,
+    pub(crate) anacap: u8,
+    pub(crate) anagrpmax: u32,
+    pub(crate) nanagrpid: u32,
     reserved_352: [u8; 160],
-    pub sqes: u8,
-    pub cqes: u8,
-    pub maxcmd: u16,
-    pub nn: u32,
+    pub(crate) sqes: u8,
+    pub(crate) cqes: u8,
+    pub(crate) maxcmd: u16,
+    pub(crate) nn: u32,
     pub oncs: u16,
-    pub fuses: u16,
-    pub fna: u8,
+    pub(crate) fuses: u16,
+    pub(crate) fna: u8,
     pub vwc: u8,
-    pub awun_z: u16,
-    pub awupf_z: u16,
-    pub icsvscc: u8,
-    pub nwpc: u8,
-    pub acwu_z: u16,
-    pub ocfs: u16,
+    pub(crate) awun_z: u16,
+    pub(crate) awupf_z: u16,
+    pub(crate) icsvscc: u8,
+    pub(crate) nwpc: u8,
+    pub(crate) acwu_z: u16,
+    pub(crate) ocfs: u16,
     pub sgls: u32,
-    pub mnan: u32,
+    pub(crate) mnan: u32,
     reserved_544: [u8; 224],
     pub subnqn: [u8; 256],
     reserved_1024: [u8; 768],
     pub ioccsz: u32,
-    pub iorcsz: u32,
-    pub icdoff: u16,
-    pub fcatt: u8,
-    pub msdbd: u8,
-    pub ofcs: u16,
+    pub(crate) iorcsz: u32,
+    pub(crate) icdoff: u16,
+    pub(crate) fcatt: u8,
+    pub(crate) msdbd: u8,
+    pub(crate) ofcs: u16,
     reserved_1806: [u8; 242],
-    pub psd: [[u8; 32]; 32],
+    pub(crate) psd: [[u8; 32]; 32],
     vendor: [u8; 1024],
 }
 
@@ -127,73 +127,73 @@ const _: () = assert!(offset_of!(Controller, psd) == 2048);
 /// Bits of `oncs`: optional commands.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod oncs {
-    pub const COMPARE: u16 = 1 << 0;
-    pub const DATASET_MANAGEMENT: u16 = 1 << 2;
-    pub const WRITE_ZEROES: u16 = 1 << 3;
+    pub(crate) const COMPARE: u16 = 1 << 0;
+    pub(crate) const DATASET_MANAGEMENT: u16 = 1 << 2;
+    pub(crate) const WRITE_ZEROES: u16 = 1 << 3;
     /// Save and select of features.
-    pub const FEATURE_SELECT: u16 = 1 << 4;
+    pub(crate) const FEATURE_SELECT: u16 = 1 << 4;
     pub const RESERVATIONS: u16 = 1 << 5;
-    pub const VERIFY: u16 = 1 << 7;
-    pub const COPY: u16 = 1 << 8;
+    pub(crate) const VERIFY: u16 = 1 << 7;
+    pub(crate) const COPY: u16 = 1 << 8;
 }
 
 /// Bits of `ctratt`: attributes of the controller.
-pub mod ctratt {
+pub(crate) mod ctratt {
     /// Host identifiers have 16 bytes.
-    pub const HOST_ID_LONG: u32 = 1 << 0;
+    pub(crate) const HOST_ID_LONG: u32 = 1 << 0;
     /// Any command counts as keep-alive traffic.
-    pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
+    pub(crate) const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
 }
 
 /// Optional events (`oaes`): namespaces have changed.
-pub const OAES_NAMESPACES: u32 = 1 << 8;
+pub(crate) const OAES_NAMESPACES: u32 = 1 << 8;
 /// Attributes of a namespace (`nsattr`): it is write protected.
-pub const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
+pub(crate) const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
 /// Events that can be enabled (`oaes`, and the feature of events).
 pub mod oaes {
     /// The state of asymmetric access has changed.
-    pub const ANA_CHANGE: u32 = 1 << 11;
+    pub(crate) const ANA_CHANGE: u32 = 1 << 11;
 }
 
 /// Multiple ports and controllers, and asymmetric access (`cmic`).
-pub mod cmic {
-    pub const PORTS: u8 = 1 << 0;
-    pub const CONTROLLERS: u8 = 1 << 1;
-    pub const ANA: u8 = 1 << 3;
+pub(crate) mod cmic {
+    pub(crate) const PORTS: u8 = 1 << 0;
+    pub(crate) const CONTROLLERS: u8 = 1 << 1;
+    pub(crate) const ANA: u8 = 1 << 3;
 }
 
 /// Bits of `oacs`: optional admin commands.
 pub mod oacs {
     pub const FORMAT: u16 = 1 << 1;
     /// Namespace Management and Attachment.
-    pub const NAMESPACES: u16 = 1 << 3;
+    pub(crate) const NAMESPACES: u16 = 1 << 3;
 }
 
 /// Bits of `fna`: attributes of Format NVM.
-pub mod fna {
+pub(crate) mod fna {
     /// All namespaces at once are not supported.
-    pub const NO_BROADCAST: u8 = 1 << 3;
+    pub(crate) const NO_BROADCAST: u8 = 1 << 3;
 }
 
 /// Bits of `sgls`: supported SGL descriptors.
 pub mod sgls {
-    pub const SUPPORTED: u32 = 1 << 0;
+    pub(crate) const SUPPORTED: u32 = 1 << 0;
     /// SGLs may be longer than the data.
-    pub const LONGER: u32 = 1 << 18;
+    pub(crate) const LONGER: u32 = 1 << 18;
     /// Addresses may be offsets: in the capsule.
-    pub const OFFSETS: u32 = 1 << 20;
+    pub(crate) const OFFSETS: u32 = 1 << 20;
 }
 
 /// A supported format of logical blocks.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct LbaFormat {
+pub(crate) struct LbaFormat {
     /// Metadata bytes per block.
     pub ms: u16,
     /// log2 of the block size.
-    pub lbads: u8,
+    pub(crate) lbads: u8,
     /// Relative performance; 0 is best.
-    pub rp: u8,
+    pub(crate) rp: u8,
 }
 
 /// The structure Identify Namespace, of 4,096 bytes.
@@ -204,29 +204,29 @@ pub struct Namespace {
     pub nsze: u64,
     pub ncap: u64,
     pub nuse: u64,
-    pub nsfeat: u8,
-    pub nlbaf_z: u8,
+    pub(crate) nsfeat: u8,
+    pub(crate) nlbaf_z: u8,
     pub flbas: u8,
-    pub mc: u8,
-    pub dpc: u8,
+    pub(crate) mc: u8,
+    pub(crate) dpc: u8,
     pub dps: u8,
-    pub nmic: u8,
+    pub(crate) nmic: u8,
     pub rescap: u8,
-    pub fpi: u8,
-    pub dlfeat: u8,
-    pub nawun_z: u16,
-    pub nawupf_z: u16,
-    pub nacwu_z: u16,
-    pub nabsn: u16,
-    pub nabo: u16,
-    pub nabspf: u16,
-    pub noiob: u16,
+    pub(crate) fpi: u8,
+    pub(crate) dlfeat: u8,
+    pub(crate) nawun_z: u16,
+    pub(crate) nawupf_z: u16,
+    pub(crate) nacwu_z: u16,
+    pub(crate) nabsn: u16,
+    pub(crate) nabo: u16,
+    pub(crate) nabspf: u16,
+    pub(crate) noiob: u16,
     pub nvmcap: [u8; 16],
-    pub npwg_z: u16,
-    pub npwa_z: u16,
-    pub npdg_z: u16,
-    pub npda_z: u16,
-    pub nows_z: u16,
+    pub(crate) npwg_z: u16,
+    pub(crate) npwa_z: u16,
+    pub(crate) npdg_z: u16,
+    pub(crate) npda_z: u16,
+    pub(crate) nows_z: u16,
     pub mssrl: u16,
     pub mcl: u32,
     pub msrc_z: u8,
@@ -235,10 +235,10 @@ pub struct Namespace {
     reserved_96: [u8; 3],
     pub nsattr: u8,
     pub nvmsetid: u16,
-    pub endgid: u16,
+    pub(crate) endgid: u16,
     pub nguid: [u8; 16],
-    pub eui64: [u8; 8],
-    pub lbaf: [LbaFormat; 64],
+    pub(crate) eui64: [u8; 8],
+    pub(crate) lbaf: [LbaFormat; 64],
     vendor: [u8; 3712],
 }
 
@@ -252,11 +252,11 @@ const _: () = assert!(offset_of!(Namespace, nguid) == 104 && offset_of!(Namespac
 #[allow(missing_docs, reason = "the specification's names")]
 pub struct NvmController {
     pub vsl: u8,
-    pub wzsl: u8,
-    pub wusl: u8,
-    pub dmrl: u8,
-    pub dmrsl: u32,
-    pub dmsl: u64,
+    pub(crate) wzsl: u8,
+    pub(crate) wusl: u8,
+    pub(crate) dmrl: u8,
+    pub(crate) dmrsl: u32,
+    pub(crate) dmsl: u64,
     reserved: [u8; 4080],
 }
 
@@ -267,28 +267,28 @@ const _: () = assert!(size_of::<NvmController>() == 4096);
 #[repr(C, packed)]
 #[allow(missing_docs, reason = "the specification's names")]
 pub struct IndependentNamespace {
-    pub nsfeat: u8,
-    pub nmic: u8,
+    pub(crate) nsfeat: u8,
+    pub(crate) nmic: u8,
     pub rescap: u8,
-    pub fpi: u8,
+    pub(crate) fpi: u8,
     pub anagrpid: u32,
     pub nsattr: u8,
     reserved: u8,
     pub nvmsetid: u16,
-    pub endgid: u16,
-    pub nstat: u8,
+    pub(crate) endgid: u16,
+    pub(crate) nstat: u8,
     reserved_15: [u8; 4081],
 }
 
 const _: () = assert!(size_of::<IndependentNamespace>() == 4096);
 
 /// All zero: fields not set mean "not supported".
-pub fn blank<T: FromZeros>() -> T {
+pub(crate) fn blank<T: FromZeros>() -> T {
     T::new_zeroed()
 }
 
 /// Text in a fixed-size field, padded with spaces.
-pub fn text<const N: usize>(text: &str) -> [u8; N] {
+pub(crate) fn text<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     let len = text.len().min(N);
     field[..len].copy_from_slice(&text.as_bytes()[..len]);
@@ -296,11 +296,11 @@ pub fn text<const N: usize>(text: &str) -> [u8; N] {
 }
 
 /// Types of namespace identification descriptors (CNS 03h).
-pub mod nidt {
-    pub const EUI64: u8 = 1;
-    pub const NGUID: u8 = 2;
+pub(crate) mod nidt {
+    pub(crate) const EUI64: u8 = 1;
+    pub(crate) const NGUID: u8 = 2;
     /// The namespace's UUID, of 16 bytes.
-    pub const UUID: u8 = 3;
+    pub(crate) const UUID: u8 = 3;
     /// The namespace's command set.
-    pub const CSI: u8 = 4;
+    pub(crate) const CSI: u8 = 4;
 }

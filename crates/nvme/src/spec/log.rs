@@ -22,7 +22,7 @@ pub mod lid {
     /// Vendor: statistics of the translation layer.
     pub const STATISTICS: u8 = 0xc0;
     /// Vendor: registrants of a namespace, and whether they are connected.
-    pub const REGISTRANTS: u8 = 0xc1;
+    pub(crate) const REGISTRANTS: u8 = 0xc1;
 }
 
 /// The page SMART / Health Information.
@@ -31,22 +31,22 @@ pub mod lid {
 #[allow(missing_docs, reason = "the specification's names")]
 pub struct Smart {
     pub critical_warning: u8,
-    pub composite_temperature: u16,
+    pub(crate) composite_temperature: u16,
     pub available_spare: u8,
-    pub available_spare_threshold: u8,
+    pub(crate) available_spare_threshold: u8,
     pub percentage_used: u8,
-    pub endurance_group_critical_warning: u8,
+    pub(crate) endurance_group_critical_warning: u8,
     reserved_7: [u8; 25],
     pub data_units_read: u128,
     pub data_units_written: u128,
-    pub host_read_commands: u128,
-    pub host_write_commands: u128,
-    pub controller_busy_time: u128,
+    pub(crate) host_read_commands: u128,
+    pub(crate) host_write_commands: u128,
+    pub(crate) controller_busy_time: u128,
     pub power_cycles: u128,
-    pub power_on_hours: u128,
+    pub(crate) power_on_hours: u128,
     pub unsafe_shutdowns: u128,
     pub media_errors: u128,
-    pub error_log_entries: u128,
+    pub(crate) error_log_entries: u128,
     reserved_192: [u8; 320],
 }
 
@@ -57,18 +57,18 @@ const _: () = assert!(size_of::<Smart>() == 512);
 #[repr(C, packed)]
 #[allow(missing_docs, reason = "the specification's names")]
 pub struct ErrorEntry {
-    pub error_count: u64,
+    pub(crate) error_count: u64,
     pub sqid: u16,
     pub cid: u16,
     pub status: u16,
-    pub parameter_location: u16,
+    pub(crate) parameter_location: u16,
     pub lba: u64,
     pub nsid: u32,
     pub vendor: u8,
-    pub trtype: u8,
+    pub(crate) trtype: u8,
     reserved: [u8; 2],
-    pub command_specific: u64,
-    pub transport_specific: u16,
+    pub(crate) command_specific: u64,
+    pub(crate) transport_specific: u16,
     reserved_42: [u8; 22],
 }
 
@@ -76,47 +76,47 @@ const _: () = assert!(size_of::<ErrorEntry>() == 64);
 
 /// Effects of a command.
 pub mod effects {
-    pub const SUPPORTED: u32 = 1 << 0;
-    pub const CHANGES_BLOCKS: u32 = 1 << 1;
+    pub(crate) const SUPPORTED: u32 = 1 << 0;
+    pub(crate) const CHANGES_BLOCKS: u32 = 1 << 1;
     /// Changes namespace capabilities: the block size.
-    pub const CHANGES_NAMESPACE: u32 = 1 << 2;
+    pub(crate) const CHANGES_NAMESPACE: u32 = 1 << 2;
     /// Changes the set of namespaces.
-    pub const CHANGES_INVENTORY: u32 = 1 << 3;
+    pub(crate) const CHANGES_INVENTORY: u32 = 1 << 3;
 }
 
 /// Support and scope of a feature.
 pub mod features {
-    pub const SUPPORTED: u32 = 1 << 0;
+    pub(crate) const SUPPORTED: u32 = 1 << 0;
     /// The feature belongs to a namespace.
-    pub const NAMESPACE: u32 = 1 << 20;
+    pub(crate) const NAMESPACE: u32 = 1 << 20;
     /// The feature belongs to the controller.
-    pub const CONTROLLER: u32 = 1 << 21;
+    pub(crate) const CONTROLLER: u32 = 1 << 21;
 }
 
 /// Bits of the critical warnings of SMART.
 pub mod warning {
     /// Spare blocks are below their threshold.
-    pub const SPARE: u8 = 1 << 0;
+    pub(crate) const SPARE: u8 = 1 << 0;
     /// A temperature is past its threshold.
-    pub const TEMPERATURE: u8 = 1 << 1;
+    pub(crate) const TEMPERATURE: u8 = 1 << 1;
     /// The media are read-only from now on.
     pub const READ_ONLY: u8 = 1 << 3;
 }
 
 /// Asynchronous events (Base 2.0 §5.2.1).
 pub mod event {
-    pub const SMART: u64 = 1;
-    pub const RELIABILITY: u64 = 0;
+    pub(crate) const SMART: u64 = 1;
+    pub(crate) const RELIABILITY: u64 = 0;
     /// Of SMART: a temperature is beyond its threshold.
-    pub const TEMPERATURE_THRESHOLD: u64 = 1;
+    pub(crate) const TEMPERATURE_THRESHOLD: u64 = 1;
     /// A notice, not an error.
-    pub const NOTICE: u64 = 2;
+    pub(crate) const NOTICE: u64 = 2;
     /// Of notices: namespaces have changed.
-    pub const NAMESPACES_CHANGED: u64 = 0;
+    pub(crate) const NAMESPACES_CHANGED: u64 = 0;
     /// Of SMART: spare blocks are below their threshold.
-    pub const SPARE_BELOW_THRESHOLD: u64 = 2;
+    pub(crate) const SPARE_BELOW_THRESHOLD: u64 = 2;
     /// Of notices: asymmetric access has changed.
-    pub const ANA_CHANGE: u64 = 3;
+    pub(crate) const ANA_CHANGE: u64 = 3;
     /// Of I/O command sets; information 0: a reservation notification is available.
-    pub const COMMAND_SET: u64 = 6;
+    pub(crate) const COMMAND_SET: u64 = 6;
 }

@@ -29,12 +29,12 @@ pub struct NewNamespace {
     pub flbas: u8,
     reserved_27: [u8; 2],
     pub dps: u8,
-    pub nmic: u8,
+    pub(crate) nmic: u8,
     reserved_31: [u8; 61],
     pub anagrpid: u32,
     reserved_96: [u8; 4],
     pub nvmsetid: u16,
-    pub endgid: u16,
+    pub(crate) endgid: u16,
     reserved_104: [u8; 3992],
 }
 
@@ -44,7 +44,7 @@ const _: () =
     assert!(offset_of!(NewNamespace, anagrpid) == 92 && offset_of!(NewNamespace, nvmsetid) == 100);
 
 /// Maximum numbers in a controller list.
-pub const CONTROLLERS_MAX: usize = MANAGEMENT_BYTES / 2 - 1;
+pub(crate) const CONTROLLERS_MAX: usize = MANAGEMENT_BYTES / 2 - 1;
 
 /// The numbers in a controller list (Base 2.0 §4.4.1): their count, then the numbers in ascending
 /// order; `None` if the list is invalid.

@@ -20,10 +20,10 @@ pub mod reservation;
 pub mod status;
 
 /// The namespace number that means all namespaces (Base 2.0 §3.2.1.1).
-pub const NSID_ALL: u32 = 0xffff_ffff;
+pub(crate) const NSID_ALL: u32 = 0xffff_ffff;
 
 /// Combines two dwords to a 64-bit value.
 #[inline]
-pub fn join(low: u32, high: u32) -> u64 {
+pub(crate) fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub mod kind {
     pub const IC_REQ: u8 = 0x00;
     pub const IC_RESP: u8 = 0x01;
-    pub const H2C_TERM: u8 = 0x02;
+    pub(crate) const H2C_TERM: u8 = 0x02;
     pub const C2H_TERM: u8 = 0x03;
     pub const CAPSULE_CMD: u8 = 0x04;
     pub const CAPSULE_RESP: u8 = 0x05;
@@ -22,9 +22,9 @@ pub mod kind {
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Flags {
     /// A header digest follows the header.
-    pub hdgst: bool,
+    pub(crate) hdgst: bool,
     /// A data digest follows the data.
-    pub ddgst: bool,
+    pub(crate) ddgst: bool,
     /// Last data of the command.
     pub last: bool,
     /// The command was successful, and no response follows.
@@ -40,13 +40,13 @@ pub struct Flags {
 pub struct Common {
     pub kind: u8,
     pub flags: Flags,
-    pub hlen: u8,
-    pub pdo: u8,
-    pub plen: u32,
+    pub(crate) hlen: u8,
+    pub(crate) pdo: u8,
+    pub(crate) plen: u32,
 }
 
 /// Size of the common header.
-pub const COMMON_BYTES: usize = size_of::<Common>();
+pub(crate) const COMMON_BYTES: usize = size_of::<Common>();
 const _: () = assert!(COMMON_BYTES == 8);
 
 /// ICReq and ICResp after the common header.
@@ -65,7 +65,7 @@ pub struct Ic {
 }
 
 /// Size of ICReq and ICResp.
-pub const IC_BYTES: usize = COMMON_BYTES + size_of::<Ic>();
+pub(crate) const IC_BYTES: usize = COMMON_BYTES + size_of::<Ic>();
 const _: () = assert!(IC_BYTES == 128);
 
 impl Ic {
@@ -96,7 +96,7 @@ pub struct Data {
 }
 
 /// Header size of H2CData, C2HData and R2T.
-pub const DATA_HEADER_BYTES: usize = COMMON_BYTES + size_of::<Data>();
+pub(crate) const DATA_HEADER_BYTES: usize = COMMON_BYTES + size_of::<Data>();
 const _: () = assert!(DATA_HEADER_BYTES == 24);
 
 impl Data {
@@ -113,35 +113,35 @@ impl Data {
 }
 
 /// Header size of a command capsule and of a response capsule.
-pub const CAPSULE_CMD_BYTES: usize = COMMON_BYTES + 64;
-pub const CAPSULE_RESP_BYTES: usize = COMMON_BYTES + 16;
+pub(crate) const CAPSULE_CMD_BYTES: usize = COMMON_BYTES + 64;
+pub(crate) const CAPSULE_RESP_BYTES: usize = COMMON_BYTES + 16;
 /// Size of a digest (CRC-32C).
-pub const DIGEST_BYTES: usize = 4;
+pub(crate) const DIGEST_BYTES: usize = 4;
 /// Header size of a termination request.
-pub const TERM_HEADER_BYTES: usize = 24;
+pub(crate) const TERM_HEADER_BYTES: usize = 24;
 
 /// Maximum bytes of a PDU's header that a termination request returns.
-pub const TERM_DATA_MAX: usize = 128;
+pub(crate) const TERM_DATA_MAX: usize = 128;
 
 /// Offsets of fields in a PDU, for the field in error of a termination request.
 pub mod offset {
     /// Of all PDUs: the type.
-    pub const KIND: u32 = 0;
-    pub const FLAGS: u32 = 1;
+    pub(crate) const KIND: u32 = 0;
+    pub(crate) const FLAGS: u32 = 1;
     /// Of all PDUs: header length.
-    pub const HLEN: u32 = 2;
+    pub(crate) const HLEN: u32 = 2;
     /// Of all PDUs: data offset.
-    pub const PDO: u32 = 3;
+    pub(crate) const PDO: u32 = 3;
     /// Of all PDUs: length, including data and digests.
-    pub const PLEN: u32 = 4;
+    pub(crate) const PLEN: u32 = 4;
     /// Of ICReq: the format version.
-    pub const PFV: u32 = 8;
+    pub(crate) const PFV: u32 = 8;
     /// Of ICReq: the alignment of data.
-    pub const HPDA: u32 = 10;
+    pub(crate) const HPDA: u32 = 10;
     /// Of H2CData: the command identifier.
-    pub const CID: u32 = 8;
+    pub(crate) const CID: u32 = 8;
     /// Of H2CData: the transfer tag.
-    pub const TTAG: u32 = 10;
+    pub(crate) const TTAG: u32 = 10;
 }
 
 /// Fatal errors of a termination request.

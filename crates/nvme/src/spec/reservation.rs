@@ -6,40 +6,40 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Dword 10 of Reservation Register.
 #[bitfield(u32)]
-pub struct RegisterCdw10 {
+pub(crate) struct RegisterCdw10 {
     /// RREGA: register, unregister or replace.
     #[bits(3)]
     pub action: u8,
     /// Ignore existing key: the current key is not compared.
-    pub iekey: bool,
+    pub(crate) iekey: bool,
     #[bits(26)]
     __: u32,
     /// Change persist through power loss state.
     #[bits(2)]
-    pub cptpl: u8,
+    pub(crate) cptpl: u8,
 }
 
 /// Actions of Reservation Register.
 pub mod register {
-    pub const REGISTER: u8 = 0;
-    pub const UNREGISTER: u8 = 1;
-    pub const REPLACE: u8 = 2;
+    pub(crate) const REGISTER: u8 = 0;
+    pub(crate) const UNREGISTER: u8 = 1;
+    pub(crate) const REPLACE: u8 = 2;
 }
 
 /// Changes of the persist through power loss state (CPTPL).
-pub mod cptpl {
-    pub const KEEP: u8 = 0;
-    pub const CLEAR: u8 = 2;
-    pub const SET: u8 = 3;
+pub(crate) mod cptpl {
+    pub(crate) const KEEP: u8 = 0;
+    pub(crate) const CLEAR: u8 = 2;
+    pub(crate) const SET: u8 = 3;
 }
 
 /// Dword 10 of Reservation Acquire and of Reservation Release.
 #[bitfield(u32)]
-pub struct ReservationCdw10 {
+pub(crate) struct ReservationCdw10 {
     /// RACQA, RRELA: the action.
     #[bits(3)]
     pub action: u8,
-    pub iekey: bool,
+    pub(crate) iekey: bool,
     #[bits(4)]
     __: u8,
     /// Reservation type.
@@ -49,15 +49,15 @@ pub struct ReservationCdw10 {
 
 /// Actions of Reservation Acquire.
 pub mod acquire {
-    pub const ACQUIRE: u8 = 0;
-    pub const PREEMPT: u8 = 1;
-    pub const PREEMPT_AND_ABORT: u8 = 2;
+    pub(crate) const ACQUIRE: u8 = 0;
+    pub(crate) const PREEMPT: u8 = 1;
+    pub(crate) const PREEMPT_AND_ABORT: u8 = 2;
 }
 
 /// Actions of Reservation Release.
 pub mod release {
-    pub const RELEASE: u8 = 0;
-    pub const CLEAR: u8 = 1;
+    pub(crate) const RELEASE: u8 = 0;
+    pub(crate) const CLEAR: u8 = 1;
 }
 
 /// Data of Reservation Register and of Reservation Acquire: two keys.
@@ -127,7 +127,7 @@ const _: () = assert!(size_of::<Notification>() == 64);
 /// namespace, and which registrants are connected.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
-pub struct RegistrantsHead {
+pub(crate) struct RegistrantsHead {
     /// `RMPHOSTS`.
     pub magic: [u8; 8],
     /// 1; later versions append.
@@ -145,13 +145,13 @@ const _: () = assert!(size_of::<RegistrantsHead>() == 32);
 
 impl RegistrantsHead {
     /// Signature of the page.
-    pub const MAGIC: [u8; 8] = *b"RMPHOSTS";
+    pub(crate) const MAGIC: [u8; 8] = *b"RMPHOSTS";
 }
 
 /// A registrant in that page.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
-pub struct RegistrantEntry {
+pub(crate) struct RegistrantEntry {
     /// The host's identifier.
     pub hostid: [u8; 16],
     /// Its key.
@@ -168,5 +168,5 @@ const _: () = assert!(size_of::<RegistrantEntry>() == 32);
 /// Reservation capabilities (RESCAP).
 pub mod rescap {
     /// Persist through power loss, all six types, and IEKEY as since NVMe 1.3.
-    pub const ALL: u8 = 0xff;
+    pub(crate) const ALL: u8 = 0xff;
 }

@@ -12,7 +12,7 @@ pub struct Status {
     #[bits(3)]
     pub kind: u8,
     #[bits(2)]
-    pub retry_delay: u8,
+    pub(crate) retry_delay: u8,
     /// More information in the error log.
     pub more: bool,
     /// True if the same command would fail again.
@@ -42,9 +42,8 @@ impl Status {
     pub const POWER_LOSS: Self = generic(0x05).with_dnr(false);
     /// Internal Error; a retry may help.
     pub const INTERNAL: Self = generic(0x06).with_dnr(false);
-    pub const ABORT_REQUESTED: Self = generic(0x07);
     /// Command Aborted due to SQ Deletion: its queue is gone.
-    pub const QUEUE_GONE: Self = generic(0x08).with_dnr(false);
+    pub(crate) const QUEUE_GONE: Self = generic(0x08).with_dnr(false);
     /// Invalid Namespace or Format.
     pub const INVALID_NAMESPACE: Self = generic(0x0b);
     pub const SEQUENCE: Self = generic(0x0c);
@@ -77,13 +76,12 @@ impl Status {
     pub const QUEUE_IDENTIFIER: Self = specific(0x01);
     pub const QUEUE_SIZE: Self = specific(0x02);
     /// Asynchronous Event Request Limit Exceeded.
-    pub const ASYNC_EVENT_LIMIT: Self = specific(0x05);
+    pub(crate) const ASYNC_EVENT_LIMIT: Self = specific(0x05);
     pub const INTERRUPT_VECTOR: Self = specific(0x08);
     pub const QUEUE_DELETION: Self = specific(0x0c);
     pub const INVALID_LOG_PAGE: Self = specific(0x09);
     pub const INVALID_FORMAT: Self = specific(0x0a);
-    pub const NOT_SAVEABLE: Self = specific(0x0d);
-    pub const NOT_CHANGEABLE: Self = specific(0x0e);
+    pub(crate) const NOT_SAVEABLE: Self = specific(0x0d);
     /// Feature Not Namespace Specific.
     pub const NOT_NAMESPACE_SPECIFIC: Self = specific(0x0f);
     /// Namespace Insufficient Capacity: no free range is large enough.
@@ -99,7 +97,7 @@ impl Status {
     /// ANA Group Identifier Invalid.
     pub const ANA_GROUP: Self = specific(0x24);
     /// I/O Command Set Not Supported.
-    pub const COMMAND_SET: Self = specific(0x29);
+    pub(crate) const COMMAND_SET: Self = specific(0x29);
     pub const CONNECT_FORMAT: Self = specific(0x80);
     pub const CONNECT_BUSY: Self = specific(0x81).with_dnr(false);
     /// Fabrics: Connect Invalid Parameters.

@@ -28,7 +28,7 @@ pub(super) enum Lacking {
 pub(super) struct Waiter<A> {
     pub address: IpAddr,
     /// The accounts to charge.
-    pub accounts: A,
+    pub(crate) accounts: A,
     pub bytes: usize,
     /// Set once it is charged.
     pub granted: Arc<AtomicBool>,

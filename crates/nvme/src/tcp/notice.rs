@@ -24,7 +24,7 @@ impl Pace {
         every_ns: 5_000_000_000,
     };
     /// The pace for ordinary events.
-    pub const OFTEN: Self = Self {
+    pub(crate) const OFTEN: Self = Self {
         burst: 400,
         every_ns: 50_000_000,
     };

@@ -22,8 +22,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Shares {
     pub connections: usize,
-    pub connections_of_host: usize,
-    pub connections_of_address: usize,
+    pub(crate) connections_of_host: usize,
+    pub(crate) connections_of_address: usize,
     pub memory_bytes: usize,
     /// Maximum time for which a command waits for memory.
     pub memory_within: Duration,

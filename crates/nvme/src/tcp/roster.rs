@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A connection with a queue.
-pub struct Seated {
+pub(crate) struct Seated {
     number: u64,
     peer: SocketAddr,
     qid: u16,

@@ -15,11 +15,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreement {
     /// True if headers have digests.
-    pub hdgst: bool,
+    pub(crate) hdgst: bool,
     /// True if data have digests.
-    pub ddgst: bool,
+    pub(crate) ddgst: bool,
     /// Alignment of data that we send, in bytes.
-    pub align: usize,
+    pub(crate) align: usize,
 }
 
 impl Agreement {
@@ -63,14 +63,14 @@ pub struct Fault {
 
 impl Fault {
     /// An invalid header field at this offset.
-    pub fn field(at: u32) -> Self {
+    pub(crate) fn field(at: u32) -> Self {
         Self {
             error: FatalError::HeaderField,
             at,
         }
     }
     /// A parameter that is not supported.
-    pub fn unsupported(at: u32) -> Self {
+    pub(crate) fn unsupported(at: u32) -> Self {
         Self {
             error: FatalError::Unsupported,
             at,
@@ -244,7 +244,7 @@ fn put_header_digest(out: &mut Vec<u8>, start: usize, hlen: usize, wanted: bool)
 /// A PDU whose header has been put, and whose data follow.
 #[derive(Debug)]
 #[must_use = "its digest is missing until `end`"]
-pub struct OpenPdu {
+pub(crate) struct OpenPdu {
     data_start: usize,
     /// Bytes of data announced in its header.
     len: usize,
@@ -253,7 +253,7 @@ pub struct OpenPdu {
 
 impl OpenPdu {
     /// Ends the PDU after all its data have been appended.
-    pub fn end(self, out: &mut Vec<u8>) {
+    pub(crate) fn end(self, out: &mut Vec<u8>) {
         debug_assert_eq!(out.len() - self.data_start, self.len, "bytes of data");
 
         if self.has_digest {
@@ -278,7 +278,7 @@ pub fn put_data<T: IntoBytes + Immutable>(
 }
 
 /// Appends the header of a PDU whose `len` bytes of data the caller appends.
-pub fn begin_data<T: IntoBytes + Immutable>(
+pub(crate) fn begin_data<T: IntoBytes + Immutable>(
     out: &mut Vec<u8>,
     kind: u8,
     flags: Flags,
@@ -324,7 +324,7 @@ pub fn put_ic(out: &mut Vec<u8>, kind: u8, ic: &Ic) {
 /// Header of a termination request after the common one.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct TermHeader {
+pub(crate) struct TermHeader {
     /// Fatal error status.
     pub fes: u16,
     /// Offset of the field in error.
@@ -336,7 +336,7 @@ const _: () = assert!(COMMON_BYTES + size_of::<TermHeader>() == TERM_HEADER_BYTE
 
 /// Appends a termination request for a fault in a PDU that starts with `pdu`; its header is
 /// returned to the peer.
-pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
+pub(crate) fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
     let term = TermHeader {
         fes: fault.error as u16,
         fei: fault.at.to_le_bytes(),
@@ -367,6 +367,6 @@ pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
 ///
 /// # Errors
 /// Its header has another length.
-pub fn data_header(pdu: &Pdu<'_>) -> Result<Data, Fault> {
+pub(crate) fn data_header(pdu: &Pdu<'_>) -> Result<Data, Fault> {
     pdu.parse().ok_or(Fault::field(offset::HLEN))
 }

@@ -26,9 +26,9 @@ pub struct Attachment {
 
 impl Attachment {
     /// Attached to every host.
-    pub const EVERYBODY: Self = Self::same(true);
+    pub(crate) const EVERYBODY: Self = Self::same(true);
     /// Attached to no host.
-    pub const NOBODY: Self = Self::same(false);
+    pub(crate) const NOBODY: Self = Self::same(false);
 
     const fn same(others: bool) -> Self {
         Self {

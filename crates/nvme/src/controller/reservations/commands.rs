@@ -53,7 +53,7 @@ impl Association {
     /// # Errors
     /// The status to answer.
     #[inline]
-    pub fn reservation_transfer(&self, sqe: &Sqe) -> Option<Result<Transfer, Status>> {
+    pub(crate) fn reservation_transfer(&self, sqe: &Sqe) -> Option<Result<Transfer, Status>> {
         is_reservation(sqe).then(|| self.transfer_of(sqe))
     }
 

@@ -56,7 +56,7 @@ pub(super) struct Claim<'a> {
     pub host: HostIdentity<'a>,
     /// The namespace used; `None`: all of them.
     pub nsid: Option<u32>,
-    pub class: CommandClass,
+    pub(crate) class: CommandClass,
 }
 
 impl<'a> Claim<'a> {

@@ -20,12 +20,12 @@ pub struct HostIdentity<'a> {
     /// Its name (NQN), for logs and operators.
     pub nqn: &'a str,
     /// The namespace that it uses only while it holds the reservation; 0 if none.
-    pub holds_or_stops: u32,
+    pub(crate) holds_or_stops: u32,
 }
 
 impl HostIdentity<'_> {
     /// A local user without NVMe, such as one of files through FUSE: it can never be registered.
-    pub const LOCAL: Self = Self {
+    pub(crate) const LOCAL: Self = Self {
         id: [0; 16],
         nqn: "",
         holds_or_stops: 0,
@@ -67,7 +67,7 @@ impl From<HostIdentity<'_>> for Host {
 
 /// Effect of a command on a namespace's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommandClass {
+pub(crate) enum CommandClass {
     /// Reads blocks and changes nothing.
     Read,
     /// Changes blocks, or makes changes durable.
@@ -89,7 +89,7 @@ pub enum ReservationType {
 
 impl ReservationType {
     /// The type with this RTYPE value.
-    pub fn of(number: u8) -> Option<Self> {
+    pub(crate) fn of(number: u8) -> Option<Self> {
         use ReservationType::*;
         let all = [
             WriteExclusive,
@@ -169,7 +169,7 @@ pub struct NamespaceReservations {
 
 impl NamespaceReservations {
     /// Returns true if a host may execute commands of a class.
-    pub fn allows(&self, host: HostIdentity<'_>, class: CommandClass) -> bool {
+    pub(crate) fn allows(&self, host: HostIdentity<'_>, class: CommandClass) -> bool {
         // Without a reservation, registrations exclude no host.
         let Some(reservation) = &self.reservation else {
             return true;
@@ -244,7 +244,7 @@ impl NamespaceReservations {
     ///
     /// # Errors
     /// It is not registered, or not with that key.
-    pub fn unregister(
+    pub(crate) fn unregister(
         &mut self,
         host: HostIdentity<'_>,
         current: Option<u64>,
@@ -272,7 +272,7 @@ impl NamespaceReservations {
     ///
     /// # Errors
     /// The host is not registered with this key, or there is another reservation.
-    pub fn acquire(
+    pub(crate) fn acquire(
         &mut self,
         host: HostIdentity<'_>,
         key: u64,
@@ -295,7 +295,7 @@ impl NamespaceReservations {
     /// # Errors
     /// The host is not registered with its own key, no host has the other one, or that is 0 where 0
     /// has no meaning.
-    pub fn preempt(
+    pub(crate) fn preempt(
         &mut self,
         host: HostIdentity<'_>,
         key: u64,
@@ -380,7 +380,7 @@ impl NamespaceReservations {
     }
 
     /// Like `clear`, for an operator; all registrants are notified.
-    pub fn clear_for_operator(&mut self) -> Notices {
+    pub(crate) fn clear_for_operator(&mut self) -> Notices {
         let notices = self.tell_others(HostIdentity::LOCAL, NotificationType::ReservationPreempted);
         self.wipe();
         notices

@@ -57,7 +57,7 @@ impl Queue {
     ///
     /// # Errors
     /// The connection failed, or the target refused the message.
-    pub fn send_message(&mut self, message: &[u8]) -> Result<(), ClientError> {
+    pub(crate) fn send_message(&mut self, message: &[u8]) -> Result<(), ClientError> {
         let mut sqe = entry(admin::FABRICS, fabrics::AUTH_SEND.into());
         sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.into_bits();
         sqe.cdw11 = message.len() as u32;
@@ -73,7 +73,7 @@ impl Queue {
     ///
     /// # Errors
     /// The connection failed, or the target has no message.
-    pub fn receive_message(&mut self) -> Result<Vec<u8>, ClientError> {
+    pub(crate) fn receive_message(&mut self) -> Result<Vec<u8>, ClientError> {
         let mut sqe = entry(admin::FABRICS, fabrics::AUTH_RECEIVE.into());
         sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.into_bits();
         sqe.cdw11 = ROOM as u32;

@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// Maximum data of one command, in bytes.
-    pub fn transfer_bytes_max(&self) -> usize {
+    pub(crate) fn transfer_bytes_max(&self) -> usize {
         // 0 means no limit. The buffer needs one anyway.
         match self.controller.mdts {
             0 => 1 << 20,

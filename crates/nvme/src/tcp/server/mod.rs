@@ -95,7 +95,7 @@ impl Server {
         )
     }
 
-    /// Like `bind_with`, on several addresses, with times counted from `epoch`: all services of a
+    /// Like `bind`, with other limits, on several addresses, with times counted from `epoch`: all services of a
     /// device share one clock.
     ///
     /// # Errors
@@ -108,19 +108,6 @@ impl Server {
         limits: Limits,
     ) -> io::Result<Self> {
         Self::on(epoch, bound(addresses)?, port, log, limits)
-    }
-
-    /// Like `bind`, with other limits.
-    ///
-    /// # Errors
-    /// As `bind`.
-    pub fn bind_with(
-        address: SocketAddr,
-        port: Port,
-        log: Box<dyn Log>,
-        limits: Limits,
-    ) -> io::Result<Self> {
-        Self::on(Instant::now(), bound(&[address])?, port, log, limits)
     }
 
     /// Uses listening, blocking sockets, with times counted from `epoch`.

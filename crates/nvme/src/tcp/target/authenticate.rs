@@ -24,7 +24,7 @@ pub(super) fn is_part(sqe: &Sqe) -> bool {
 impl Connection {
     /// Returns true if its queue may be used: it is connected and, if hosts must authenticate,
     /// authenticated.
-    pub fn is_admitted(&self) -> bool {
+    pub(crate) fn is_admitted(&self) -> bool {
         self.queue.as_ref().is_some_and(Queue::is_admitted)
     }
 
@@ -40,7 +40,7 @@ impl Connection {
     }
 
     /// Why the host could not be authenticated, if that ended the connection.
-    pub fn authentication_failure(&self) -> Option<&'static str> {
+    pub(crate) fn authentication_failure(&self) -> Option<&'static str> {
         self.authentication_failure
     }
 

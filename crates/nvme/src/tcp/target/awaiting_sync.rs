@@ -16,7 +16,7 @@ pub(super) struct AwaitingSync {
     /// Data for the host, as a PDU; empty if there are none.
     pub data: Vec<u8>,
     /// True if the last data PDU carries the success flag, so that no response follows.
-    pub data_suffice: bool,
+    pub(crate) data_suffice: bool,
 }
 
 impl Connection {

@@ -38,7 +38,7 @@ impl Connection {
     }
 
     /// After everything is sent: frees spare buffers if the connection is idle or memory is short.
-    pub fn release_spare(&mut self, is_idle: bool, out: &mut Output) {
+    pub(crate) fn release_spare(&mut self, is_idle: bool, out: &mut Output) {
         let Some(queue) = &mut self.queue else { return };
         if self.output_bytes > 0
             && (is_idle || queue.seat.is_pressed())

@@ -30,7 +30,8 @@ mod witnessed;
 
 pub use allowed::{Allowed, AllowedHost, Network, Who};
 pub use output::Output;
-pub use port::{Advertised, Port, canonical};
+pub(crate) use port::canonical;
+pub use port::{Advertised, Port};
 
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
@@ -54,7 +55,7 @@ use std::sync::Arc;
 use transfers::Transfers;
 
 /// Maximum data of one H2CData that we accept.
-pub const H2C_BYTES_MAX: u32 = 128 << 10;
+pub(crate) const H2C_BYTES_MAX: u32 = 128 << 10;
 /// PSDT of fabrics commands: data by an SGL, metadata by an address (Fabrics 1.1 §2.1).
 const PSDT_SGL: u8 = 1;
 /// Bytes of delayed completions after which no more commands are executed.
@@ -200,7 +201,7 @@ impl Connection {
     }
 
     /// Sets a check, used while it waits to be authenticated, whether its socket has ended.
-    pub fn ending_when(mut self, has_ended: impl Fn() -> bool + Send + 'static) -> Self {
+    pub(crate) fn ending_when(mut self, has_ended: impl Fn() -> bool + Send + 'static) -> Self {
         self.has_ended = Some(Box::new(has_ended));
         self
     }
@@ -224,17 +225,17 @@ impl Connection {
 
     /// Commands executed whose duration is not reported yet; none with emulated latency.
     #[inline]
-    pub fn executed(&self) -> &Batch {
+    pub(crate) fn executed(&self) -> &Batch {
         &self.executed
     }
 
     /// Time at which the next completion is due.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.held.next()
     }
 
     /// Returns true if no command is in progress. A command that waits for memory has not begun.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.held.len() == 0 && self.transfers.len() == 0 && self.awaiting_sync.is_empty()
     }
 
@@ -285,7 +286,7 @@ impl Connection {
     /// Its controller was reset, or has ended: an operator has dropped the host, or its admin queue
     /// has ended.
     #[inline]
-    pub fn must_go_on(&self) -> Result<(), End> {
+    pub(crate) fn must_go_on(&self) -> Result<(), End> {
         match &self.queue {
             Some(queue) if queue.standing.is_over() => Err(queue.end()),
             _ => Ok(()),
@@ -415,7 +416,7 @@ impl Connection {
     }
 
     /// The process was paused until now: no earlier wait counts against the host.
-    pub fn begin_anew(&mut self, now: u64) {
+    pub(crate) fn begin_anew(&mut self, now: u64) {
         self.transfers.begin_anew(now);
         self.parked.begin_anew(now);
         if let Some(queue) = &self.queue {
@@ -424,7 +425,7 @@ impl Connection {
     }
 
     /// Time at which the oldest outstanding data were requested.
-    pub fn waits_for_data_since(&self) -> Option<u64> {
+    pub(crate) fn waits_for_data_since(&self) -> Option<u64> {
         self.transfers.oldest_grant()
     }
 

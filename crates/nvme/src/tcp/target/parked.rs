@@ -82,18 +82,18 @@ impl ParkedCommands {
 
 impl Connection {
     /// Sets a function that any thread may call when a parked command may resume.
-    pub fn waking_by(mut self, wake: Arc<dyn Fn() + Send + Sync>) -> Self {
+    pub(crate) fn waking_by(mut self, wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         self.parked.wake = wake;
         self
     }
 
     /// Returns true if commands wait for memory.
-    pub fn waits_for_others(&self) -> bool {
+    pub(crate) fn waits_for_others(&self) -> bool {
         !self.parked.is_empty()
     }
 
     /// Returns true if one of them may resume now.
-    pub fn can_resume(&self) -> bool {
+    pub(crate) fn can_resume(&self) -> bool {
         let place = self.parked.place.as_ref();
         !self.parked.is_empty() && place.is_none_or(Place::is_granted)
     }

@@ -24,7 +24,7 @@ pub struct Advertised {
 }
 
 /// The address in the host's terms: IPv4-mapped IPv6 addresses become IPv4.
-pub fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 

@@ -13,7 +13,7 @@ use crate::tls::{CONNECTION_BYTES, Proven};
 
 impl Connection {
     /// Records the proof of a TLS handshake.
-    pub fn prove(&mut self, proven: Option<Proven>) {
+    pub(crate) fn prove(&mut self, proven: Option<Proven>) {
         self.proven = proven;
     }
 
