@@ -19,11 +19,11 @@
 //!
 //! Absent: locks, names, and C.
 
-use crate::database::{Database, Seen};
+use crate::database::{Database, PageRead};
 use crate::journal::{Journal, JournalCounters};
 use crate::mark::Mark;
+use crate::page_places::{PagePlace, PagePlaces};
 use crate::statistics;
-use crate::twins::{PlaceOf, Twins};
 use crate::wal::Wal;
 use remap_ssd_store::{Create, FileId, OpenOptions, Store, StoreError};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) enum Role {
 /// An open database, with its log and journal.
 pub(crate) struct Connection {
     store: Arc<dyn Store>,
-    twins: Arc<Twins>,
+    page_places: Arc<PagePlaces>,
     mark: Mark,
     stamps: bool,
     database: Option<Database>,
@@ -54,11 +54,11 @@ pub(crate) struct Connection {
     journal: Option<(FileId, Journal)>,
     /// Counters of journals already closed.
     journals_before: JournalCounters,
-    seen: Option<Seen>,
+    last_read: Option<PageRead>,
     /// A deferred error, from a call where SQLite takes no result.
-    unsaid: Option<StoreError>,
+    wal_error: Option<StoreError>,
     /// Why the last checkpoint's shares failed; SQLite takes no result there either.
-    undone: Option<StoreError>,
+    checkpoint_error: Option<StoreError>,
 }
 
 /// The mark of stores whose files can be read without this VFS. It counts only in bytes that SQLite
@@ -66,15 +66,15 @@ pub(crate) struct Connection {
 const MARK_OF_FILES: [u8; 16] = *b"remap-ssd\0files\0";
 
 impl Connection {
-    /// Creates a connection without files. All connections to a store share its `twins`.
-    pub(crate) fn new(store: Arc<dyn Store>, twins: Arc<Twins>) -> Self {
+    /// Creates a connection without files. All connections to a store share its `page_places`.
+    pub(crate) fn new(store: Arc<dyn Store>, page_places: Arc<PagePlaces>) -> Self {
         let identity = store.identity();
         let mark = Mark::of(&identity.unwrap_or(MARK_OF_FILES));
         let stamps = identity.is_some();
         let journals_before = JournalCounters::default();
         Self {
             store,
-            twins,
+            page_places,
             mark,
             stamps,
             database: None,
@@ -82,9 +82,9 @@ impl Connection {
             wal_without_file: None,
             journal: None,
             journals_before,
-            seen: None,
-            unsaid: None,
-            undone: None,
+            last_read: None,
+            wal_error: None,
+            checkpoint_error: None,
         }
     }
 
@@ -97,7 +97,7 @@ impl Connection {
             Arc::clone(&self.store),
             file,
             self.mark,
-            Arc::clone(&self.twins),
+            Arc::clone(&self.page_places),
         ));
         self.learn_stamps()
     }
@@ -218,12 +218,16 @@ impl Connection {
         };
 
         if let Some(offset) = origin {
-            self.twins.note(into, PlaceOf { file, offset });
+            self.page_places.note(into, PagePlace { file, offset });
             // The buffer is reused: a checkpoint reads thousands of pages in a row.
-            let mut bytes = self.seen.take().map(|seen| seen.bytes).unwrap_or_default();
+            let mut bytes = self
+                .last_read
+                .take()
+                .map(|page| page.bytes)
+                .unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(into);
-            self.seen = Some(Seen {
+            self.last_read = Some(PageRead {
                 file,
                 offset,
                 bytes,
@@ -238,7 +242,7 @@ impl Connection {
     /// The store.
     pub(crate) fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         // The last page read counts for the next write only.
-        let seen = self.seen.take();
+        let last_read = self.last_read.take();
         self.refuse_mark(data)?;
 
         match role {
@@ -247,7 +251,7 @@ impl Connection {
                     // The old image, and the metadata that counts it, must be in the store first.
                     journal.flush_before(offset, data.len() as u64)?;
                 }
-                opened(self.database.as_mut())?.write(offset, data, seen.as_ref())?;
+                opened(self.database.as_mut())?.write(offset, data, last_read.as_ref())?;
                 // Page 1 has the number of reserved bytes, which may have changed.
                 if offset == 0 {
                     self.learn_stamps()?;
@@ -257,7 +261,7 @@ impl Connection {
             }
 
             Role::Wal => {
-                said(&mut self.unsaid)?;
+                deferred(&mut self.wal_error)?;
                 // A log that restarts overwrites frames that pending shares name.
                 self.flush_database()?;
                 self.find_wal(Create::IfAbsent)?;
@@ -307,11 +311,11 @@ impl Connection {
     /// # Errors
     /// The store.
     pub(crate) fn truncate(&mut self, role: Role, size: u64) -> Result<(), StoreError> {
-        self.seen = None;
+        self.last_read = None;
         self.flush_database()?;
         match role {
             Role::Database => {
-                said(&mut self.undone)?;
+                deferred(&mut self.checkpoint_error)?;
                 // Pending images are compared with database pages that are about to go.
                 self.flush_journal()?;
                 opened(self.database.as_mut())?.truncate(size)
@@ -335,11 +339,11 @@ impl Connection {
     pub(crate) fn sync(&mut self, role: Role) -> Result<(), StoreError> {
         match role {
             Role::Database => {
-                said(&mut self.undone)?;
+                deferred(&mut self.checkpoint_error)?;
                 opened(self.database.as_mut())?.sync()
             }
             Role::Wal => {
-                said(&mut self.unsaid)?;
+                deferred(&mut self.wal_error)?;
                 self.find_wal(Create::Never)?;
                 match self.wal_without_file {
                     // It has no data yet.
@@ -372,12 +376,12 @@ impl Connection {
     }
 
     /// SQLite signals the begin or end of a checkpoint. It takes no result at the end: the
-    /// following truncate or sync reports the error, or, if there is none, `take_undone`.
+    /// following truncate or sync reports the error, or, if there is none, `take_checkpoint_error`.
     ///
     /// # Errors
     /// The store, at the beginning.
     pub(crate) fn checkpoint(&mut self, begins: bool) -> Result<(), StoreError> {
-        self.seen = None;
+        self.last_read = None;
         if let Some(database) = &mut self.database {
             database.set_checkpointing(begins);
         }
@@ -386,16 +390,16 @@ impl Connection {
         }
         let done = self.flush_database();
         if begins {
-            self.undone = None;
+            self.checkpoint_error = None;
             return done;
         }
-        self.undone = done.err();
+        self.checkpoint_error = done.err();
         Ok(())
     }
 
     /// Returns true if a checkpoint has ended and its shares failed, contrary to SQLite's belief.
-    pub(crate) fn take_undone(&mut self) -> bool {
-        self.undone.take().is_some()
+    pub(crate) fn take_checkpoint_error(&mut self) -> bool {
+        self.checkpoint_error.take().is_some()
     }
 
     /// Does the gathered writes of the database, before other connections may read it.
@@ -416,9 +420,9 @@ impl Connection {
 
     /// Like `flush_wal` where SQLite takes no result: the log's next write or sync reports the
     /// error.
-    pub(crate) fn flush_wal_unheard(&mut self) {
+    pub(crate) fn flush_wal_deferring_error(&mut self) {
         if let Err(error) = self.flush_wal() {
-            self.unsaid = Some(error);
+            self.wal_error = Some(error);
         }
     }
 
@@ -433,7 +437,7 @@ impl Connection {
     /// # Errors
     /// The store.
     pub(crate) fn close(&mut self, role: Role) -> Result<(), StoreError> {
-        self.seen = None;
+        self.last_read = None;
         let (file, flushed) = match role {
             Role::Database => {
                 let flushed = self.flush_database();
@@ -503,7 +507,7 @@ impl Drop for Connection {
 }
 
 /// Reports a deferred error.
-fn said(later: &mut Option<StoreError>) -> Result<(), StoreError> {
+fn deferred(later: &mut Option<StoreError>) -> Result<(), StoreError> {
     later.take().map_or(Ok(()), Err)
 }
 

@@ -30,8 +30,8 @@
 //! Absent: tracking of the page read last (`connection`).
 
 use crate::mark::Mark;
+use crate::page_places::{PagePlace, PagePlaces};
 use crate::pending::Pending;
-use crate::twins::{PlaceOf, Twins};
 use remap_ssd_store::{FileId, Share, Store, StoreError};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(crate) struct DatabaseCounters {
 }
 
 /// A page read from log or journal, with its place in the store.
-pub(crate) struct Seen {
+pub(crate) struct PageRead {
     pub file: FileId,
     pub offset: u64,
     pub bytes: Vec<u8>,
@@ -84,14 +84,19 @@ pub(crate) struct Database {
     pending: Pending,
     /// Shares with pages that another file of the store had when it was last read.
     guesses: Vec<Guess>,
-    twins: Arc<Twins>,
+    page_places: Arc<PagePlaces>,
     /// The first page is known not to be blank, or that is irrelevant.
     begun: bool,
     counters: DatabaseCounters,
 }
 
 impl Database {
-    pub(crate) fn open(store: Arc<dyn Store>, file: FileId, mark: Mark, twins: Arc<Twins>) -> Self {
+    pub(crate) fn open(
+        store: Arc<dyn Store>,
+        file: FileId,
+        mark: Mark,
+        page_places: Arc<PagePlaces>,
+    ) -> Self {
         let is_in_volume = store.identity().is_some();
         Self {
             store,
@@ -102,7 +107,7 @@ impl Database {
             shares: Vec::new(),
             pending: Pending::default(),
             guesses: Vec::new(),
-            twins,
+            page_places,
             begun: !is_in_volume,
             counters: DatabaseCounters::default(),
         }
@@ -147,9 +152,9 @@ impl Database {
             if self.stamps {
                 self.mark.strip(into);
             }
-            self.twins.note(
+            self.page_places.note(
                 into,
-                PlaceOf {
+                PagePlace {
                     file: self.file,
                     offset,
                 },
@@ -162,17 +167,17 @@ impl Database {
         &mut self,
         offset: u64,
         data: &[u8],
-        seen: Option<&Seen>,
+        last_read: Option<&PageRead>,
     ) -> Result<(), StoreError> {
         let bytes = data.len() as u64;
         let whole = bytes >= PAGE && bytes.is_multiple_of(PAGE) && offset.is_multiple_of(PAGE);
-        let same = seen.filter(|seen| whole && seen.bytes == data);
-        if let Some(seen) = same {
+        let same = last_read.filter(|page| whole && page.bytes == data);
+        if let Some(page) = same {
             // Only one kind is gathered at a time, so that pages reach the store in the order of
             // SQLite's writes.
             self.flush_guesses()?;
             self.flush_pending()?;
-            let (from, from_offset) = (seen.file, seen.offset);
+            let (from, from_offset) = (page.file, page.offset);
             self.shares.push(Share {
                 from,
                 from_offset,
@@ -189,11 +194,11 @@ impl Database {
         }
         self.flush_shares()?;
 
-        let here = PlaceOf {
+        let here = PagePlace {
             file: self.file,
             offset,
         };
-        if whole && let Some(twin) = self.twin(data, here) {
+        if whole && let Some(twin) = self.other_place(data, here) {
             self.flush_pending()?;
             let share = Share {
                 from: twin.file,
@@ -232,8 +237,8 @@ impl Database {
 
     /// Finds this page in another file. `None` once the store had to copy instead of sharing:
     /// trying costs a read, and would save nothing.
-    fn twin(&self, page: &[u8], here: PlaceOf) -> Option<PlaceOf> {
-        let twin = self.twins.find(page, here)?;
+    fn other_place(&self, page: &[u8], here: PagePlace) -> Option<PagePlace> {
+        let twin = self.page_places.find(page, here)?;
         self.store
             .statistics()
             .copied_because

@@ -34,13 +34,13 @@ pub mod journal;
 mod log;
 pub mod mark;
 mod memory;
+mod page_places;
 mod parameters;
 mod pending;
 mod place;
 mod served;
 mod statistics;
 mod stock;
-mod twins;
 mod vfs;
 pub mod wal;
 

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Size of a frame's header in SQLite's format.
 pub const HEADER_BYTES: usize = 24;
 /// Size of a stamp at the end of a page.
-pub const STAMP_BYTES: usize = 32;
+pub(crate) const STAMP_BYTES: usize = 32;
 
 /// The mark of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

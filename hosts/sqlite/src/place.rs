@@ -24,8 +24,8 @@
 use crate::forked::{PerProcess, take_inherited};
 use crate::image;
 use crate::memory;
+use crate::page_places::PagePlaces;
 use crate::served;
-use crate::twins::Twins;
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::process::Process;
@@ -117,7 +117,7 @@ pub(crate) struct StorePlace {
     /// The store that holds the files.
     pub store: Arc<dyn Store>,
     /// Places of pages read earlier.
-    pub twins: Arc<Twins>,
+    pub page_places: Arc<PagePlaces>,
     /// Prefix of a file's full name: `/UUID/`, or the folder.
     prefix: String,
     /// Tells copies of a volume apart: they have the same UUID.
@@ -363,7 +363,7 @@ pub(crate) fn of_full_name(full: &str) -> Result<(Arc<StorePlace>, String), Plac
     })?;
     let place = Arc::new(StorePlace {
         store: Arc::new(store),
-        twins: Arc::default(),
+        page_places: Arc::default(),
         prefix: prefix.clone(),
         copy: None,
         locks: None,
@@ -495,7 +495,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlac
 
     Ok(Arc::new(StorePlace {
         store,
-        twins: Arc::default(),
+        page_places: Arc::default(),
         prefix: format!("/{uuid}/"),
         copy,
         locks: Some(locks),

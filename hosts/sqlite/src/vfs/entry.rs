@@ -25,6 +25,58 @@ macro_rules! entry {
 }
 pub(super) use entry;
 
+/// A file that SQLite has open.
+pub(super) type OpenFile = *mut libsqlite3_sys::sqlite3_file;
+
+/// The functions of a kind of file, from the functions `x_...` in scope; `rest` are the entries
+/// after those of version 1.
+macro_rules! file_methods {
+    (version: $version:expr, $($rest:tt)*) => {{
+        use $crate::vfs::entry::OpenFile;
+        ffi::sqlite3_io_methods {
+            iVersion: $version,
+            xClose: Some(entry!(x_close(file: OpenFile), ffi::SQLITE_IOERR_CLOSE)),
+            xRead: Some(entry!(
+                x_read(file: OpenFile, into: *mut c_void, bytes: c_int, offset: i64),
+                ffi::SQLITE_IOERR_READ
+            )),
+            xWrite: Some(entry!(
+                x_write(file: OpenFile, data: *const c_void, bytes: c_int, offset: i64),
+                ffi::SQLITE_IOERR_WRITE
+            )),
+            xTruncate: Some(entry!(
+                x_truncate(file: OpenFile, size: i64),
+                ffi::SQLITE_IOERR_TRUNCATE
+            )),
+            xSync: Some(entry!(x_sync(file: OpenFile, flags: c_int), ffi::SQLITE_IOERR_FSYNC)),
+            xFileSize: Some(entry!(
+                x_file_size(file: OpenFile, out: *mut i64),
+                ffi::SQLITE_IOERR_FSTAT
+            )),
+            xLock: Some(entry!(x_lock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_LOCK)),
+            xUnlock: Some(entry!(x_unlock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_UNLOCK)),
+            xCheckReservedLock: Some(entry!(
+                x_check_reserved_lock(file: OpenFile, out: *mut c_int),
+                ffi::SQLITE_IOERR_CHECKRESERVEDLOCK
+            )),
+            xFileControl: Some(entry!(
+                x_file_control(file: OpenFile, operation: c_int, argument: *mut c_void),
+                ffi::SQLITE_IOERR
+            )),
+            xSectorSize: Some(entry!(
+                x_sector_size(file: OpenFile) -> c_int,
+                ffi::SQLITE_IOERR, 4096
+            )),
+            xDeviceCharacteristics: Some(entry!(
+                x_device_characteristics(file: OpenFile) -> c_int,
+                ffi::SQLITE_IOERR, 0
+            )),
+            $($rest)*
+        }
+    }};
+}
+pub(super) use file_methods;
+
 /// Runs a call from SQLite; `None` if it panics.
 pub(crate) fn guarded<T>(code: c_int, call: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(call)).ok();

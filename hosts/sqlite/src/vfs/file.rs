@@ -9,7 +9,7 @@
 //! Absent: opening.
 
 use super::beside::BesideLock;
-use super::entry::{entry, guarded};
+use super::entry::{entry, file_methods, guarded};
 use super::inherited::settle;
 use super::lock::LockFile;
 use super::ordinary::Opened;
@@ -85,37 +85,8 @@ pub(super) fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connectio
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type OpenFile = *mut ffi::sqlite3_file;
-
-static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    iVersion: 3,
-    xClose: Some(entry!(x_close(file: OpenFile), ffi::SQLITE_IOERR_CLOSE)),
-    xRead: Some(entry!(
-        x_read(file: OpenFile, into: *mut c_void, bytes: c_int, offset: i64),
-        ffi::SQLITE_IOERR_READ
-    )),
-    xWrite: Some(entry!(
-        x_write(file: OpenFile, data: *const c_void, bytes: c_int, offset: i64),
-        ffi::SQLITE_IOERR_WRITE
-    )),
-    xTruncate: Some(entry!(x_truncate(file: OpenFile, size: i64), ffi::SQLITE_IOERR_TRUNCATE)),
-    xSync: Some(entry!(x_sync(file: OpenFile, flags: c_int), ffi::SQLITE_IOERR_FSYNC)),
-    xFileSize: Some(entry!(x_file_size(file: OpenFile, out: *mut i64), ffi::SQLITE_IOERR_FSTAT)),
-    xLock: Some(entry!(x_lock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_LOCK)),
-    xUnlock: Some(entry!(x_unlock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_UNLOCK)),
-    xCheckReservedLock: Some(entry!(
-        x_check_reserved_lock(file: OpenFile, out: *mut c_int),
-        ffi::SQLITE_IOERR_CHECKRESERVEDLOCK
-    )),
-    xFileControl: Some(entry!(
-        x_file_control(file: OpenFile, operation: c_int, argument: *mut c_void),
-        ffi::SQLITE_IOERR
-    )),
-    xSectorSize: Some(entry!(x_sector_size(file: OpenFile) -> c_int, ffi::SQLITE_IOERR, 4096)),
-    xDeviceCharacteristics: Some(entry!(
-        x_device_characteristics(file: OpenFile) -> c_int,
-        ffi::SQLITE_IOERR, 0
-    )),
+static METHODS: ffi::sqlite3_io_methods = file_methods! {
+    version: 3,
     xShmMap: Some(entry!(
         x_shm_map(file: OpenFile, region: c_int, bytes: c_int, extend: c_int, out: *mut *mut c_void),
         ffi::SQLITE_IOERR_SHMMAP
@@ -511,10 +482,10 @@ unsafe fn x_shm_lock(
         }
         if gives_up(WRITE_LOCK) {
             // Frames of a rolled-back transaction: they must not overwrite those of the next one.
-            flush_wal_unheard(file);
+            flush_wal_deferring_error(file);
         }
         // This ends a checkpoint. It may have recorded frames as copied whose shares failed.
-        if gives_up(READ_LOCK_0) && locked(&File::handle(file).connection).take_undone() {
+        if gives_up(READ_LOCK_0) && locked(&File::handle(file).connection).take_checkpoint_error() {
             on_lock(
                 file,
                 ffi::SQLITE_OK,
@@ -532,7 +503,7 @@ unsafe fn x_shm_lock(
 unsafe fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
     // SAFETY: SQLite calls with an open database.
     unsafe {
-        flush_wal_unheard(file);
+        flush_wal_deferring_error(file);
         on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_OK, |lock| {
             lock.shm_barrier();
             ffi::SQLITE_OK
@@ -544,11 +515,11 @@ unsafe fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
 ///
 /// # Safety
 /// As `File::handle`.
-unsafe fn flush_wal_unheard(file: *mut ffi::sqlite3_file) {
+unsafe fn flush_wal_deferring_error(file: *mut ffi::sqlite3_file) {
     // SAFETY: as promised by the caller.
     unsafe {
         on_connection(file, ffi::SQLITE_OK, |connection, _| {
-            connection.flush_wal_unheard();
+            connection.flush_wal_deferring_error();
             Ok(ffi::SQLITE_OK)
         });
     }

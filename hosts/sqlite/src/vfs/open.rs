@@ -76,33 +76,17 @@ pub(super) unsafe fn x_open(
     // SAFETY: SQLite gives memory for a file of this VFS.
     unsafe { (*file).pMethods = std::ptr::null() };
     let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
-    let mut result = ffi::SQLITE_CANTOPEN;
     let owner = if has_owner { owners::owner(name) } else { None };
     // SAFETY: SQLite has made the names that it opens databases by.
     let locks = kind == Kind::Database && !unsafe { is_without_locks(name) };
-    let refusal = if kind == Kind::Database {
-        refused::take(full)
-    } else {
-        None
-    };
-    log::take_last();
-    let opened = match refusal {
-        Some(refusal) => Err(Some(refusal)),
-        None => open(full, kind, flags, owner, locks).map_err(|code| {
-            // Failures of ordinary files are the same as with stock SQLite.
-            let is_ours = locks && place::is_in_volume(full);
-            let sentence = log::take_last().filter(|_| is_ours);
-            result = code;
-            sentence.map(|sentence| Refusal { code, sentence })
-        }),
-    };
+    let opened = open_or_refuse(full, kind, flags, owner, locks);
     if kind == Kind::Database {
         place::release();
     }
     let mut handle = match opened {
         Ok(handle) => handle,
-        Err(None) => return result,
-        Err(Some(refusal)) => {
+        Err(OpenFailure::Code(code)) => return code,
+        Err(OpenFailure::Refused(refusal)) => {
             // SAFETY: the memory is as large as `szOsFile` says.
             unsafe {
                 file.cast::<RefusedFile>().write(RefusedFile::new(refusal));
@@ -132,6 +116,39 @@ pub(super) unsafe fn x_open(
         }
     }
     ffi::SQLITE_OK
+}
+
+/// Why a file has not been opened.
+enum OpenFailure {
+    /// As with stock SQLite.
+    Code(c_int),
+    /// SQLite gets a file whose functions fail with a sentence.
+    Refused(Refusal),
+}
+
+fn open_or_refuse(
+    full: &str,
+    kind: Kind,
+    flags: c_int,
+    owner: Option<Arc<Mutex<Connection>>>,
+    locks: bool,
+) -> Result<Box<Handle>, OpenFailure> {
+    let refusal = (kind == Kind::Database)
+        .then(|| refused::take(full))
+        .flatten();
+    log::take_last();
+    if let Some(refusal) = refusal {
+        return Err(OpenFailure::Refused(refusal));
+    }
+
+    open(full, kind, flags, owner, locks).map_err(|code| {
+        // Failures of ordinary files are the same as with stock SQLite.
+        let is_ours = locks && place::is_in_volume(full);
+        match log::take_last().filter(|_| is_ours) {
+            Some(sentence) => OpenFailure::Refused(Refusal { code, sentence }),
+            None => OpenFailure::Code(code),
+        }
+    })
 }
 
 fn open(
@@ -240,7 +257,7 @@ fn attach(
     let connection = owner.unwrap_or_else(|| {
         Arc::new(Mutex::new(Connection::new(
             Arc::clone(&place.store),
-            Arc::clone(&place.twins),
+            Arc::clone(&place.page_places),
         )))
     });
     let role = {

@@ -12,7 +12,7 @@
 //!
 //! Absent: files of the operating system, whose failures are the same as with stock SQLite.
 
-use super::entry::entry;
+use super::entry::{entry, file_methods};
 use super::file::answer;
 use libsqlite3_sys as ffi;
 use std::cell::RefCell;
@@ -85,38 +85,9 @@ pub(super) unsafe fn fail_opening(db: *mut ffi::sqlite3, message: *mut *mut c_ch
     }
 }
 
-type OpenFile = *mut ffi::sqlite3_file;
-
-static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+static METHODS: ffi::sqlite3_io_methods = file_methods! {
     // No shared memory, and no mapping.
-    iVersion: 1,
-    xClose: Some(entry!(x_close(file: OpenFile), ffi::SQLITE_IOERR_CLOSE)),
-    xRead: Some(entry!(
-        x_read(file: OpenFile, into: *mut c_void, bytes: c_int, offset: i64),
-        ffi::SQLITE_IOERR_READ
-    )),
-    xWrite: Some(entry!(
-        x_write(file: OpenFile, data: *const c_void, bytes: c_int, offset: i64),
-        ffi::SQLITE_IOERR_WRITE
-    )),
-    xTruncate: Some(entry!(x_truncate(file: OpenFile, size: i64), ffi::SQLITE_IOERR_TRUNCATE)),
-    xSync: Some(entry!(x_sync(file: OpenFile, flags: c_int), ffi::SQLITE_IOERR_FSYNC)),
-    xFileSize: Some(entry!(x_file_size(file: OpenFile, out: *mut i64), ffi::SQLITE_IOERR_FSTAT)),
-    xLock: Some(entry!(x_lock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_LOCK)),
-    xUnlock: Some(entry!(x_unlock(file: OpenFile, level: c_int), ffi::SQLITE_IOERR_UNLOCK)),
-    xCheckReservedLock: Some(entry!(
-        x_check_reserved_lock(file: OpenFile, out: *mut c_int),
-        ffi::SQLITE_IOERR_CHECKRESERVEDLOCK
-    )),
-    xFileControl: Some(entry!(
-        x_file_control(file: OpenFile, operation: c_int, argument: *mut c_void),
-        ffi::SQLITE_IOERR
-    )),
-    xSectorSize: Some(entry!(x_sector_size(file: OpenFile) -> c_int, ffi::SQLITE_IOERR, 4096)),
-    xDeviceCharacteristics: Some(entry!(
-        x_device_characteristics(file: OpenFile) -> c_int,
-        ffi::SQLITE_IOERR, 0
-    )),
+    version: 1,
     xShmMap: None,
     xShmLock: None,
     xShmBarrier: None,

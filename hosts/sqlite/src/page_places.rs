@@ -22,20 +22,20 @@ const CHUNK: usize = 1 << 8;
 
 /// A page in a file of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlaceOf {
+pub(crate) struct PagePlace {
     pub file: FileId,
     pub offset: u64,
 }
 
 /// The pages that a process has read from one store.
-pub(crate) struct Twins {
+pub(crate) struct PagePlaces {
     /// By the lower bits of the hash: the whole hash, and the place.
     chunks: Mutex<Vec<Option<Chunk>>>,
 }
 
-type Chunk = Box<[Option<(u64, PlaceOf)>; CHUNK]>;
+type Chunk = Box<[Option<(u64, PagePlace)>; CHUNK]>;
 
-impl Default for Twins {
+impl Default for PagePlaces {
     fn default() -> Self {
         Self {
             chunks: Mutex::new(Vec::new()),
@@ -43,9 +43,9 @@ impl Default for Twins {
     }
 }
 
-impl Twins {
+impl PagePlaces {
     /// Records the place of a page that was read.
-    pub(crate) fn note(&self, page: &[u8], place: PlaceOf) {
+    pub(crate) fn note(&self, page: &[u8], place: PagePlace) {
         let hash = xxh3_64(page);
         let (chunk, at) = chunk_of(hash);
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl Twins {
     }
 
     /// Finds a place where such a page was read, other than `not_here`.
-    pub(crate) fn find(&self, page: &[u8], not_here: PlaceOf) -> Option<PlaceOf> {
+    pub(crate) fn find(&self, page: &[u8], not_here: PagePlace) -> Option<PagePlace> {
         let hash = xxh3_64(page);
         let (chunk, at) = chunk_of(hash);
         let chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
