@@ -7,7 +7,7 @@
 pub type Content = u64;
 
 /// Content of an unmapped page.
-pub const ZEROES: Content = 0;
+pub(crate) const ZEROES: Content = 0;
 
 /// Content of a lost page: a media error.
 pub const LOST: Content = Content::MAX;
@@ -17,7 +17,7 @@ pub const LOST: Content = Content::MAX;
 pub(crate) const UNKNOWN: Content = 1 << 62;
 
 /// Returns true if a host can write this content again.
-pub fn is_known(content: Content) -> bool {
+pub(crate) fn is_known(content: Content) -> bool {
     content != ZEROES && content < UNKNOWN
 }
 

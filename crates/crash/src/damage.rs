@@ -161,10 +161,10 @@ impl DamageDoubts {
 
 /// Superblocks of which recovery knows every page: those with a whole tail, and full log
 /// superblocks.
-fn told(media: &Media, config: &Config) -> Vec<SbId> {
+fn described(media: &Media, config: &Config) -> Vec<SbId> {
     let geometry = media.geometry();
     let tail_pages = config.tail_pages(&geometry) as usize;
-    let is_told = |sb: &SbId| {
+    let is_described = |sb: &SbId| {
         let pages =
             || (0..geometry.pages_per_superblock()).map(|offset| geometry.page(*sb, offset));
         let is_readable = |page: &Ppn| media.is_readable(*page);
@@ -193,7 +193,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
 
     (0..geometry.superblocks())
         .map(SbId)
-        .filter(is_told)
+        .filter(is_described)
         .collect()
 }
 
@@ -218,13 +218,13 @@ fn taken(media: &Media) -> BTreeSet<SbId> {
 pub fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<Ppn> {
     let geometry = media.geometry();
     let taken = taken(media);
-    let mut told = told(media, config);
-    told.retain(|sb| !taken.contains(sb));
-    if told.is_empty() {
+    let mut described = described(media, config);
+    described.retain(|sb| !taken.contains(sb));
+    if described.is_empty() {
         return None;
     }
 
-    let sb = told[random.random_range(0..told.len() as u32) as usize];
+    let sb = described[random.random_range(0..described.len() as u32) as usize];
     let page = geometry.page(sb, random.random_range(0..geometry.pages_per_superblock()));
     media.is_readable(page).then_some(page)
 }
@@ -276,7 +276,7 @@ pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Fa
 
 /// Returns true if recovery may refuse for this reason, given these faults. Errors unrelated to
 /// damage are never allowed.
-pub fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
+pub(crate) fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
     let is_damaged = |word: &usize| {
         faults
             .flips

@@ -38,7 +38,7 @@ impl Failure {
     }
 
     /// A violation that concerns one LPN.
-    pub fn of_lpn(text: impl Into<String>, lpn: Lpn) -> Self {
+    pub(crate) fn of_lpn(text: impl Into<String>, lpn: Lpn) -> Self {
         Self {
             lpn: Some(lpn),
             ..Self::new(text)
@@ -158,7 +158,7 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// It was not refused, or not for this reason.
-    pub fn submit_refused(
+    pub(crate) fn submit_refused(
         &mut self,
         (command, reason): (ScriptCommand, Refusal),
     ) -> Result<(), Failure> {
@@ -262,7 +262,7 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// The first LPN that cannot be read.
-    pub fn observe(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
+    pub(crate) fn observe(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         read.clear();
         for lpn in Lpn::range(Lpn::ZERO, self.oracle.live().len() as u32) {
             let content = match self.ftl.read(lpn) {
@@ -290,7 +290,7 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// The first inconsistency.
-    pub fn verify_live(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
+    pub(crate) fn verify_live(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         self.check_tables()?;
         let (listed, live) = (
             files::observe(&mut self.ftl).map_err(Failure::new)?,
@@ -322,7 +322,7 @@ impl DeviceUnderTest {
 
     /// # Errors
     /// The error of the firmware's own check.
-    pub fn check_tables(&self) -> Result<(), Failure> {
+    pub(crate) fn check_tables(&self) -> Result<(), Failure> {
         self.ftl
             .check()
             .map_err(|text| Failure::new(format!("the firmware's tables disagree: {text}")))?;
@@ -331,7 +331,7 @@ impl DeviceUnderTest {
 
     /// Checks that no LPN that is kept apart shares a page with another LPN. Each was kept apart
     /// before its first write; only a cut during a move can leave its page with both.
-    pub fn check_apart(&self) -> Result<(), Failure> {
+    pub(crate) fn check_apart(&self) -> Result<(), Failure> {
         if self.ftl.apart().is_empty() || self.cut_in_move {
             return Ok(());
         }

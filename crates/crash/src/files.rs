@@ -124,7 +124,7 @@ impl FileModel {
     ///
     /// # Errors
     /// Why it may not.
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         found: &Listing,
         oracle: &Oracle,
@@ -199,7 +199,7 @@ impl FileModel {
     }
 
     /// Makes the lists found after a recovery definite.
-    pub fn adopt(&mut self, found: &Listing) {
+    pub(crate) fn adopt(&mut self, found: &Listing) {
         self.events.clear();
         self.leaky = true;
 
@@ -298,7 +298,7 @@ fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<KeptPage>, u6
 ///
 /// # Errors
 /// The file map cannot be read.
-pub fn observe(ftl: &mut Ftl) -> Result<Listing, String> {
+pub(crate) fn observe(ftl: &mut Ftl) -> Result<Listing, String> {
     let mut found = Listing::new();
     if ftl.config().fs_files == 0 {
         return Ok(found);

@@ -33,6 +33,6 @@ pub use code::ReplayCode;
 pub use marks::Marks;
 pub use run::{
     CampaignBudget, CampaignOptions, CampaignProgress, CampaignReport, FailedScript, hunt, replay,
-    replay_adjusted, replay_whole, run,
+    replay_adjusted, run,
 };
 pub use setup::{Adjust, GeometryAdjust, mapping_of};

@@ -77,11 +77,6 @@ impl Oracle {
         &self.live
     }
 
-    /// The ID of the next command.
-    pub fn next_id(&self) -> CommandId {
-        self.next_id
-    }
-
     /// Records the submission of a command; returns its ID.
     pub fn submit(&mut self, command: &ScriptCommand) -> CommandId {
         let id = self.next_id;
@@ -168,7 +163,7 @@ impl Oracle {
 
     /// Returns true if an LPN that reads `content` may show the effect of command `id` or of a
     /// later one.
-    pub fn shows_since(&self, lpn: Lpn, id: CommandId, content: Content) -> bool {
+    pub(crate) fn shows_since(&self, lpn: Lpn, id: CommandId, content: Content) -> bool {
         let at = lpn.index();
         let shows =
             |effects: &CommandEffects| effects.id >= id && effects.pages.contains(&(lpn, content));

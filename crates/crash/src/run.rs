@@ -283,7 +283,7 @@ pub fn run(
         // The threads have clones; the loop below ends when the last of them ends.
         drop(sender);
         let mut waiting = BTreeMap::new();
-        let mut told = start;
+        let mut last_report = start;
         for (number, code, end) in receiver {
             waiting.insert(number, (code, end));
             // Strictly by number, so that a bound on cuts ends every run at the same script.
@@ -295,8 +295,8 @@ pub fn run(
             if tally.done() {
                 stop.store(true, Ordering::Relaxed);
             }
-            if told.elapsed() > Duration::from_millis(250) {
-                told = Instant::now();
+            if last_report.elapsed() > Duration::from_millis(250) {
+                last_report = Instant::now();
                 progress(&tally.progress(start));
             }
         }
@@ -388,11 +388,6 @@ pub fn replay_adjusted(code: &ReplayCode, adjust: &Adjust) -> Result<CampaignRep
     let mut tally = CampaignTally::new(&options);
     tally.add(code, run_script(code, adjust));
     Ok(tally.report)
-}
-
-/// Runs one script again and returns all its results, including the media left by its last cut.
-pub fn replay_whole(code: &ReplayCode) -> ScriptEnd {
-    run_script(code, &Adjust::default())
 }
 
 /// Bounds of a campaign.

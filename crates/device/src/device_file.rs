@@ -20,9 +20,9 @@ impl DeviceConfig {
     /// The file cannot be parsed, or the device cannot work: one sentence, or a line for each
     /// invalid key.
     pub fn from_toml(text: &str) -> Result<Self, DeviceConfigError> {
-        let said: Table = text.parse().map_err(|error| sentence(&error, text))?;
-        let said = serde_json::to_value(said).expect("every TOML table has a JSON form");
-        Self::from_said(said, &|path| line_of(text, path))
+        let given: Table = text.parse().map_err(|error| sentence(&error, text))?;
+        let given = serde_json::to_value(given).expect("every TOML table has a JSON form");
+        Self::from_given(given, &|path| line_of(text, path))
     }
 
     /// The same device with some values changed.
@@ -33,36 +33,36 @@ impl DeviceConfig {
         if settings.is_empty() {
             return Ok(self.clone());
         }
-        let mut said = Value::Object(Map::new());
+        let mut given = Value::Object(Map::new());
         for setting in settings {
             merge(
-                &mut said,
+                &mut given,
                 keys::nested(setting.key.path, setting.value.clone()),
             );
         }
         // Names of older files first, so that a mode's keys are compared with values given under
         // any name.
-        keys::move_renamed(&mut said);
-        keys::expand_mode(&mut said);
+        keys::move_renamed(&mut given);
+        keys::expand_mode(&mut given);
         let mut merged = self.to_value();
-        merge(&mut merged, said);
+        merge(&mut merged, given);
         read(merged)
     }
 
-    fn from_said(
-        mut said: Value,
+    fn from_given(
+        mut given: Value,
         line: &dyn Fn(&str) -> Option<usize>,
     ) -> Result<Self, DeviceConfigError> {
         // All problems are reported at once, before any value is used.
-        let mut wrong = keys::problems(&said);
-        let mut take = |name| said.as_object_mut().and_then(|said| said.remove(name));
+        let mut wrong = keys::problems(&given);
+        let mut take = |name| given.as_object_mut().and_then(|given| given.remove(name));
 
         // These two belong to the file, not to the device.
         let (preset, scale) = (take("preset"), take("scale"));
 
         // With a preset, missing keys have the preset's values.
         if preset.is_none() {
-            wrong.extend(missing(&said, &wrong));
+            wrong.extend(missing(&given, &wrong));
         }
         if !wrong.is_empty() {
             return Err(listed(&wrong, line));
@@ -77,9 +77,9 @@ impl DeviceConfig {
             Some(name) => Self::preset(name)?.to_value(),
             None => Value::Object(Map::new()),
         };
-        keys::move_renamed(&mut said);
-        keys::expand_mode(&mut said);
-        merge(&mut merged, said);
+        keys::move_renamed(&mut given);
+        keys::expand_mode(&mut given);
+        merge(&mut merged, given);
         // Scaled after merging: values in the file refer to the whole device, like a preset's.
         read(merged)?.scale(scale)
     }
@@ -87,7 +87,7 @@ impl DeviceConfig {
 
 /// The required keys that are missing in a file without a preset, in one sentence. A misspelt key
 /// is not reported again.
-fn missing(said: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
+fn missing(given: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
     let mut names: Vec<&str> = Vec::new();
     for key in KEYS.iter() {
         let (table, is_optional) = (
@@ -96,10 +96,10 @@ fn missing(said: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
         );
 
         let is_meant = wrong.iter().any(|wrong| wrong.meant == Some(key.path));
-        let whole = said.get(table);
+        let whole = given.get(table);
 
         let name = match (table, whole) {
-            ("", _) if said.get(key.path).is_none() => key.path,
+            ("", _) if given.get(key.path).is_none() => key.path,
             ("", _) => continue,
             (table, _) if table.starts_with("firmware.") => continue,
             (table, None) => table,

@@ -12,7 +12,8 @@
 
 use crate::factor::parse_scale;
 use crate::preset::{self, PRESETS};
-pub use crate::suggest::{did_you_mean, suggest};
+pub use crate::suggest::did_you_mean;
+pub(crate) use crate::suggest::suggest;
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind, SchemeValues};
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -276,14 +277,14 @@ pub struct KeyProblem {
 }
 
 /// All problems with single keys: names, types, ranges. Sorted by key name.
-pub fn problems(said: &Value) -> Vec<KeyProblem> {
+pub(crate) fn problems(given: &Value) -> Vec<KeyProblem> {
     let mut found = Vec::new();
-    walk("", said, &mut found);
+    walk("", given, &mut found);
     found
 }
 
-fn walk(table: &str, said: &Value, found: &mut Vec<KeyProblem>) {
-    for (name, value) in said.as_object().into_iter().flatten() {
+fn walk(table: &str, given: &Value, found: &mut Vec<KeyProblem>) {
+    for (name, value) in given.as_object().into_iter().flatten() {
         let path = match table {
             "" => name.clone(),
             table => format!("{table}.{name}"),
@@ -508,8 +509,8 @@ pub(crate) fn nested(path: &str, value: Value) -> Value {
 }
 
 /// Moves keys of single schemes from `[firmware]` to the schemes' tables, unless these have them.
-pub(crate) fn move_renamed(said: &mut Value) {
-    let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
+pub(crate) fn move_renamed(given: &mut Value) {
+    let Some(firmware) = given.get_mut("firmware").and_then(Value::as_object_mut) else {
         return;
     };
 
@@ -529,8 +530,8 @@ pub(crate) fn move_renamed(said: &mut Value) {
 }
 
 /// Replaces `gc_mode` by its keys, unless these are given.
-pub(crate) fn expand_mode(said: &mut Value) {
-    let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
+pub(crate) fn expand_mode(given: &mut Value) {
+    let Some(firmware) = given.get_mut("firmware").and_then(Value::as_object_mut) else {
         return;
     };
 

@@ -32,8 +32,8 @@ impl FromStr for Setting {
             None => {
                 // The error that a file with this key would get: it names the key that was probably
                 // meant.
-                let said = keys::nested(path.trim(), Value::Null);
-                let wrong = keys::problems(&said);
+                let given = keys::nested(path.trim(), Value::Null);
+                let wrong = keys::problems(&given);
                 return Err(wrong.first().map_or_else(
                     || format!("`{path}` is a table: name one of its keys"),
                     |wrong| wrong.text.clone(),

@@ -1,7 +1,7 @@
 //! The name that was probably meant instead of an unknown one.
 
 /// The name that is most similar to this one, ignoring case, if one is similar enough.
-pub fn suggest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn suggest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Threshold of the Jaro-Winkler similarity, which is 1 for equal names.
     const ALIKE: f64 = 0.8;
     let plain = |text: &str| text.to_lowercase().replace('_', "-");

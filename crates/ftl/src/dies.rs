@@ -11,7 +11,7 @@ pub struct DieMask(pub u64);
 
 impl DieMask {
     /// The empty set: no block is excluded.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 
     /// The set with one die, which is below 64.
     #[inline]
@@ -44,7 +44,7 @@ impl DieMask {
 
     /// Number of dies below `dies` that are not in the set.
     #[inline]
-    pub fn count_others(self, dies: u32) -> u32 {
+    pub(crate) fn count_others(self, dies: u32) -> u32 {
         let first = u64::MAX.checked_shr(64 - dies).unwrap_or(0);
         dies - (self.0 & first).count_ones()
     }

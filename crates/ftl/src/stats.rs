@@ -194,7 +194,7 @@ counters! {
 
 impl Stats {
     /// Counts a remap that became a copy, by cause.
-    pub fn demote(&mut self, cause: Demotion) {
+    pub(crate) fn demote(&mut self, cause: Demotion) {
         match cause {
             Demotion::CounterFull => self.demoted_counter_full += 1,
             Demotion::NvramFull => self.demoted_nvram_full += 1,
@@ -205,7 +205,7 @@ impl Stats {
     }
 
     /// The counters of remaps only, to compute the difference that one command makes.
-    pub fn remap_counts(&self) -> RemapCounts {
+    pub(crate) fn remap_counts(&self) -> RemapCounts {
         RemapCounts {
             remapped: self.remaps,
             counter_full: self.demoted_counter_full,

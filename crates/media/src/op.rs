@@ -102,22 +102,22 @@ impl After {
     }
     /// Returns true if it waits for everything.
     #[inline]
-    pub fn is_all(self) -> bool {
+    pub(crate) fn is_all(self) -> bool {
         self.all
     }
     /// Returns true if it waits for every store.
     #[inline]
-    pub fn is_fence(self) -> bool {
+    pub(crate) fn is_fence(self) -> bool {
         self.fence
     }
     /// Pages, from the first to the one after the last.
     #[inline]
-    pub fn named_pages(self) -> Range<u32> {
+    pub(crate) fn named_pages(self) -> Range<u32> {
         self.page.0..self.page.0 + u32::from(self.pages)
     }
     /// The clearing to wait for, if any.
     #[inline]
-    pub fn named_clear(self) -> Option<ClearId> {
+    pub(crate) fn named_clear(self) -> Option<ClearId> {
         (self.clear.0 != 0).then_some(self.clear)
     }
 }

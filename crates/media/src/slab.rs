@@ -14,7 +14,7 @@ const HUGE_FROM_BYTES: usize = 1 << 20;
 const HUGE_BYTES: usize = 2 << 20;
 
 /// Bytes of a cache line.
-pub const LINE_BYTES: usize = 64;
+pub(crate) const LINE_BYTES: usize = 64;
 
 /// A fixed-length array of plain values.
 pub struct Slab<T> {

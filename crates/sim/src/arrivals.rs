@@ -92,7 +92,7 @@ impl Arrivals {
     }
 
     /// Applies these times to a trace's requests.
-    pub fn over_trace<'a>(&self, inner: &'a mut dyn Source, seed: u64) -> Timed<'a> {
+    pub(crate) fn over_trace<'a>(&self, inner: &'a mut dyn Source, seed: u64) -> Timed<'a> {
         let clock = match self.times {
             Times::Own { speed } => ArrivalClock::Own { speed },
             Times::Rate { per_second } => ArrivalClock::Rate {

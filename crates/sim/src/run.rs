@@ -59,17 +59,17 @@ pub fn run(
     };
     let meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     let mut times = RequestTimes::new(clock, meters, start);
-    let mut tell = |told: Progress| {
+    let mut report = |so_far: Progress| {
         progress(&Progress {
             pages_total,
-            ..told
+            ..so_far
         })
     };
 
     // Only where time does not affect the firmware's decisions: see `pipeline`.
     let divides = options.threads > 1 && !options.open_loop && !options.until_worn_out;
     let divided = if divides {
-        pipeline::run(device, source, options, &mut times, &mut tell).transpose()?
+        pipeline::run(device, source, options, &mut times, &mut report).transpose()?
     } else {
         None
     };
@@ -77,7 +77,7 @@ pub fn run(
         Some(accounts) => accounts,
         None => {
             let accounts;
-            (accounts, times) = run_directly(device, source, options, times, &mut tell)?;
+            (accounts, times) = run_directly(device, source, options, times, &mut report)?;
             accounts
         }
     };
@@ -118,7 +118,7 @@ fn run_directly(
     source: &mut dyn Source,
     options: &RunOptions,
     times: RequestTimes,
-    tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<((Tally, bool), RequestTimes), RunError> {
     let start = times.entered;
     let mut front = Front::new(Direct { device, times }, options);
@@ -127,13 +127,13 @@ fn run_directly(
     while front.goes_on() && feed.refill(source)? {
         drain(&mut feed, &mut front);
 
-        let told = Progress {
+        let so_far = Progress {
             pages: front.tally.page_ops.operations,
             pages_total: None,
             seconds_simulated: (front.sink.times.entered - start) as f64 / 1e9,
         };
 
-        if tell(told).is_break() {
+        if report(so_far).is_break() {
             return Err(RunError::Stopped);
         }
     }

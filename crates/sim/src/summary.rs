@@ -67,7 +67,7 @@ fn none() -> f64 {
 }
 
 /// Years over which drive writes per day are counted, as vendors do.
-pub const WARRANTY_YEARS: f64 = 5.0;
+pub(crate) const WARRANTY_YEARS: f64 = 5.0;
 
 /// Why remaps became physical copies, in pages.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

@@ -37,7 +37,7 @@ impl Hash {
     }
 
     /// Returns true if equal signatures prove equal pages.
-    pub fn is_trusted(self) -> bool {
+    pub(crate) fn is_trusted(self) -> bool {
         self == Self::Blake3
     }
 

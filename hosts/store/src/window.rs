@@ -45,7 +45,7 @@ impl<D: Disk> Window<D> {
     }
 
     /// Returns the whole disk.
-    pub fn into_disk(self) -> D {
+    pub(crate) fn into_disk(self) -> D {
         self.disk
     }
 

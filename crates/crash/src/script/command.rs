@@ -77,7 +77,12 @@ pub enum ScriptCommand {
 }
 
 /// Content to write to page `at` of `WriteMany`.
-pub fn content_of_many(live: &[Content], source: Option<Lpn>, fresh: Content, at: u32) -> Content {
+pub(crate) fn content_of_many(
+    live: &[Content],
+    source: Option<Lpn>,
+    fresh: Content,
+    at: u32,
+) -> Content {
     // An unknown content cannot be repeated: such a page gets a new one.
     let repeated = source.map_or(ZEROES, |source| live[source.offset(at).index()]);
     if is_known(repeated) {

@@ -28,7 +28,7 @@ pub struct Mix {
 
 impl Mix {
     /// All kinds of commands about equally often.
-    pub const EVEN: Self = Self {
+    pub(crate) const EVEN: Self = Self {
         write: 40,
         rewrite: 6,
         copy: 24,
@@ -40,7 +40,7 @@ impl Mix {
         files: 0,
     };
     /// Mostly remaps: most metadata per page.
-    pub const REMAPS: Self = Self {
+    pub(crate) const REMAPS: Self = Self {
         write: 14,
         rewrite: 3,
         copy: 52,
@@ -52,7 +52,7 @@ impl Mix {
         files: 0,
     };
     /// Mostly writes: most garbage collection.
-    pub const WRITES: Self = Self {
+    pub(crate) const WRITES: Self = Self {
         write: 74,
         rewrite: 4,
         copy: 8,
@@ -64,7 +64,7 @@ impl Mix {
         files: 0,
     };
     /// Mostly deallocations: their log turns over.
-    pub const TRIMS: Self = Self {
+    pub(crate) const TRIMS: Self = Self {
         write: 40,
         rewrite: 2,
         copy: 10,
@@ -76,7 +76,7 @@ impl Mix {
         files: 0,
     };
     /// A journal: written once, then moved home.
-    pub const MOVES: Self = Self {
+    pub(crate) const MOVES: Self = Self {
         write: 30,
         rewrite: 2,
         copy: 6,
@@ -89,7 +89,7 @@ impl Mix {
     };
 
     /// Files: written and copied in runs.
-    pub const RUNS: Self = Self {
+    pub(crate) const RUNS: Self = Self {
         write: 14,
         rewrite: 2,
         copy: 26,
@@ -102,7 +102,7 @@ impl Mix {
     };
 
     /// Commands as a log-structured file system issues them.
-    pub const FILES: Self = Self {
+    pub(crate) const FILES: Self = Self {
         write: 16,
         rewrite: 2,
         copy: 8,

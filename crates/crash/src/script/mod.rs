@@ -10,7 +10,8 @@ mod command;
 mod mix;
 
 use crate::content::{Content, ZEROES, is_known};
-pub use command::{ScriptCommand, content_of_many};
+pub use command::ScriptCommand;
+pub(crate) use command::content_of_many;
 pub use mix::Mix;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -94,7 +95,7 @@ impl CommandGenerator {
     }
 
     /// The same device state, with another continuation.
-    pub fn branch(&self, seed: u64) -> Self {
+    pub(crate) fn branch(&self, seed: u64) -> Self {
         let mut branch = self.clone();
         branch.random = Xoshiro256PlusPlus::seed_from_u64(seed);
         branch

@@ -211,7 +211,7 @@ impl Setup {
     }
 
     /// Returns true if the absence of `guard` could show on this device.
-    pub fn exercises(&self, guard: Guard) -> bool {
+    pub(crate) fn exercises(&self, guard: Guard) -> bool {
         match guard {
             Guard::Commit | Guard::AbortedStay => self.atomic(),
             Guard::RelocatedSources => {

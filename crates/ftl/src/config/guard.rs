@@ -139,7 +139,7 @@ impl Guards {
 
     /// Constraint for zeroing a damaged word: 1. the pages that mark the LPNs in doubt  2. zeroes.
     /// Cut between: recovery finds the same doubt again, or the pages, which are newer.
-    pub fn after_doubts(self) -> After {
+    pub(crate) fn after_doubts(self) -> After {
         self.waits(Guard::MendingWaits, After::ALL)
     }
 }

@@ -32,7 +32,7 @@ impl Config {
     /// Superblocks kept free so that garbage collection and a flash log can always make progress: a
     /// victim's pages may open one in every zone before the victim is erased, and an atomic command
     /// takes two without collecting; each in every group of dies.
-    pub fn reserve(&self, geometry: &Geometry) -> u32 {
+    pub(crate) fn reserve(&self, geometry: &Geometry) -> u32 {
         geometry.groups() * (2 + self.gc_opens() as u32) + self.flash_need(geometry).spare
     }
 

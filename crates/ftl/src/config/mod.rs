@@ -128,8 +128,8 @@ impl SchemeValues {
 
     /// The value of a scheme's key.
     pub fn get(&self, scheme: SchemeKind, key: &SchemeKey) -> u64 {
-        let said = self.0.get(&(scheme.name(), key.name));
-        said.copied().unwrap_or(key.default)
+        let given = self.0.get(&(scheme.name(), key.name));
+        given.copied().unwrap_or(key.default)
     }
 
     /// Sets the value of a scheme's key, which must exist.
@@ -187,11 +187,11 @@ impl Default for Config {
 }
 
 /// Logical pages whose deallocation one bitmap page covers.
-pub const CHUNK_LPNS: u32 = (PAGE_BYTES * 8) as u32;
+pub(crate) const CHUNK_LPNS: u32 = (PAGE_BYTES * 8) as u32;
 
 /// The bitmap that covers an LPN.
 #[inline(always)]
-pub const fn chunk_of(lpn: Lpn) -> u32 {
+pub(crate) const fn chunk_of(lpn: Lpn) -> u32 {
     lpn.0 / CHUNK_LPNS
 }
 
@@ -215,4 +215,4 @@ fn is_extension_default(share: &f64) -> bool {
 }
 
 /// Pages of the largest remap that can be atomic.
-pub const ATOMIC_PAGES_MAX: u32 = 256;
+pub(crate) const ATOMIC_PAGES_MAX: u32 = 256;

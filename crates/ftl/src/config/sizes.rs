@@ -22,7 +22,7 @@ const ORDERED: usize = 2;
 impl Config {
     /// OOB records that fit in one tail page: 4096 / 10, or 4096 / 14 with the extension (FAST'21
     /// §4.5 keeps "P2L mappings and WSN of all data pages").
-    pub fn tail_records(&self) -> u32 {
+    pub(crate) fn tail_records(&self) -> u32 {
         let extension = if self.scheme.uses_hints() {
             oob::SECOND_BYTES
         } else {
@@ -44,12 +44,12 @@ impl Config {
     }
 
     /// Internal logical pages: one per bitmap of deallocations.
-    pub fn chunks(&self) -> u32 {
+    pub(crate) fn chunks(&self) -> u32 {
         self.lpns.div_ceil(CHUNK_LPNS)
     }
 
     /// The LPNs covered by a bitmap of deallocations.
-    pub fn chunk(
+    pub(crate) fn chunk(
         &self,
         chunk: u32,
     ) -> impl DoubleEndedIterator<Item = Lpn> + ExactSizeIterator + Clone + use<> {
@@ -58,7 +58,7 @@ impl Config {
     }
 
     /// The internal LPN of a bitmap of deallocations.
-    pub fn bitmap_lpn(&self, chunk: u32) -> Lpn {
+    pub(crate) fn bitmap_lpn(&self, chunk: u32) -> Lpn {
         Lpn(self.lpns + chunk)
     }
 
@@ -88,7 +88,7 @@ impl Config {
 
     /// Superblocks that moving a victim's pages may open: one in each zone, and those for blocks
     /// that are put in order.
-    pub fn gc_opens(&self) -> usize {
+    pub(crate) fn gc_opens(&self) -> usize {
         self.gc_policy.zones() + if self.is_hybrid() { ORDERED } else { 0 }
     }
 

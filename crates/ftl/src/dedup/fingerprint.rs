@@ -24,7 +24,7 @@ pub enum FingerprintKind {
 impl FingerprintKind {
     /// Returns true if equal digests prove equal contents, so that hits need no verification.
     #[inline]
-    pub fn is_trusted(self) -> bool {
+    pub(crate) fn is_trusted(self) -> bool {
         self == Self::Blake3
     }
 

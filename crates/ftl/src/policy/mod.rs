@@ -28,7 +28,7 @@ use std::str::FromStr;
 pub use victim::{VictimCandidate, least_worn};
 
 /// Largest number of zones of any policy.
-pub const ZONES_MAX: usize = 3;
+pub(crate) const ZONES_MAX: usize = 3;
 
 /// Victim selection and placement of garbage collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for SchemeValues {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Said {
+        enum Given {
             Value(u64),
             Table(BTreeMap<String, u64>),
         }
@@ -125,13 +125,13 @@ impl<'de> Deserialize<'de> for SchemeValues {
         // must read like one of the table itself.
         let unknown = |name: &str| D::Error::custom(format!("unknown field `{name}`"));
         let mut values = Self::default();
-        for (name, said) in BTreeMap::<String, Said>::deserialize(deserializer)? {
-            match said {
-                Said::Value(value) => {
+        for (name, given) in BTreeMap::<String, Given>::deserialize(deserializer)? {
+            match given {
+                Given::Value(value) => {
                     let owner = Self::owner_of(&name).ok_or_else(|| unknown(&name))?;
                     values.set(owner, &name, value);
                 }
-                Said::Table(table) => {
+                Given::Table(table) => {
                     let kind: SchemeKind = name.parse().map_err(|_| unknown(&name))?;
                     for (key, value) in table {
                         kind.key(&key).ok_or_else(|| unknown(&key))?;

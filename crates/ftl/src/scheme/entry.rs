@@ -115,7 +115,7 @@ impl RmmEntry {
 
     /// Write/remap sequence number of the remap.
     #[inline]
-    pub fn wsn(self) -> u64 {
+    pub(crate) fn wsn(self) -> u64 {
         self.first.wsn()
     }
 
@@ -127,7 +127,7 @@ impl RmmEntry {
 
     /// The LPN that lost the page.
     #[inline]
-    pub fn relocated_source(self) -> Option<Lpn> {
+    pub(crate) fn relocated_source(self) -> Option<Lpn> {
         self.second.flag().then(|| self.second.source())
     }
 }

@@ -68,7 +68,7 @@ impl Stream {
     pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];
 
     /// The stream with a persisted number, if there is one.
-    pub fn from_u8(value: u8) -> Option<Self> {
+    pub(crate) fn from_u8(value: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|stream| *stream as u8 == value)
     }
 }

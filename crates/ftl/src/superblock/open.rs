@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<SuperblockHead>() == 32);
 
 impl SuperblockHead {
     /// The letters "RSHD", in little endian.
-    pub const MAGIC: u32 = 0x4448_5352;
+    pub(crate) const MAGIC: u32 = 0x4448_5352;
 }
 
 impl Superblocks {

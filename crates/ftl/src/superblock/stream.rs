@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 impl Config {
     /// The stream for pages moved to a zone.
-    pub fn gc_stream(&self, zone: usize) -> Stream {
+    pub(crate) fn gc_stream(&self, zone: usize) -> Stream {
         if self.is_hybrid() {
             // Pages that move individually go to the stream of pages written individually.
             [Stream::Host, Stream::Gc][zone]
@@ -24,7 +24,7 @@ impl Config {
     }
 
     /// The streams that collection writes to.
-    pub fn gc_streams(&self) -> Vec<Stream> {
+    pub(crate) fn gc_streams(&self) -> Vec<Stream> {
         let zones = self.gc_policy.zones() + usize::from(self.is_hybrid());
         (0..zones).map(|zone| self.gc_stream(zone)).collect()
     }

@@ -106,7 +106,7 @@ fn plain(table: &Table) -> Result<Findings, LabError> {
 ///
 /// # Errors
 /// Lists the valid names.
-pub fn find(name: &str) -> Result<Analysis, LabError> {
+pub(crate) fn find(name: &str) -> Result<Analysis, LabError> {
     ALL.iter()
         .find(|one| one.0 == name)
         .map(|one| one.1)
@@ -141,12 +141,12 @@ pub fn most(values: &[f64]) -> f64 {
 }
 
 /// A workload without its options.
-pub fn workload_name(workload: &str) -> &str {
+pub(crate) fn workload_name(workload: &str) -> &str {
     workload.split(',').next().unwrap_or(workload)
 }
 
 /// Returns the papers' name of a content: `papers:0.3` is "30 % duplicates".
-pub fn content_name(content: &str) -> String {
+pub(crate) fn content_name(content: &str) -> String {
     let share = content
         .strip_prefix("papers:")
         .and_then(|rest| rest.split(':').next()?.parse::<f64>().ok());

@@ -77,7 +77,7 @@ pub use witness::{FileVersion, WitnessedFile, newest_version, replace_witnessed,
 use witness::{JournalWitness, WitnessPage};
 
 /// Size in bytes of the smallest journal.
-pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
+pub(crate) const JOURNAL_BYTES_MIN: u64 = 16 << 10;
 /// Default size: twice the state's, within these bounds. A full journal makes commands wait while
 /// the whole state is written.
 const JOURNAL_BYTES_DEFAULT: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;

@@ -11,11 +11,11 @@ pub const PAGES: u64 = 1 << 27;
 /// Bytes of battery-backed memory in the paper's device.
 pub const NVRAM_BYTES: u64 = 2 << 30;
 /// Bytes of an entry of L2P, and of P2L.
-pub const TABLE_ENTRY_BYTES: u64 = 4;
+pub(crate) const TABLE_ENTRY_BYTES: u64 = 4;
 /// Bytes of an entry of the file offset table: an offset and a link.
-pub const FILE_ENTRY_BYTES: u64 = 8;
+pub(crate) const FILE_ENTRY_BYTES: u64 = 8;
 /// The inode table for a million files, "considering the load factor".
-pub const INODE_TABLE_BYTES: u64 = 16 << 20;
+pub(crate) const INODE_TABLE_BYTES: u64 = 16 << 20;
 
 /// One of the three devices compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -133,7 +133,7 @@ impl Axis {
 }
 
 /// Unit of time for an axis of this span, and its length in seconds.
-pub fn time_unit(seconds: f64) -> (f64, &'static str) {
+pub(crate) fn time_unit(seconds: f64) -> (f64, &'static str) {
     match seconds {
         s if s < 1e-3 => (1e-6, "µs"),
         s if s < 1.0 => (1e-3, "ms"),

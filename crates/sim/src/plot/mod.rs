@@ -23,7 +23,7 @@ pub mod text;
 use maud::{Markup, PreEscaped, html};
 
 /// Style sheet of all pictures, for light and dark; also of a page that shows them.
-pub const STYLE: &str = include_str!("plot.css");
+pub(crate) const STYLE: &str = include_str!("plot.css");
 
 /// Width of a picture, in units that are pixels if there is enough room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,6 @@ pub(crate) fn svg(
 }
 
 /// Formats a coordinate to a tenth of a unit, as short as possible.
-pub fn px(coordinate: f64) -> String {
+pub(crate) fn px(coordinate: f64) -> String {
     format!("{}", (coordinate * 10.0).round() / 10.0)
 }

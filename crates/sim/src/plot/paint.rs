@@ -58,7 +58,7 @@ const OTHERS: [&str; 10] = [
 ];
 
 /// Dashes of the first, second, third and fourth line of a colour.
-pub const DASHES: [&str; 4] = ["none", "9 4", "5 2 1 2", "2 2"];
+pub(crate) const DASHES: [&str; 4] = ["none", "9 4", "5 2 1 2", "2 2"];
 const FILLS: [Fill; 4] = [Fill::Solid, Fill::Hollow, Fill::Pale, Fill::Dashed];
 
 impl Paint {
@@ -99,7 +99,7 @@ pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
 }
 
 /// Returns the fixed colour of a scheme, if it has one.
-pub fn of_scheme(scheme: &str) -> Option<&'static str> {
+pub(crate) fn of_scheme(scheme: &str) -> Option<&'static str> {
     let hue = scheme.parse::<SchemeKind>().ok()?.facts().hue?;
     Some(match hue {
         Hue::Black => "var(--black)",

@@ -4,8 +4,6 @@
 //! its first, last, smallest and largest values are among them. Absent: points that are not finite;
 //! they are dropped first.
 
-use crate::summary::Sample;
-
 /// A point of a curve: (x, y).
 pub type Point = (f64, f64);
 
@@ -18,11 +16,6 @@ pub fn finite(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
         .into_iter()
         .filter(|(x, y)| x.is_finite() && y.is_finite())
         .collect()
-}
-
-/// One measurement of each sample over virtual time.
-pub fn over_time(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Vec<Point> {
-    finite(samples.iter().map(|sample| (sample.at_s, value(sample))))
 }
 
 /// Returns at most `limit` of the points: the ends, and each stretch's minimum and maximum.

@@ -29,12 +29,12 @@ pub fn width(text: &str, size: f64) -> f64 {
 }
 
 /// Width of `text` in bold, in a font of this size.
-pub fn width_bold(text: &str, size: f64) -> f64 {
+pub(crate) fn width_bold(text: &str, size: f64) -> f64 {
     width(text, size) * BOLD
 }
 
 /// Returns `text` if it fits, else truncated with an ellipsis.
-pub fn fitted(text: &str, room: f64, size: f64) -> String {
+pub(crate) fn fitted(text: &str, room: f64, size: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
     }
@@ -51,7 +51,7 @@ pub fn fitted(text: &str, room: f64, size: f64) -> String {
 }
 
 /// Returns `text` in lines that fit, broken at blanks; at most `lines`, the last one shortened.
-pub fn wrapped(text: &str, room: f64, size: f64, lines: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, room: f64, size: f64, lines: usize) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match found.last_mut() {

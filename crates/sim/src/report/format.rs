@@ -140,7 +140,7 @@ pub fn share(part: f64, whole: f64) -> Option<f64> {
 }
 
 /// Replaces control characters, so that text cannot break a line, a column or a terminal.
-pub fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()

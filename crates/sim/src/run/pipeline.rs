@@ -78,7 +78,7 @@ pub(crate) fn run(
     source: &mut dyn Source,
     options: &RunOptions,
     times: &mut RequestTimes,
-    tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Option<Result<Accounts, RunError>> {
     let (firmware, mut timing) = device.halves()?;
     let front = Front::new(RequestRecorder::new(firmware), options);
@@ -100,7 +100,7 @@ pub(crate) fn run(
             times,
             to_firmware,
             &from_firmware,
-            tell,
+            report,
         );
         // With both channel ends of this thread dropped, the other thread ends too. Its panic is
         // passed on.
@@ -153,7 +153,7 @@ fn keep_time(
     times: &mut RequestTimes,
     to_firmware: SyncSender<Lot>,
     from_firmware: &Receiver<Lot>,
-    tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
     let start = times.entered;
     // All lots: their number bounds how far one thread may be ahead.
@@ -180,7 +180,7 @@ fn keep_time(
         };
 
         charge(&mut lot, timing, times);
-        let told = Progress {
+        let so_far = Progress {
             pages: lot.page_ops.operations,
             pages_total: None,
             seconds_simulated: (times.entered - start) as f64 / 1e9,
@@ -189,7 +189,7 @@ fn keep_time(
         idle.push_back(lot);
 
         // Once per lot: the caller's terminal is slow compared with a page.
-        if tell(told).is_break() {
+        if report(so_far).is_break() {
             return Err(RunError::Stopped);
         }
     }

@@ -305,7 +305,7 @@ impl Table {
             return Ok(Parsed::Blank);
         }
 
-        let mut said = Fields {
+        let mut read = Fields {
             at_ns: 0,
             device: 0,
             verb: None,
@@ -313,9 +313,9 @@ impl Table {
             digest: None,
         };
         for (column, field) in columns.iter().zip(fields) {
-            said.take(*column, field)?;
+            read.take(*column, field)?;
         }
-        said.request(digests)
+        read.request(digests)
     }
 }
 

@@ -45,12 +45,6 @@ impl TraceStat {
     pub fn duplicate_share(&self) -> f64 {
         share(self.duplicate_writes, self.writes + self.read_modify_writes)
     }
-
-    /// Pages written, whole or in part, as a share of pages read or written; 0 without either.
-    pub fn write_share(&self) -> f64 {
-        let written = self.writes + self.read_modify_writes;
-        share(written, written + self.reads)
-    }
 }
 
 fn share(part: u64, whole: u64) -> f64 {

@@ -76,7 +76,7 @@ impl ContentModel {
     /// The exponent of the published evaluations.
     pub const PAPERS_EXPONENT: f64 = 0.2;
     /// Default pages of a run: 256 KiB.
-    pub const RUN_PAGES: u32 = 64;
+    pub(crate) const RUN_PAGES: u32 = 64;
 }
 
 impl fmt::Display for ContentModel {

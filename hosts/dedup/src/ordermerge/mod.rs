@@ -143,11 +143,6 @@ impl<D: Disk> OrderMerge<D> {
         })
     }
 
-    /// Number of free blocks.
-    pub fn blocks_free(&self) -> u32 {
-        self.own.blocks.free()
-    }
-
     /// Blocks whose recorded count at open was below the number of mappings that reference them. No
     /// power cut leaves any.
     pub fn counts_too_low(&self) -> u64 {

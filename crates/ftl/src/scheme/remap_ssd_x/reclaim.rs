@@ -320,7 +320,7 @@ impl RemapSsdX {
         let Some(words) = media.words() else {
             return Ok(());
         };
-        let mut said = BTreeSet::new();
+        let mut recorded = BTreeSet::new();
         let mut ends = Vec::new();
         for (id, _) in self.ends.iter().enumerate() {
             let ended = tables.ended.of(SbId(id as u32));
@@ -338,7 +338,7 @@ impl RemapSsdX {
                                 "superblock {id} has an entry for LPN {lpn} that ended unnoticed"
                             ));
                         }
-                        said.insert((lpn, ppn));
+                        recorded.insert((lpn, ppn));
                     }
                 }
             }
@@ -373,7 +373,7 @@ impl RemapSsdX {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
-            if !said.contains(&(lpn, mapping.ppn.0)) {
+            if !recorded.contains(&(lpn, mapping.ppn.0)) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no extent says so",
                     mapping.ppn

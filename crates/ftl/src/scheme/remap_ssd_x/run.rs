@@ -23,9 +23,9 @@ enum RunNumbers {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemapRun {
     /// Superblock of the remapped pages.
-    pub sb: SbId,
+    pub(crate) sb: SbId,
     /// Whether the host or garbage collection remaps.
-    pub purpose: Purpose,
+    pub(crate) purpose: Purpose,
     extent: RemapExtent,
     descending: bool,
     numbers: RunNumbers,

@@ -8,10 +8,10 @@ use crate::summary::{Demotions, RunSummary};
 use remap_ssd_ftl::SchemeKind;
 
 /// The baseline scheme: no remapping.
-pub const BASELINE: &str = SchemeKind::BASELINE.name();
+pub(crate) const BASELINE: &str = SchemeKind::BASELINE.name();
 
 /// The ideal scheme, which cannot be built: an upper bound, not a contender.
-pub const IDEAL: &str = SchemeKind::IDEAL.name();
+pub(crate) const IDEAL: &str = SchemeKind::IDEAL.name();
 
 /// The usual garbage collection policy, omitted in labels.
 const POLICY: &str = "greedy";
@@ -54,7 +54,7 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
 }
 
 /// Number of earlier runs with the same scheme.
-pub fn occurrence(runs: &[RunSummary], index: usize) -> usize {
+pub(crate) fn occurrence(runs: &[RunSummary], index: usize) -> usize {
     runs[..index]
         .iter()
         .filter(|run| run.scheme == runs[index].scheme)
@@ -62,17 +62,17 @@ pub fn occurrence(runs: &[RunSummary], index: usize) -> usize {
 }
 
 /// The baseline run, if there is one.
-pub fn baseline(runs: &[RunSummary]) -> Option<&RunSummary> {
+pub(crate) fn baseline(runs: &[RunSummary]) -> Option<&RunSummary> {
     runs.iter().find(|run| run.scheme == BASELINE)
 }
 
 /// Bandwidth as a multiple of the baseline's, if there is one and it moved data.
-pub fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
+pub(crate) fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
     baseline(runs).and_then(|base| share(run.bandwidth_mib_s, base.bandwidth_mib_s))
 }
 
 /// Pages whose remap became a copy, all causes.
-pub fn demoted(demotions: &Demotions) -> u64 {
+pub(crate) fn demoted(demotions: &Demotions) -> u64 {
     // By name, so that a new cause does not compile until it is counted.
     let Demotions {
         counter_full,
@@ -87,6 +87,6 @@ pub fn demoted(demotions: &Demotions) -> u64 {
 }
 
 /// Pages to be remapped, demoted ones included.
-pub fn attempted(run: &RunSummary) -> u64 {
+pub(crate) fn attempted(run: &RunSummary) -> u64 {
     run.remaps.saturating_add(demoted(&run.demotions))
 }

@@ -18,7 +18,8 @@ mod overview;
 mod remaps;
 mod wear;
 
-pub use compare::{BASELINE, IDEAL, attempted, baseline, demoted, labels, occurrence, speedup};
+pub use compare::labels;
+pub(crate) use compare::{BASELINE, IDEAL, attempted, baseline, demoted, occurrence, speedup};
 pub use details::details;
 pub use overview::{Column, Overview, overview};
 
