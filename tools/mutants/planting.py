@@ -71,6 +71,33 @@ def cargo(arguments, tree, target_dir):
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr, done.returncode
 
 
+def link_dependencies(built, target_dir):
+    """Takes over the third-party crates of another target folder, as hard links: Cargo finds them built, and writes to none.
+    The packages of the tree are left out, by their names."""
+    for part in ("deps", "build", ".fingerprint"):
+        source, to = built / "debug" / part, target_dir / "debug" / part
+        if not source.is_dir():
+            continue
+        to.mkdir(parents=True, exist_ok=True)
+        for entry in source.iterdir():
+            # Test programs are in `deps` too. Of a third-party crate this folder has libraries, and lists of its sources.
+            is_ours = re.match(r"(lib)?remap[-_]ssd", entry.name)
+            is_library = entry.is_dir() or entry.suffix == ".d" or re.match(r"lib.*\.(rlib|rmeta|so)$", entry.name)
+            if is_ours or not is_library or (to / entry.name).exists():
+                continue
+            if entry.is_dir():
+                shutil.copytree(entry, to / entry.name, copy_function=link_or_copy)
+            else:
+                link_or_copy(entry, to / entry.name)
+
+
+def link_or_copy(source, to):
+    try:
+        os.link(source, to)
+    except OSError:
+        shutil.copy2(source, to)
+
+
 def executables(messages):
     """The tests that Cargo has built, by `CRATE/TARGET`; unit tests are `CRATE/lib`."""
     found = {}

@@ -261,7 +261,7 @@ fn about_table(table: &str) -> &'static str {
 const PAGE: &str = "\
 # Configuration
 
-<!-- Generated from crates/device/src/keys.rs: UPDATE_DOCS=1 cargo test -p remap-ssd-device --test all reference -->
+<!-- Generated from crates/device/src/keys.rs: UPDATE_DOCS=1 cargo test -p remap-ssd-device --test reference -->
 
 A device is described by a TOML file, by options of the command line, or by single values:
 

@@ -10,6 +10,5 @@ mod folder;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod memory;
-mod reference;
 mod timing;
 mod timing_waits;

@@ -1,4 +1,7 @@
 //! The table of keys is complete, and the files generated from it are current.
+//!
+//! A program of its own: `tools/new-scheme` builds it, and not all tests, for a changed copy of the
+//! tree.
 
 use remap_ssd_device::keys::{GC_MODES, KEYS, KeyKind, find};
 use remap_ssd_device::{DeviceConfig, PRESETS, Setting, reference};
@@ -202,7 +205,7 @@ fn the_reference_page_is_current() {
     let page = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         page == reference::page(),
-        "docs/configuration.md is stale: UPDATE_DOCS=1 cargo test -p remap-ssd-device --test all reference"
+        "docs/configuration.md is stale: UPDATE_DOCS=1 cargo test -p remap-ssd-device --test reference"
     );
 }
 
