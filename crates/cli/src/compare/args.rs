@@ -82,7 +82,7 @@ fn arg(option: &'static OptionDef) -> Arg {
             .value_name(option.value)
             .hide_possible_values(true)
             .value_parser(match option.kind {
-                Kind::Path => value_parser!(PathBuf).into(),
+                Kind::Path => value_parser!(PathBuf),
                 _ => ValueParser::new(CheckedText(option)),
             }),
     };
