@@ -21,7 +21,7 @@ use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::Payload;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{
-    Health, Latency, NamespaceSpec, NewContent, Subsystem, Ticket, Witness,
+    self, Health, Latency, NamespaceSpec, NewContent, Subsystem, Ticket,
 };
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
@@ -117,7 +117,7 @@ impl Target {
         faults: &Arc<FaultModel>,
     ) -> Result<Serving, TortureError> {
         let mut subsystem = self.subsystem(device)?;
-        subsystem = subsystem.witnessed(Box::new(observer.clone()));
+        subsystem = subsystem.observed(Box::new(observer.clone()));
         // Only with faults: a write that may fail is not executed in parts.
         if faults.is_any() {
             subsystem = subsystem.with_faults(faults.clone());
@@ -126,7 +126,7 @@ impl Target {
     }
 
     fn subsystem(&self, device: Device) -> Result<Subsystem, TortureError> {
-        // A volatile write cache, during the workload and after it: changes reported to the witness
+        // A volatile write cache, during the workload and after it: changes reported to the observer
         // can be lost in the cuts.
         let disk = NamespaceSpec {
             pages: (self.shape.bytes() / PAGE_BYTES as u64) as u32,
@@ -268,8 +268,8 @@ impl Observer {
     }
 }
 
-impl Witness for Observer {
-    fn flush(&self) -> Ticket {
+impl controller::Observer for Observer {
+    fn begun(&self) -> Ticket {
         self.submit(Recorder::submit_flush)
     }
 
@@ -280,7 +280,7 @@ impl Witness for Observer {
         })
     }
 
-    fn completed(&self, Ticket(entry): Ticket) {
+    fn ended(&self, Ticket(entry): Ticket) {
         let mut pipe = self.after_marks();
         if let Err(error) = self.0.recorder.done(entry) {
             pipe.failure.get_or_insert(error);

@@ -1,16 +1,16 @@
 //! What a command announces about the blocks that it touches: accesses to the injector of faults,
-//! changes to the witness.
+//! changes to the observer.
 //!
 //! After each command its blocks are read back from the device, in the command's own turn, so that
-//! a witness sees every command alike: writes, Write Zeroes, Dataset Management, Copy and remaps.
+//! an observer sees every command alike: writes, Write Zeroes, Dataset Management, Copy and remaps.
 //! Invariant: changes are reported in the order in which the device has them. Absent: what others
-//! do with it (`faults`, `witness`).
+//! do with it (`faults`, `observer`).
 
 use super::blocks::{Blocks, Namespace, PAGE_SHIFT, bytes_of, pieces_of};
 use super::faults::{BlockAccess, FaultInjector};
 use super::io::ActiveCommand;
+use super::observer::{NewContent, Observer};
 use super::request::IoRequest;
-use super::witness::{NewContent, Witness};
 use crate::spec::status::Status;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -118,10 +118,10 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    /// Reports the content of the command's blocks to the witness, even if the command has failed.
-    pub(super) fn tell(&mut self, witness: &dyn Witness) -> Result<(), Status> {
+    /// Reports the content of the command's blocks to the observer, even if the command has failed.
+    pub(super) fn report(&mut self, observer: &dyn Observer) -> Result<(), Status> {
         for range in self.touched.take().unwrap_or_default() {
-            self.tell_range(witness, range)?;
+            self.report_range(observer, range)?;
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl ActiveCommand<'_, '_> {
         matches!(self.command.request, IoRequest::Read { fua: true, .. })
     }
 
-    fn tell_range(&mut self, witness: &dyn Witness, range: Range<u64>) -> Result<(), Status> {
+    fn report_range(&mut self, observer: &dyn Observer, range: Range<u64>) -> Result<(), Status> {
         let through = self.through || self.reads_from_medium();
         let mut bytes = Vec::new();
         let mut zeroes = 0;
@@ -163,7 +163,7 @@ impl ActiveCommand<'_, '_> {
             };
             if ends {
                 let rest = bytes.split_off(was);
-                start += self.tell_change(witness, start, zeroes, &bytes, through);
+                start += self.report_change(observer, start, zeroes, &bytes, through);
                 (zeroes, bytes) = (0, rest);
             }
             if is_zeroes {
@@ -171,14 +171,14 @@ impl ActiveCommand<'_, '_> {
             }
         }
 
-        self.tell_change(witness, start, zeroes, &bytes, through);
+        self.report_change(observer, start, zeroes, &bytes, through);
         Ok(())
     }
 
     /// Reports a change unless it is empty, and returns its length.
-    fn tell_change(
+    fn report_change(
         &mut self,
-        witness: &dyn Witness,
+        observer: &dyn Observer,
         start: u64,
         zeroes: u64,
         bytes: &[u8],
@@ -191,7 +191,7 @@ impl ActiveCommand<'_, '_> {
         };
         self.device
             .tickets
-            .push(witness.changed(start, content, through));
+            .push(observer.changed(start, content, through));
         len
     }
 }

@@ -106,7 +106,7 @@ impl Subsystem {
             is_first,
             must_sync: request.must_sync(write_through),
             through: !is_flush && (write_through || request.is_forced()),
-            touched: self.witness().map(|_| Vec::new()),
+            touched: self.observer().map(|_| Vec::new()),
             failed_byte: None,
             copied: RemapResult::new(),
             record: self.recorder().map(|recorder| CommandRecord {
@@ -148,11 +148,11 @@ impl Subsystem {
         }
 
         // Before others get the device: its content is still this command's.
-        let told = match self.witness() {
-            Some(witness) => active.tell(witness),
+        let reported = match self.observer() {
+            Some(observer) => active.report(observer),
             None => Ok(()),
         };
-        let status = told.err().unwrap_or(status);
+        let status = reported.err().unwrap_or(status);
 
         // All paths of a begun command pass here, so every failure is counted.
         if !status.is_success() {

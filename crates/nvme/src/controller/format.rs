@@ -74,7 +74,7 @@ impl Association {
         }
 
         // The trims must be durable before the acknowledgement.
-        self.subsystem.device.witness_flush();
+        self.subsystem.device.observe_flush();
         self.format_step(&namespace, IoRequest::Flush)
     }
 

@@ -51,7 +51,7 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub number: u64,
     /// True if its changes must not stay in the volatile cache.
     pub through: bool,
-    /// Bytes of the device that it may have changed, if there is a witness.
+    /// Bytes of the device that it may have changed, if there is an observer.
     pub touched: Option<Vec<Range<u64>>>,
     /// First byte of the device with an error.
     pub(crate) failed_byte: Option<u64>,

@@ -3,7 +3,7 @@
 //! ```text
 //! data        command data, wherever the transport has it
 //! record      operations on the device, for traces
-//! witness     changes of commands, and their completion
+//! observer    changes of commands, and their completion
 //! faults      commands that fail or are late, to test hosts
 //! connect     reasons to refuse a host a controller
 //! blocks      logical blocks, and the pages of the device that hold them
@@ -27,7 +27,7 @@
 //! subsystem   the device and other parts that connections share
 //!
 //! io          reads, writes and deallocations of blocks, page by page
-//! announce    accesses told to the injector of faults, changes told to the witness
+//! announce    accesses for the injector of faults, changes for the observer
 //! remap       remaps and copies, in steps
 //! copy        the ranges of Copy commands
 //! file_map    pages of files
@@ -74,6 +74,7 @@ mod io;
 mod issuer;
 mod logs;
 mod namespaces;
+mod observer;
 pub mod operate;
 mod portals;
 mod record;
@@ -88,7 +89,6 @@ pub mod telemetry;
 mod turn;
 mod turnstile;
 mod volatile;
-mod witness;
 
 pub(crate) use admin::fabrics_kind;
 pub use admin::{AdminOutcome, admin_transfer};
@@ -103,6 +103,7 @@ pub use gate::Gate;
 pub use host::{HostController, JoinedQueue};
 pub use issuer::{Actor, FailedBlock, Issuer, Outcome};
 pub use namespaces::{Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceStore};
+pub use observer::{NewContent, Observer, Ticket};
 pub use portals::{AnaState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};
 pub use request::{IoCommand, IoRequest, RemapBlocks, Transfer};
@@ -116,7 +117,6 @@ pub use subsystem::{Latency, Subsystem};
 pub use turn::DeviceTurn;
 pub use turnstile::Weight;
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
-pub use witness::{NewContent, Ticket, Witness};
 
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

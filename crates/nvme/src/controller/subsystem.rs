@@ -11,6 +11,7 @@ use super::error::SubsystemError;
 use super::faults::FaultInjector;
 use super::issuer::Outcome;
 use super::namespaces::{Attachment, KeptNamespaces, NamespaceStore, Namespaces};
+use super::observer::Observer;
 use super::portals::{AnaState, Portal, Portals};
 use super::record::Recorder;
 use super::reservations::rules::{NamespaceReservations, Notices};
@@ -20,7 +21,6 @@ use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, SharedDevice};
 use super::turnstile::Weight;
 use super::volatile::VolatileCache;
-use super::witness::Witness;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_media::folder::HistoryPosition;
@@ -173,17 +173,17 @@ impl Subsystem {
         self.recorder.as_deref()
     }
 
-    /// Reports the changes of commands to a witness. Commands are then never paused, so that those
+    /// Reports the changes of commands to an observer. Commands are then never paused, so that those
     /// with the same blocks have one order.
-    pub fn witnessed(mut self, witness: Box<dyn Witness>) -> Self {
-        self.device.witness = Some(witness);
+    pub fn observed(mut self, observer: Box<dyn Observer>) -> Self {
+        self.device.observer = Some(observer);
         self
     }
 
-    /// The witness of changes, if there is one.
+    /// The observer of changes, if there is one.
     #[inline]
-    pub fn witness(&self) -> Option<&dyn Witness> {
-        self.device.witness.as_deref()
+    pub fn observer(&self) -> Option<&dyn Observer> {
+        self.device.observer.as_deref()
     }
 
     /// Lets an injector make commands fail or delay their answers.

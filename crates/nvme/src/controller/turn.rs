@@ -10,10 +10,10 @@
 //! Absent: clocks, and the work done in a turn.
 
 use super::durable::Durable;
+use super::observer::{Observer, Ticket};
 use super::standing::Standing;
 use super::turnstile::{Turnstile, Weight};
 use super::volatile::VolatileCache;
-use super::witness::{Ticket, Witness};
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_media::folder::{FolderCommit, HistoryPosition};
@@ -67,7 +67,7 @@ pub(super) struct SharedDevice {
     device: Mutex<Device>,
     /// Likewise.
     pub cache: Option<Mutex<VolatileCache>>,
-    pub witness: Option<Box<dyn Witness>>,
+    pub observer: Option<Box<dyn Observer>>,
     pub(crate) turnstile: Turnstile,
     pub durable: Durable,
     /// Readable without a turn: the device has failed.
@@ -82,7 +82,7 @@ impl SharedDevice {
         Self {
             device: Mutex::new(device),
             cache: None,
-            witness: None,
+            observer: None,
             turnstile: Turnstile::default(),
             durable: Durable::default(),
             broken: AtomicBool::new(false),
@@ -149,10 +149,10 @@ impl SharedDevice {
         }
     }
 
-    /// Makes everything completed so far durable for the witness, without a host's flush.
-    pub(super) fn witness_flush(&self) {
-        if let Some(witness) = &self.witness {
-            witness.completed(witness.flush());
+    /// Makes everything completed so far durable for the observer, without a host's flush.
+    pub(super) fn observe_flush(&self) {
+        if let Some(observer) = &self.observer {
+            observer.ended(observer.begun());
         }
     }
 
@@ -208,7 +208,7 @@ pub struct DeviceTurn<'a> {
     programs: u64,
     /// True if the turn may be paused when the slice is used up.
     divisible: bool,
-    /// Changes reported to the witness in this turn, and not completed.
+    /// Changes reported to the observer in this turn, and not completed.
     pub(super) tickets: Vec<Ticket>,
 }
 
@@ -226,8 +226,8 @@ impl<'a> DeviceTurn<'a> {
             slice: 0,
             units: 0,
             programs: 0,
-            // A witness must see commands with the same blocks one after the other.
-            divisible: shared.witness.is_none(),
+            // An observer must see commands with the same blocks one after the other.
+            divisible: shared.observer.is_none(),
             tickets: Vec::new(),
         };
         turn.enter(weight);
@@ -349,7 +349,7 @@ impl<'a> DeviceTurn<'a> {
         self.queue_must_stand()
     }
 
-    /// The changes reported to the witness since the last call; the caller reports their
+    /// The changes reported to the observer since the last call; the caller reports their
     /// completion.
     pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = Ticket> + use<> {
         std::mem::take(&mut self.tickets).into_iter()
@@ -386,9 +386,9 @@ impl DerefMut for DeviceTurn<'_> {
 impl Drop for DeviceTurn<'_> {
     fn drop(&mut self) {
         // Not taken by a caller: the changes are completed with the turn.
-        if let Some(witness) = &self.shared.witness {
+        if let Some(observer) = &self.shared.observer {
             let tickets = self.take_tickets();
-            tickets.for_each(|ticket| witness.completed(ticket));
+            tickets.for_each(|ticket| observer.ended(ticket));
         }
         self.leave();
     }

@@ -8,7 +8,7 @@
 use crate::host::{Host, PAGE, Store, blocks_of, device, subsystem};
 use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::{
-    BlockAccess, CACHE_BYTES_MIN, FaultInjector, NewContent, Subsystem, Ticket, Witness,
+    BlockAccess, CACHE_BYTES_MIN, FaultInjector, NewContent, Observer, Subsystem, Ticket,
 };
 use remap_ssd_nvme::spec::command::CopyRange;
 use remap_ssd_nvme::spec::opcode::io;
@@ -231,11 +231,11 @@ struct CutAtFlush {
     is_armed: AtomicBool,
 }
 
-/// A witness that makes the cut.
-struct Told(Arc<CutAtFlush>);
+/// An observer that makes the cut.
+struct CuttingObserver(Arc<CutAtFlush>);
 
-impl Witness for Told {
-    fn flush(&self) -> Ticket {
+impl Observer for CuttingObserver {
+    fn begun(&self) -> Ticket {
         let subsystem = self.0.subsystem.get().and_then(Weak::upgrade);
         if let Some(subsystem) = subsystem.filter(|_| self.0.is_armed.swap(false, Relaxed)) {
             subsystem.power_cut(7).expect("it recovers");
@@ -245,7 +245,7 @@ impl Witness for Told {
     fn changed(&self, _: u64, _: NewContent<'_>, _: bool) -> Ticket {
         Ticket(0)
     }
-    fn completed(&self, _: Ticket) {}
+    fn ended(&self, _: Ticket) {}
 }
 
 /// An operator cuts the power of a volatile cache between the deallocation of a namespace's pages
@@ -255,7 +255,7 @@ fn deallocations_that_a_power_cut_has_taken_back_are_repeated() {
     let cut = Arc::new(CutAtFlush::default());
     let made = subsystem(device(16 << 20), &Store::default());
     let made = made.with_cache(4096 * CACHE_BYTES_MIN);
-    let subsystem = Arc::new(made.witnessed(Box::new(Told(cut.clone()))));
+    let subsystem = Arc::new(made.observed(Box::new(CuttingObserver(cut.clone()))));
     let is_first = cut.subsystem.set(Arc::downgrade(&subsystem)).is_ok();
     assert!(is_first);
 

@@ -305,7 +305,7 @@ impl Subsystem {
                 let command = IoCommand::new(request, namespace);
                 self.execute_alone(&command, &Issuer::service())?;
             }
-            self.device.witness_flush();
+            self.device.observe_flush();
             self.drain()?;
 
             // Deallocations before a cut may have been in the volatile cache only.

@@ -252,7 +252,7 @@ impl Reservations {
             return Err(Status::INTERNAL);
         }
         self.put_in_force(&mut state, all);
-        self.tell(&mut state, nsid, notices);
+        self.notify(&mut state, nsid, notices);
 
         drop(state);
         drop(turn);

@@ -94,7 +94,7 @@ impl NotificationQueue {
 
 impl Reservations {
     /// Queues notifications for hosts.
-    pub(super) fn tell(&self, state: &mut ReservationState, nsid: u32, notices: Notices) {
+    pub(super) fn notify(&self, state: &mut ReservationState, nsid: u32, notices: Notices) {
         for (host, kind) in notices {
             let number = self.next_notice.fetch_add(1, Relaxed);
             state.notices.push_back(Notice {

@@ -262,7 +262,7 @@ impl NamespaceReservations {
         let was_released = self.reservation.is_none();
         Ok(match kind {
             Some(kind) if was_released && kind.is_for_registrants() => {
-                self.tell_others(host, NotificationType::ReservationReleased)
+                self.notices_to_others(host, NotificationType::ReservationReleased)
             }
             _ => Notices::new(),
         })
@@ -321,7 +321,9 @@ impl NamespaceReservations {
                 let mut notices = self.expel(host, |one| is_others(one) && one.key == preempted);
                 self.reserve(host, kind);
                 if before != kind {
-                    notices.extend(self.tell_others(host, NotificationType::ReservationReleased));
+                    notices.extend(
+                        self.notices_to_others(host, NotificationType::ReservationReleased),
+                    );
                 }
                 notices
             }
@@ -359,7 +361,7 @@ impl NamespaceReservations {
                 }
                 self.reservation = None;
                 Ok(if kind.is_for_registrants() {
-                    self.tell_others(host, NotificationType::ReservationReleased)
+                    self.notices_to_others(host, NotificationType::ReservationReleased)
                 } else {
                     Notices::new()
                 })
@@ -374,14 +376,15 @@ impl NamespaceReservations {
     /// The host is not registered with this key.
     pub fn clear(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
         self.must_be_registered(host, key)?;
-        let notices = self.tell_others(host, NotificationType::ReservationPreempted);
+        let notices = self.notices_to_others(host, NotificationType::ReservationPreempted);
         self.wipe();
         Ok(notices)
     }
 
     /// Like `clear`, for an operator; all registrants are notified.
     pub(crate) fn clear_for_operator(&mut self) -> Notices {
-        let notices = self.tell_others(HostIdentity::LOCAL, NotificationType::ReservationPreempted);
+        let notices =
+            self.notices_to_others(HostIdentity::LOCAL, NotificationType::ReservationPreempted);
         self.wipe();
         notices
     }
@@ -435,7 +438,7 @@ impl NamespaceReservations {
         }
     }
 
-    fn tell_others(&self, host: HostIdentity<'_>, kind: NotificationType) -> Notices {
+    fn notices_to_others(&self, host: HostIdentity<'_>, kind: NotificationType) -> Notices {
         let others = self.registrants.iter().filter(|one| !one.host.is(host));
         others.map(|one| (one.host.clone(), kind)).collect()
     }

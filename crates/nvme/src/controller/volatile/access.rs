@@ -481,7 +481,7 @@ impl Subsystem {
     /// # Errors
     /// As `drain` and `make_durable`.
     pub(in crate::controller) fn flush_all(&self) -> Result<(), Status> {
-        self.device.witness_flush();
+        self.device.observe_flush();
         // A cache in this process is written back first, which ends with the same wait.
         if self.has_cache() {
             return self.drain();

@@ -80,6 +80,6 @@ impl Connection {
                 out.open().extend_from_slice(&answer);
             }
         }
-        self.tell_completed();
+        self.end_reports();
     }
 }

@@ -106,14 +106,14 @@ impl Connection {
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
-        if context.subsystem.witness().is_some() {
-            return self.execute_witnessed(sqe, command, continued, data, context);
+        if context.subsystem.observer().is_some() {
+            return self.execute_observed(sqe, command, continued, data, context);
         }
-        self.execute_unwitnessed(command, continued, data, context)
+        self.execute_in_turn(command, continued, data, context)
     }
 
-    /// Like `execute_io`, without a witness.
-    pub(super) fn execute_unwitnessed(
+    /// Like `execute_io`, without an observer.
+    pub(super) fn execute_in_turn(
         &self,
         command: &IoCommand,
         continued: Option<u64>,

@@ -21,12 +21,12 @@ mod connect;
 mod execute;
 mod incoming;
 mod memory;
+mod observed;
 mod output;
 mod parked;
 mod port;
 mod secure;
 mod transfers;
-mod witnessed;
 
 pub use allowed::{Allowed, AllowedHost, Network, Who};
 pub use output::Output;
@@ -133,8 +133,8 @@ struct ReceiveContext<'a> {
     /// The turn taken by the first I/O command, until the end of the call or the next admin
     /// command.
     device: Option<DeviceTurn<'a>>,
-    /// Reports to the witness, by command identifier.
-    told: Vec<(u16, Ticket)>,
+    /// Reports to the observer, by command identifier.
+    reports: Vec<(u16, Ticket)>,
     out: &'a mut Output,
 }
 
@@ -160,8 +160,8 @@ pub struct Connection {
     parked: ParkedCommands,
     /// Commands executed, but not durable and so not acknowledged.
     awaiting_sync: Vec<AwaitingSync>,
-    /// Reports to the witness that are not completed, by command identifier.
-    told: Vec<(u16, Ticket)>,
+    /// Reports to the observer that are not completed, by command identifier.
+    reports: Vec<(u16, Ticket)>,
     output_bytes: usize,
     /// Weight of the last turn.
     weight: Weight,
@@ -187,7 +187,7 @@ impl Connection {
             has_ended: None,
             parked: ParkedCommands::default(),
             awaiting_sync: Vec::new(),
-            told: Vec::new(),
+            reports: Vec::new(),
             output_bytes: 0,
             weight: Weight::default(),
             executed: Batch::default(),
@@ -249,7 +249,7 @@ impl Connection {
         {
             out.push(bytes);
         }
-        self.tell_completed();
+        self.end_reports();
     }
 
     /// Handles time-dependent work: keep-alive and events. Call it after processing everything that
@@ -312,7 +312,7 @@ impl Connection {
             now,
             subsystem: &port.subsystem,
             device: None,
-            told: Vec::new(),
+            reports: Vec::new(),
             out,
         };
         let mut at = 0;
@@ -361,9 +361,9 @@ impl Connection {
         }
 
         // End the turn before sending anything: others need the device.
-        let mut told = std::mem::take(&mut context.told);
+        let mut reports = std::mem::take(&mut context.reports);
         drop(context);
-        self.told.append(&mut told);
+        self.reports.append(&mut reports);
 
         // Commands of a queue that is gone get no answers, whether they were executed or not
         // (`DeviceTurn::queue_must_stand`).
@@ -371,7 +371,7 @@ impl Connection {
             out.clear();
             return Err(end);
         }
-        self.tell_completed();
+        self.end_reports();
 
         if at > 0
             && let Some(queue) = &self.queue

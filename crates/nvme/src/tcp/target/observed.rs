@@ -1,4 +1,4 @@
-//! Reports to a witness about a connection's commands: arrival of flushes, sending of answers.
+//! Reports to an observer about a connection's commands: arrival of flushes, sending of answers.
 //!
 //! Invariant: all reports of a command are completed after its answer exists and before it is sent.
 //! Absent: changes by commands (`controller::announce`).
@@ -8,10 +8,10 @@ use crate::controller::{InMemory, IoCommand, IoRequest, Outcome};
 use crate::spec::command::Sqe;
 
 impl Connection {
-    /// Executes a command, or a part of one, and keeps its reports to the witness.
+    /// Executes a command, or a part of one, and keeps its reports to the observer.
     #[cold]
     #[inline(never)]
-    pub(super) fn execute_witnessed(
+    pub(super) fn execute_observed(
         &self,
         sqe: &Sqe,
         command: &IoCommand,
@@ -21,38 +21,39 @@ impl Connection {
     ) -> Outcome {
         let cid = sqe.head().cid();
         // Before it waits for the device: later completions are not covered.
-        if let (IoRequest::Flush, Some(witness)) = (command.request, context.subsystem.witness()) {
-            context.told.push((cid, witness.flush()));
+        if let (IoRequest::Flush, Some(observer)) = (command.request, context.subsystem.observer())
+        {
+            context.reports.push((cid, observer.begun()));
         }
 
-        let outcome = self.execute_unwitnessed(command, continued, data, context);
+        let outcome = self.execute_in_turn(command, continued, data, context);
 
         if let Some(device) = &mut context.device {
             let tickets = device.take_tickets();
-            context.told.extend(tickets.map(|ticket| (cid, ticket)));
+            context.reports.extend(tickets.map(|ticket| (cid, ticket)));
         }
         outcome
     }
 
     /// Completes the reports of answered commands: their answers are sent next.
     #[inline]
-    pub(super) fn tell_completed(&mut self) {
-        if !self.told.is_empty() {
-            self.tell_answered();
+    pub(super) fn end_reports(&mut self) {
+        if !self.reports.is_empty() {
+            self.end_answered();
         }
     }
 
     #[cold]
-    fn tell_answered(&mut self) {
+    fn end_answered(&mut self) {
         // Parts of a write wait for the rest of its data, others until they are due or durable.
-        let (open, answered): (Vec<_>, Vec<_>) = std::mem::take(&mut self.told)
+        let (open, answered): (Vec<_>, Vec<_>) = std::mem::take(&mut self.reports)
             .into_iter()
             .partition(|(cid, _)| self.is_under_way(*cid));
-        self.told = open;
+        self.reports = open;
 
-        if let Some(witness) = self.port.subsystem.witness() {
+        if let Some(observer) = self.port.subsystem.observer() {
             let tickets = answered.into_iter().map(|(_, ticket)| ticket);
-            tickets.for_each(|ticket| witness.completed(ticket));
+            tickets.for_each(|ticket| observer.ended(ticket));
         }
     }
 }

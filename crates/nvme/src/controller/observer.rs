@@ -19,15 +19,15 @@ pub enum NewContent<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Receives the effects of commands. Called with the device held, except for `flush` and
-/// `completed`. With a witness, atomic remaps are refused.
-pub trait Witness: Send + Sync {
+/// Receives the effects of commands. Called with the device held, except for `begun` and
+/// `ended`. With an observer, atomic remaps are refused.
+pub trait Observer: Send + Sync {
     /// A flush was submitted. It covers changes completed before, so it is reported before it waits
     /// for the device.
-    fn flush(&self) -> Ticket;
+    fn begun(&self) -> Ticket;
     /// A command has changed blocks, starting at byte `offset` of the device. `through`: durable
     /// when it is completed (FUA, or its host has switched the cache off).
     fn changed(&self, offset: u64, content: NewContent<'_>, through: bool) -> Ticket;
     /// The answer to a flush or a change is about to be sent.
-    fn completed(&self, ticket: Ticket);
+    fn ended(&self, ticket: Ticket);
 }
