@@ -2,7 +2,7 @@
 //!
 //! Invariants: a verb is one request; an error from the server is printed as one sentence, with
 //! exit code 1; a mistake in the arguments gives exit code 2, whichever side finds it. Absent: the
-//! verbs themselves (`watch::served`).
+//! verbs themselves (`remap_ssd_service::Served`).
 
 use crate::failure::Failure;
 use crate::output::{self, pairs, table};

@@ -8,7 +8,7 @@ use crate::output;
 use indicatif::ProgressBar;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_http::{Limits, Server, Watched};
-use remap_ssd_service::{Options, Played};
+use remap_ssd_service::{Played, PlayedOptions};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -85,13 +85,13 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     bar.clear();
     let config = staged.device.config();
     let mut source = run.requests.source(config.addressable_lpns(), run.seed)?;
-    let options = Options {
+    let options = PlayedOptions {
         queue_depth: compared.queue_depth().unwrap_or(config.queue_depth),
         // A trace has its own end.
         pages_total: run.pages(config).unwrap_or(u64::MAX),
         speed: args.speed,
     };
-    let played = Played::new(run.requests.to_string(), staged.device, options);
+    let played = Played::new(run.requests.to_string(), staged.device, options)?;
     let server = Server::start(args.http, played.clone(), None, Limits::default());
     let server = server.map_err(|error| Failure::about(args.http, error))?;
     output::note(format_args!("watch it at http://{}/", server.address()));

@@ -31,6 +31,6 @@ pub mod server;
 pub mod status;
 pub mod token;
 
-pub use server::{Limits, Server};
+pub use server::{Bound, Limits, Server};
 pub use status::{Cells, CommandStatistics, Host, Refused, Status, Watched};
 pub use token::{Token, TokenError};

@@ -64,6 +64,67 @@ struct ServerState {
     places: Places,
 }
 
+/// A bound address whose clients can connect, and wait for the server.
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Option<Token>,
+}
+
+impl Bound {
+    /// Listens. An address beyond the loopback requires a token.
+    ///
+    /// # Errors
+    /// The system's reason; `InvalidInput` for such an address without a token.
+    pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
+        // `to_canonical`: ::ffff:127.0.0.1 is the loopback too.
+        if token.is_none() && !address.ip().to_canonical().is_loopback() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "this address can be reached from elsewhere: a token is needed",
+            ));
+        }
+
+        let listener = TcpListener::bind(address)?;
+        Ok(Self {
+            // The actual port, if the requested one is 0.
+            address: listener.local_addr()?,
+            listener,
+            token,
+        })
+    }
+
+    /// Address and port on which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves from now on.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn start(self, watched: Arc<dyn Watched>, limits: Limits) -> io::Result<Server> {
+        let shared = Arc::new(ServerState {
+            watched,
+            token: self.token,
+            limits,
+            stop: AtomicBool::new(false),
+            places: Places::new(limits.clients),
+        });
+
+        let thread = std::thread::Builder::new().name("http".into()).spawn({
+            let (shared, listener) = (shared.clone(), self.listener);
+            move || shared.run(&listener)
+        })?;
+
+        Ok(Server {
+            address: self.address,
+            shared,
+            thread: Some(thread),
+        })
+    }
+}
+
 /// A server, which runs until dropped.
 pub struct Server {
     address: SocketAddr,
@@ -82,36 +143,7 @@ impl Server {
         token: Option<Token>,
         limits: Limits,
     ) -> io::Result<Self> {
-        // `to_canonical`: ::ffff:127.0.0.1 is the loopback too.
-        if token.is_none() && !address.ip().to_canonical().is_loopback() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "this address can be reached from elsewhere: a token is needed",
-            ));
-        }
-
-        let listener = TcpListener::bind(address)?;
-        // The actual port, if the requested one is 0.
-        let address = listener.local_addr()?;
-
-        let shared = Arc::new(ServerState {
-            watched,
-            token,
-            limits,
-            stop: AtomicBool::new(false),
-            places: Places::new(limits.clients),
-        });
-
-        let thread = std::thread::Builder::new().name("http".into()).spawn({
-            let shared = shared.clone();
-            move || shared.run(&listener)
-        })?;
-
-        Ok(Self {
-            address,
-            shared,
-            thread: Some(thread),
-        })
+        Bound::bind(address, token)?.start(watched, limits)
     }
 
     /// Address and port on which it listens.

@@ -1,7 +1,6 @@
-//! Access to the service: listening addresses, the list of hosts,
-//! the keys.
+//! Access to the service: listening addresses, the list of hosts, the keys.
 //!
-//! Names are resolved when the service starts, and those of the list again at SIGHUP. Invariants:
+//! Names are resolved when the service starts, and those of the list again at a reload. Invariants:
 //! all addresses of a name are checked for being reachable from elsewhere; a reload replaces
 //! everything or nothing. Absent: hosts' rights to namespaces (`nvme::controller::Rights`).
 

@@ -1,4 +1,4 @@
-//! Why a device cannot be served, or was not served to its end.
+//! Why a device could not be served, or stopped being served.
 //!
 //! Absent: failures of a host's command, which the host gets as an NVMe status.
 

@@ -1,8 +1,8 @@
 //! All transports that serve a device, from opening to closing.
 //!
-//! Invariants: either all requested transports are open, or none is and a sentence says why; when
-//! serving has ended no host can use the device. All share one clock, since the timing model has
-//! one.
+//! Invariants: no host, guest or operator can act before `begin`; if a transport cannot be opened
+//! or begun, none stays open and a sentence says why; when serving has ended no host can use the
+//! device. All share one clock, since the timing model has one.
 
 use crate::access::{Access, Listen, Reload};
 use crate::error::ServiceError;
@@ -10,13 +10,11 @@ use crate::served::Served;
 use crate::spec::Spec;
 use crate::supervisor::Supervisor;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
-use remap_ssd_http::{Limits as HttpLimits, Server as HttpServer, Token};
+use remap_ssd_http::{Bound as HttpBound, Limits as HttpLimits, Server as HttpServer, Token};
 use remap_ssd_nvme::controller::{Gate, Subsystem};
-use remap_ssd_nvme::tcp::server::{
-    ConnectionLabel, Limits, Log, MEMORY_BYTES_MIN, Server, Stopper,
-};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::Port;
-use remap_ssd_vfio::{Service as VfioService, ServiceError as VfioError};
+use remap_ssd_vfio::{Bound as VfioBound, Service as VfioService};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -63,8 +61,8 @@ impl Handle {
     }
 
     /// Cuts the power of a service with a volatile cache: the cache loses data as it may, and
-    /// **this process ends** with exit code 0, so that the next start recovers. Without such a
-    /// cache it has no effect.
+    /// **this process ends**, so that the next start recovers: with exit code 0, or with 1 if the
+    /// device did not take what survives. Without such a cache it has no effect.
     pub fn cut_power(&self) {
         self.send(ServiceEvent::CutPower);
     }
@@ -88,8 +86,10 @@ pub(crate) enum Tick {
 /// All open transports of a device.
 pub(crate) struct Fronts {
     epoch: Instant,
-    /// Bound, and not yet running.
+    /// Bound, and not yet running; hosts, guests and operators that connect wait.
     server: Option<Server>,
+    vfio_bound: Option<VfioBound>,
+    http_bound: Option<HttpBound>,
     tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
     fuse: Option<Mounted>,
     vfio: Option<VfioService>,
@@ -114,15 +114,13 @@ impl Log for Lines {
 }
 
 impl Fronts {
-    /// Opens all transports of the description but the files: NVMe/TCP by default. Hosts of
-    /// NVMe/TCP can connect, and wait.
+    /// Opens all transports except FUSE: NVMe/TCP by default. Connections wait for `begin`.
     ///
     /// # Errors
     /// A transport cannot be opened; one sentence with a remedy.
     pub(crate) fn open(
         spec: &Spec,
         subsystem: &Arc<Subsystem>,
-        nqn: &str,
         access: Access,
     ) -> Result<Self, ServiceError> {
         let token = spec.http_token.as_deref().map(token).transpose()?;
@@ -138,7 +136,7 @@ impl Fronts {
             .advertised(spec.advertise)
             .authenticated(access.keyring.clone());
         let limits = Limits {
-            memory_bytes: (spec.memory_limit as usize).max(MEMORY_BYTES_MIN),
+            memory_bytes: usize::try_from(spec.memory_limit).unwrap_or(usize::MAX),
             ..Limits::default()
         };
 
@@ -149,30 +147,20 @@ impl Fronts {
             .and_then(|port| reloadable.of_port(&port))
             .map(Arc::new);
 
-        let vfio = spec
-            .vfio_user
-            .as_deref()
-            .map(|path| attach(epoch, path, subsystem))
-            .transpose()?;
-
-        let roster = server.as_ref().map(Server::roster);
-        let http = spec
-            .http
-            .map(|address| {
-                let gate = Arc::new(Gate::new(subsystem.clone()));
-                let image = spec.backing.dir().map(PathBuf::as_path);
-                let served = Served::new(gate.clone(), epoch, image, nqn, roster, spec.log.clone());
-                watch(address, served, token).map(|server| (server, gate))
-            })
-            .transpose()?;
+        let vfio_bound = spec.vfio_user.as_deref().map(|path| {
+            VfioBound::bind(path).map_err(|error| ServiceError::about(path.display(), error))
+        });
+        let http_bound = spec.http.map(|address| bind_http(address, token));
 
         Ok(Self {
             epoch,
             server,
+            vfio_bound: vfio_bound.transpose()?,
+            http_bound: http_bound.transpose()?,
             tcp: None,
             fuse: None,
-            vfio,
-            http,
+            vfio: None,
+            http: None,
             reload,
             events,
             sender,
@@ -180,25 +168,48 @@ impl Fronts {
         })
     }
 
-    /// Mounts the files, and serves hosts of NVMe/TCP from now on.
+    /// Mounts the files, and serves on all transports from now on.
     ///
     /// # Errors
-    /// The folder cannot be mounted; one sentence with a remedy.
+    /// The folder cannot be mounted, or a thread cannot be started; one sentence with a remedy. All
+    /// transports are closed.
     pub(crate) fn begin(
         &mut self,
+        spec: &Spec,
         subsystem: &Arc<Subsystem>,
         nqn: &str,
-        fuse: Option<&Path>,
     ) -> Result<(), ServiceError> {
-        // Mounted second to last: a mount is visible to others, and must be undone.
-        self.fuse = fuse
-            .map(|folder| mount(self.epoch, folder, subsystem, self.sender.clone()))
-            .transpose()?;
-        self.tcp = self
-            .server
-            .take()
-            .map(|server| run(server, nqn, self.sender.clone()))
-            .transpose()?;
+        let begun = self.begin_all(spec, subsystem, nqn);
+        begun.inspect_err(|_| drop(self.close(subsystem)))
+    }
+
+    fn begin_all(
+        &mut self,
+        spec: &Spec,
+        subsystem: &Arc<Subsystem>,
+        nqn: &str,
+    ) -> Result<(), ServiceError> {
+        let epoch = self.epoch;
+        // First, since it is the most likely to fail: nothing else has begun then.
+        if let Some(folder) = &spec.fuse {
+            self.fuse = Some(mount(epoch, folder, subsystem, self.sender.clone())?);
+        }
+
+        if let (Some(bound), Some(path)) = (self.vfio_bound.take(), &spec.vfio_user) {
+            self.vfio = Some(attach(bound, epoch, path, subsystem)?);
+        }
+
+        if let Some(bound) = self.http_bound.take() {
+            let gate = Arc::new(Gate::new(subsystem.clone()));
+            let image = spec.backing.dir().map(PathBuf::as_path);
+            let roster = self.server.as_ref().map(Server::roster);
+            let served = Served::new(gate.clone(), epoch, image, nqn, roster, spec.log.clone());
+            self.http = Some((watch(bound, served)?, gate));
+        }
+
+        if let Some(server) = self.server.take() {
+            self.tcp = Some(run(server, nqn, self.sender.clone())?);
+        }
         Ok(())
     }
 
@@ -206,17 +217,18 @@ impl Fronts {
         Handle(self.sender.clone())
     }
 
-    /// The addresses of NVMe/TCP, until it runs.
+    /// The addresses of NVMe/TCP; none once it runs.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let addresses = self.server.as_ref().map(Server::addresses);
         addresses.and_then(Result::ok).unwrap_or_default()
     }
 
+    /// The address of HTTP; none once it runs.
     pub(crate) fn http_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(|(server, _)| server.address())
+        self.http_bound.as_ref().map(HttpBound::address)
     }
 
-    /// Returns true if there is something to reload, or a supervisor that may ask for it.
+    /// Returns true if there is something to reload, or a supervisor that may request it.
     pub(crate) fn reloads(&self) -> bool {
         self.reload.is_some() || self.supervisor.is_there()
     }
@@ -282,6 +294,11 @@ impl Fronts {
 
     /// Closes all transports, after commands in progress.
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), ServiceError> {
+        // Bound sockets that never began.
+        self.vfio_bound = None;
+        self.http_bound = None;
+        self.server = None;
+
         // First, so that the supervisor does not count the shutdown as silence.
         self.supervisor.stopping();
 
@@ -364,15 +381,9 @@ fn token(file: &Path) -> Result<Token, ServiceError> {
     Token::load(file).map_err(|error| ServiceError::about(file.display(), error))
 }
 
-/// Starts the HTTP server for operators.
-fn watch(
-    address: SocketAddr,
-    served: Served,
-    token: Option<Token>,
-) -> Result<HttpServer, ServiceError> {
-    let limits = HttpLimits::default();
-    let started = HttpServer::start(address, Arc::new(served), token, limits);
-    let server = started.map_err(|error| match error.kind() {
+/// Listens for operators.
+fn bind_http(address: SocketAddr, token: Option<Token>) -> Result<HttpBound, ServiceError> {
+    HttpBound::bind(address, token).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => ServiceError::usage(format_args!(
             "{address} can be reached from elsewhere: say who may ask, with --http-token FILE"
         )),
@@ -381,7 +392,14 @@ fn watch(
             "the address is in use; stop what listens there, or choose another with --http",
         ),
         _ => ServiceError::about(address, error),
-    })?;
+    })
+}
+
+/// Starts the HTTP server for operators.
+fn watch(bound: HttpBound, served: Served) -> Result<HttpServer, ServiceError> {
+    let address = bound.address();
+    let started = bound.start(Arc::new(served), HttpLimits::default());
+    let server = started.map_err(|error| ServiceError::about(address, error))?;
     tracing::info!(http = %format_args!("http://{}/", server.address()), "serving");
     Ok(server)
 }
@@ -430,13 +448,15 @@ fn mount(
 }
 
 fn attach(
+    bound: VfioBound,
     epoch: Instant,
     path: &Path,
     subsystem: &Arc<Subsystem>,
 ) -> Result<VfioService, ServiceError> {
     let log = Box::new(|text: &str| tracing::info!("vfio-user: {text}"));
-    let service = VfioService::start(subsystem, path, epoch, log);
-    let service = service.map_err(|error: VfioError| ServiceError::about(path.display(), error))?;
+    let service = bound
+        .start(subsystem, epoch, log)
+        .map_err(|error| ServiceError::about(path.display(), error))?;
     tracing::info!(socket = %path.display(), "serving");
     Ok(service)
 }

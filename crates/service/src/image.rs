@@ -6,7 +6,7 @@
 
 use crate::error::ServiceError;
 use crate::kept::{RESERVATIONS, ReservationFolder, SERVICE, ServiceFile};
-use crate::shape::{Shape, new_nqn};
+use crate::shape::{Shape, is_nqn, new_nqn, no_nqn};
 use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
 use remap_ssd_media::Media;
 use remap_ssd_media::folder::FileDamage;
@@ -28,7 +28,7 @@ pub fn create(dir: &Path, shape: &Shape) -> Result<(DeviceConfig, ServiceFile), 
     };
 
     let config = shape.config(size)?;
-    let service = shape.service(&config);
+    let service = shape.service(&config)?;
     let about = |error: &dyn Display| ServiceError::about(dir.display(), error);
 
     // Only a folder created here may be removed again.
@@ -149,12 +149,8 @@ pub fn adopt(dir: &Path, name: CopyName) -> Result<String, ServiceError> {
     let mut service = ServiceFile::read(dir, config.firmware.lpns)?;
 
     service.nqn = match name {
-        CopyName::Given(nqn) if !nqn.starts_with("nqn.") || nqn.len() > 223 => {
-            return Err(ServiceError::usage(format_args!(
-                "`{nqn}` is no NQN: it begins with `nqn.` and has at most 223 bytes"
-            )));
-        }
-        CopyName::Given(nqn) => nqn,
+        CopyName::Given(nqn) if is_nqn(&nqn) => nqn,
+        CopyName::Given(nqn) => return Err(no_nqn(&nqn)),
         CopyName::Kept => service.nqn,
         CopyName::New => new_nqn(),
     };
@@ -182,5 +178,5 @@ pub fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
         namespaces.list.iter().map(of_one).sum::<u64>()
     };
     let inside: u64 = found.mapped_lpns.iter().map(inside).sum();
-    found.mapped - inside
+    found.mapped.saturating_sub(inside)
 }

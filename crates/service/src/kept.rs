@@ -7,6 +7,7 @@
 //! these counters: a full disk or a damaged counter file causes only a warning.
 
 use crate::error::ServiceError;
+use crate::shape::is_nqn;
 use crate::share::Share;
 use remap_ssd_device::Device;
 use remap_ssd_media::folder::{self, FileVersion, WitnessedFile};
@@ -227,8 +228,7 @@ impl ServiceFile {
     /// Reads the file without checking its checksum, for repairs; `None` if it is invalid.
     pub(crate) fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
         let service: Self = load(&dir.join(SERVICE)).ok()?;
-        let is_name = service.nqn.starts_with("nqn.") && service.nqn.len() <= 223;
-        let whole = is_name && service.check(pages).is_ok();
+        let whole = is_nqn(&service.nqn) && service.check(pages).is_ok();
         whole.then_some(service)
     }
 

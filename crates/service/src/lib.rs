@@ -39,9 +39,9 @@
 //! supervisor  systemd: sockets and notifications
 //! ```
 //!
-//! Invariant: everything to say is an event of `tracing` or an error. Absent: arguments, printing,
-//! signals and exit codes (the program `remap-ssd`); commands (`remap-ssd-nvme`); HTTP
-//! (`remap-ssd-http`).
+//! Invariant: the crate reports only by `tracing` events and errors. Absent: arguments, printing,
+//! signals and exit codes (the program `remap-ssd`), except for [`Handle::cut_power`], which ends
+//! the process; commands (`remap-ssd-nvme`); HTTP (`remap-ssd-http`).
 
 #![warn(unreachable_pub)]
 
@@ -72,10 +72,16 @@ pub use error::ServiceError;
 pub use fronts::Handle;
 pub use kept::ServiceFile;
 pub use log::LogLevel;
-pub use played::{Options, Played};
+pub use played::{Played, PlayedOptions};
 pub use served::Served;
 pub use service::Service;
 pub use shape::Shape;
 pub use share::{Begun, Place, Share};
 pub use spec::{Backing, Spec};
 pub use writeback::Writeback;
+
+// Types of the fields of `Spec` and `Shape`.
+pub use remap_ssd_device::Setting;
+pub use remap_ssd_ftl::SchemeKind;
+pub use remap_ssd_nvme::controller::Latency;
+pub use remap_ssd_nvme::tcp::target::Advertised;

@@ -10,17 +10,19 @@ pub trait LogLevel: Send + Sync {
     /// The current level.
     fn get(&self) -> LevelFilter;
 
-    /// Changes it.
-    fn set(&self, level: LevelFilter);
+    /// Changes it. Returns true if it took effect.
+    fn set(&self, level: LevelFilter) -> bool;
 }
 
-/// Of a program without a log, or with a fixed level.
+/// For a program without a log, or with a fixed level.
 impl LogLevel for () {
     fn get(&self) -> LevelFilter {
         LevelFilter::OFF
     }
 
-    fn set(&self, _: LevelFilter) {}
+    fn set(&self, _: LevelFilter) -> bool {
+        false
+    }
 }
 
 /// The levels by name.

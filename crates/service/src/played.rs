@@ -6,6 +6,7 @@
 //! device and requests are those that `compare` would measure; an observer waits for at most
 //! `CHUNK` pages. Absent: results (`compare` has them).
 
+use crate::error::ServiceError;
 use crate::process::resident_bytes;
 use crate::table::{SuperblockTable, commands};
 use remap_ssd_device::{Device, PageCommand};
@@ -56,22 +57,35 @@ pub struct Played {
 
 /// Options of a simulation.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct PlayedOptions {
     /// Maximum requests in flight.
     pub queue_depth: u32,
     /// Total number of pages to play.
     pub pages_total: u64,
-    /// Virtual seconds per second; 0 to begin paused.
+    /// Virtual seconds per second, at most 1,000,000; 0 to begin paused.
     pub speed: f64,
 }
 
 impl Played {
     /// Creates a simulation of a device, before its first request.
-    pub fn new(title: String, device: Device, options: Options) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// The speed is negative, too high, or not a number.
+    pub fn new(
+        title: String,
+        device: Device,
+        options: PlayedOptions,
+    ) -> Result<Arc<Self>, ServiceError> {
+        if !(0.0..=*SPEEDS.end()).contains(&options.speed) {
+            return Err(ServiceError::usage(
+                "--speed: 0 to 1000000 virtual seconds a second",
+            ));
+        }
+
         // Aging took no virtual time; the past of an image may have.
         let began = device.timing().busy_until();
 
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             title,
             telemetry: Telemetry::default(),
             stage: Mutex::new(Stage {
@@ -89,7 +103,7 @@ impl Played {
                 ended: false,
             }),
             changed: Condvar::new(),
-        })
+        }))
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {

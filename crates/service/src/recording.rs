@@ -44,11 +44,6 @@ impl Recording {
         self.write(|file| write_device(config, file));
     }
 
-    /// Removes the file: nothing was served.
-    pub(crate) fn discard(&self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-
     /// Writes out the buffered lines.
     pub(crate) fn flush(&self) {
         self.write(BufWriter::flush);
@@ -62,6 +57,25 @@ impl Recording {
         {
             tracing::warn!("{}: {error}; the recording ends here", self.path.display());
             *guard = None;
+        }
+    }
+}
+
+/// The recording of a service, if requested. Its file is removed when this is dropped before
+/// anything was served, so that the next start finds its name free.
+pub(crate) struct Unserved(pub(crate) Option<Recording>);
+
+impl Unserved {
+    /// Keeps the file: something is served from now on.
+    pub(crate) fn served(mut self) -> Option<Recording> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unserved {
+    fn drop(&mut self) {
+        if let Some(recording) = &self.0 {
+            let _ = std::fs::remove_file(&recording.path);
         }
     }
 }

@@ -481,8 +481,13 @@ impl Watched for Served {
             "log" => {
                 let name = arguments.text("level")?;
 
-                self.log
-                    .set(level(name).map_err(|why| Refused::Usage(why.into()))?);
+                let level = level(name).map_err(|why| Refused::Usage(why.into()))?;
+
+                if !self.log.set(level) {
+                    return Err(Refused::Failed(
+                        "the log level of this program is fixed".into(),
+                    ));
+                }
                 Ok(json!({ "log_level": name }))
             }
             _ => Err(Refused::Unknown),

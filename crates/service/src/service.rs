@@ -10,7 +10,7 @@ use crate::error::ServiceError;
 use crate::fronts::{Fronts, Handle, Tick};
 use crate::kept::{ReservationFolder, SavedHealth, ServiceFile};
 use crate::namespaces::NamespaceFolder;
-use crate::recording::Recording;
+use crate::recording::{Recording, Unserved};
 use crate::relearn::{self, Relearn};
 use crate::shape::random;
 use crate::spec::{Backing, Spec};
@@ -23,30 +23,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A device with its transports. Dropped before it was served, it leaves an image as a power cut
-/// does.
+/// A device with its transports. If it is dropped without `serve`, an image is left as after a
+/// power cut.
 pub struct Service {
     subsystem: Arc<Subsystem>,
     fronts: Fronts,
     nqn: String,
-    image: Option<PathBuf>,
-    fuse: Option<PathBuf>,
-    volatile_cache: bool,
-    cut_seed: Option<u64>,
-    recording: Option<Recording>,
-    /// Threads that use the device beside the hosts.
+    spec: Spec,
+    recording: Unserved,
+    /// Background threads that use the device.
     beside: (Option<Writeback>, Option<Relearn>),
     began: Instant,
 }
 
 impl Service {
-    /// Opens a device and its transports. Hosts of NVMe/TCP can connect, and wait for
-    /// [`serve`](Self::serve).
+    /// Opens a device and its transports except FUSE. Hosts, guests and operators can connect, and
+    /// wait for [`serve`](Self::serve).
     ///
     /// # Errors
     /// The device cannot be opened or served as described.
     pub fn open(spec: Spec) -> Result<Self, ServiceError> {
         // All checks of the description come before the device is opened.
+        spec.check()?;
         let access = Access::of(&spec)?;
 
         // Read before the device is opened: damaged reservations must not cost an unclean shutdown.
@@ -75,7 +73,8 @@ impl Service {
 
         // Its first line describes the device, so that a replay can use the same.
         let recording = spec.record.as_deref().map(Recording::create).transpose()?;
-        if let Some(recording) = &recording {
+        let recording = Unserved(recording);
+        if let Some(recording) = &recording.0 {
             recording.device(&config);
             subsystem = subsystem.recorded(Box::new(recording.clone()));
         }
@@ -83,25 +82,18 @@ impl Service {
 
         finish_clearing(&subsystem)?;
         let began = Instant::now();
-        let image = spec.backing.dir().cloned();
+        let image = spec.backing.dir();
         let writeback = image
-            .as_ref()
             .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
             .transpose()?;
-        let relearn = Relearn::start_if_needed(image.as_deref(), &subsystem)?;
-        let fronts = Fronts::open(&spec, &subsystem, &file.nqn, access);
-
-        // An empty recording is removed, so that the next start finds its name free.
-        let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
+        let relearn = Relearn::start_if_needed(image.map(PathBuf::as_path), &subsystem)?;
+        let fronts = Fronts::open(&spec, &subsystem, access)?;
 
         Ok(Self {
             subsystem,
             fronts,
             nqn: file.nqn,
-            image,
-            fuse: spec.fuse,
-            volatile_cache: spec.volatile_cache.is_some(),
-            cut_seed: spec.cut_seed,
+            spec,
             recording,
             beside: (writeback, relearn),
             began,
@@ -128,7 +120,7 @@ impl Service {
         self.fronts.http_address()
     }
 
-    /// Returns true if there are keys or hosts to load again, or a supervisor that may ask for it.
+    /// Returns true if there are keys or hosts to reload, or a supervisor that may request it.
     pub fn reloads(&self) -> bool {
         self.fronts.reloads()
     }
@@ -142,22 +134,35 @@ impl Service {
         let Self {
             subsystem,
             mut fronts,
-            image,
+            spec,
             recording,
             ..
         } = self;
-        let begun = fronts.begin(&subsystem, &self.nqn, self.fuse.as_deref());
-        begun.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
-
         let kept = |clean: bool| {
             let mut health = subsystem.health();
             health.power_on_seconds += self.began.elapsed().as_secs();
             SavedHealth { health, clean }
         };
-        let keep = |kept: SavedHealth| image.iter().for_each(|dir| kept.try_save(dir));
+        let keep = |kept: SavedHealth| {
+            let dir = spec.backing.dir();
+            dir.into_iter().for_each(|dir| kept.try_save(dir));
+        };
 
-        // Not clean until the end: after any other end the next start knows.
+        // 1. not clean until the end, so that after any other end the next start knows  2. hosts,
+        // guests and operators can act. Cut between: the next start counts one unsafe shutdown of a
+        // device that was not used.
         keep(kept(false));
+        if let Err(error) = fronts.begin(&spec, &subsystem, &self.nqn) {
+            drop((fronts, self.beside));
+            // The device still works: a mistake in the description is no unsafe shutdown.
+            let clean = kept(true);
+            match end(subsystem, &spec) {
+                Ok(()) => keep(clean),
+                Err(also) => tracing::error!("{also}"),
+            }
+            return Err(error);
+        }
+        let recording = recording.served();
 
         let served = fronts.serve(&subsystem, |tick| match tick {
             // After a crash the SMART counters may be some seconds old.
@@ -166,10 +171,10 @@ impl Service {
                 recording.iter().for_each(Recording::flush);
             }
             Tick::Tell => tell(&subsystem),
-            Tick::CutPower if self.volatile_cache => {
+            Tick::CutPower if spec.volatile_cache.is_some() => {
                 // Entries before the cut must reach the file before the cut.
                 recording.iter().for_each(Recording::flush);
-                cut_power(&subsystem, self.cut_seed.unwrap_or_else(random));
+                cut_power(&subsystem, spec.cut_seed.unwrap_or_else(random));
             }
             Tick::CutPower => {}
         });
@@ -180,15 +185,7 @@ impl Service {
         let clean = kept(true);
         served?;
 
-        // A clean shutdown is no power cut: the cache is drained.
-        if self.volatile_cache {
-            subsystem.drain().map_err(|status| {
-                ServiceError::failed(format_args!(
-                    "the volatile cache could not be written back: {status:?}"
-                ))
-            })?;
-        }
-        close(subsystem)?;
+        end(subsystem, &spec)?;
 
         // 1. close the device  2. record that it was closed. Cut between: the next start counts one
         // unsafe shutdown too many.
@@ -289,6 +286,19 @@ fn tell_cut(report: &CutReport) {
     );
 }
 
+/// Shuts the device down.
+fn end(subsystem: Arc<Subsystem>, spec: &Spec) -> Result<(), ServiceError> {
+    // A clean shutdown is no power cut: the cache is drained.
+    if spec.volatile_cache.is_some() {
+        subsystem.drain().map_err(|status| {
+            ServiceError::failed(format_args!(
+                "the volatile cache could not be written back: {status:?}"
+            ))
+        })?;
+    }
+    close(subsystem)
+}
+
 /// Maximum wait for threads that still hold the device.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -337,7 +347,7 @@ fn open(spec: &Spec) -> Result<(Device, ServiceFile, SavedHealth), ServiceError>
     }
 
     let config = spec.shape.config(size)?;
-    let file = spec.shape.service(&config);
+    let file = spec.shape.service(&config)?;
 
     Ok((
         Device::in_memory(config).map_err(ServiceError::failed)?,

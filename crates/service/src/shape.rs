@@ -25,7 +25,7 @@ pub struct Shape {
     pub scheme: Option<SchemeKind>,
     /// Deduplicate writes in the device; by default not.
     pub dedup: Option<bool>,
-    /// Any other settings of a new device.
+    /// Any other settings of a new device; none for an image.
     pub set: Vec<Setting>,
     /// Size in bytes of NVRAM, or of the log on flash, for remaps; by default 0.5 % of the
     /// device's size.
@@ -86,7 +86,8 @@ impl Shape {
         config.check().map_err(ServiceError::usage)?;
 
         // An unshared namespace that does not exist is a mistake.
-        if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
+        let exists = |nsid: &u32| (1..=namespaces).contains(nsid);
+        if let Some(nsid) = self.unshared.iter().find(|nsid| !exists(nsid)) {
             return Err(ServiceError::usage(format_args!(
                 "--unshared {nsid}: there are {namespaces} namespaces (--namespaces)"
             )));
@@ -95,18 +96,34 @@ impl Shape {
     }
 
     /// Name and namespaces of the new device.
-    pub(crate) fn service(&self, config: &DeviceConfig) -> ServiceFile {
+    ///
+    /// # Errors
+    /// Invalid name or namespaces: an image with them could not be opened.
+    pub(crate) fn service(&self, config: &DeviceConfig) -> Result<ServiceFile, ServiceError> {
+        if let Some(block) = self.block.filter(|block| ![512, 4096].contains(block)) {
+            return Err(ServiceError::usage(format_args!(
+                "--block {block}: 512 or 4096 bytes are possible"
+            )));
+        }
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
+        if !is_nqn(&nqn) {
+            return Err(no_nqn(&nqn));
+        }
+
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
         let pages = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
-        ServiceFile::new(
+        let file = ServiceFile::new(
             nqn,
             pages,
             namespaces,
             self.block.unwrap_or(4096),
             &self.unshared,
         )
-        .with_snapshots(snapshots)
+        .with_snapshots(snapshots);
+
+        file.check(config.firmware.lpns)
+            .map_err(ServiceError::usage)?;
+        Ok(file)
     }
 
     /// Checks that the options match the image's parameters at creation; none of them can change
@@ -119,6 +136,12 @@ impl Shape {
         config: &DeviceConfig,
         service: &ServiceFile,
     ) -> Result<(), ServiceError> {
+        if !self.set.is_empty() {
+            return Err(ServiceError::usage(
+                "--set: the settings of an image cannot be changed; omit the option, or create another image",
+            ));
+        }
+
         let firmware = &config.firmware;
         let (snapshots, snapshot_pages) = service.snapshots();
 
@@ -136,7 +159,8 @@ impl Shape {
         let asked = [
             (
                 "--size",
-                self.size.map(|asked| asked.next_multiple_of(4096) == size),
+                self.size
+                    .map(|asked| asked.checked_next_multiple_of(4096) == Some(size)),
                 bytes(size),
             ),
             (
@@ -246,6 +270,17 @@ pub(crate) fn random() -> u64 {
     std::collections::hash_map::RandomState::new()
         .build_hasher()
         .finish()
+}
+
+/// Returns true if it can be an NVMe qualified name.
+pub(crate) fn is_nqn(text: &str) -> bool {
+    text.starts_with("nqn.") && text.len() <= 223
+}
+
+pub(crate) fn no_nqn(text: &str) -> ServiceError {
+    ServiceError::usage(format_args!(
+        "`{text}` is no NQN: it begins with `nqn.` and has at most 223 bytes"
+    ))
 }
 
 /// A unique name: a random UUID.

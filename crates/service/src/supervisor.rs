@@ -64,7 +64,7 @@ struct Watchdog {
 }
 
 impl Supervisor {
-    /// From the environment, if the program is a service of its own.
+    /// From the environment, if `supervised`.
     pub(crate) fn from_env(supervised: bool) -> Self {
         let is_there = supervised && std::env::var_os("NOTIFY_SOCKET").is_some();
         // Twice per watchdog timeout.

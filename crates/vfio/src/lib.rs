@@ -30,4 +30,4 @@ mod queues;
 mod socket;
 mod worker;
 
-pub use socket::{Service, ServiceError};
+pub use socket::{Bound, Service, ServiceError};

@@ -50,11 +50,68 @@ pub enum ServiceError {
 /// Receives log lines of a service.
 type Log = Box<dyn Fn(&str) + Send>;
 
+/// The file of a socket; removed when dropped.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A bound socket to which a monitor can connect, and wait for the function.
+pub struct Bound {
+    socket: OwnedFd,
+    file: SocketFile,
+}
+
+impl Bound {
+    /// Listens for a virtual machine monitor.
+    ///
+    /// # Errors
+    /// The reason, with advice.
+    pub fn bind(path: &Path) -> Result<Self, ServiceError> {
+        make_way(path)?;
+        private_listener(path)
+    }
+
+    /// Serves from now on; times count from `epoch`. `log` gets a line for each connection and
+    /// disconnection.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn start(
+        self,
+        subsystem: &Arc<Subsystem>,
+        epoch: Instant,
+        log: Log,
+    ) -> Result<Service, ServiceError> {
+        let server = Server::from_owned_fd(self.socket, true, interrupts(), regions());
+        let function = Function::start(subsystem, epoch)?;
+        let stop = Arc::new(AtomicBool::new(false));
+
+        // It blocks in the library and cannot be interrupted: after `close` it finds a closed
+        // function.
+        std::thread::Builder::new()
+            .name("vfio-user".into())
+            .spawn({
+                let (mut backend, stop) = (Backend(function.handle()), stop.clone());
+                move || listen(&server, &mut backend, &stop, &log, epoch)
+            })?;
+
+        Ok(Service {
+            function,
+            stop,
+            file: self.file,
+        })
+    }
+}
+
 /// A function served on a socket.
 pub struct Service {
     function: Function,
     stop: Arc<AtomicBool>,
-    path: PathBuf,
+    file: SocketFile,
 }
 
 struct Backend(Function);
@@ -71,26 +128,7 @@ impl Service {
         epoch: Instant,
         log: Log,
     ) -> Result<Self, ServiceError> {
-        make_way(path)?;
-
-        let server = Server::from_owned_fd(private_listener(path)?, true, interrupts(), regions());
-        let function = Function::start(subsystem, epoch)?;
-        let stop = Arc::new(AtomicBool::new(false));
-
-        // It blocks in the library and cannot be interrupted: after `close` it finds a closed
-        // function.
-        std::thread::Builder::new()
-            .name("vfio-user".into())
-            .spawn({
-                let (mut backend, stop) = (Backend(function.handle()), stop.clone());
-                move || listen(&server, &mut backend, &stop, &log, epoch)
-            })?;
-
-        Ok(Self {
-            function,
-            stop,
-            path: path.into(),
-        })
+        Bound::bind(path)?.start(subsystem, epoch, log)
     }
 
     /// Ends after commands in progress, and gives the device back.
@@ -113,8 +151,7 @@ impl Service {
         // The device first: the library's thread cannot be interrupted, and may never end.
         let well = self.function.close();
         // Wakes it if it waits for a monitor.
-        let _ = UnixStream::connect(&self.path);
-        let _ = std::fs::remove_file(&self.path);
+        let _ = UnixStream::connect(&self.file.0);
         well
     }
 }
@@ -167,7 +204,7 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
 }
 
 /// Creates a listening socket that only its owner can connect to, from the start.
-fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
+fn private_listener(path: &Path) -> Result<Bound, ServiceError> {
     let owner = Mode::RUSR | Mode::WUSR;
 
     let made = socket_with(
@@ -186,12 +223,13 @@ fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
         error if error.kind() == ErrorKind::AddrInUse => ServiceError::Busy,
         error => ServiceError::Io(error),
     })?;
+    let file = SocketFile(path.into());
 
     // 2. On other systems the mode is set here, before the socket listens.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(owner.bits()))?;
     rustix::net::listen(&socket, 16).map_err(io::Error::from)?;
 
-    Ok(socket)
+    Ok(Bound { socket, file })
 }
 
 /// Removes a socket that is not in use.

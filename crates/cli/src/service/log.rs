@@ -19,9 +19,9 @@ impl LogLevel for Log {
         self.0.clone_current().unwrap_or(LevelFilter::INFO)
     }
 
-    fn set(&self, level: LevelFilter) {
+    fn set(&self, level: LevelFilter) -> bool {
         // Fails only if the log is gone.
-        let _ = self.0.reload(level);
+        self.0.reload(level).is_ok()
     }
 }
 

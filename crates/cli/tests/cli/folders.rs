@@ -119,6 +119,16 @@ fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
     serve(&["--image", &text]).stop();
 }
 
+#[test]
+fn an_image_with_an_invalid_name_is_not_created() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("image");
+    let text = image.to_str().expect("text");
+    run(&["image", "create", text, "--size", "64MiB", "--nqn", "disk"])
+        .fails_in_one_line(2, &["`disk`", "NQN"]);
+    assert!(!image.exists(), "nothing is left");
+}
+
 /// A namespace deleted by hosts, or its pages in another namespace, would come back.
 #[test]
 fn an_older_copy_of_the_list_of_namespaces_is_refused_until_that_is_accepted() {
