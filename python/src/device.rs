@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use remap_ssd_crash::cut::Cutter;
 use remap_ssd_device as device;
-use remap_ssd_device::DeviceConfig;
+use remap_ssd_device::{DeviceConfig, inspect};
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
@@ -286,7 +286,7 @@ impl Device {
         py.detach(|| {
             let powered = self.lock();
             let ftl = powered.device.ftl();
-            let mut rows = remap_ssd::inspect::superblocks(&powered.device);
+            let mut rows = json!(inspect::superblocks(&powered.device));
             if let Value::Array(rows) = &mut rows {
                 for (row, (id, _)) in rows.iter_mut().zip(ftl.superblocks()) {
                     row["segment_numbers"] = json!(ftl.group(id).unwrap_or_default().segments);
