@@ -110,8 +110,8 @@ def sweep(
     options
         The same for all points.
 
-    A point is identified by a hash of everything that determines its run: options, device, contents of the trace, and the simulator's
-    sources. A sweep that was killed goes on where it was, a larger grid extends a smaller one, and no point is done twice. A
+    A point is identified by a hash of everything that determines its run: options, device, contents of the trace and of the job file, and
+    the simulator's sources. A sweep that was killed goes on where it was, a larger grid extends a smaller one, and no point is done twice. A
     worker that is killed loses the points under way, which are done again.
 
     Raises ``ValueError``, with all that is wrong with the grid, before anything runs; ``Failed`` if a point fails (the others'

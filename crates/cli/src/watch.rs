@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_http::{Limits, Server, Watched};
 use remap_ssd_service::{Played, PlayedOptions};
+use remap_ssd_study::{Comparison, unfollowed};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -81,7 +82,9 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     let bar = Bar::new(ProgressBar::new(1), Arc::default());
     // A run until death would have no end here.
     compared.until_death = false;
-    let (run, staged) = remap_ssd_study::stage(compared, &bar)?;
+    let comparison = Comparison::new(compared.clone(), unfollowed())?;
+    comparison.notes().iter().for_each(output::note);
+    let (run, staged) = comparison.stage(&bar)?;
     bar.clear();
     let config = staged.device.config();
     let mut source = run.requests.source(config.addressable_lpns(), run.seed)?;

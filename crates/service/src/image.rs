@@ -6,7 +6,8 @@
 
 use crate::error::ServiceError;
 use crate::kept::{RESERVATIONS, ReservationFolder, SERVICE, ServiceFile};
-use crate::shape::{Shape, is_nqn, new_nqn, no_nqn};
+use crate::nqn::{is_nqn, new_nqn, no_nqn};
+use crate::shape::Shape;
 use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
 use remap_ssd_media::Media;
 use remap_ssd_media::folder::FileDamage;

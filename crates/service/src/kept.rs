@@ -7,7 +7,7 @@
 //! these counters: a full disk or a damaged counter file causes only a warning.
 
 use crate::error::ServiceError;
-use crate::shape::is_nqn;
+use crate::nqn::is_nqn;
 use crate::share::Share;
 use remap_ssd_device::Device;
 use remap_ssd_media::folder::{self, FileVersion, WitnessedFile};

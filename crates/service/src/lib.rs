@@ -28,6 +28,7 @@
 //! access      listening addresses, keys and the list of hosts; their reload
 //! shape       size, scheme, namespaces and name of a new device
 //! image       devices in folders: create, check, repair, rename
+//! nqn         names of subsystems
 //! kept        the files of an image besides flash; share: a namespace in them
 //! namespaces  namespaces as hosts change them
 //! served      a served device as operators see it, and their verbs
@@ -54,6 +55,7 @@ pub mod image;
 mod kept;
 mod log;
 mod namespaces;
+mod nqn;
 mod played;
 mod process;
 mod recording;

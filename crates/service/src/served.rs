@@ -7,8 +7,8 @@
 
 use crate::backup;
 use crate::log::{LogLevel, level};
+use crate::nqn::random;
 use crate::process::resident_bytes;
-use crate::shape::random;
 use crate::table::{SuperblockTable, commands};
 use remap_ssd_http::status::Holds;
 use remap_ssd_http::{Cells, Host, Refused, Status, Watched};

@@ -6,11 +6,11 @@
 
 use crate::error::ServiceError;
 use crate::kept::ServiceFile;
+use crate::nqn::{is_nqn, new_nqn, no_nqn};
 use remap_ssd_device::{DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_sim::report::format::bytes;
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, Hasher};
 
 const PAGE_BYTES: u64 = 4096;
 /// Maximum number of namespaces.
@@ -262,35 +262,4 @@ fn numbers_of(unshared: &[u32]) -> String {
     } else {
         numbers.join(",")
     }
-}
-
-/// A unique number, from the system's randomness.
-pub(crate) fn random() -> u64 {
-    // Each `RandomState` has its own keys, seeded by the system.
-    std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish()
-}
-
-/// Returns true if it can be an NVMe qualified name.
-pub(crate) fn is_nqn(text: &str) -> bool {
-    text.starts_with("nqn.") && text.len() <= 223
-}
-
-pub(crate) fn no_nqn(text: &str) -> ServiceError {
-    ServiceError::usage(format_args!(
-        "`{text}` is no NQN: it begins with `nqn.` and has at most 223 bytes"
-    ))
-}
-
-/// A unique name: a random UUID.
-pub(crate) fn new_nqn() -> String {
-    let (a, b) = (random(), random());
-    // Version 4 and variant 10, as RFC 9562 places them.
-    let version = (a & 0x0fff) | 0x4000;
-    let variant = (b >> 48 & 0x3fff) | 0x8000;
-    let (first, second, last) = (a >> 32, a >> 16 & 0xffff, b & 0xffff_ffff_ffff);
-    format!(
-        "nqn.2014-08.org.nvmexpress:uuid:{first:08x}-{second:04x}-{version:04x}-{variant:04x}-{last:012x}"
-    )
 }

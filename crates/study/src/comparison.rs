@@ -18,22 +18,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Prepares the device of a single scheme, for callers that run it themselves.
-///
-/// # Errors
-/// Incompatible arguments, or an unreadable file.
-pub fn stage(spec: &ComparisonSpec, watch: &dyn Watch) -> Result<(RunSpec, Staged), Error> {
-    let mut plan = plan(spec, unfollowed())?;
-    if plan.runs.len() > 1 {
-        return Err(Error::usage("--scheme: one scheme"));
-    }
-
-    let run = plan.runs.remove(0);
-    let staged = run.stage(&mut following(watch))?;
-    run.check_scheme(staged.device.config().firmware.scheme)?;
-    Ok((run, staged))
-}
-
 /// Estimates the memory of a comparison, in bytes, independently of this machine; a trace is read
 /// to its end.
 ///
@@ -136,7 +120,8 @@ impl Comparison {
         if comparison.plan.refused.is_empty() {
             Ok(comparison)
         } else {
-            Err(comparison.plan.refused.swap_remove(0).1)
+            let refused = comparison.plan.refused.swap_remove(0).1;
+            Err(refused.with_notes(comparison.notes()))
         }
     }
 
@@ -147,7 +132,8 @@ impl Comparison {
     pub fn of_possible(spec: ComparisonSpec, follow: Follow) -> Result<Self, Error> {
         let plan = plan(&spec, follow)?;
         let need = Need::of(&plan, threads(&spec));
-        need.check(spec.memory.or_else(memory::available))?;
+        need.check(spec.memory.or_else(memory::available))
+            .map_err(|error| error.with_notes(&plan.notes))?;
         Ok(Self { spec, plan, need })
     }
 
@@ -156,12 +142,12 @@ impl Comparison {
         &self.spec
     }
 
-    /// The memory that it takes.
+    /// Its estimated memory.
     pub fn need(&self) -> Need {
         self.need
     }
 
-    /// What a user should know before the runs, a line each.
+    /// What a user should know before the runs, one per line.
     pub fn notes(&self) -> &[String] {
         &self.plan.notes
     }
@@ -204,6 +190,19 @@ impl Comparison {
         };
 
         self.plan.runs.iter().map(name).collect()
+    }
+
+    /// Prepares the device of a single scheme, for callers that run it themselves.
+    ///
+    /// # Errors
+    /// Several schemes, or a device that cannot be prepared.
+    pub fn stage(&self, watch: &dyn Watch) -> Result<(&RunSpec, Staged), Error> {
+        let [run] = &self.plan.runs[..] else {
+            return Err(Error::usage("--scheme: one scheme"));
+        };
+        let staged = run.stage(&mut following(watch))?;
+        run.check_scheme(staged.device.config().firmware.scheme)?;
+        Ok((run, staged))
     }
 
     /// Runs all jobs, without following them.

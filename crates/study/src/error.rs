@@ -26,6 +26,19 @@ impl Error {
         Self::Failed(error.to_string())
     }
 
+    /// The same, followed by notes, one per line.
+    pub(crate) fn with_notes(self, notes: &[String]) -> Self {
+        let with = |text: String| {
+            let lines: String = notes.iter().map(|note| format!("\n{note}")).collect();
+            text + &lines
+        };
+        match self {
+            Self::Usage(text) => Self::Usage(with(text)),
+            Self::Failed(text) => Self::Failed(with(text)),
+            Self::Stopped(text) => Self::Stopped(text),
+        }
+    }
+
     pub(crate) fn about(what: impl Display, error: impl Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
     }

@@ -52,7 +52,7 @@ mod spec;
 mod values;
 mod watch;
 
-pub use comparison::{Comparison, Measured, foresee, stage};
+pub use comparison::{Comparison, Measured, foresee};
 pub use diff::{Condition, Diff, Pair, ResultFile, Violation};
 pub use error::Error;
 pub use field::Kind;

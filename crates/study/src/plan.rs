@@ -44,12 +44,20 @@ const PAGES_MIN: f64 = 70_000.0;
 /// Makes the plan.
 ///
 /// # Errors
-/// Incompatible arguments, or an unreadable file.
+/// Incompatible arguments, or an unreadable file; with the notes about a trace that was read.
 pub(crate) fn plan(spec: &ComparisonSpec, follow: Follow) -> Result<Plan, Error> {
-    spec.check_together()?;
     let mut notes = Vec::new();
+    match planned(spec, follow, &mut notes) {
+        Ok(plan) => Ok(Plan { notes, ..plan }),
+        Err(error) => Err(error.with_notes(&notes)),
+    }
+}
+
+/// The plan, with its notes apart.
+fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Result<Plan, Error> {
+    spec.check_together()?;
     let requests = match &spec.trace {
-        Some(path) => Requests::Trace(reading::trace(spec, path, follow, &mut notes)?),
+        Some(path) => Requests::Trace(reading::trace(spec, path, follow, notes)?),
         None => Requests::Workload {
             workload: spec.workload(),
             content: spec
@@ -69,10 +77,7 @@ pub(crate) fn plan(spec: &ComparisonSpec, follow: Follow) -> Result<Plan, Error>
         Some(image) => (images(spec, image)?, None),
         None => {
             let (base, scale) = base(spec, &requests)?;
-            (
-                new_devices(spec, &base, &aging, scale, &mut notes),
-                Some(scale),
-            )
+            (new_devices(spec, &base, &aging, scale, notes), Some(scale))
         }
     };
 
@@ -125,7 +130,7 @@ pub(crate) fn plan(spec: &ComparisonSpec, follow: Follow) -> Result<Plan, Error>
         aging,
         scale,
         refused,
-        notes,
+        notes: Vec::new(),
     })
 }
 

@@ -1,13 +1,12 @@
-//! One combination of a grid's values: its comparison, and the hash that identifies
-//! its result.
+//! One combination of a grid's values: its comparison, and the hash that identifies its result.
 //!
-//! Invariants: a key is a hash of everything that determines the run: options, contents of trace
-//! and device file, the sources of the simulator; the same point has the same key from a file, from
-//! Python, and with its options in any order. Absent: making the combinations (`grid`), running
+//! Invariants: a key is a hash of everything that determines the run: options, contents of trace,
+//! job and device file, the sources of the simulator; the same point has the same key from a file,
+//! from Python, and with its options in any order. Absent: making the combinations (`grid`), running
 //! them.
 
-use crate::field::text_of;
-use crate::{ComparisonSpec, comparison};
+use crate::field::{Kind, text_of};
+use crate::{ComparisonSpec, OptionDef, comparison};
 use remap_ssd_device::DeviceConfig;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +14,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Version of the key: incremented when the meaning of a point changes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// The scheme of a point that names none.
 const DEFAULT_SCHEME: &str = "remap-ssd";
@@ -155,7 +154,7 @@ pub(crate) fn point(
     let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", DEFAULT_SCHEME.into())]);
     let (mut given, mut trace) = (Vec::new(), None);
     for ((name, value), text) in values.iter().zip(said_of_all.iter().map(|(_, text)| text)) {
-        if ["trace", "config"].contains(&name.as_str()) {
+        if OptionDef::find(name).is_ok_and(|option| option.kind == Kind::Path) {
             // Files are identified by their content.
             let (path, digest) = files.find(name, text)?;
             given.push((name.clone(), path.clone().into()));

@@ -188,7 +188,7 @@ options! {
         /// the whole device. Defaults are fio's: a synchronous engine, one request in flight. Options
         /// that do not affect the requests are ignored, and listed in the results; all others are
         /// refused. --content, --queue-depth and --writes override the file.
-        job: Option<FioJob> = "FILE", fio_job, excludes: &["workload", "trace"], is_rare: true;
+        job: Option<FioJob> = "FILE", fio_job, kind: Kind::Path, excludes: &["workload", "trace"], is_rare: true;
     }
     "Trace" {
         /// Format of the trace [default: detected from its content].

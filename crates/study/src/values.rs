@@ -75,7 +75,11 @@ impl ComparisonSpec {
     /// # Errors
     /// The value is invalid.
     pub fn set(&mut self, option: &OptionDef, text: &OsStr) -> Result<(), Error> {
-        (option.set)(self, text).map_err(|why| {
+        let set = match option.kind {
+            Kind::Path if text.is_empty() => Err("a path has at least one character".into()),
+            _ => (option.set)(self, text),
+        };
+        set.map_err(|why| {
             let text = text.display();
             Error::Usage(format!("invalid value '{text}' for '{option}': {why}"))
         })
@@ -138,11 +142,15 @@ impl ComparisonSpec {
         }
     }
 
-    /// Checks that no option excludes another one, and that each has the one that it needs.
+    /// Checks that numbers are in their ranges, that no option excludes another one, and that each
+    /// has the one that it needs.
     ///
     /// # Errors
-    /// The first one that does not fit, and those with which it does not.
+    /// The first number out of its range; the first option with a conflict, or without the one that
+    /// it needs.
     pub fn check_together(&self) -> Result<(), Error> {
+        self.check_numbers()?;
+
         let given = || OPTIONS.iter().filter(|option| (option.is_given)(self));
 
         for option in given() {
@@ -176,6 +184,27 @@ impl ComparisonSpec {
                 return Err(Error::Usage(format!(
                     "the following required arguments were not provided:\n  {needed}"
                 )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A table's numbers were checked as text; those of a struct get the same check and message.
+    fn check_numbers(&self) -> Result<(), Error> {
+        let numbers = [
+            ("scale", self.scale.map(|factor| factor.to_string())),
+            ("duplicates", self.duplicates.map(|share| share.to_string())),
+            ("repeat", self.repeat.map(|rounds| rounds.to_string())),
+            ("writes", self.writes.map(|pages| pages.to_string())),
+            (
+                "queue_depth",
+                self.queue_depth.map(|depth| depth.to_string()),
+            ),
+            ("threads", self.threads.map(|threads| threads.to_string())),
+        ];
+        for (name, text) in numbers {
+            if let Some(text) = text {
+                Self::default().set(OptionDef::find(name)?, OsStr::new(&text))?;
             }
         }
         Ok(())

@@ -1,6 +1,9 @@
 //! Descriptions from named values, their mistakes, and the keys of points.
 
-use remap_ssd_study::{ComparisonSpec, Error, OPTIONS, OptionDef, SOURCES, of_json};
+use remap_ssd_study::{
+    Comparison, ComparisonSpec, Error, Kind, OPTIONS, OptionDef, SOURCES, of_file, of_json,
+    unfollowed,
+};
 use serde_json::{Value, json};
 
 fn described(values: &Value) -> Result<ComparisonSpec, Error> {
@@ -105,6 +108,56 @@ fn options_that_exclude_or_need_each_other_are_refused_in_a_table_and_in_a_struc
     }
 }
 
+#[test]
+fn a_number_out_of_its_range_is_refused_in_a_struct_as_in_a_table() {
+    let given: [(&str, &str, fn(&mut ComparisonSpec)); 7] = [
+        ("threads", "0", |spec| spec.threads = Some(0)),
+        ("repeat", "0", |spec| spec.repeat = Some(0)),
+        ("queue_depth", "0", |spec| spec.queue_depth = Some(0)),
+        ("queue_depth", "65536", |spec| {
+            spec.queue_depth = Some(65_536)
+        }),
+        ("writes", "0", |spec| spec.writes = Some(0)),
+        ("duplicates", "2", |spec| spec.duplicates = Some(2.0)),
+        ("scale", "NaN", |spec| spec.scale = Some(f64::NAN)),
+    ];
+    for (name, number, set) in given {
+        let mut fields = ComparisonSpec::default();
+        set(&mut fields);
+
+        // The same message as in a table.
+        let said = mistake(&json!({ name: number }));
+        let option = OptionDef::find(name).unwrap();
+        let start = format!("invalid value '{number}' for '{option}': ");
+        assert!(said.starts_with(&start), "{said}");
+        assert_eq!(fields.check_together(), Err(Error::Usage(said.clone())));
+        assert_eq!(
+            Comparison::new(fields, unfollowed()).unwrap_err(),
+            Error::Usage(said)
+        );
+    }
+
+    let limits = ComparisonSpec {
+        threads: Some(1),
+        queue_depth: Some(65_535),
+        writes: Some(u64::MAX),
+        duplicates: Some(1.0),
+        scale: Some(1.0 / 3.0),
+        ..ComparisonSpec::default()
+    };
+    assert_eq!(limits.check_together(), Ok(()));
+}
+
+#[test]
+fn an_empty_path_is_refused_before_the_run() {
+    for option in OPTIONS.iter().filter(|option| option.kind == Kind::Path) {
+        let said = mistake(&json!({ option.name: "" }));
+        let start = format!("invalid value '' for '{option}': a path has");
+        assert!(said.starts_with(&start), "{said}");
+    }
+    assert!(OPTIONS.iter().any(|option| option.kind == Kind::Path));
+}
+
 /// Results in users' folders are found by this key: it is written out here.
 #[test]
 fn a_points_key_is_the_hash_of_its_options_its_files_and_the_sources() {
@@ -115,7 +168,7 @@ fn a_points_key_is_the_hash_of_its_options_its_files_and_the_sources() {
 
     let key = |decides: Value| {
         let version = env!("CARGO_PKG_VERSION");
-        let text = json!([2, version, SOURCES, decides]).to_string();
+        let text = json!([3, version, SOURCES, decides]).to_string();
         blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     };
     let point = |options: Value| {
@@ -165,4 +218,27 @@ fn a_points_key_is_the_hash_of_its_options_its_files_and_the_sources() {
         key(json!({ "flushes": "false", "scheme": "remap-ssd", "seed": "7", "trace": digest }))
     );
     assert_eq!(traced.given["trace"], json!(trace));
+}
+
+#[test]
+fn a_job_file_is_beside_the_grid_and_its_content_is_in_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (grid, job) = (folder.path().join("grid.toml"), folder.path().join("a.fio"));
+    let text = "[options]\njob = \"a.fio\"\nscale = \"1/256\"\n[grid]\nseed = [1]\n";
+    std::fs::write(&grid, text).unwrap();
+
+    let point = |content: &str| {
+        std::fs::write(&job, content).unwrap();
+        of_file(&grid, None).unwrap().remove(0)
+    };
+    let first = point("[a]\nrw=randwrite\n");
+    let edited = point("[a]\nrw=randread\n");
+    let again = point("[a]\nrw=randwrite\n");
+
+    assert_ne!(first.name.key, edited.name.key);
+    assert_eq!(first.name.key, again.name.key);
+
+    // Another process, with another working folder, finds the file.
+    assert_eq!(first.given["job"], json!(job));
+    assert_eq!(edited.spec.workload().to_string(), "randread");
 }

@@ -1,7 +1,7 @@
 //! Arguments: the examples in the help run, and mistakes give one sentence and the right exit code.
 
 use crate::kit::{TINY, compare, run, run_in};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -232,6 +232,31 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
     run_in(directory.path(), &["compare", "--job", "bad.fio"])
         .fails(2, &["bad.fio", "line 2: rw=randtrim"]);
     run(&["compare", "--job", OLTP_JOB, "--trace", "x"]).fails(2, &["--trace"]);
+}
+
+// A pipe has its text once.
+#[test]
+fn a_job_file_may_be_a_pipe() {
+    let args = ["--scheme", "none", "--no-aging", "--json", "--job"];
+    let args = [&["compare"], TINY, &args[..]].concat();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
+        .args(&args)
+        .arg("/dev/stdin")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+
+    let text = std::fs::read(OLTP_JOB).expect("a job file");
+    let mut pipe = program.stdin.take().expect("piped");
+    pipe.write_all(&text).expect("the program reads");
+    drop(pipe);
+    let output = program.wait_with_output().expect("the program ends");
+
+    assert!(output.status.success(), "{}", output.status);
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let of_file = run(&[&args[..], &[OLTP_JOB]].concat()).ok().json();
+    assert!(said["runs"] == of_file["runs"]);
 }
 
 // In a closed loop the requests in flight are their rate times their mean latency (Little's law).

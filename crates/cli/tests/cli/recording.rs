@@ -89,5 +89,18 @@ fn a_recorded_session_replays_to_the_same_counts() {
     assert_eq!(again.out.replace("torn.trace", "session.trace"), compared);
     assert!(run(&["trace", "stat", &torn]).ok().err.contains(&note));
 
+    // Also before it is played, and with a mistake that is found after the reading.
+    let played = [
+        "watch",
+        "--http",
+        "127.0.0.1:0",
+        "--speed",
+        "1000000",
+        "--end",
+    ];
+    let played = run(&[&played[..], &args[..5], &["--trace", &torn]].concat()).ok();
+    assert_eq!(played.err.matches(&note).count(), 1, "{}", played.err);
+    run(&["compare", "--trace", &torn, "--preset", "none"]).fails(2, &["none", &note]);
+
     run(&["serve", "--memory", "32MiB", "--record", &trace]).fails(1, &[&trace, "there already"]);
 }

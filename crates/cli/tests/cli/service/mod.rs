@@ -96,13 +96,13 @@ impl Served {
             .status();
         assert!(sent.expect("kill").success());
     }
-    /// Waits for a word in the output.
+    /// Waits for a word in the output, before it served or after.
     pub fn says(&self, word: &str) {
         let said = || {
-            self.said
-                .lock()
-                .expect("whole")
+            let later = self.said.lock().expect("whole");
+            self.opening
                 .iter()
+                .chain(later.iter())
                 .any(|line| line.contains(word))
         };
         let waited = (0..500).find(|_| {
