@@ -18,15 +18,14 @@ const SOURCES: [&str; 6] = [
 fn main() {
     // Computed at run time: a target folder may be shared by several copies of the tree.
     let package = std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where the package is");
-    let root = Path::new(&package)
+    let workspace = Path::new(&package)
         .ancestors()
         .nth(2)
-        .expect("a package is in a folder");
-    let (root, sources) = if root.join("crates/sim/src").is_dir() {
-        (root, &SOURCES[..])
-    } else {
-        // A package from a registry: its manifest has the versions of the other crates.
-        (Path::new(&package), &["Cargo.toml", "src"][..])
+        .filter(|root| root.join("crates/sim/src").is_dir());
+    let (root, sources) = match workspace {
+        Some(root) => (root, &SOURCES[..]),
+        // A package from a registry: its manifest has the exact versions of the other crates.
+        None => (Path::new(&package), &["Cargo.toml", "src"][..]),
     };
     let mut files = Vec::new();
     for source in sources {

@@ -128,13 +128,6 @@ def run(scheme: str = "remap-ssd", **options: Any) -> Run:
     return runs[0]
 
 
-def check_options(options: dict[str, Any]) -> None:
-    """Checks options of ``run`` as far as possible without files; raises the same exceptions as ``run``."""
-    named = {("scheme" if name == "schemes" else name): value for name, value in options.items()}
-    names = {name: "config.toml" if isinstance(value, Config) else value for name, value in named.items()}
-    _native.compare_check(_values(names))
-
-
 def _values(named: dict[str, Any]) -> str:
     """The options as a JSON object; those that are ``None`` are left out."""
     known = {name: takes_value for name, takes_value, _ in _native.compare_options()}
@@ -143,7 +136,16 @@ def _values(named: dict[str, Any]) -> str:
             raise TypeError(f"compare() has no option `{name}`")
         if not known[name] and not (value is None or isinstance(value, bool)):
             raise TypeError(f"`{name}` is True or False, and not {value!r}")
-    return json.dumps({name: value for name, value in named.items() if value is not None}, default=_plain)
+    texts = [f"{json.dumps(name)}: {as_json(name, value)}" for name, value in named.items() if value is not None]
+    return "{" + ", ".join(texts) + "}"
+
+
+def as_json(name: str, value: Any) -> str:
+    """An option's value as JSON; raises ``ValueError`` for infinity and NaN, which JSON does not have."""
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False)
+    except ValueError:
+        raise ValueError(f"`{name}` must be a finite number, and not {value!r}") from None
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
 from . import _engines, _native, _places
+from ._compare import as_json
 from ._config import Config
 from ._results import Run
 from ._trace import as_trace, is_trace
@@ -171,7 +172,10 @@ def _points(
 
     def table(names: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
         lists = ((name, [_stored(name, one, folder) for one in _values(value)]) for name, value in names.items())
-        return [(name, values) for name, values in lists if values != [None]]
+        found = [(name, values) for name, values in lists if values != [None]]
+        for name, values in found:
+            as_json(name, values)  # Raises for NaN, and names the option.
+        return found
 
     given = {"grid": table(grid), "options": table(options), "skip": [table(names) for names in skip]}
     return json.loads(_native.sweep_of_json(json.dumps(given), fetch))

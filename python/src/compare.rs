@@ -6,8 +6,9 @@
 
 use crate::errors::{Failed, failed, mistake};
 use pyo3::prelude::*;
-use remap_ssd_study::{BytesRead, Comparison, ComparisonSpec, Kind, OPTIONS, Watch};
+use remap_ssd_study::{BytesRead, Comparison, ComparisonSpec, Kind, OPTIONS, STEPS, Watch};
 use serde_json::{Map, Value};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -19,8 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs a comparison and returns its JSON.
 ///
-/// `values` is a JSON object. `progress`, if given, is called every 50 ms with a list of (job, current activity, fraction of
-/// the run done).
+/// `values` is a JSON object. `progress`, if given, is called every 50 ms with a list of (job,
+/// current activity, fraction of the run done).
 #[pyfunction]
 pub(crate) fn compare(
     py: Python<'_>,
@@ -29,7 +30,8 @@ pub(crate) fn compare(
 ) -> PyResult<String> {
     let comparison = read_trace(py, read(values)?, progress.as_ref())?;
     for note in comparison.notes() {
-        eprintln!("{note}");
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "{note}");
     }
 
     let stop = AtomicBool::new(false);
@@ -127,12 +129,6 @@ fn read_trace(
     }
 }
 
-/// Checks the named values of a comparison without running it, to report mistakes early.
-#[pyfunction]
-pub(crate) fn compare_check(values: &str) -> PyResult<()> {
-    read(values).map(drop)
-}
-
 /// The options of a comparison: name, true if it takes a value, and help.
 #[pyfunction]
 pub(crate) fn compare_options() -> Vec<(&'static str, bool, String)> {
@@ -173,7 +169,7 @@ impl<'a> WatchedJob<'a> {
         (
             self.name.clone(),
             message,
-            self.position.load(Ordering::Relaxed) as f64 / 1000.0,
+            self.position.load(Ordering::Relaxed) as f64 / STEPS as f64,
         )
     }
 }

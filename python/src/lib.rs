@@ -27,7 +27,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(config::presets, module)?)?;
 
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
-    module.add_function(wrap_pyfunction!(compare::compare_check, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare_options, module)?)?;
 
     module.add_function(wrap_pyfunction!(sweep::sweep_of_file, module)?)?;

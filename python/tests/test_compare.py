@@ -196,6 +196,17 @@ remap_ssd.compare(["none"], trace={str(trace)!r}, format="alibaba", progress=tol
     writer.join(timeout=60)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_is_none_names_its_option(number):
+    with pytest.raises(ValueError, match="`scale` must be a finite number"):
+        remap_ssd.compare(scale=number)
+
+
+def test_an_empty_path_is_refused_before_the_run():
+    with pytest.raises(ValueError, match="invalid value '' for '--report <HTML>'"):
+        remap_ssd.compare(report="", **SMALL)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("aging", [True, False])
 def test_ctrl_c_stops_the_runs(aging):

@@ -214,3 +214,8 @@ def test_killed_workers_and_a_killed_client_lose_no_point_and_double_none(tmp_pa
     assert len(after) == 12 and all(path.stat().st_mtime_ns == when for path, when in finished.items())
     swept = remap_ssd.sweep({"scheme": ["none", "remap-ssd", "nlog"], "seed": range(4)}, into, scale="1/64")
     assert swept.to_do == [] and [run.scheme for _, run in swept] == ["none"] * 4 + ["remap-ssd"] * 4 + ["nlog"] * 4
+
+
+def test_a_number_that_is_none_names_its_option(tmp_path):
+    with pytest.raises(ValueError, match="`duplicates` must be a finite number"):
+        remap_ssd.sweep({"duplicates": [0.1, float("nan")]}, into=tmp_path)

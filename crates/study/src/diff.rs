@@ -181,7 +181,7 @@ impl ResultFile {
     /// Reads a result of `compare`.
     ///
     /// # Errors
-    /// It cannot be read, or is no JSON.
+    /// It cannot be read, or is not JSON.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let about = |error: &dyn fmt::Display| Error::about(path.display(), error);
         let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
@@ -198,9 +198,9 @@ impl ResultFile {
 pub struct Diff {
     /// The labels of the runs in both, each with its figures.
     pub runs: Vec<(String, Vec<(String, Pair)>)>,
-    /// The labels of runs in the first result alone.
+    /// The labels of runs only in the first result.
     pub only_in_a: Vec<String>,
-    /// The labels of runs in the second result alone.
+    /// The labels of runs only in the second result.
     pub only_in_b: Vec<String>,
     /// Differences between the configurations: `path: a -> b`.
     pub config: Vec<String>,

@@ -250,8 +250,16 @@ fn values(table: &[(String, Value)], wrong: &mut Vec<String>) -> Values {
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
         } else if NO_PART.contains(&name.as_str()) {
             wrong.push(format!("`{name}` is no part of a point"));
-        } else if let Err(error) = OptionDef::find(&name) {
-            wrong.push(error.to_string());
+        } else {
+            let of_point = |option: &OptionDef| !NO_PART.contains(&option.name);
+            wrong.extend(
+                OptionDef::find_among(&name, of_point)
+                    .err()
+                    .map(|error| error.to_string()),
+            );
+        }
+        if found.iter().any(|(other, _)| *other == name) {
+            wrong.push(format!("`{name}` is given twice"));
         }
 
         found.push((name, values));

@@ -1,12 +1,12 @@
-//! Comparisons of designs, and grids of them: described by name, checked, run, and their results as
-//! JSON and files.
+//! Comparisons of designs, and grids of them: described by named options, checked, run, and their
+//! results as JSON and files.
 //!
 //! ```text
 //! ComparisonSpec -> plan (one run per scheme) -> run, on threads, watched -> JSON, page
 //! grid (lists of values) -> points, each with a key -> one comparison each -> a Parquet file each
 //! ```
 //! The command line, the Python package and other programs call the same functions: a description
-//! is a struct, and the same struct is made of a table of named values.
+//! is a struct, and the same struct can also be made from a table of named values.
 //!
 //! ```
 //! use remap_ssd_study::{Comparison, ComparisonSpec, unfollowed};

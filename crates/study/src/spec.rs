@@ -1,8 +1,8 @@
 //! The description of a comparison: each option is declared once, with its help, its text form and
 //! the options that it excludes.
 //!
-//! The command line, grids and the Python package are made of this list. Invariant: what is not
-//! given stays empty, so that a default may depend on the rest. Absent: tables of named values
+//! The command line, grids and the Python package are built from this list. Invariant: what is
+//! not given stays empty, so that a default may depend on the rest. Absent: tables of named values
 //! (`values`); checks that need the device (`plan`).
 
 use crate::field::{Field, Kind, number, on_off, parsed};
@@ -30,7 +30,7 @@ pub struct OptionDef {
     pub help: &'static [&'static str],
     /// Subject: device, workload, ...; empty for the schemes.
     pub subject: &'static str,
-    /// Needed rarely: left out of a short help.
+    /// Rarely needed: not in the short help.
     pub is_rare: bool,
     /// The value without this option, if it is always the same.
     pub default: Option<&'static str>,
@@ -55,8 +55,8 @@ macro_rules! options {
         /// A comparison, completely described: schemes, device, requests, aging, measures, and how
         /// it is run.
         ///
-        /// What is not given has the default in its description. In a table of named values, each
-        /// field is an option; a name with a dot is a setting of the device.
+        /// A field that is not given has the default that its description names. In a table of
+        /// named values, each field is an option; a name with a dot is a setting of the device.
         #[derive(Clone, Debug, Default, serde::Deserialize)]
         #[serde(try_from = "serde_json::Map<String, serde_json::Value>")]
         pub struct ComparisonSpec {

@@ -3,7 +3,7 @@
 //!
 //! Grids, JSON and the Python package give such tables; the command line sets the same options.
 //! Invariant: a value is parsed by the same function wherever it comes from, and a mistake gets the
-//! same sentence. Absent: the options (`spec`); checks that need the device (`plan`).
+//! same message. Absent: the options (`spec`); checks that need the device (`plan`).
 
 use crate::Error;
 use crate::field::{Kind, text_of};
@@ -13,16 +13,27 @@ use serde_json::{Map, Value};
 use std::ffi::OsStr;
 use std::fmt::Display;
 
+/// Placeholder of an option that is on or off, which is no switch: without it, another default.
+const ON_OFF: &str = "on|off";
+
 impl OptionDef {
     /// The option by its name, with `_` or `-` between words.
     ///
     /// # Errors
-    /// There is none, with a similar name.
+    /// There is no such option; the message suggests a similar name.
     pub fn find(name: &str) -> Result<&'static Self, Error> {
+        Self::find_among(name, |_| true)
+    }
+
+    /// The same among the options that a caller can use.
+    pub(crate) fn find_among(
+        name: &str,
+        is_usable: impl Fn(&Self) -> bool,
+    ) -> Result<&'static Self, Error> {
         let plain = name.replace('-', "_");
-        let found = OPTIONS.iter().find(|option| option.name == plain);
-        found.ok_or_else(|| {
-            let hint = did_you_mean(&plain, OPTIONS.iter().map(|option| option.name));
+        let usable = || OPTIONS.iter().filter(|option| is_usable(option));
+        usable().find(|option| option.name == plain).ok_or_else(|| {
+            let hint = did_you_mean(&plain, usable().map(|option| option.name));
             Error::Usage(format!("`{plain}` is no option of `compare`{hint}"))
         })
     }
@@ -49,7 +60,7 @@ impl OptionDef {
         paragraphs.map(|lines| lines.join(" ")).collect()
     }
 
-    /// Checks one value, without its effect.
+    /// Checks a value without storing it.
     ///
     /// # Errors
     /// The reason, without the option's name.
@@ -70,7 +81,7 @@ impl Display for OptionDef {
 }
 
 impl ComparisonSpec {
-    /// Adds one value as text; a list has one more element.
+    /// Sets an option from text; for a list, appends one element.
     ///
     /// # Errors
     /// The value is invalid.
@@ -100,29 +111,45 @@ impl ComparisonSpec {
     /// ```
     ///
     /// # Errors
-    /// A name is unknown, a value is invalid, or options exclude each other.
+    /// A name is unknown or given twice, a value is invalid, or options exclude each other.
     pub fn from_values<'a>(
         values: impl IntoIterator<Item = (&'a str, &'a Value)>,
     ) -> Result<Self, Error> {
         let mut spec = Self::default();
-        for (name, value) in values {
+        let mut added: Vec<&str> = Vec::new();
+        for (name, value) in values.into_iter().filter(|(_, value)| !value.is_null()) {
             if name.contains('.') {
-                let text = text_of(value).ok_or_else(|| not_a_value(name))?;
+                let text = text_of(value).ok_or_else(|| {
+                    let one = "must be text, a number, true or false";
+                    Error::Usage(format!("`{name}` {one}"))
+                })?;
                 spec.set.push(format!("{name}={text}"));
-            } else if !value.is_null() {
-                spec.add(OptionDef::find(name)?, value)?;
+                continue;
             }
+
+            // Two spellings are one option, of which one value would be lost.
+            let option = OptionDef::find(name)?;
+            if added.contains(&option.name) {
+                return Err(Error::Usage(format!("`{}` is given twice", option.name)));
+            }
+            added.push(option.name);
+            spec.add(option, value)?;
         }
         spec.check_together()?;
         Ok(spec)
     }
 
     fn add(&mut self, option: &OptionDef, value: &Value) -> Result<(), Error> {
-        let wrong = || not_a_value(option.name);
+        let takes_bool = option.kind == Kind::Switch || option.value == ON_OFF;
+        let wrong = || {
+            let bools = if takes_bool { ", true or false" } else { "" };
+            Error::Usage(format!(
+                "`{}` must be text, a number{bools}, or a list of them",
+                option.name
+            ))
+        };
         let text = |value: &Value| match value {
-            Value::Bool(is_on) if option.kind != Kind::Switch => {
-                Some(if *is_on { "on" } else { "off" }.to_owned())
-            }
+            Value::Bool(_) if !takes_bool => None,
             value => text_of(value),
         };
         let text = match value {
@@ -217,10 +244,4 @@ impl TryFrom<Map<String, Value>> for ComparisonSpec {
     fn try_from(values: Map<String, Value>) -> Result<Self, Error> {
         Self::from_values(values.iter().map(|(name, value)| (name.as_str(), value)))
     }
-}
-
-fn not_a_value(name: &str) -> Error {
-    Error::Usage(format!(
-        "`{name}` must be text, a number, true or false, or a list of them"
-    ))
 }

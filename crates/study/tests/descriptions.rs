@@ -31,6 +31,7 @@ fn named_values_describe_the_same_comparison_as_fields() {
         "survival": false,
         "threads": null,
         "firmware.gc_free": 0.2,
+        "firmware.watermark": null,
     });
     let spec = described(&values).unwrap();
 
@@ -69,7 +70,27 @@ fn a_mistake_names_the_option_and_what_would_be_right() {
         ),
         (
             json!({ "seed": { "a": 1 } }),
-            "`seed` must be text, a number, true or false, or a list of them",
+            "`seed` must be text, a number, or a list of them",
+        ),
+        (
+            json!({ "aging": false }),
+            "`aging` must be text, a number, or a list of them",
+        ),
+        (
+            json!({ "trace": true }),
+            "`trace` must be text, a number, or a list of them",
+        ),
+        (
+            json!({ "no_aging": {} }),
+            "`no_aging` must be text, a number, true or false, or a list of them",
+        ),
+        (
+            json!({ "firmware.gc_free": [0.1, 0.2] }),
+            "`firmware.gc_free` must be text, a number, true or false",
+        ),
+        (
+            json!({ "queue-depth": 1, "queue_depth": 2 }),
+            "`queue_depth` is given twice",
         ),
     ] {
         assert_eq!(mistake(&values), said);
@@ -241,4 +262,23 @@ fn a_job_file_is_beside_the_grid_and_its_content_is_in_the_key() {
     // Another process, with another working folder, finds the file.
     assert_eq!(first.given["job"], json!(job));
     assert_eq!(edited.spec.workload().to_string(), "randread");
+}
+
+#[test]
+fn a_grid_reports_an_option_in_two_spellings_and_suggests_only_options_of_points() {
+    let said = |grid: Value| match of_json(&grid.to_string(), None) {
+        Err(Error::Usage(text)) => text,
+        other => panic!("{grid}: {other:?}"),
+    };
+
+    let twice = json!([["queue-depth", [1]], ["queue_depth", [2]]]);
+    assert_eq!(
+        said(json!({ "grid": twice })),
+        "`queue_depth` is given twice"
+    );
+
+    // `compare` suggests `save_aged`, which no point can have.
+    assert!(mistake(&json!({ "save_age": "x" })).ends_with("did you mean `save_aged`?"));
+    let grid = json!({ "grid": [["save_age", ["x"]]] });
+    assert!(!said(grid.clone()).contains("save_aged"), "{}", said(grid));
 }

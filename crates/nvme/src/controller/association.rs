@@ -189,6 +189,7 @@ impl Association {
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
+
     /// Its host, as the issuer of a command.
     #[inline]
     pub fn issuer(&self) -> Issuer<'_> {

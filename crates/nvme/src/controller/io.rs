@@ -42,7 +42,7 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub sync_to: Option<HistoryPosition>,
     /// Slices that it has used up.
     pub slices: u32,
-    /// What is executed.
+    /// The command, and who issued it.
     pub command: &'a IoCommand,
     pub issuer: &'a Issuer<'a>,
     /// The namespace that it reads from, for a copy.

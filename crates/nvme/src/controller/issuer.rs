@@ -53,7 +53,7 @@ pub struct Outcome {
     pub status: Status,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
-    /// Completion time by the timing model, in the clock of its execution.
+    /// Completion time by the timing model, in the clock of the `now` given to `execute`.
     pub done_at: u64,
     /// The position that must be durable before it is acknowledged
     /// (`Subsystem::wait_until_durable`).

@@ -339,7 +339,7 @@ impl IoRequest {
 }
 
 impl IoCommand {
-    /// A request for a namespace as it is now.
+    /// A request that was checked against this namespace.
     #[inline(always)]
     pub fn new(request: IoRequest, namespace: &Namespace) -> Self {
         Self {

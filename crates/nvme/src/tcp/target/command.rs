@@ -161,8 +161,8 @@ impl Connection {
     }
 
     /// Checks a command; returns it decoded if it is an I/O command, and its data transfer. Admin,
-    /// fabrics and reservation commands are decoded when they are executed. Inlined with its callees: results of this size cost more to
-    /// return than to build.
+    /// fabrics and reservation commands are decoded when they are executed. Inlined with its
+    /// callees: results of this size cost more to return than to build.
     #[inline(always)]
     fn check(&self, sqe: &Sqe) -> Result<(Option<IoCommand>, Transfer), Status> {
         if sqe.head().psdt() != PSDT_SGL {
