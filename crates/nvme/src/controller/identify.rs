@@ -76,13 +76,7 @@ impl Association {
             }
             cns::COMMAND_SET_CONTROLLER => {
                 command_set()?;
-                // Write Zeroes and the number of Dataset Management ranges are unlimited.
-                let mut limits: NvmController = blank();
-                limits.vsl = VSL;
-                // The limit is in blocks of any namespace: assume the larger ones.
-                let blocks = DEALLOCATE_BYTES_MAX.map(|bytes| bytes >> PAGE_SHIFT);
-                (limits.dmrsl, limits.dmsl) = (blocks[0] as u32, blocks[1]);
-                out.extend_from_slice(limits.as_bytes());
+                out.extend_from_slice(limits().as_bytes());
             }
             cns::COMMAND_SET_NAMESPACES => {
                 command_set()?;
@@ -90,12 +84,7 @@ impl Association {
             }
             cns::INDEPENDENT_NAMESPACE => {
                 namespace()?;
-                let mut independent: IndependentNamespace = blank();
-
-                // Shared by controllers, and ready.
-                (independent.nmic, independent.nstat) = (1, 1);
-                independent.nsattr = self.attributes(sqe.nsid);
-                (independent.rescap, independent.anagrpid) = (rescap, group);
+                let independent = self.independent(sqe.nsid, rescap, group);
                 out.extend_from_slice(independent.as_bytes());
             }
 
@@ -129,6 +118,16 @@ impl Association {
         if self.must_be_accessible().is_err() {
             (id.nuse, id.nvmcap) = (0, [0; 16]);
         }
+        (id.rescap, id.anagrpid) = (rescap, group);
+        id
+    }
+
+    /// A namespace's properties for any command set.
+    fn independent(&self, nsid: u32, rescap: u8, group: u32) -> IndependentNamespace {
+        let mut id: IndependentNamespace = blank();
+        // Shared by controllers, and ready.
+        (id.nmic, id.nstat) = (1, 1);
+        id.nsattr = self.attributes(nsid);
         (id.rescap, id.anagrpid) = (rescap, group);
         id
     }
@@ -212,9 +211,16 @@ impl Association {
             id.ofcs = 1;
         }
 
-        if self.discovery {
-            return id;
+        // A discovery controller has no I/O commands.
+        if !self.discovery {
+            self.add_io(&mut id);
         }
+        id
+    }
+
+    /// Adds the properties of I/O commands and namespaces.
+    fn add_io(&self, id: &mut Controller) {
+        let subsystem = &*self.subsystem;
 
         // Required and maximum entry sizes as powers of two: 64 bytes in, 16 bytes out.
         (id.sqes, id.cqes) = (0x66, 0x44);
@@ -248,7 +254,6 @@ impl Association {
         // A page is old or new after any failure: one block, 0's based. No more is promised.
         (id.awun_z, id.awupf_z) = (0, 0);
         id.ocfs = 1 | 1 << COPY_FORMAT_NAMESPACES;
-        id
     }
 }
 
@@ -264,6 +269,17 @@ fn put_numbers(all: &[Namespace], after: u32, out: &mut Vec<u8>) -> Result<(), S
         .take(IDENTIFY_BYTES / 4)
         .for_each(|one| out.extend(one.nsid.to_le_bytes()));
     Ok(())
+}
+
+/// Limits of the NVM command set. Write Zeroes and the number of Dataset Management ranges are
+/// unlimited.
+fn limits() -> NvmController {
+    let mut limits: NvmController = blank();
+    limits.vsl = VSL;
+    // The limit is in blocks of any namespace: assume the larger ones.
+    let blocks = DEALLOCATE_BYTES_MAX.map(|bytes| bytes >> PAGE_SHIFT);
+    (limits.dmrsl, limits.dmsl) = (blocks[0] as u32, blocks[1]);
+    limits
 }
 
 /// Properties of every namespace.

@@ -9,6 +9,7 @@ use crate::spec::pdu::{
     COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic,
     TERM_DATA_MAX, TERM_HEADER_BYTES, kind, offset,
 };
+use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Parameters negotiated by both ends.
@@ -104,6 +105,58 @@ fn layout(kind: u8) -> Option<(usize, bool)> {
     })
 }
 
+/// Returns true for kinds without digests and padding: they precede a negotiation, or follow a
+/// failed one.
+fn is_plain(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::IC_REQ | kind::IC_RESP | kind::H2C_TERM | kind::C2H_TERM
+    )
+}
+
+/// The place of the data in a PDU that is longer than its header with its digest.
+fn data_range(
+    common: &Common,
+    header_end: usize,
+    agreed: Agreement,
+    data_max: usize,
+) -> Result<Range<usize>, Fault> {
+    let plen = common.plen as usize;
+
+    // Of the plain kinds only termination requests have data.
+    let plain = is_plain(common.kind);
+    let start = if plain {
+        header_end
+    } else {
+        // The sender chooses the padding, up to a limit that no alignment exceeds.
+        usize::from(common.pdo)
+    };
+    let tail = if common.flags.ddgst() && !plain {
+        DIGEST_BYTES
+    } else {
+        0
+    };
+    let end = plen.checked_sub(tail).ok_or(Fault::field(offset::PLEN))?;
+    if plen < header_end {
+        return Err(Fault::field(offset::PLEN));
+    }
+    if start < header_end || start - header_end > 256 {
+        return Err(Fault::field(offset::PDO));
+    }
+
+    // A PDU that is longer than its header has data.
+    if end <= start {
+        return Err(Fault::field(offset::PLEN));
+    }
+    if !plain && common.flags.ddgst() != agreed.ddgst {
+        return Err(Fault::field(offset::FLAGS));
+    }
+    if end - start > if plain { TERM_DATA_MAX } else { data_max } {
+        return Err(FatalError::LimitExceeded.into());
+    }
+    Ok(start..end)
+}
+
 /// Parses the next PDU of a stream: returns it with its length in bytes, or `None` if more bytes
 /// are needed. At most `data_max` bytes of data are accepted.
 ///
@@ -123,56 +176,21 @@ pub fn next_pdu(
         return Err(Fault::field(offset::HLEN));
     }
 
-    // These two have neither digests nor padding: they precede a negotiation, or follow a failed
-    // one.
-    let is_ic = matches!(common.kind, kind::IC_REQ | kind::IC_RESP);
-    let is_term = matches!(common.kind, kind::H2C_TERM | kind::C2H_TERM);
-    let plain = is_ic || is_term;
-    let header_end = hlen
-        + if plain {
-            0
-        } else {
-            agreed.header_digest_bytes()
-        };
-    let plen = common.plen as usize;
-
     // Digests must be present if and only if negotiated.
+    let plain = is_plain(common.kind);
     if !plain && common.flags.hdgst() != agreed.hdgst {
         return Err(Fault::field(offset::FLAGS));
     }
-    let (data_start, data_end) = if plen == header_end {
-        (header_end, header_end)
-    } else {
-        let start = if is_term {
-            hlen
-        } else {
-            // The sender chooses the padding, up to a limit that no alignment exceeds.
-            usize::from(common.pdo)
-        };
-        let tail = if common.flags.ddgst() && !plain {
-            DIGEST_BYTES
-        } else {
-            0
-        };
-        let end = plen.checked_sub(tail).ok_or(Fault::field(offset::PLEN))?;
-        if !may_have_data || plen < header_end {
-            return Err(Fault::field(offset::PLEN));
-        }
-        if start < header_end || start - header_end > 256 {
-            return Err(Fault::field(offset::PDO));
-        }
 
-        // A PDU that is longer than its header has data.
-        if end <= start {
-            return Err(Fault::field(offset::PLEN));
-        }
-        if !plain && common.flags.ddgst() != agreed.ddgst {
-            return Err(Fault::field(offset::FLAGS));
-        }
-        if end - start > if is_term { TERM_DATA_MAX } else { data_max } {
-            return Err(FatalError::LimitExceeded.into());
-        }
-        (start, end)
+    let agreed = if plain { Agreement::default() } else { agreed };
+    let header_end = hlen + agreed.header_digest_bytes();
+    let plen = common.plen as usize;
+    let data_at = if plen == header_end {
+        header_end..header_end
+    } else if may_have_data {
+        data_range(&common, header_end, agreed, data_max)?
+    } else {
+        return Err(Fault::field(offset::PLEN));
     };
 
     // All header fields are checked before waiting for the rest.
@@ -185,15 +203,15 @@ pub fn next_pdu(
             .first_chunk::<4>()
             .map(|digest| u32::from_le_bytes(*digest))
     };
-    if !plain && agreed.hdgst && digest_at(hlen) != Some(crc32c::crc32c(&bytes[..hlen])) {
+    if agreed.hdgst && digest_at(hlen) != Some(crc32c::crc32c(&bytes[..hlen])) {
         return Err(FatalError::HeaderDigest.into());
     }
 
     // A damaged header ends the connection: the start of the next PDU is unknown. Damaged data do
     // not.
-    let data = &bytes[data_start..data_end];
-    let digested = !plain && agreed.ddgst && !data.is_empty();
-    let damaged = digested && digest_at(data_end) != Some(crc32c::crc32c(data));
+    let data = &bytes[data_at.clone()];
+    let digested = agreed.ddgst && !data.is_empty();
+    let damaged = digested && digest_at(data_at.end) != Some(crc32c::crc32c(data));
     Ok(Some((
         Pdu {
             common,

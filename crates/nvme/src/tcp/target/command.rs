@@ -13,24 +13,7 @@ impl Connection {
     ) -> Result<(), End> {
         let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
 
-        // Event requests also occupy queue entries for as long as they wait.
-        let events = self
-            .queue
-            .as_ref()
-            .filter(|queue| queue.qid == 0)
-            .map_or(0, |queue| queue.association.event_requests());
-        let under_way = self.transfers.len()
-            + self.held.len()
-            + self.awaiting_sync.len()
-            + self.parked.len()
-            + events;
-        if under_way
-            >= usize::from(
-                self.queue
-                    .as_ref()
-                    .map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries),
-            )
-        {
+        if self.is_full() {
             // The host ignores flow control: the queue has no room for this command.
             return Err(Fault::from(FatalError::Sequence).into());
         }
@@ -96,6 +79,27 @@ impl Connection {
                 context,
             ),
         }
+    }
+
+    /// Returns true if every entry of the queue is in use.
+    fn is_full(&self) -> bool {
+        // Event requests also occupy queue entries for as long as they wait.
+        let events = self
+            .queue
+            .as_ref()
+            .filter(|queue| queue.qid == 0)
+            .map_or(0, |queue| queue.association.event_requests());
+        let under_way = self.transfers.len()
+            + self.held.len()
+            + self.awaiting_sync.len()
+            + self.parked.len()
+            + events;
+
+        let entries = self
+            .queue
+            .as_ref()
+            .map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries);
+        under_way >= usize::from(entries)
     }
 
     /// Checks a command's SGL against its data; returns the number of bytes that the host sends.

@@ -157,7 +157,6 @@ impl Connection {
         bytes: u32,
         context: &mut ReceiveContext<'_>,
     ) {
-        let agreed = self.agreed.unwrap_or_default();
         let without_response = self
             .queue
             .as_ref()
@@ -177,23 +176,7 @@ impl Connection {
             std::mem::take(context.out.open())
         };
         let start = to.len();
-
-        // Reserve everything at once: growing the buffer would copy the data.
-        if start == 0 {
-            to.reserve_exact(bytes as usize + HEADERS_BYTES_MAX);
-        }
-
-        let header = Data::new(sqe.head().cid(), 0, 0, bytes);
-        let flags = Flags::new().with_last(true).with_success(without_response);
-        let pdu = wire::begin_data(
-            &mut to,
-            kind::C2H_DATA,
-            flags,
-            &header,
-            agreed,
-            bytes as usize,
-        );
-
+        let pdu = self.begin_data(sqe.head().cid(), bytes, without_response, &mut to);
         let data = InMemory {
             from_host: &[],
             to_host: &mut to,
@@ -262,6 +245,25 @@ impl Connection {
         } else {
             self.respond(cid, outcome.status, outcome.result, context.out.open());
         }
+    }
+
+    /// Puts the header of data for the host, with room for the data.
+    fn begin_data(
+        &self,
+        cid: u16,
+        bytes: u32,
+        without_response: bool,
+        to: &mut Vec<u8>,
+    ) -> wire::OpenPdu {
+        // Reserve everything at once: growing the buffer would copy the data.
+        if to.is_empty() {
+            to.reserve_exact(bytes as usize + HEADERS_BYTES_MAX);
+        }
+
+        let agreed = self.agreed.unwrap_or_default();
+        let header = Data::new(cid, 0, 0, bytes);
+        let flags = Flags::new().with_last(true).with_success(without_response);
+        wire::begin_data(to, kind::C2H_DATA, flags, &header, agreed, bytes as usize)
     }
 
     pub(super) fn log_failure(&self, sqe: &Sqe, status: Status, failed_block: Option<FailedBlock>) {

@@ -6,7 +6,7 @@
 
 use super::transfers::{Arrived, Incoming};
 use super::{Connection, End, ReceiveContext};
-use crate::controller::Outcome;
+use crate::controller::{IoCommand, Outcome};
 use crate::spec::status::Status;
 use crate::tcp::wire::Pdu;
 
@@ -31,76 +31,105 @@ impl Connection {
         }
 
         // `executed` already counts the data that just arrived, so subtract them for their offset.
-        let (sqe, command) = (incoming.sqe, incoming.command);
-        let (before, began_before) = (incoming.outcome, incoming.began);
-        let at = incoming.executed() - pdu.data.len() as u32;
+        let command = incoming.command;
+        let len = pdu.data.len() as u32;
+        let at = incoming.executed() - len;
 
         // Once data are gathered the rest must be gathered too, or pages would be written out of
         // order.
         let part = match (incoming.gathered.is_empty(), command) {
-            (true, Some(command)) => {
-                self.write_part(&command, at, pdu.data.len() as u32, last, context)
-            }
+            (true, Some(command)) => self.write_part(&command, at, len, last, context),
             _ => None,
         };
 
         if let Some(part) = part {
-            let began = match before {
-                None => context.subsystem.commands_begun(),
-                Some(_) => began_before,
-            };
-            let before = before.map(|before| (before, began));
-            let outcome = self.execute_next_part(&sqe, &part, before, pdu.data, context);
-            if let Some(incoming) = self.transfers.get(tag) {
-                (incoming.outcome, incoming.began) = (Some(outcome), began);
-            }
-        } else if let Some(incoming) = self.transfers.get(tag) {
-            if incoming.gathered.is_empty() {
-                // Charged at once for all remaining data: a transfer must not run out of memory
-                // halfway. A command that needs all its data was charged before they were requested
-                // (`parked`).
-                let rest = (incoming.total - at) as usize;
-                let missing = rest.saturating_sub(incoming.charged);
-                if missing > 0
-                    && !self
-                        .queue
-                        .as_mut()
-                        .is_none_or(|queue| queue.seat.charge(missing))
-                {
-                    incoming.refused = true;
-                    return self.skip_refused(tag, last, context);
-                }
-                incoming.gathered.reserve_exact(rest);
-                incoming.charged += missing;
-            }
-            incoming.gathered.extend_from_slice(pdu.data);
+            self.execute_arrived(tag, &part, pdu.data, context);
+        } else if !self.gather(tag, at, pdu.data) {
+            return self.skip_refused(tag, last, context);
         }
 
         if !last {
             return Ok(());
         }
+        self.execute_rest(tag, context)
+    }
 
+    /// Executes the part of a write whose data have arrived.
+    fn execute_arrived(
+        &mut self,
+        tag: u16,
+        part: &IoCommand,
+        data: &[u8],
+        context: &mut ReceiveContext<'_>,
+    ) {
+        let Some(incoming) = self.transfers.get(tag) else {
+            return;
+        };
+        let sqe = incoming.sqe;
+        let before = incoming.outcome.map(|outcome| (outcome, incoming.began));
+
+        let began = match before {
+            None => context.subsystem.commands_begun(),
+            Some((_, began)) => began,
+        };
+        let outcome = self.execute_next_part(&sqe, part, before, data, context);
+        if let Some(incoming) = self.transfers.get(tag) {
+            (incoming.outcome, incoming.began) = (Some(outcome), began);
+        }
+    }
+
+    /// Gathers data that arrived for offset `at`; returns false if there is no memory for them.
+    fn gather(&mut self, tag: u16, at: u32, data: &[u8]) -> bool {
+        let Some(incoming) = self.transfers.get(tag) else {
+            return true;
+        };
+
+        if incoming.gathered.is_empty() {
+            // Charged at once for all remaining data: a transfer must not run out of memory
+            // halfway. A command that needs all its data was charged before they were requested
+            // (`parked`).
+            let rest = (incoming.total - at) as usize;
+            let missing = rest.saturating_sub(incoming.charged);
+            if missing > 0
+                && !self
+                    .queue
+                    .as_mut()
+                    .is_none_or(|queue| queue.seat.charge(missing))
+            {
+                incoming.refused = true;
+                return false;
+            }
+            incoming.gathered.reserve_exact(rest);
+            incoming.charged += missing;
+        }
+        incoming.gathered.extend_from_slice(data);
+        true
+    }
+
+    /// Executes what is left of a command whose data have all arrived, and answers it.
+    fn execute_rest(&mut self, tag: u16, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         let Some(incoming) = self.finish_transfer(tag) else {
             return Ok(());
         };
+        let (sqe, command) = (&incoming.sqe, incoming.command.as_ref());
 
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
         // Data gathered after executed parts are the end of a write, which need not be a whole
         // page.
         let rest = match command {
-            Some(command) if at > 0 && len > 0 => self.write_part(&command, at, len, true, context),
+            Some(command) if at > 0 && len > 0 => self.write_part(command, at, len, true, context),
             _ => None,
         };
 
         match (incoming.outcome, rest) {
-            (None, _) => self.execute(&sqe, command.as_ref(), &incoming.gathered, context)?,
+            (None, _) => self.execute(sqe, command, &incoming.gathered, context)?,
             (before, Some(rest)) => {
                 let before = before.map(|before| (before, incoming.began));
                 let outcome =
-                    self.execute_next_part(&sqe, &rest, before, &incoming.gathered, context);
-                self.complete(&sqe, &outcome, context);
+                    self.execute_next_part(sqe, &rest, before, &incoming.gathered, context);
+                self.complete(sqe, &outcome, context);
             }
-            (Some(outcome), None) => self.complete(&sqe, &outcome, context),
+            (Some(outcome), None) => self.complete(sqe, &outcome, context),
         }
 
         self.grant(context);
