@@ -67,11 +67,26 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         query: query.into(),
         ..Request::default()
     };
+    let length = take_headers(&mut request, parsed.headers)?;
+    check_host(request.host.as_deref(), parsed.version)?;
+    let body_bytes = length.map_or(Ok(0), body_bytes)?;
+    Ok(Some(Head {
+        request,
+        head_bytes,
+        body_bytes,
+    }))
+}
+
+/// Takes the headers used here into the request; returns the value of `Content-Length`.
+fn take_headers<'a>(
+    request: &mut Request,
+    headers: &[httparse::Header<'a>],
+) -> Result<Option<&'a [u8]>, Response> {
     // Servers and proxies differ in reading duplicate headers, which enables request smuggling (RFC
     // 9112, 11.2). `Accept` may be a list over several.
-    let mut length: Option<&[u8]> = None;
+    let mut length: Option<&'a [u8]> = None;
 
-    for header in parsed.headers.iter() {
+    for header in headers {
         let name = header.name;
         let is_again = if name.eq_ignore_ascii_case("content-length") {
             length.replace(header.value).is_some()
@@ -102,10 +117,15 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         }
     }
 
+    Ok(length)
+}
+
+/// Checks that there is one valid host, or none in a request of HTTP/1.0.
+fn check_host(host: Option<&str>, version: Option<u8>) -> Result<(), Response> {
     // HTTP/1.1 requires exactly one valid Host header (RFC 9112, 3.2).
-    let is_in_order = match &request.host {
+    let is_in_order = match host {
         Some(host) => host.bytes().all(is_of_a_host),
-        None => parsed.version == Some(0),
+        None => version == Some(0),
     };
     if !is_in_order {
         return Err(Response::error(
@@ -113,27 +133,25 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
             "no Host header, or one that is no host",
         ));
     }
+    Ok(())
+}
 
+/// The length of a body from the value of `Content-Length`.
+fn body_bytes(digits: &[u8]) -> Result<usize, Response> {
     // `usize::parse` would accept a leading `+`, which is not a valid length (RFC 9110, 8.6).
-    let body_bytes = match length {
-        None => 0,
-        Some(digits) if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
-            std::str::from_utf8(digits)
-                .ok()
-                .and_then(|digits| digits.parse::<usize>().ok())
-                // Digits that overflow are a valid number, only too large: 413 below, not 400.
-                .unwrap_or(usize::MAX)
-        }
-        Some(_) => return Err(Response::error(400, "Content-Length is no number")),
-    };
-    if body_bytes > BODY_BYTES_MAX {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Response::error(400, "Content-Length is no number"));
+    }
+
+    // Digits that overflow are a valid number, only too large: 413 below, not 400.
+    let bytes = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| digits.parse::<usize>().ok())
+        .unwrap_or(usize::MAX);
+    if bytes > BODY_BYTES_MAX {
         return Err(Response::error(413, "the body is too long"));
     }
-    Ok(Some(Head {
-        request,
-        head_bytes,
-        body_bytes,
-    }))
+    Ok(bytes)
 }
 
 /// Returns true for bytes allowed in a host and its port (RFC 3986, 3.2.2 and 3.2.3).

@@ -55,14 +55,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
     }
 
     // Paths without data are open to all.
-    let open = match &*request.path {
-        "/" => Some(page::HTML),
-        "/page.css" => Some(page::CSS),
-        "/plot.css" => Some(page::PLOT_CSS),
-        "/page.js" => Some(page::JS),
-        _ => None,
-    };
-    if let Some(asset) = open {
+    if let Some(asset) = asset(&request.path) {
         return if is_get {
             Response::ok(asset.content_type, asset.text)
         } else {
@@ -81,21 +74,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
     // Operations change the device or cut its power: they need a token even on the loopback, to
     // which any local user, and any page in a local browser, can connect.
     if let Some(verb) = request.path.strip_prefix("/api/ctl/") {
-        return match (&*request.method, token) {
-            ("POST", None) => Response::error(
-                403,
-                "verbs need a token: serve with --http-token FILE, and send what is in it",
-            ),
-            ("POST", Some(token)) if !has(token, request) => unauthorized(),
-            ("POST", Some(_)) => told(&request.body, |arguments| {
-                let done = watched.act(verb, arguments)?;
-                // Only executed operations are logged at this level; a refusal is returned to the
-                // sender.
-                tracing::info!(verb, %arguments, "done for an operator");
-                Ok(done)
-            }),
-            _ => wrong_method("POST"),
-        };
+        return operate(verb, request, watched, token);
     }
 
     // A simulation's speed is not data of a device: a token is needed only if there is one.
@@ -127,6 +106,41 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         return unauthorized();
     }
     read(request, watched)
+}
+
+/// The part of the page at a path.
+fn asset(path: &str) -> Option<page::Asset> {
+    match path {
+        "/" => Some(page::HTML),
+        "/page.css" => Some(page::CSS),
+        "/plot.css" => Some(page::PLOT_CSS),
+        "/page.js" => Some(page::JS),
+        _ => None,
+    }
+}
+
+/// Executes an operation, if the request has the token.
+fn operate(
+    verb: &str,
+    request: &Request,
+    watched: &dyn Watched,
+    token: Option<&Token>,
+) -> Response {
+    match (&*request.method, token) {
+        ("POST", None) => Response::error(
+            403,
+            "verbs need a token: serve with --http-token FILE, and send what is in it",
+        ),
+        ("POST", Some(token)) if !has(token, request) => unauthorized(),
+        ("POST", Some(_)) => told(&request.body, |arguments| {
+            let done = watched.act(verb, arguments)?;
+            // Only executed operations are logged at this level; a refusal is returned to the
+            // sender.
+            tracing::info!(verb, %arguments, "done for an operator");
+            Ok(done)
+        }),
+        _ => wrong_method("POST"),
+    }
 }
 
 fn read(request: &Request, watched: &dyn Watched) -> Response {
