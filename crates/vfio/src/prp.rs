@@ -28,27 +28,14 @@ pub(crate) fn segments(
     len: usize,
     access: Access,
 ) -> Result<Vec<Segment>, Status> {
-    let mut found: Vec<Segment> = Vec::new();
-    let mut rest = len;
-
-    let mut add = |address: u64, rest: &mut usize| -> Result<(), Status> {
-        let len = ((PAGE - address % PAGE) as usize).min(*rest);
-        memory
-            .check(address, len, access)
-            .map_err(|_| Status::DATA_TRANSFER)?;
-
-        *rest -= len;
-
-        // Guests' pages often adjoin, and each segment is copied separately.
-        match found.last_mut() {
-            Some(last) if last.address + last.len as u64 == address => last.len += len,
-            _ => found.push(Segment { address, len }),
-        }
-        Ok(())
+    let mut transfer = Transfer {
+        memory,
+        access,
+        found: Vec::new(),
+        rest: len,
     };
-
-    if rest == 0 {
-        return Ok(found);
+    if len == 0 {
+        return Ok(transfer.found);
     }
 
     let [first, second] = prps;
@@ -57,61 +44,89 @@ pub(crate) fn segments(
     if !first.is_multiple_of(4) {
         return Err(Status::PRP_OFFSET);
     }
-    add(first, &mut rest)?;
+    transfer.add(first)?;
 
-    if rest == 0 {
-        return Ok(found);
+    match transfer.rest {
+        0 => {}
+        // With two pages the second entry is a page itself, not a list.
+        rest if rest <= PAGE as usize => transfer.add_page(second)?,
+        _ => transfer.add_list(second)?,
     }
+    Ok(transfer.found)
+}
 
-    // With two pages the second entry is a page itself, not a list.
-    if rest <= PAGE as usize {
-        if !second.is_multiple_of(PAGE) {
-            return Err(Status::PRP_OFFSET);
-        }
-        add(second, &mut rest)?;
-        return Ok(found);
-    }
+/// A transfer whose segments are being located.
+struct Transfer<'a> {
+    memory: &'a Memory,
+    access: Access,
+    found: Vec<Segment>,
+    /// Bytes still to be located.
+    rest: usize,
+}
 
-    // A list, which may start anywhere in its page; the last entry of a page points to the next
-    // list page if more are needed.
-    let mut list = second;
-    while rest > 0 {
-        if !list.is_multiple_of(ENTRY) {
-            return Err(Status::PRP_OFFSET);
-        }
-
-        // Read no more than the transfer needs: a guest cannot make lists endless.
-        let room = (PAGE - list % PAGE) / ENTRY;
-        let needed = rest.div_ceil(PAGE as usize) as u64;
-        let mut bytes = vec![0; (room.min(needed) * ENTRY) as usize];
-        memory
-            .read(list, &mut bytes)
+impl Transfer<'_> {
+    /// Adds memory from an address to the end of its page, or of the transfer.
+    fn add(&mut self, address: u64) -> Result<(), Status> {
+        let len = ((PAGE - address % PAGE) as usize).min(self.rest);
+        self.memory
+            .check(address, len, self.access)
             .map_err(|_| Status::DATA_TRANSFER)?;
 
-        let mut entries = bytes
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|bytes| u64::from_le_bytes(*bytes));
+        self.rest -= len;
 
-        let data = if needed > room { room - 1 } else { needed };
-        for entry in entries.by_ref().take(data as usize) {
-            if !entry.is_multiple_of(PAGE) {
-                return Err(Status::PRP_OFFSET);
-            }
-            add(entry, &mut rest)?;
+        // Guests' pages often adjoin, and each segment is copied separately.
+        match self.found.last_mut() {
+            Some(last) if last.address + last.len as u64 == address => last.len += len,
+            _ => self.found.push(Segment { address, len }),
         }
-
-        match entries.next() {
-            // A list page with a single entry must point to the start of another one, so that this
-            // terminates.
-            Some(next) if rest > 0 && next.is_multiple_of(PAGE) => list = next,
-            Some(_) if rest > 0 => return Err(Status::PRP_OFFSET),
-            _ => {}
-        }
+        Ok(())
     }
 
-    Ok(found)
+    /// Adds a page from its start.
+    fn add_page(&mut self, address: u64) -> Result<(), Status> {
+        if !address.is_multiple_of(PAGE) {
+            return Err(Status::PRP_OFFSET);
+        }
+        self.add(address)
+    }
+
+    /// Adds the rest from a list, which may start anywhere in its page; the last entry of a page
+    /// points to the next list page if more are needed.
+    fn add_list(&mut self, mut list: u64) -> Result<(), Status> {
+        while self.rest > 0 {
+            if !list.is_multiple_of(ENTRY) {
+                return Err(Status::PRP_OFFSET);
+            }
+
+            // Read no more than the transfer needs: a guest cannot make lists endless.
+            let room = (PAGE - list % PAGE) / ENTRY;
+            let needed = self.rest.div_ceil(PAGE as usize) as u64;
+            let mut bytes = vec![0; (room.min(needed) * ENTRY) as usize];
+            self.memory
+                .read(list, &mut bytes)
+                .map_err(|_| Status::DATA_TRANSFER)?;
+
+            let mut entries = bytes
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|bytes| u64::from_le_bytes(*bytes));
+
+            let data = if needed > room { room - 1 } else { needed };
+            for entry in entries.by_ref().take(data as usize) {
+                self.add_page(entry)?;
+            }
+
+            match entries.next() {
+                // A list page with a single entry must point to the start of another one, so that
+                // this terminates.
+                Some(next) if self.rest > 0 && next.is_multiple_of(PAGE) => list = next,
+                Some(_) if self.rest > 0 => return Err(Status::PRP_OFFSET),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A command's data in the guest's memory, moved front to back.
