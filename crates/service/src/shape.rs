@@ -146,7 +146,7 @@ impl Shape {
         let (snapshots, snapshot_pages) = service.snapshots();
 
         // As hosts see it: without the pages reserved for snapshots.
-        let namespaces = service.namespaces.len() - snapshots as usize;
+        let namespaces = service.namespaces.len() as u32 - snapshots;
         let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
         let block = service
             .namespaces
@@ -155,19 +155,11 @@ impl Shape {
         let unshared = service.unshared();
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
 
-        // For each option: true if it agrees, and the image's value. Options not given agree.
+        // Options not given agree.
+        let size_agrees = |asked: u64| asked.checked_next_multiple_of(4096) == Some(size);
         let asked = [
-            (
-                "--size",
-                self.size
-                    .map(|asked| asked.checked_next_multiple_of(4096) == Some(size)),
-                bytes(size),
-            ),
-            (
-                "--scheme",
-                self.scheme.map(|asked| asked == firmware.scheme),
-                firmware.scheme.to_string(),
-            ),
+            ("--size", self.size.map(size_agrees), bytes(size)),
+            compared("--scheme", self.scheme, firmware.scheme),
             (
                 "--dedup",
                 self.dedup.map(|asked| asked == firmware.dedup),
@@ -178,41 +170,17 @@ impl Shape {
                 self.log_size.map(|asked| asked == firmware.log_bytes),
                 bytes(firmware.log_bytes),
             ),
-            (
-                "--fs-files",
-                self.fs_files.map(|asked| asked == firmware.fs_files),
-                firmware.fs_files.to_string(),
-            ),
-            (
-                "--fs-blocks",
-                self.fs_blocks.map(|asked| asked == firmware.fs_blocks),
-                firmware.fs_blocks.to_string(),
-            ),
-            (
-                "--block",
-                self.block.map(|asked| asked == block),
-                block.to_string(),
-            ),
-            (
-                "--namespaces",
-                self.namespaces.map(|asked| asked as usize == namespaces),
-                namespaces.to_string(),
-            ),
-            (
-                "--snapshots",
-                self.snapshots.map(|asked| asked == snapshots),
-                snapshots.to_string(),
-            ),
+            compared("--fs-files", self.fs_files, firmware.fs_files),
+            compared("--fs-blocks", self.fs_blocks, firmware.fs_blocks),
+            compared("--block", self.block, block),
+            compared("--namespaces", self.namespaces, namespaces),
+            compared("--snapshots", self.snapshots, snapshots),
             (
                 "--unshared",
                 has_unshared(&self.unshared, &unshared),
                 numbers_of(&unshared),
             ),
-            (
-                "--nqn",
-                self.nqn.as_ref().map(|asked| *asked == service.nqn),
-                service.nqn.clone(),
-            ),
+            compared("--nqn", self.nqn.as_ref(), &service.nqn),
         ];
 
         // Hosts have changed the values that these options set.
@@ -233,6 +201,15 @@ impl Shape {
             ))),
         }
     }
+}
+
+/// An option, true if it agrees with the image (`None` if it is absent), and the image's value.
+fn compared<T: PartialEq + ToString>(
+    option: &'static str,
+    asked: Option<T>,
+    is: T,
+) -> (&'static str, Option<bool>, String) {
+    (option, asked.map(|asked| asked == is), is.to_string())
 }
 
 /// Pages of all namespaces except those for snapshots, each of which has one page more than one of
