@@ -19,6 +19,9 @@
 //! shrink    minimizes a failing cut
 //! run       a run of a workload, recorded
 //! campaign  one recorded run, cut many times
+//! results   rounds and replays of a campaign, counted by outcome
+//! difference  lost blocks in words
+//! own       mounts that end with this process
 //! ```
 //! Invariants: a cut leaves only states that a disk with a volatile write cache could leave; a
 //! recording and a code always give the same disk. Absent: what programs promise (their checks
@@ -63,6 +66,7 @@ mod child;
 mod code;
 mod contents;
 mod cut;
+mod difference;
 mod error;
 mod faults;
 mod faulty;
@@ -70,7 +74,9 @@ mod file;
 mod firmware;
 mod image;
 mod marks;
+mod own;
 mod record;
+mod results;
 mod run;
 mod served;
 mod shrink;
@@ -88,7 +94,9 @@ pub use faults::{Fault, NoFault};
 pub use file::{id, load, save};
 pub use firmware::Firmware;
 pub use image::Image;
+pub use own::private_mounts;
 pub use record::{About, Event, Recorder, Recording};
+pub use results::{Failed, Outcomes, Progress, Results, Rounds, file_name, last_lines};
 pub use run::{RecordingSpec, record};
 pub use shrink::shrink;
 pub use stage::{FileSystem, require};

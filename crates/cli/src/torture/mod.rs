@@ -4,7 +4,6 @@
 //! even if the campaign is interrupted; a failure comes with a replay code, and with the recording
 //! for the replay. Absent: the effects of a power cut (`hosts/torture`).
 
-mod own;
 mod show;
 
 use crate::failure::Failure;
@@ -15,14 +14,12 @@ use crate::trace::Patience;
 use remap_ssd_device::Setting;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_torture::{
-    Campaign, Choice, Code, Cut, DiskGeometry, Fault, FileSystem, Firmware, Recording,
-    RecordingSpec, TortureError, id, load, record, require, save,
+    Campaign, Code, DiskGeometry, Fault, FileSystem, Firmware, Progress, Recording, RecordingSpec,
+    Results, Rounds, TortureError, file_name, id, load, private_mounts, record, require, save,
 };
-use show::{Failed, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -241,41 +238,31 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::failed)?;
     }
     // By contract exit code 1 is only for failed checks.
-    let failed = torture(args, &stop).map_err(|error| match error {
-        Ended::Torture(error) => Failure::usage(error),
-        Ended::Other(failure) => Failure::usage(failure),
-    })?;
-    if failed { Err(Failure::Found) } else { Ok(()) }
+    if torture(args, &stop).map_err(Failure::usage)? {
+        Err(Failure::Found)
+    } else {
+        Ok(())
+    }
 }
 
-/// Why there is no result.
-enum Ended {
-    Torture(TortureError),
-    Other(Failure),
-}
-
-impl From<TortureError> for Ended {
+impl From<TortureError> for Failure {
     fn from(error: TortureError) -> Self {
-        Self::Torture(error)
+        Self::usage(error)
     }
 }
 
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
-        Self::Other(failure)
-    }
-}
-
-fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
+fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Failure> {
     // Mistakes about the device are reported before anything runs.
     let set = args.set()?;
     let firmware = args.firmware();
     if firmware.is_none() && !set.is_empty() {
-        return Err(Failure::usage("--set: the code is of a disk without a device below").into());
+        return Err(Failure::usage(
+            "--set: the code is of a disk without a device below",
+        ));
     }
 
     // Before anything is mounted: mounts of the workload are private to this process.
-    own::mounts();
+    private_mounts();
     let began = Instant::now();
     let (recording, from) = match args.source()? {
         Some(path) => (
@@ -302,40 +289,37 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         save(&recording, path)
             .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
     }
-    let campaign = Campaign::new(
+    let mut campaign = Campaign::new(
         &recording,
         &check,
         Duration::from_secs_f64(args.timeout),
         stop,
     )?;
-    let campaign = match firmware {
-        Some(firmware) => campaign.on_device(firmware, &set)?,
-        None => campaign,
-    };
-    let mut results = Results::new(
-        args.seed,
+    if let Some(firmware) = firmware {
+        campaign = campaign.on_device(firmware, &set)?;
+    }
+    let mut results = Results {
+        seed: args.seed,
         recorded,
         id,
         firmware,
-        settings::typed(&args.set),
-        from.or_else(|| args.record.clone()),
-    );
-    let ended = match &args.replay {
-        Some(code) => replay(args, campaign, code, &mut results),
-        None => rounds(args, campaign, &mut results),
+        set: settings::typed(&args.set),
+        file: from.or_else(|| args.record.clone()),
+        ..Results::default()
     };
+    let ended = cut(args, campaign, &mut results);
 
     // Checked before the error: an interrupted campaign may have found a failure.
     let failed = results.failed > 0;
     match ended {
         // Earlier findings are shown anyway.
-        Err(Ended::Torture(error)) if failed => output::note(format_args!("ended early: {error}")),
+        Err(error) if failed => output::note(format_args!("ended early: {error}")),
         other => other?,
     }
-    keep(&recording, &mut results)?;
+    results.keep(&recording)?;
 
     let shown = if args.json {
-        output::json(&show::json(&recording, &results))
+        output::json(&results.json(&recording))
     } else {
         output::text(&show::text(&recording, &results))
     };
@@ -347,13 +331,33 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     Ok(failed)
 }
 
+/// Does the rounds or the replay, and shows the progress.
+fn cut(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Result<(), TortureError> {
+    let mut patience = None;
+    let mut tell = |progress| match progress {
+        Progress::Cuts(done) => patience
+            .get_or_insert_with(|| Patience::new("cutting", Some(args.rounds)))
+            .at(done),
+        Progress::Shrinking => {
+            output::note("a check has failed; looking for the fewest lost blocks that still fail");
+        }
+    };
+    let shrink = Duration::from_secs(args.shrink);
+    if let Some(code) = &args.replay {
+        return campaign.replay(code, shrink, results, &mut tell);
+    }
+    let rounds = Rounds {
+        count: args.rounds,
+        keep_going: args.keep_going,
+        shrink,
+    };
+    campaign.rounds(&rounds, results, &mut tell)
+}
+
 impl Args {
     /// The recording to cut; none: a run is recorded.
     fn source(&self) -> Result<Option<PathBuf>, Failure> {
-        let default = self
-            .replay
-            .as_ref()
-            .map(|code| show::file_name(&code.recording));
+        let default = self.replay.as_ref().map(|code| file_name(&code.recording));
 
         // A replay looks for the recording under its default file name.
         if let Some(path) = self.from.clone().or(default) {
@@ -427,7 +431,7 @@ impl Args {
 }
 
 /// Runs and records the workload once: all cuts are of this run.
-fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
+fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Failure> {
     let geometry = args.geometry()?;
 
     let fs = args.fs.as_ref().map(|name| FileSystem {
@@ -458,112 +462,3 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
         stop,
     )?)
 }
-
-/// Cuts as often as requested, or until a check fails.
-fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Result<(), Ended> {
-    // Otherwise every cut would fail, and the first would be blamed.
-    let whole = campaign.whole()?;
-    if !whole.passed() {
-        results.failed = 1;
-        results.without_cut = Some(whole);
-        return Ok(());
-    }
-
-    let mut patience = Patience::new("cutting", Some(args.rounds));
-    for round in 0..args.rounds {
-        // Each round has its own cut, which depends only on seed and round.
-        let cut = campaign.cut(args.seed, round);
-        let verdict = campaign.try_cut(&cut)?;
-        patience.at(round + 1);
-        results.add(&cut, &verdict);
-        results.distinct = campaign.distinct() as u64;
-        if verdict.passed() {
-            continue;
-        }
-
-        results.failed += 1;
-        // Only the first is minimized: later ones mostly have the same cause.
-        if results.first.is_none() {
-            let failed = results.first.insert(Failed {
-                round: Some(round),
-                cut,
-                verdict,
-                smallest: None,
-            });
-            shrink(args, &mut campaign, failed)?;
-        }
-        if !args.keep_going {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Repeats the cut of a code, in the recording that the code names.
-fn replay(
-    args: &Args,
-    mut campaign: Campaign<'_>,
-    code: &Code,
-    results: &mut Results,
-) -> Result<(), Ended> {
-    // A cut is valid only in its own recording.
-    if code.recording != results.id {
-        let sentence = format!(
-            "the code is of recording {}, and this is {}: see --from",
-            code.recording, results.id
-        );
-        return Err(Failure::usage(sentence).into());
-    }
-
-    if code.cut.instant > campaign.instant_max() {
-        return Err(
-            Failure::usage("the code names an instant that the recording does not have").into(),
-        );
-    }
-
-    let verdict = campaign.try_cut(&code.cut)?;
-    results.add(&code.cut, &verdict);
-
-    if !verdict.passed() {
-        results.failed = 1;
-        let failed = Failed {
-            round: None,
-            cut: code.cut.clone(),
-            verdict,
-            smallest: None,
-        };
-        shrink(args, &mut campaign, results.first.insert(failed))?;
-    }
-    Ok(())
-}
-
-/// Searches for the smallest cut that fails in the same way.
-fn shrink(args: &Args, campaign: &mut Campaign<'_>, failed: &mut Failed) -> Result<(), Ended> {
-    // A code that lists its blocks comes from such a search.
-    let is_small = matches!(&failed.cut.choice, Choice::Lost(_)) && args.replay.is_some();
-    if args.shrink > 0 && !is_small {
-        output::note("a check has failed; looking for the fewest lost blocks that still fail");
-        let limit = Duration::from_secs(args.shrink);
-        failed.smallest = Some(campaign.shrink(&failed.cut, failed.verdict.clone(), limit)?);
-    }
-    Ok(())
-}
-
-/// Saves the recording of a failure where a replay looks for it.
-fn keep(recording: &Recording, results: &mut Results) -> Result<(), Ended> {
-    // A failure without a cut needs no replay.
-    if results.first.is_some() && results.file.is_none() {
-        let path = show::file_name(&results.id);
-        save(recording, Path::new(&path)).map_err(|error| {
-            Failure::usage(format!(
-                "{}: {error}; choose another place with --record",
-                path.display()
-            ))
-        })?;
-        results.file = Some(path);
-    }
-    Ok(())
-}
-
-/// Counts of outcomes, by the last line of the check.
-pub(crate) type Outcomes = BTreeMap<(bool, String), (u64, Cut)>;
