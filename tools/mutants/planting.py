@@ -72,23 +72,27 @@ def cargo(arguments, tree, target_dir):
 
 
 def link_dependencies(built, target_dir):
-    """Takes over the third-party crates of another target folder, as hard links: Cargo finds them built, and writes to none.
-    The packages of the tree are left out, by their names."""
+    """Takes over the third-party crates of another target folder, which Cargo then finds built. Libraries are hard links, since
+    the compiler replaces them as files; all that is rewritten in place is copied. Packages of the tree are left out, by name."""
     for part in ("deps", "build", ".fingerprint"):
         source, to = built / "debug" / part, target_dir / "debug" / part
         if not source.is_dir():
             continue
         to.mkdir(parents=True, exist_ok=True)
         for entry in source.iterdir():
-            # Test programs are in `deps` too. Of a third-party crate this folder has libraries, and lists of its sources.
+            # Test programs are in `deps` too.
             is_ours = re.match(r"(lib)?remap[-_]ssd", entry.name)
-            is_library = entry.is_dir() or entry.suffix == ".d" or re.match(r"lib.*\.(rlib|rmeta|so)$", entry.name)
-            if is_ours or not is_library or (to / entry.name).exists():
+            is_library = re.match(r"lib.*\.(rlib|rmeta|so)$", entry.name)
+            if is_ours or (to / entry.name).exists():
                 continue
-            if entry.is_dir():
-                shutil.copytree(entry, to / entry.name, copy_function=link_or_copy)
-            else:
+            if part == "deps" and is_library:
                 link_or_copy(entry, to / entry.name)
+            elif part != "deps" and entry.is_dir():
+                # Complete or not there: Cargo would take a half of it for whole.
+                half = to / f"{entry.name}.part"
+                shutil.rmtree(half, ignore_errors=True)
+                shutil.copytree(entry, half)
+                half.rename(to / entry.name)
 
 
 def link_or_copy(source, to):
