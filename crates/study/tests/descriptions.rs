@@ -131,7 +131,8 @@ fn options_that_exclude_or_need_each_other_are_refused_in_a_table_and_in_a_struc
 
 #[test]
 fn a_number_out_of_its_range_is_refused_in_a_struct_as_in_a_table() {
-    let given: [(&str, &str, fn(&mut ComparisonSpec)); 7] = [
+    type Set = fn(&mut ComparisonSpec);
+    let given: [(&str, &str, Set); 7] = [
         ("threads", "0", |spec| spec.threads = Some(0)),
         ("repeat", "0", |spec| spec.repeat = Some(0)),
         ("queue_depth", "0", |spec| spec.queue_depth = Some(0)),
