@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! simulator   random writes in steady state of garbage collection, whole runs, recovery
-//! subject     what it measures: a device, and the bare arrays, with the same input
+//! subject     the things measured: a device, and the bare arrays, with the same input
 //! bare        an FTL that consists only of arrays
 //! memory      the resident memory of this process
 //! service     the device as hosts see it, over NVMe/TCP on the loopback

@@ -81,7 +81,7 @@ pub struct Results {
     pub rounds: u32,
     /// Pages written in a round.
     pub pages_per_round: u64,
-    /// Devices of two sizes, if they were asked for.
+    /// Devices of two sizes, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scales: Vec<Scaled>,
 }

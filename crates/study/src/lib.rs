@@ -25,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariants: the same description gives the same result, however it was given and on whatever
+//! Invariants: the same description gives the same result, in every form and on every
 //! machine; all mistakes in a grid are reported before anything runs; no result depends on a watch
 //! or on threads. Absent: command lines, the terminal, signals; executing a run
 //! (`remap_ssd_sim::study`); the papers' experiments (`lab`).

@@ -170,18 +170,16 @@ impl Args {
     /// The service that they describe, with a log.
     ///
     /// # Errors
-    /// Invalid settings of a new device.
+    /// Invalid settings.
     pub(super) fn spec(&self, log: Log) -> Result<Spec, Failure> {
-        let (backing, shape) = match &self.image {
-            Some(dir) => (Backing::Image(dir.clone()), self.shape.of_image()),
-            None => (
-                Backing::Memory(self.memory.unwrap_or(0)),
-                self.shape.of_new()?,
-            ),
+        let backing = match &self.image {
+            Some(dir) => Backing::Image(dir.clone()),
+            None => Backing::Memory(self.memory.unwrap_or(0)),
         };
+
         Ok(Spec {
             backing,
-            shape,
+            shape: self.shape.shape()?,
             listen: self.listen.clone(),
             fuse: self.fuse.clone(),
             vfio_user: self.vfio_user.clone(),

@@ -111,7 +111,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 }
 
 fn create(args: &Create) -> Result<(), Failure> {
-    let (config, service) = image::create(&args.dir, &args.shape.of_new()?)?;
+    let (config, service) = image::create(&args.dir, &args.shape.shape()?)?;
     show(args, &config, &service)
 }
 

@@ -92,24 +92,16 @@ fn on_off(text: &str) -> Result<bool, String> {
 }
 
 impl DeviceShape {
-    /// The shape of a new device.
+    /// The shape of a new device, or that an image must have.
     ///
     /// # Errors
     /// Invalid settings.
-    pub fn of_new(&self) -> Result<Shape, Failure> {
+    pub fn shape(&self) -> Result<Shape, Failure> {
         Ok(Shape {
-            set: settings::parse(&self.set)?,
-            ..self.of_image()
-        })
-    }
-
-    /// The shape that an image must have; settings are those of the image.
-    pub fn of_image(&self) -> Shape {
-        Shape {
             size: self.size,
             scheme: self.scheme,
             dedup: self.dedup,
-            set: Vec::new(),
+            set: settings::parse(&self.set)?,
             log_size: self.log_size,
             fs_files: self.fs_files,
             fs_blocks: self.fs_blocks,
@@ -118,6 +110,6 @@ impl DeviceShape {
             snapshots: self.snapshots,
             unshared: self.unshared.clone(),
             nqn: self.nqn.clone(),
-        }
+        })
     }
 }

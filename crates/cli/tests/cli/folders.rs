@@ -129,6 +129,15 @@ fn an_image_with_an_invalid_name_is_not_created() {
     assert!(!image.exists(), "nothing is left");
 }
 
+#[test]
+fn settings_beside_an_image_are_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_, text) = create(dir.path(), &[]);
+    let set = |setting: &str| run(&["serve", "--image", &text, "--set", setting]);
+    set("firmware.gc_free=0.2").fails(2, &["--set", "image"]);
+    set("nonsense").fails(2, &["nonsense"]);
+}
+
 /// A namespace deleted by hosts, or its pages in another namespace, would come back.
 #[test]
 fn an_older_copy_of_the_list_of_namespaces_is_refused_until_that_is_accepted() {
