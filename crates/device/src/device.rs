@@ -259,6 +259,17 @@ impl Device {
         result
     }
 
+    /// Executes one page of a request without charging time. `goes_on`: the next call continues it.
+    ///
+    /// # Errors
+    /// The firmware refuses it.
+    #[inline]
+    pub fn execute(&mut self, command: &PageCommand, goes_on: bool) -> Result<(), Refusal> {
+        perform(&mut self.ftl, command, goes_on, |ftl, _| {
+            ftl.media_mut().ops.clear();
+        })
+    }
+
     /// Call it before each command of a list is submitted, with its `index`: prefetches the data of
     /// later commands. Handles two commands at a time, so that their waits for the page table
     /// overlap.

@@ -1,14 +1,24 @@
 //! Ages a device to the state in which the published evaluations measure.
 //!
-//! 1. Random writes until garbage collection has run (FAST'21 section 5.2); optionally each of the
-//!    pages once before, so that none is unmapped. Or all logical pages once, in order, each with a
-//!    unique content, and nothing else (Coldmap, section V); or the addressable pages once, in order,
-//!    with the source's contents, and nothing else.
-//! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid.
-//!    Remapping a page again makes its earlier entry stale. This step is skipped by a device
-//!    without remapping, by one whose tables have an entry for every page (there is nothing to
-//!    fill), and by one that remaps to homes only.
-//! 3. Optionally, writes of a multiple of the addressable pages, until a steady state is reached.
+//! ```text
+//! 1 fill        every page once, in a scattered order           all pages valid, no garbage
+//!   or random   writes until garbage collection has run         (FAST'21 section 5.2)
+//! 2 overwrite   random pages, a multiple of all of them         garbage as in steady state, free pool at
+//!                                                               its watermark
+//! 3 remap       pages change places: a hole wanders             metadata 90 % used, 70 % of it valid; flash
+//!                 [A][B][ ] -> [A][ ][B] -> [ ][A][B] -> ..     as after step 2
+//! ```
+//!
+//! All schemes get the same writes, and step 3 neither frees nor programs a page: each of its remaps
+//! moves a page to the logical page that the previous one left. So with contents that have no
+//! duplicates, all schemes begin with the same valid pages, garbage and free superblocks in the same
+//! places; their maps differ by a permutation of random pages, which a scheme that cannot remap does
+//! not have. Moving a page again makes its earlier entry stale. Step 3 is skipped by a device without
+//! remapping, by one whose tables have an entry for every page (there is nothing to fill), and by one
+//! that remaps to homes only.
+//!
+//! Other fills have one step: all logical pages in order, each with a unique content (Coldmap, section
+//! V), or the addressable ones in order, with the source's contents.
 //!
 //! No virtual time passes. Invariants: every loop is bounded, and a loop without progress is an
 //! error that says why; the same seed and source give the same device. Absent: the contents written
@@ -46,13 +56,13 @@ pub enum Fill {
 pub struct AgingOptions {
     /// How the device is filled.
     pub fill: Fill,
-    /// Seed of the choice of pages to remap.
+    /// Seed of the choice of pages to move.
     pub seed: u64,
     /// Fraction of the remapping metadata's space to use; 0 skips the step.
     pub nvram_used: f64,
     /// Fraction of that which stays valid.
     pub nvram_valid: f64,
-    /// Writes afterwards, in multiples of the addressable pages.
+    /// Writes after the fill, in multiples of the addressable pages.
     pub overwrite: f64,
 }
 
@@ -75,7 +85,7 @@ pub struct AgingReport {
     pub filled: u64,
     /// Pages remapped to fill the metadata.
     pub remapped: u64,
-    /// Pages overwritten afterwards.
+    /// Pages overwritten after the fill.
     pub overwritten: u64,
     /// Fraction of the remapping metadata's space in use, if it is limited.
     pub nvram_used: f64,
@@ -164,13 +174,12 @@ pub fn age(
     }
 
     filled += aging.fill()?;
-    let remapped = aging.remap(options)?;
-
-    // Last: filling the metadata leaves an uneven distribution of valid pages, which garbage
-    // collection must level.
     let addressable = f64::from(aging.device.config().addressable_lpns());
     let overwritten = (addressable * options.overwrite) as u64;
     aging.write(overwritten)?;
+
+    // Last, so that the metadata is as asked at the start of the run.
+    let remapped = aging.remap(options)?;
 
     let usage = aging.device.ftl().usage();
     let share = |part: u64, whole: u64| {
@@ -190,8 +199,8 @@ pub fn age(
     })
 }
 
-/// First content identity of a sequential fill; no workload or trace uses these.
-const FILL_CONTENTS: u64 = 1 << 44;
+/// First content identity of contents that no workload or trace writes.
+pub(crate) const FILL_CONTENTS: u64 = 1 << 44;
 
 /// Writes every logical page once; returns their number.
 fn fill_in_order(device: &mut Device) -> Result<u64, AgingError> {
@@ -301,7 +310,8 @@ impl Aging<'_> {
         Ok(())
     }
 
-    /// Remaps random written pages until the metadata is as full as wanted. Returns their number.
+    /// Moves random written pages until the metadata is as full as wanted. Returns the number of
+    /// moves.
     fn remap(&mut self, options: &AgingOptions) -> Result<u64, AgingError> {
         let config = &self.device.config().firmware;
         let has_tables = self.device.ftl().usage().p2l_bytes > 0;
@@ -313,12 +323,36 @@ impl Aging<'_> {
 
         let entry_bytes = 8 * config.entry.words() as u64;
         let room = config.log_bytes / entry_bytes;
+        let lpns = config.lpns;
 
         let mut draws = Draws {
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             lpns: &self.lpns,
-            remapped: LpnSet::new(config.lpns),
+            remapped: LpnSet::new(lpns),
             again: Vec::new(),
+        };
+
+        // A page that was never written, or that is written again afterwards.
+        let unwritten = self.written.first_absent(lpns);
+        let home = unwritten.unwrap_or(self.lpns[0]);
+
+        // The page that a remap has moved has two owners until the next remap moves another page to
+        // its place. To take it away first would be noted on flash.
+        let mut hole = home;
+        let mut move_here = |device: &mut Device, source: Lpn| {
+            if source == hole {
+                return Ok(());
+            }
+            let remap = Remap {
+                target: hole,
+                source,
+                len: 1,
+                relocate: false,
+                atomic: false,
+            };
+            hole = source;
+            let moved = device.untimed(|ftl| ftl.remap(&remap));
+            moved.map_err(AgingError::Refused)
         };
 
         let mut done = 0;
@@ -330,7 +364,7 @@ impl Aging<'_> {
                 break;
             }
 
-            // The deficit decides: a new target adds a valid entry, a second remap of an old one
+            // The deficit decides: a page that was not moved yet adds a valid entry, one that was
             // makes an entry stale.
             let renew = valid >= options.nvram_valid * used.max(f64::MIN_POSITIVE)
                 && !draws.again.is_empty();
@@ -339,28 +373,26 @@ impl Aging<'_> {
             let stride = STRIDE.min((room / 256).max(1));
 
             for _ in 0..stride {
-                let target = if renew {
-                    draws.old_target()
+                let source = if renew {
+                    draws.moved_page()
                 } else {
-                    draws.new_target()
+                    draws.unmoved_page()
                 };
-
-                let source = draws.source(target);
-                let remap = Remap {
-                    target,
-                    source,
-                    len: 1,
-                    relocate: false,
-                    atomic: false,
-                };
-
-                self.device
-                    .untimed(|ftl| ftl.remap(&remap))
-                    .map_err(AgingError::Refused)?;
+                move_here(self.device, source)?;
             }
 
             done += stride;
         }
+
+        // The hole returns: the same pages are mapped as before.
+        let returned = if unwritten.is_some() {
+            move_here(self.device, home)?;
+            self.device.untimed(|ftl| ftl.deallocate(home, 1))
+        } else {
+            let payload = Payload::Identity(FILL_CONTENTS - 1);
+            self.device.untimed(|ftl| ftl.write(hole, &payload))
+        };
+        returned.map_err(AgingError::Refused)?;
 
         Ok(done)
     }
@@ -399,47 +431,35 @@ impl Draws<'_> {
         ((u128::from(self.rng.next_u64()) * from as u128) >> 64) as usize
     }
 
-    /// Draws a page not remapped here yet, if one is found within `TRIES`.
-    fn new_target(&mut self) -> Lpn {
-        let mut target = Lpn::ZERO;
+    /// Draws a page that was not moved yet, if one is found within `TRIES`.
+    fn unmoved_page(&mut self) -> Lpn {
+        let mut page = Lpn::ZERO;
         for _ in 0..TRIES {
-            target = self.lpns[self.draw(self.lpns.len())];
-            if self.remapped.insert(target) {
-                self.again.push(target);
+            page = self.lpns[self.draw(self.lpns.len())];
+            if self.remapped.insert(page) {
+                self.again.push(page);
                 break;
             }
         }
-        target
+        page
     }
 
-    /// Draws a page already remapped here.
-    fn old_target(&mut self) -> Lpn {
+    /// Draws a page that was moved already.
+    fn moved_page(&mut self) -> Lpn {
         let at = self.draw(self.again.len());
         self.again[at]
-    }
-
-    fn source(&mut self, target: Lpn) -> Lpn {
-        let at = self.draw(self.lpns.len());
-
-        // Never the target itself: such a remap would change nothing.
-        match self.lpns[at] {
-            same if same == target => self.lpns[(at + 1) % self.lpns.len()],
-            other => other,
-        }
     }
 }
 
 /// A set of logical pages, one bit each.
 struct LpnSet {
     words: Vec<u64>,
-    len: u64,
 }
 
 impl LpnSet {
     fn new(lpns: u32) -> Self {
         Self {
             words: vec![0; (lpns as usize).div_ceil(64)],
-            len: 0,
         }
     }
 
@@ -449,7 +469,13 @@ impl LpnSet {
         let (word, bit) = (&mut self.words[lpn.index() / 64], 1 << (lpn.0 % 64));
         let new = *word & bit == 0;
         *word |= bit;
-        self.len += u64::from(new);
         new
+    }
+
+    /// The first of `lpns` pages that is absent.
+    fn first_absent(&self, lpns: u32) -> Option<Lpn> {
+        let word = self.words.iter().position(|word| *word != u64::MAX)?;
+        let lpn = word as u32 * 64 + self.words[word].trailing_ones();
+        (lpn < lpns).then_some(Lpn(lpn))
     }
 }

@@ -4,93 +4,26 @@
 //! twice as many as wanted it drops every second one and doubles its interval, so a run of unknown
 //! length ends with between one and two times the wanted number of points.
 //!
-//! Invariants: recording a latency is a few additions; all rates are over virtual time. Absent: the
-//! times of events (the run's), and text (the report's).
+//! A reading has the counters since power-on, so any stretch of the run can be compared with any
+//! other: intervals and the verdict on the steady state come from them.
+//!
+//! Invariant: all rates are over virtual time. Absent: the times of events (the run's), latencies
+//! (`latencies`), and text (the report's).
 
+use crate::interval::{self, Interval};
+use crate::latencies::Latencies;
+use crate::precision::{Figure, Precision};
+use crate::steady;
 use crate::summary::{
-    Demotions, MappingCost, Percentiles, RunSummary, Sample, WARRANTY_YEARS, WearOut,
+    Ci95, Demotions, MappingCost, RunSummary, Sample, Steadiness, WARRANTY_YEARS, WearOut,
 };
-use hdrhistogram::Histogram;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Glimpse, Stats, SurvivalClass, UsablePages};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Latencies above this, 78 hours, are recorded as this.
-const LATENCY_MAX_NS: u64 = 1 << 48;
-/// Significant decimal digits of a latency.
-const DIGITS: u8 = 3;
-/// Approximate number of points of a cumulative distribution.
-const CDF_POINTS: f64 = 200.0;
 const NS_PER_S: f64 = 1e9;
 const S_PER_YEAR: f64 = 365.25 * 86_400.0;
 const MIB: f64 = (1 << 20) as f64;
-
-/// A distribution of latencies with three significant digits.
-pub struct Latencies(Histogram<u64>);
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self(Histogram::new_with_bounds(1, LATENCY_MAX_NS, DIGITS).expect("the bounds are valid"))
-    }
-}
-
-impl Latencies {
-    /// Records one latency in nanoseconds.
-    #[inline]
-    pub fn record(&mut self, ns: u64) {
-        self.0.saturating_record(ns);
-    }
-
-    /// Its percentiles; one in a thousand needs a thousand values.
-    pub fn percentiles(&self) -> Percentiles {
-        let count = self.0.len();
-        if count == 0 {
-            return Percentiles::default();
-        }
-
-        // A quantile needs enough values to be one of them; below that it is NaN.
-        let at = |quantile, least| {
-            if count >= least {
-                us(self.0.value_at_quantile(quantile))
-            } else {
-                f64::NAN
-            }
-        };
-
-        Percentiles {
-            count,
-            mean: self.0.mean() / 1e3,
-            p50: at(0.5, 1),
-            p90: at(0.9, 10),
-            p99: at(0.99, 100),
-            p999: at(0.999, 1_000),
-            p9999: at(0.9999, 10_000),
-            max: us(self.0.max()),
-        }
-    }
-
-    /// Points (microseconds, fraction of requests that took no longer), dense in the tail.
-    pub fn cdf(&self) -> Vec<(f64, f64)> {
-        let total = self.0.len() as f64;
-        let (mut points, mut seen, mut shown) = (Vec::new(), 0, 0.0);
-        for step in self.0.iter_recorded() {
-            seen += step.count_since_last_iteration();
-            let share = seen as f64 / total;
-            // A point where the fraction has moved by a step, or the remainder has shrunk by three
-            // tenths.
-            let moved = share - shown >= 1.0 / CDF_POINTS || 1.0 - share <= (1.0 - shown) * 0.7;
-            if moved || points.is_empty() {
-                points.push((us(step.value_iterated_to()), share));
-                shown = share;
-            }
-        }
-        points
-    }
-}
-
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1e3
-}
 
 /// Pages submitted, counted by the run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -227,6 +160,11 @@ impl Meters {
             samples: self.samples(),
             p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
             survival: survival(device),
+            ci95: self.ci95(),
+            steady: Steadiness {
+                warm_up_pages: 0,
+                is_steady: self.is_steady(),
+            },
             ..RunSummary::default()
         };
 
@@ -250,6 +188,62 @@ impl Meters {
             usable_pages: last.reading.glimpse.usable_pages.into(),
         };
         summary
+    }
+
+    /// Half widths of the intervals of this run's figures.
+    fn ci95(&self) -> Ci95 {
+        let half = |figure| self.interval(figure).map_or(f64::NAN, |found| found.half);
+        Ci95 {
+            bandwidth_mib_s: half(Figure::Bandwidth),
+            iops: half(Figure::Iops),
+            write_amplification: half(Figure::WriteAmplification),
+            latency_us: self.writes.ci95(),
+            read_latency_us: self.reads.ci95(),
+            remap_latency_us: self.remaps.ci95(),
+        }
+    }
+
+    /// A figure over all readings so far, with its confidence interval.
+    fn interval(&self, figure: Figure) -> Option<Interval> {
+        let first = &self.first.reading;
+        let grown = |reading: &Reading| {
+            let seconds = (reading.at_ns - first.at_ns) as f64 / NS_PER_S;
+            let (ops, now, begin) = (&reading.page_ops, &reading.glimpse, &first.glimpse);
+            match figure {
+                Figure::Bandwidth => (ops.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
+                Figure::Iops => (ops.operations as f64, seconds),
+                Figure::WriteAmplification => (
+                    (now.programs - begin.programs) as f64,
+                    (now.host_writes - begin.host_writes) as f64,
+                ),
+            }
+        };
+        interval::ratio(&self.readings.iter().map(grown).collect::<Vec<_>>())
+    }
+
+    /// Returns true if the figure is as precise as wanted.
+    pub fn is_precise(&self, wanted: &Precision) -> bool {
+        self.interval(wanted.figure)
+            .is_some_and(|found| found.relative() <= wanted.relative)
+    }
+
+    /// Returns true if neither write amplification nor bandwidth changed over the run, by the rule of
+    /// `steady`; none if it was too short to tell.
+    fn is_steady(&self) -> Option<bool> {
+        let last = self.readings.len();
+        if last < 4 * steady::ROUNDS {
+            return None;
+        }
+        let mut before = self.first.reading;
+        let (mut amplification, mut bandwidth) = (Vec::new(), Vec::new());
+        for round in 1..=steady::ROUNDS {
+            let end = self.readings[round * last / steady::ROUNDS - 1];
+            let sample = sample(&before, &end, before.at_ns);
+            amplification.push(sample.write_amplification);
+            bandwidth.push(sample.bandwidth_mib_s);
+            before = end;
+        }
+        Some(steady::is_steady(&amplification) && steady::is_steady(&bandwidth))
     }
 
     fn samples(&self) -> Vec<Sample> {
@@ -450,45 +444,11 @@ fn share(part: u64, whole: u64) -> f64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn percentiles_are_microseconds_and_too_few_samples_give_none() {
-        let mut latencies = Latencies::default();
-        assert!(latencies.percentiles().p50.is_nan());
-        assert!(latencies.percentiles().max.is_nan());
-        (1..=999).for_each(|n| latencies.record(n * 1000));
-        assert!(latencies.percentiles().p999.is_nan() && latencies.percentiles().p99 > 0.0);
-        let mut latencies = Latencies::default();
-        (1..=1000).for_each(|n| latencies.record(n * 1000));
-        let found = latencies.percentiles();
-        assert!(
-            (found.p50 - 500.0).abs() < 1.0
-                && (found.p99 - 990.0).abs() < 1.0
-                && (found.max - 1000.0).abs() < 1.0
-        );
-        assert!((found.mean - 500.5).abs() < 0.5);
-    }
-
     // A counter that grew by 2 in ten seconds reaches 10 in fifty.
     #[test]
     fn a_life_ends_when_the_endurance_is_used_up_and_never_if_nothing_wears() {
         assert_eq!(years(10, 2.0, 10.0), 50.0 / S_PER_YEAR);
         assert_eq!(years(3000, 1.0, S_PER_YEAR), 3000.0);
         assert_eq!(years(3000, 0.0, S_PER_YEAR), f64::INFINITY);
-    }
-
-    #[test]
-    fn a_distribution_rises_to_one_and_shows_its_tail() {
-        let mut latencies = Latencies::default();
-        (0..100_000).for_each(|n| latencies.record(500_000 + n));
-        latencies.record(90_000_000);
-        let points = latencies.cdf();
-        assert!(
-            points
-                .windows(2)
-                .all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1)
-        );
-        assert!(points.len() < 300);
-        let last = points.last().unwrap();
-        assert!(last.0 > 89_000.0 && (last.1 - 1.0).abs() < 1e-12);
     }
 }

@@ -6,7 +6,7 @@
 //! response time is at least the request's latency. Absent: the contents of requests (`run`).
 
 use crate::inflight::InFlight;
-use crate::metrics::Latencies;
+use crate::latencies::Latencies;
 use crate::summary::OpenLoop as Summary;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

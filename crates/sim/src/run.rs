@@ -16,10 +16,12 @@ mod front;
 mod options;
 mod pipeline;
 mod tally;
+mod warm_up;
 
 pub use error::RunError;
 pub(crate) use feed::Feed;
 pub use options::{Progress, RunOptions};
+pub use warm_up::warm_up;
 
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, PageOps};
@@ -67,7 +69,11 @@ pub fn run(
     };
 
     // Only where time does not affect the firmware's decisions: see `pipeline`.
-    let divides = options.threads > 1 && !options.open_loop && !options.until_worn_out;
+    // The precision is known when times are.
+    let divides = options.threads > 1
+        && !options.open_loop
+        && !options.until_worn_out
+        && options.precision.is_none();
     let divided = if divides {
         pipeline::run(device, source, options, &mut times, &mut report).transpose()?
     } else {
@@ -135,6 +141,14 @@ fn run_directly(
 
         if report(so_far).is_break() {
             return Err(RunError::Stopped);
+        }
+
+        if let Some((precision, least)) = &options.precision
+            && front.tally.page_ops.operations >= *least
+            && !front.is_inside_request()
+            && front.sink.times.meters.is_precise(precision)
+        {
+            break;
         }
     }
 

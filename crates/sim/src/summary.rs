@@ -51,6 +51,83 @@ impl Default for Percentiles {
     }
 }
 
+/// Half widths of 95 % confidence intervals of percentiles, in microseconds; NaN (null in JSON) if
+/// there were too few requests.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct PercentilesCi95 {
+    /// Of the mean.
+    #[serde(deserialize_with = "number_or_null")]
+    pub mean: f64,
+    /// Of the median.
+    #[serde(deserialize_with = "number_or_null")]
+    pub p50: f64,
+    /// Of the 90th percentile.
+    #[serde(deserialize_with = "number_or_null")]
+    pub p90: f64,
+    /// Of the 99th percentile.
+    #[serde(deserialize_with = "number_or_null")]
+    pub p99: f64,
+    /// Of the 99.9th percentile.
+    #[serde(deserialize_with = "number_or_null")]
+    pub p999: f64,
+}
+
+impl Default for PercentilesCi95 {
+    fn default() -> Self {
+        Self {
+            mean: f64::NAN,
+            p50: f64::NAN,
+            p90: f64::NAN,
+            p99: f64::NAN,
+            p999: f64::NAN,
+        }
+    }
+}
+
+/// Half widths of the 95 % confidence intervals of a run's figures, by batch means; each has the
+/// name and the unit of its figure. NaN (null in JSON) if the run was too short.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ci95 {
+    /// Of the host bandwidth, MiB/s.
+    #[serde(deserialize_with = "number_or_null")]
+    pub bandwidth_mib_s: f64,
+    /// Of the page operations per second.
+    #[serde(deserialize_with = "number_or_null")]
+    pub iops: f64,
+    /// Of the write amplification.
+    #[serde(deserialize_with = "number_or_null")]
+    pub write_amplification: f64,
+    /// Of the latencies of writes.
+    pub latency_us: PercentilesCi95,
+    /// Of the latencies of reads.
+    pub read_latency_us: PercentilesCi95,
+    /// Of the latencies of remap commands.
+    pub remap_latency_us: PercentilesCi95,
+}
+
+impl Default for Ci95 {
+    fn default() -> Self {
+        Self {
+            bandwidth_mib_s: f64::NAN,
+            iops: f64::NAN,
+            write_amplification: f64::NAN,
+            latency_us: PercentilesCi95::default(),
+            read_latency_us: PercentilesCi95::default(),
+            remap_latency_us: PercentilesCi95::default(),
+        }
+    }
+}
+
+/// Whether the measured part was in a steady state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steadiness {
+    /// Pages executed before the measurement, until write amplification was steady.
+    pub warm_up_pages: u64,
+    /// True if neither write amplification nor bandwidth changed over the measured part; none if it
+    /// was too short to tell.
+    pub is_steady: Option<bool>,
+}
+
 /// JSON has no NaN.
 fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
@@ -324,6 +401,12 @@ pub struct RunSummary {
     pub survival: Vec<SurvivalClass>,
     /// Outcomes of all requests of the source.
     pub requests: Accounting,
+    /// Confidence intervals of the figures.
+    #[serde(default)]
+    pub ci95: Ci95,
+    /// Whether the figures are those of a steady state.
+    #[serde(default)]
+    pub steady: Steadiness,
     /// Measurements of an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<OpenLoop>,

@@ -10,6 +10,7 @@ use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::AgingSpec;
 use remap_ssd_sim::study::{Length, Lifetimes, NewDevice, Requests, RunSpec, Start};
+use remap_ssd_sim::workload::ContentModel;
 use std::path::{Path, PathBuf};
 
 /// All decisions made before the first run.
@@ -36,7 +37,7 @@ impl Plan {
 }
 
 /// Flash pages to which a preset is scaled.
-const PAGES_DEFAULT: f64 = 1_200_000.0;
+const PAGES_DEFAULT: f64 = 600_000.0;
 
 /// Flash pages below which a short trace does not shrink the device.
 const PAGES_MIN: f64 = 70_000.0;
@@ -66,12 +67,8 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
         },
     };
 
-    // A device is aged with the contents of its workload, except before a trace.
     let mut aging = spec.aging();
-    aging.content = aging
-        .content
-        .or_else(|| spec.content())
-        .or(Some(requests.aging_content()));
+    aging.content = aging.content.or(Some(ContentModel::Unique));
 
     let (starts, scale) = match &spec.age {
         Some(image) => (images(spec, image)?, None),
@@ -86,10 +83,12 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
         requests: requests.clone(),
         arrivals: spec.arrivals,
         queue_depth: spec.queue_depth(),
-        length: match (spec.until_death, spec.pages()) {
-            (true, _) => Length::UntilWornOut,
-            (false, Some(pages)) => Length::Pages(pages),
-            (false, None) => Length::Usual,
+        warm_up: spec.warm_up(),
+        length: match (spec.until_death, spec.precision, spec.pages()) {
+            (true, ..) => Length::UntilWornOut,
+            (false, Some(precision), _) => Length::Precise(precision),
+            (false, None, Some(pages)) => Length::Pages(pages),
+            (false, None, None) => Length::Usual,
         },
         lifetimes: if spec.survival {
             Lifetimes::OfAll

@@ -79,6 +79,7 @@ pub(crate) fn json(
         "program_version": env!("CARGO_PKG_VERSION"),
         "command": spec.command,
         "runs": done.iter().map(run).collect::<Vec<_>>(),
+        "remarks": report::remarks(&summaries(done)),
         "failed": failed.iter().map(failure).collect::<Vec<_>>(),
         "config": config(spec, plan, done),
         "seed": spec.seed(),
@@ -117,16 +118,16 @@ fn config(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> Value {
         "device": first,
         "scale": plan.scale,
         "feed": feed,
-        "aging": aged_here.then(|| match (plan.aging.fill, spec.aging) {
-            (FillSpec::Sequential, _) => object!({ "fill": "sequential" }),
-            (FillSpec::Ordered, _) => object!({ "fill": "ordered", "content": aging_content(plan) }),
-            (_, None) => object!({ "content": aging_content(plan) }),
-            (_, Some(spec)) => {
-                let mut aging = object!(spec);
+        "aging": aged_here.then(|| match plan.aging.fill {
+            FillSpec::Sequential => object!({ "fill": "sequential" }),
+            FillSpec::Ordered => object!({ "fill": "ordered", "content": aging_content(plan) }),
+            FillSpec::Random | FillSpec::Whole => {
+                let mut aging = object!(plan.aging);
                 aging["content"] = aging_content(plan).into();
                 aging
             }
         }),
+        "warm_up": spec.warm_up(),
         "from_image": spec.age.is_some(),
         "queue_depth": first.map(|config| spec.queue_depth().unwrap_or(config.queue_depth)),
         "open_loop": spec.arrivals.is_some(),
@@ -222,7 +223,21 @@ pub(crate) fn heading(
         Requests::Recording(_) => {}
     }
 
-    lines.push(("aging", aging_line(spec, plan, first)));
+    // A scheme that cannot remap has no metadata.
+    let remapped = |done: &&RunResult| done.aged.is_some_and(|aged| aged.remapped > 0);
+    let aged = done.iter().find(remapped).unwrap_or(first);
+    lines.push(("aging", aging_line(plan, aged)));
+    if spec.warm_up() > 0.0 && spec.trace.is_none() {
+        let run = |done: &RunResult| counted(done.summary.steady.warm_up_pages, "page");
+        let pages: Vec<String> = done.iter().map(run).collect();
+        lines.push((
+            "warm-up",
+            format!(
+                "the same workload, until write amplification is steady: {}",
+                pages.join(", ")
+            ),
+        ));
+    }
     lines.push(("seed", spec.seed().to_string()));
     lines
 }
@@ -242,7 +257,7 @@ fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
     )
 }
 
-fn aging_line(spec: &ComparisonSpec, plan: &Plan, done: &RunResult) -> String {
+fn aging_line(plan: &Plan, done: &RunResult) -> String {
     match (&done.aged, &done.recovered) {
         (Some(aged), _) if plan.aging.fill == FillSpec::Sequential => {
             format!(
@@ -257,19 +272,13 @@ fn aging_line(spec: &ComparisonSpec, plan: &Plan, done: &RunResult) -> String {
                 aging_content(plan)
             )
         }
-        (Some(aged), _) if spec.aging.is_some() => format!(
-            "{} (contents {}): {}, {} remapped, {} of the metadata used, {} of that valid",
-            spec.aging(),
-            aging_content(plan),
-            counted(aged.filled, "page") + " written",
+        (Some(aged), _) => format!(
+            "{}: {}, {} moved, {} of the metadata used, {} of that valid",
+            plan.aging,
+            counted(aged.filled + aged.overwritten, "page") + " written",
             exact(aged.remapped),
             percent(aged.nvram_used),
             percent(aged.nvram_valid)
-        ),
-
-        (Some(_), _) => format!(
-            "random writes (contents {}) until garbage collection has run, then remaps until 90 % of the metadata is used",
-            aging_content(plan)
         ),
 
         (None, Some(report)) => {

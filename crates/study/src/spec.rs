@@ -10,7 +10,9 @@ use crate::{names, numbers};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_sim::aging::AgingSpec;
 use remap_ssd_sim::arrivals::Arrivals;
+use remap_ssd_sim::precision::Precision;
 use remap_ssd_sim::report::Progress;
+use remap_ssd_sim::study::WARM_UP;
 use remap_ssd_sim::trace::{Action, Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
 use std::ffi::OsStr;
@@ -117,7 +119,7 @@ options! {
 
         /// Size, as a share of that device: 1/8 or 0.125; 1 is all of it.
         ///
-        /// Default: a preset gets about 1,200,000 flash pages (1/8 of fast21-32g), or fewer if a trace
+        /// Default: a preset gets about 600,000 flash pages (1/16 of fast21-32g), or fewer if a trace
         /// is short; a device file stays as it is.
         scale: Option<f64> = "FACTOR", numbers::scale;
 
@@ -170,7 +172,7 @@ options! {
         /// papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this
         /// share of the writes repeats a content), repeat:SHARE (that of the previous write, like FIO),
         /// runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write) or unique [default:
-        /// papers:0.3; for fiu-* their own history:SHARE; for aging before those or a trace: unique].
+        /// papers:0.3; for fiu-* their own history:SHARE].
         content: Option<ContentModel> = "MODEL", parsed, is_rare: true;
 
         /// Replay this trace instead of a workload.
@@ -230,13 +232,14 @@ options! {
 
         /// How to age the device before it is measured.
         ///
-        /// A list: fill=random (random writes until garbage collection has run), fill=whole (before
-        /// that each page that the workload addresses once, so that none is unmapped), fill=sequential
-        /// (only each page once, in order, no content twice) or fill=ordered (the same for the
-        /// addressable pages, with the contents below); nvram_used=SHARE of the remapping metadata in
-        /// use at the start, nvram_valid=SHARE of that valid; overwrite=TIMES the addressable pages
-        /// after that; content=MODEL of the pages written, as for --content [default:
-        /// fill=random,nvram_used=0.9,nvram_valid=0.7].
+        /// A list: fill=whole (each page that the workload addresses once, so that none is unmapped, then
+        /// random writes until garbage collection has run), fill=random (only the latter),
+        /// fill=sequential (only each page once, in order, no content twice) or fill=ordered (the same
+        /// for the addressable pages, with the contents below); overwrite=TIMES the addressable pages
+        /// after that; nvram_used=SHARE of the remapping metadata in use at the start, nvram_valid=SHARE
+        /// of that valid; content=MODEL of the pages written, as for --content. With unique contents all
+        /// schemes begin with the same flash [default:
+        /// fill=whole,nvram_used=0.9,nvram_valid=0.7,overwrite=2,content=unique].
         aging: Option<AgingSpec> = "LIST", parsed, excludes: &["no_aging"], is_rare: true;
 
         /// Start from an image of an aged device.
@@ -261,6 +264,19 @@ options! {
         ///
         /// That is twice the pages that the workload may address.
         writes: Option<u64> = "N", numbers::count;
+
+        /// Warm up until write amplification is steady, for at most TIMES the addressed pages.
+        ///
+        /// The workload runs before it is measured; 0 measures at once. The results say whether the
+        /// measured part was steady [default: 16; 0 with --writes, --until-death, --no-aging or --age].
+        steady: Option<f64> = "TIMES", steady, excludes: &["trace"], is_rare: true;
+
+        /// Measure until a figure is this precise: wa=0.5%, bandwidth=1% or iops=1%.
+        ///
+        /// That is half the width of its 95 % confidence interval. The workload runs for at least as
+        /// many pages as it addresses, and for at most 64 times as many.
+        precision: Option<Precision> = "FIGURE=PERCENT", parsed,
+            excludes: &["trace", "writes", "until_death"], is_rare: true;
 
         /// Seed of all randomness.
         ///
@@ -318,6 +334,16 @@ options! {
     }
 }
 
+/// Parses the maximum length of a warm-up.
+fn steady(text: &str) -> Result<f64, String> {
+    let times: f64 = parsed(text)?;
+    if (0.0..=1000.0).contains(&times) {
+        Ok(times)
+    } else {
+        Err(format!("{text} is not a number from 0 to 1000"))
+    }
+}
+
 /// Reads a job file.
 fn fio_job(path: &str) -> Result<FioJob, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
@@ -358,6 +384,14 @@ impl ComparisonSpec {
     /// Pages that the requests read or write, if given.
     pub fn pages(&self) -> Option<u64> {
         self.writes.or_else(|| self.job.as_ref()?.pages)
+    }
+
+    /// Maximum warm-up, in multiples of the addressed pages.
+    pub fn warm_up(&self) -> f64 {
+        let measures_at_once =
+            self.pages().is_some() || self.until_death || self.no_aging || self.age.is_some();
+        let default = if measures_at_once { 0.0 } else { WARM_UP };
+        self.steady.unwrap_or(default)
     }
 
     /// Requests in flight, if given.

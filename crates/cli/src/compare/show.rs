@@ -15,6 +15,9 @@ pub(super) fn text(comparison: &Comparison, measured: &Measured, details: bool) 
     let mut text = pairs(&comparison.heading(measured));
     text.push('\n');
     text.push_str(&report::table(&runs));
+    for remark in report::remarks(&runs) {
+        text.push_str(&format!("\n{remark}\n"));
+    }
     if let Some(trace) = comparison.trace() {
         text.push('\n');
         text.push_str(&pairs(&served(trace, &runs)));

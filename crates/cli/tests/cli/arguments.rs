@@ -34,7 +34,7 @@ fn smaller(example: &[String]) -> Vec<String> {
         "compare" if has("--help") || has("diff") => vec![],
         // Its length is the device's lifetime.
         "compare" if has("--until-death") => {
-            vec!["--scale", "1/64", "--set", "flash.endurance=3"]
+            vec!["--scale", "1/64", "--set", "flash.endurance=20"]
         }
         "compare" if has("--age") => vec!["--writes", "1000"],
         "compare" if has("--trace") => vec!["--scale", "1/64"],

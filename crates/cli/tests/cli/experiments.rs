@@ -259,7 +259,7 @@ fn a_run_of_an_experiment_measures_the_same_as_the_comparison_that_is_written_so
             "fill = \"whole\"",
             "randwrite,span=0.5",
             "papers:0.3",
-            "fill=whole,nvram_used=0.6,nvram_valid=0.7",
+            "fill=whole,nvram_used=0.6,nvram_valid=0.7,overwrite=0,content=papers:0.3",
         ),
         (
             "fill = \"sequential\"\naging_content = \"plain:0.2\"",

@@ -16,6 +16,8 @@ use std::ops::Range;
 
 /// Collections between two checks of wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
+/// How much faster than the host collection runs when the pool is empty: one more than this.
+const CATCH_UP: u64 = 8;
 /// Searches for a victim per superblock written by the host, if none is worth collecting.
 const LOOKS: u32 = 64;
 
@@ -230,7 +232,6 @@ impl Ftl {
 
         self.look_at_stretch(&job);
         self.gc.job = Some(job);
-        self.gc.credit = 0;
     }
 
     /// Called before a host page is programmed: does that page's share of collection, so that the
@@ -252,11 +253,12 @@ impl Ftl {
             return Ok(());
         };
 
-        // A stretch is due each time the host has programmed `STRETCH * gain / pages of a
-        // superblock` pages. So the job's last stretch comes when the host has used the job's gain.
-        // Multiplied out, since the quotient is rarely an integer.
-        self.gc.credit += u64::from(self.core.geometry.pages_per_superblock());
-        let price = u64::from(STRETCH) * u64::from(job.gain);
+        // A stretch is due each time the host has programmed `pages of the stretch * gain / pages of
+        // a superblock` pages. So the job's last stretch comes when the host has used the job's gain.
+        // Multiplied out, since the quotient is rarely an integer; the rest is the next job's.
+        self.gc.credit += self.credit_of_a_page();
+        let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
+        let price = u64::from(pages) * u64::from(job.gain);
         if self.gc.credit >= price {
             self.gc.credit -= price;
             self.step_job()?;
@@ -265,6 +267,16 @@ impl Ftl {
         }
 
         Ok(())
+    }
+
+    /// Credit for each page that the host programs. One page of work per page of gain would hold the
+    /// pool wherever it is, and rounding and pages that are no data let it drift; so collection is
+    /// faster by an eighth for each eighth of the watermark that is missing.
+    #[inline]
+    fn credit_of_a_page(&self) -> u64 {
+        let pages = u64::from(self.core.geometry.pages_per_superblock());
+        let missing = self.gc_start.saturating_sub(self.core.blocks.free());
+        pages + pages * u64::from(missing) * CATCH_UP / u64::from(self.gc_start)
     }
 
     #[cold]
@@ -277,10 +289,10 @@ impl Ftl {
             return Ok(());
         }
         if self.core.config.gc_at_once {
-            self.finish_job()
-        } else {
-            Ok(())
+            return self.finish_job();
         }
+        self.gc.credit += self.credit_of_a_page();
+        Ok(())
     }
 
     /// Collects whole victims until more than the reserve is free.

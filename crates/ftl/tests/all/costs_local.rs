@@ -178,6 +178,8 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
         let config = Config {
             scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", cache_pages),
             log_bytes: 4 << 10,
+            // A lookup and the first move of its collection belong to one write.
+            gc_at_once: true,
             ..small_config(scheme)
         };
 

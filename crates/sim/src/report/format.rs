@@ -66,6 +66,32 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A measured value and half the width of its confidence interval, `4.81 ±0.02`; the half is rounded
+/// up to the digits of the value, and left out if it is unknown.
+pub fn interval(value: f64, half: f64) -> String {
+    let text = number(value);
+    if !value.is_finite() || !half.is_finite() {
+        return text;
+    }
+    let decimals = match text.split_once('.') {
+        Some((_, decimals)) if !text.contains('e') => decimals.len(),
+        _ => 0,
+    };
+    let unit = 10f64.powi(decimals as i32);
+    // A rounding error must not turn an exact tenth into the next.
+    let half = (half * unit - 1e-6).ceil().max(0.0) / unit;
+    format!("{text} ±{half:.decimals$}")
+}
+
+/// A ratio to the baseline and half the width of its confidence interval, `1.83x ±0.02`.
+pub fn ratio_interval(value: f64, half: f64) -> String {
+    let text = interval(value, half);
+    match text.split_once(' ') {
+        Some((value, half)) => format!("{value}x {half}"),
+        None => ratio(value),
+    }
+}
+
 /// A share in `0..=1` as a percentage, `1.2 %`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;

@@ -1,11 +1,12 @@
 //! The cards at the top of the page: the best scheme and its gains.
 //!
-//! Invariants: the ideal scheme, which cannot be built, never counts as the best of several;
-//! without a run that does not remap, the cards give absolute values and say so; a loss is called a
+//! Invariants: the ideal scheme, which cannot be built, never counts as the best of several; no
+//! scheme is called best if nothing was remapped or another is as fast within the noise; without a
+//! run that does not remap, the cards give absolute values and say so; a loss is called a
 //! loss. Absent: data that the table below does not show.
 
 use super::format::{number, ratio, share};
-use super::metrics::{BASELINE, IDEAL, baseline, labels, speedup};
+use super::metrics::{BASELINE, IDEAL, baseline, differ, is_without_remaps, labels, speedup};
 use crate::summary::RunSummary;
 
 /// A highlighted number, with its meaning and origin.
@@ -31,11 +32,7 @@ pub(super) fn cards(runs: &[RunSummary]) -> Vec<Card> {
 
     vec![
         Card {
-            title: if [BASELINE, IDEAL].contains(&run.scheme.as_str()) {
-                "Fastest run".to_owned()
-            } else {
-                "Best remapping scheme".to_owned()
-            },
+            title: title(runs, run),
             value: name,
             note: bound(runs, run),
         },
@@ -47,6 +44,24 @@ pub(super) fn cards(runs: &[RunSummary]) -> Vec<Card> {
             run.latency_us.p99
         }),
     ]
+}
+
+/// The claim that can be made of the fastest run.
+fn title(runs: &[RunSummary], run: &RunSummary) -> String {
+    let is_contender = |other: &&RunSummary| other.scheme != IDEAL && !std::ptr::eq(*other, run);
+    let is_ahead = runs
+        .iter()
+        .filter(is_contender)
+        .all(|other| differ(run, other));
+    if is_without_remaps(runs) {
+        "No scheme is best, nothing was remapped. First".to_owned()
+    } else if [BASELINE, IDEAL].contains(&run.scheme.as_str()) {
+        "Fastest run".to_owned()
+    } else if is_ahead {
+        "Best remapping scheme".to_owned()
+    } else {
+        "Fastest remapping scheme, within the noise of others".to_owned()
+    }
 }
 
 /// The fastest run: of those that remap and can be built, else of those that can be built.

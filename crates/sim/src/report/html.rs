@@ -139,6 +139,8 @@ fn overview(runs: &[RunSummary]) -> Markup {
                 }
             }
 
+            @for remark in metrics::remarks(runs) { p class="remark" { (remark) } }
+
             details class="words" {
                 summary { "What the columns mean" }
                 dl {

@@ -20,6 +20,6 @@ pub mod table;
 
 pub use crate::plot::series;
 pub use html::html;
-pub use metrics::labels;
+pub use metrics::{labels, remarks};
 pub use progress::Progress;
 pub use table::{details, table};

@@ -1,5 +1,7 @@
 //! Options of a run, and its progress.
 
+use crate::precision::Precision;
+
 /// Options of a run, for any source.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -17,6 +19,9 @@ pub struct RunOptions {
     pub sample_interval_ns: u64,
     /// Approximate number of points of the series.
     pub samples: usize,
+    /// Stop as soon as a figure is this precise, at one of the pages after the first `u64`, and no
+    /// later than `pages`; then the run uses one thread.
+    pub precision: Option<(Precision, u64)>,
     /// Threads that the run may use. With two or more the firmware gets its own, where that changes
     /// no result. The choice never shows in the results.
     pub threads: u32,
@@ -32,6 +37,7 @@ impl Default for RunOptions {
             bound: None,
             sample_interval_ns: 10_000_000,
             samples: 200,
+            precision: None,
             threads: 1,
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! RunSpec { device, aging, requests, arrivals, length, measures, seed }
 //!    stage: the device is formatted and aged, or loaded from its image
-//!    perform: staged, saved if requested, measured -> RunResult
+//!    perform: staged, saved if requested, warmed up, measured -> RunResult
 //! ```
 //! Everything that compares runs has a list of [`RunSpec`]s, and its own way to show their results.
 //!
@@ -38,5 +38,5 @@ pub use error::StudyError;
 pub use perform::RunResult;
 pub use replay::{Recorded, TraceReplay, WHOLE_DISK};
 pub use requests::Requests;
-pub use spec::{Length, Lifetimes, NewDevice, RunSpec, Start};
+pub use spec::{Length, Lifetimes, NewDevice, RunSpec, Start, WARM_UP};
 pub use stage::{Follow, Stage, Staged};

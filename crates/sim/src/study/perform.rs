@@ -6,12 +6,15 @@ use super::spec::{Length, Lifetimes, RunSpec, Start};
 use super::stage::{Follow, Stage, Staged};
 use crate::aging::AgingReport;
 use crate::cores::{Cores, Loan};
-use crate::run::{Progress, RunOptions, run};
+use crate::run::{Progress, RunOptions, run, warm_up};
 use crate::summary::RunSummary;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{RecoveryReport, Usage};
 use remap_ssd_media::ContentMode;
 use std::borrow::Cow;
+
+/// Pages between two looks at the state of a warm-up, in multiples of the addressed pages.
+const WARM_UP_ROUND: f64 = 0.5;
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -110,7 +113,14 @@ impl RunSpec {
                 Length::UntilWornOut => {
                     Some(100 * config.flash.endurance * u64::from(config.geometry.pages()))
                 }
-                Length::Usual | Length::Pages(_) => pages,
+                Length::Usual | Length::Pages(_) | Length::Precise(_) => pages,
+            },
+            precision: match self.length {
+                Length::Precise(precision) => {
+                    let addressed = u64::from(self.requests.pages(addressable));
+                    Some((precision, addressed))
+                }
+                Length::Usual | Length::Pages(_) | Length::UntilWornOut => None,
             },
             until_worn_out: self.length == Length::UntilWornOut,
             queue_depth: self.queue_depth.unwrap_or(config.queue_depth),
@@ -121,6 +131,16 @@ impl RunSpec {
         };
 
         let mut source = self.requests.source(addressable, self.seed)?;
+        let warm_up_pages = match &self.requests {
+            Requests::Workload { workload, .. } if self.warm_up > 0.0 => {
+                let addressed = f64::from(workload.pages(addressable));
+                let max = (addressed * self.warm_up) as u64;
+                let round = (addressed * WARM_UP_ROUND) as u64;
+                let mut tell = |_: &Progress| follow(Stage::Aging);
+                warm_up(device, &mut *source, round, max, &mut tell).map_err(StudyError::failed)?
+            }
+            _ => 0,
+        };
         let mut tell = |progress: &Progress| follow(Stage::Measuring(*progress));
 
         let summary = match (&self.arrivals, &self.requests) {
@@ -135,7 +155,8 @@ impl RunSpec {
                 run(device, &mut timed, &options, &mut tell)
             }
         };
-        let summary = summary.map_err(StudyError::failed)?;
+        let mut summary = summary.map_err(StudyError::failed)?;
+        summary.steady.warm_up_pages = warm_up_pages;
 
         // A run until death has no result if the device survives.
         if self.length == Length::UntilWornOut && !summary.wear_out.read_only {

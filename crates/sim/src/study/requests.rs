@@ -37,17 +37,6 @@ impl Requests {
         }
     }
 
-    /// Contents that age a device for them by default: the workload's if it reuses those of aging.
-    pub fn aging_content(&self) -> ContentModel {
-        match self {
-            Self::Workload {
-                content: content @ ContentModel::Papers { .. },
-                ..
-            } => *content,
-            _ => ContentModel::Unique,
-        }
-    }
-
     /// Returns true if they name the remap target of the pages that they write.
     pub(super) fn names_homes(&self) -> bool {
         matches!(self, Self::Workload { workload, .. } if workload.names_homes())

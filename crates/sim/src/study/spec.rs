@@ -4,10 +4,14 @@ use super::error::StudyError;
 use super::requests::Requests;
 use crate::aging::AgingSpec;
 use crate::arrivals::Arrivals;
+use crate::precision::Precision;
 use crate::workload::{ContentModel, NamedWorkload};
 use remap_ssd_device::{DeviceConfig, SchemeKind};
 use remap_ssd_ftl::Survival;
 use std::path::PathBuf;
+
+/// Multiples of the addressed pages after which a warm-up ends, though its load is not steady.
+pub const WARM_UP: f64 = 16.0;
 
 /// All parameters that determine a run's result.
 #[derive(Clone, Debug)]
@@ -20,6 +24,9 @@ pub struct RunSpec {
     pub arrivals: Option<Arrivals>,
     /// Requests in flight without arrival times; `None`: the device's.
     pub queue_depth: Option<u32>,
+    /// Maximum pages executed before the measurement, until the firmware is in the steady state of a
+    /// workload, in multiples of the pages that it addresses; 0: none. A trace has no warm-up.
+    pub warm_up: f64,
     /// Number of pages measured.
     pub length: Length,
     /// Pages whose lifetimes are tracked.
@@ -49,13 +56,15 @@ pub struct NewDevice {
 }
 
 /// Number of pages measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Length {
     /// Twice the pages that a workload addresses; all of a trace or recording.
     #[default]
     Usual,
     /// This many.
     Pages(u64),
+    /// As many as a figure needs to be this precise: from half to 32 times the usual number.
+    Precise(Precision),
     /// Until the device is worn out and refuses a write.
     UntilWornOut,
 }
@@ -87,6 +96,7 @@ impl RunSpec {
             },
             arrivals: None,
             queue_depth: None,
+            warm_up: WARM_UP,
             length: Length::default(),
             lifetimes: Lifetimes::default(),
             seed: 1,
@@ -101,14 +111,17 @@ impl RunSpec {
         }
     }
 
-    /// Number of pages requested on a device; `None` if something else ends the run.
+    /// Maximum number of pages requested on a device; `None` if something else ends the run.
     pub fn pages(&self, config: &DeviceConfig) -> Option<u64> {
         match (self.length, &self.requests) {
             (Length::Pages(pages), _) => Some(pages),
             (Length::Usual, Requests::Workload { workload, .. }) => {
                 Some(2 * u64::from(workload.pages(config.addressable_lpns())))
             }
-            (Length::Usual, Requests::Trace(_) | Requests::Recording(_))
+            (Length::Precise(_), Requests::Workload { workload, .. }) => {
+                Some(64 * u64::from(workload.pages(config.addressable_lpns())))
+            }
+            (Length::Usual | Length::Precise(_), Requests::Trace(_) | Requests::Recording(_))
             | (Length::UntilWornOut, _) => None,
         }
     }

@@ -2,10 +2,10 @@
 
 use super::error::StudyError;
 use super::spec::{Lifetimes, NewDevice, RunSpec, Start};
-use crate::aging::{AgingReport, AgingSpec, FillSpec, age};
+use crate::aging::{AgingReport, AgingSpec, FILL_CONTENTS, FillSpec, age};
 use crate::run::Progress;
 use crate::source::{HostPage, Source, SourceError};
-use crate::workload::{Pattern, Workload, WorkloadConfig};
+use crate::workload::{ContentModel, Pattern, Workload, WorkloadConfig};
 use remap_ssd_device::Device;
 use remap_ssd_ftl::RecoveryReport;
 use remap_ssd_media::image_file;
@@ -91,6 +91,7 @@ impl RunSpec {
             FillSpec::Random | FillSpec::Sequential | FillSpec::Ordered => addressable,
         };
 
+        let content = aging.content.unwrap_or(ContentModel::Unique);
         let mut writes = Workload::new(WorkloadConfig {
             pattern: match aging.fill {
                 FillSpec::Ordered => Pattern::Sequential,
@@ -98,14 +99,17 @@ impl RunSpec {
             },
             read_percent: 0,
             request_pages: 1,
-            content: aging
-                .content
-                .unwrap_or_else(|| self.requests.aging_content()),
+            content,
             addressable,
             // A seed other than the measured part's, so that addresses differ, with the same
             // contents. The number is "aging" in ASCII.
             seed: self.seed ^ 0x6167_696e_6700_0000,
-            content_base: 0,
+            // The published model writes contents of aging again; those without duplicates occur
+            // nowhere else.
+            content_base: match content {
+                ContentModel::Unique => FILL_CONTENTS,
+                _ => 0,
+            },
         })
         .map_err(StudyError::impossible)?;
 

@@ -1,11 +1,13 @@
 //! The integration tests of sim, in one program.
 
 mod arrivals;
+mod collection;
 mod fio_jobs;
 mod micro;
 mod models;
 mod pipeline;
 mod plots;
+mod precision;
 mod profile;
 mod report;
 mod runs;

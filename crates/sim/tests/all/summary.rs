@@ -3,9 +3,10 @@
 
 use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_sim::run::{RunOptions, run};
+use remap_ssd_sim::run::{RunOptions, run, warm_up};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::summary::RunSummary;
+use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -166,6 +167,24 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
         let mut source = Mixed::on(&device, 200_000);
         add(&measured(&mut device, &mut source, &RunOptions::default()));
     }
+
+    // A run like any other from begin to end, after a warm-up.
+    let mut steady = device(SchemeKind::None, &[]);
+    let addressable = steady.config().addressable_lpns();
+    let writes: NamedWorkload = "randwrite".parse().expect("a workload");
+    let mut source = writes
+        .source(ContentModel::Unique, addressable, 1, 0)
+        .expect("it fits");
+    let warm_up_pages = warm_up(&mut steady, &mut *source, 20_000, 1_000_000, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    let options = RunOptions {
+        pages: Some(100_000),
+        ..RunOptions::default()
+    };
+    let mut summary = measured(&mut steady, &mut *source, &options);
+    summary.steady.warm_up_pages = warm_up_pages.expect("it runs");
+    add(&summary);
 
     // Requests that arrive faster than they are served.
     let mut crowded = device(SchemeKind::None, &[]);

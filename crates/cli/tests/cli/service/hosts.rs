@@ -196,7 +196,7 @@ fn a_program_built_without_tls_refuses_its_keys_and_says_how_to_have_it() {
         &format!("{chap}nqn.2026-11.test:two {key}\n"),
     );
     served.signal("HUP");
-    served.says("the keys from before stay in use");
+    served.says("what was loaded before stays in use");
     let one = private(dir.path(), "one", secret);
     served
         .io(&["--hostnqn", "nqn.2026-11.test:one", "--secret", &one, "id"])

@@ -8,6 +8,7 @@
 //! compare   labels of runs, and ratios between runs
 //! overview  one row per run
 //! details   the sections of one run: latencies, responses, flash, requests
+//! remarks   sentences about what the figures do not show: noise, transients
 //! remaps    sections on remaps: their number, why some became copies, and their cost
 //! wear      sections on flash wear, and lifetimes of pages
 //! ```
@@ -16,12 +17,15 @@ mod compare;
 mod details;
 mod overview;
 mod remaps;
+mod remarks;
 mod wear;
 
 pub use compare::labels;
 pub(crate) use compare::{BASELINE, IDEAL, attempted, baseline, demoted, occurrence, speedup};
 pub use details::details;
 pub use overview::{Column, Overview, overview};
+pub use remarks::remarks;
+pub(crate) use remarks::{differ, is_without_remaps};
 
 use super::format::{MISSING, percent, share};
 

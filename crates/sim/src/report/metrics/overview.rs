@@ -3,10 +3,10 @@
 //! Invariant: a row has as many cells as there are columns, so both use the same conditions on the
 //! runs. Absent: all other measurements of one run (`details`).
 
-use super::super::format::{MISSING, compact, number, ratio};
+use super::super::format::{MISSING, compact, interval, number, ratio, ratio_interval};
 use super::compare::{attempted, baseline, demoted, labels, speedup};
 use super::{optional, share_of};
-use crate::summary::{OpenLoop, Percentiles, RunSummary};
+use crate::summary::{OpenLoop, Percentiles, PercentilesCi95, RunSummary};
 
 /// A column of the overview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,13 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
         .iter()
         .zip(labels(runs))
         .map(|(run, label)| {
-            let mut row = vec![label, number(run.bandwidth_mib_s)];
+            let ci95 = &run.ci95;
+            let mut row = vec![label, interval(run.bandwidth_mib_s, ci95.bandwidth_mib_s)];
 
             if compared {
-                row.push(optional(speedup(runs, run), ratio));
+                row.push(versus(runs, run));
             }
+            row.push(state(run).to_owned());
 
             if larger {
                 row.push(number(run.requests_per_s / 1e3));
@@ -68,7 +70,7 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
 
             row.extend([
                 number(run.iops / 1e3),
-                number(run.write_amplification),
+                interval(run.write_amplification, ci95.write_amplification),
                 compact(run.host_pages),
                 compact(run.flash_pages),
                 compact(run.gc_pages),
@@ -93,12 +95,11 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
 
             row.push(compact(run.erases));
 
-            let latencies = |p: &Percentiles| [p.p50, p.p99, p.p999].map(number);
             if reading {
-                row.extend(latencies(&run.read_latency_us));
+                row.extend(latencies(&run.read_latency_us, &ci95.read_latency_us));
             }
             if writing {
-                row.extend(latencies(&run.latency_us));
+                row.extend(latencies(&run.latency_us, &ci95.latency_us));
             }
 
             row
@@ -106,6 +107,36 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
         .collect();
 
     Overview { columns, rows }
+}
+
+/// Bandwidth as a multiple of the baseline's.
+fn versus(runs: &[RunSummary], run: &RunSummary) -> String {
+    let (Some(base), Some(times)) = (baseline(runs), speedup(runs, run)) else {
+        return MISSING.to_owned();
+    };
+    if std::ptr::eq(base, run) {
+        return ratio(times);
+    }
+    // Of two independent runs: the squares of the relative errors add up.
+    let relative = |run: &RunSummary| run.ci95.bandwidth_mib_s / run.bandwidth_mib_s;
+    ratio_interval(times, times * relative(run).hypot(relative(base)))
+}
+
+fn latencies(found: &Percentiles, ci95: &PercentilesCi95) -> [String; 3] {
+    [
+        interval(found.p50, ci95.p50),
+        interval(found.p99, ci95.p99),
+        interval(found.p999, ci95.p999),
+    ]
+}
+
+/// Whether the run measured a steady state.
+fn state(run: &RunSummary) -> &'static str {
+    match run.steady.is_steady {
+        Some(true) => "steady",
+        Some(false) => "transient",
+        None => MISSING,
+    }
 }
 
 /// Response time and backlog of an open loop.
@@ -149,10 +180,11 @@ const VERSUS: &str = "vs none";
 const LOST: &str = "LOST";
 
 #[rustfmt::skip]
-const COLUMNS: [Column; 23] = [
+const COLUMNS: [Column; 24] = [
     Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
-    Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served." },
+    Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served. After ±: half of the 95 % confidence interval." },
     Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
+    Column { head: "state", unit: "", help: "Steady if neither write amplification nor bandwidth changed during the measurement." },
     Column { head: REQUESTS, unit: "", help: "Thousands of requests completed per second, each of one page or more." },
     Column { head: "kIOPS", unit: "", help: "Thousands of host page operations per second." },
     Column { head: "WA", unit: "", help: "Write amplification: flash pages programmed per host page written or remapped." },
