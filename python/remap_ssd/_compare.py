@@ -77,7 +77,8 @@ def compare(
     log_size
         Remapping metadata in bytes, or as text (``"40MiB"``), of the device before ``scale``.
     workload, content, duplicates, writes
-        ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; the contents written; the number of pages that requests read or write.
+        ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; the contents written, also by a trace without fingerprints
+        (``"plain:0.3"``); the number of pages that requests read or write.
     trace, format, fold, skip_bad, blkparse_action, flushes, repeat
         Replays requests, all of them, instead of a workload: a ``Trace``, an Arrow table or data frame (see ``Trace.from_table``:
         ``trace=pyarrow.parquet.read_table("disk.parquet")``), or the path of a trace file.

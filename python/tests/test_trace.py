@@ -105,3 +105,23 @@ def test_a_column_of_lists_and_a_data_frame_are_taken():
     assert lists["remap-ssd"].dedup_hits == 1
     frame = pandas.DataFrame({"op": ["write", "write"], "lpn": [0, 9], "fingerprint": ["a", "a"]})
     assert remap_ssd.compare(trace=frame, **OPTIONS)["remap-ssd"].dedup_hits == 1
+
+
+def test_a_trace_without_fingerprints_gets_the_contents_of_a_model(tmp_path):
+    table = columns()
+    own = remap_ssd.Trace(**table)
+    del table["fingerprint"]
+    trace = remap_ssd.Trace(**table)
+    found = remap_ssd.compare(trace=trace, content="plain:0.3", **OPTIONS)
+    run = found["remap-ssd"]
+    assert found.config.feed.trace.content == "plain:0.3"
+    assert run.dedup_hits / run.host_pages == pytest.approx(0.3, abs=0.05)
+    alone = remap_ssd.run("remap-ssd", trace=trace, content="plain:0.3", scale="1/64", no_aging=True)
+    assert alone.to_dict() == run.to_dict()
+
+    grid = {"content": ["plain:0", "plain:0.3"]}
+    swept = remap_ssd.sweep(grid, tmp_path, workers=1, scheme="remap-ssd", trace=trace, scale="1/64", no_aging=True)
+    assert [point.dedup_hits for _, point in swept] == [0, run.dedup_hits]
+
+    with pytest.raises(ValueError, match="--content: .* records digests of its contents"):
+        remap_ssd.compare(trace=own, content="plain:0.3", **OPTIONS)

@@ -10,7 +10,7 @@
 //! scheme = ["none", "remap-ssd"]
 //! workload = ["randwrite,span=0.5"] # as in `compare --workload`; or "trace:FILE", or "recording:NAME", of
 //!                                   # `experiments/recordings/`
-//! content = ["papers:0.3"]          # as in `compare --content`; "own": the workload's
+//! content = ["papers:0.3"]          # as in `compare --content`; "own": the workload's or the trace's
 //! gc = ["greedy"]                   # left out: the setup's
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
 //! arrivals = ["closed", "trace"]    # as in `compare --arrivals`; closed, or left out: as earlier requests complete
@@ -95,7 +95,7 @@ pub struct Grid {
     /// Garbage collection policies; if empty, the setup's.
     #[serde(default)]
     pub gc: Vec<GcPolicy>,
-    /// Contents; `own` keeps those of the workload's source.
+    /// Contents; `own` keeps those of the workload's source, or of the trace.
     #[serde(default)]
     pub content: Vec<String>,
     /// Remapping metadata in MiB, before scaling.

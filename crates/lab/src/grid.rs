@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 /// Minimum NVRAM segment after scaling.
 const SEGMENT_BYTES_MIN: u32 = 128;
 
+/// Prefix of a workload that is a trace: its path follows.
+pub(crate) const TRACE: &str = "trace:";
+
 /// Arrivals of a closed loop.
 const CLOSED: &str = "closed";
 
@@ -424,10 +427,14 @@ impl GridContext<'_> {
         Ok((device, sizing))
     }
 
-    /// The cell's content; "own" is the workload's.
+    /// The cell's content; "own" is the workload's, and of a trace or recording nothing.
     fn content(&self, cell: &Cell<'_>) -> Result<String, LabError> {
         if cell.content != "own" {
             return Ok(cell.content.to_owned());
+        }
+        let is_recorded = |prefix| cell.workload.starts_with(prefix);
+        if is_recorded(TRACE) || is_recorded(recordings::PREFIX) {
+            return Ok(String::new());
         }
         let workload: NamedWorkload = cell.workload.parse().map_err(|error| self.wrong(error))?;
         Ok(workload.content_default().to_string())

@@ -5,7 +5,7 @@
 //! workload (`remap_ssd_sim::study`).
 
 use crate::config::{Fill, RunKind};
-use crate::grid::GridRun;
+use crate::grid::{GridRun, TRACE};
 use crate::{host, micro, recordings, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_sim::aging::{AgingSpec, FillSpec};
@@ -116,8 +116,15 @@ fn given<T: FromStr<Err: Display>>(text: &str) -> Result<Option<T>, String> {
 }
 
 fn requests(run: &GridRun) -> Result<Requests, String> {
-    if let Some(path) = run.workload.strip_prefix("trace:") {
-        return Ok(Requests::Trace(trace(path)?));
+    if let Some(path) = run.workload.strip_prefix(TRACE) {
+        let replay = TraceReplay {
+            content: given(&run.content)?,
+            ..trace(path)?
+        };
+        let keeps = "content = [\"own\"] keeps them";
+        let checked = replay.check_content();
+        checked.map_err(|error| format!("{error}: {keeps}"))?;
+        return Ok(Requests::Trace(replay));
     }
     if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
         return Ok(Requests::Recording(Arc::new(recordings::find(name)?)));
@@ -140,6 +147,7 @@ fn trace(path: &str) -> Result<TraceReplay, String> {
         decoded: Arc::clone(decoded),
         options,
         repeat: 1,
+        content: None,
     };
 
     // Locked during reading: another run of the same trace waits instead of reading it again.

@@ -40,7 +40,8 @@ impl BytesRead {
 /// Reads the trace of the arguments to its end.
 ///
 /// # Errors
-/// It cannot be read, or a record is malformed; `Stopped` if the reading was aborted.
+/// It cannot be read, or a record is malformed, or it records contents and a model of them is given;
+/// `Stopped` if the reading was aborted.
 pub(crate) fn trace(
     spec: &ComparisonSpec,
     path: &Path,
@@ -76,11 +77,22 @@ pub(crate) fn trace(
         )));
     }
 
-    Ok(TraceReplay {
+    let replay = TraceReplay {
         decoded: Arc::new(decoded),
         options,
         repeat: spec.repeat(),
-    })
+        content: spec.content(),
+    };
+    replay.check_content().map_err(|error| {
+        let option = if spec.content.is_some() {
+            "--content"
+        } else {
+            "--duplicates"
+        };
+        let other = "--aging content=MODEL sets the contents of aging alone";
+        Error::usage(format_args!("{option}: {error}; {other}"))
+    })?;
+    Ok(replay)
 }
 
 /// A note about the reading of a trace.

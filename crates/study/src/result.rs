@@ -145,7 +145,7 @@ fn aging_content(plan: &Plan) -> String {
 /// its folder.
 fn trace_json(trace: &TraceReplay) -> Value {
     let stat = trace.decoded.stat();
-    object!({
+    let mut json = object!({
         "file": file_name(trace),
         "format": trace.decoded.format().to_string(),
         "repeat": trace.repeat,
@@ -153,7 +153,11 @@ fn trace_json(trace: &TraceReplay) -> Value {
         "contains": stat,
         "duplicate_share": stat.duplicate_share(),
         "fold": trace.options.fold.to_string(),
-    })
+    });
+    if let Some(content) = trace.content {
+        json["content"] = content.to_string().into();
+    }
+    json
 }
 
 fn file_name(trace: &TraceReplay) -> String {
@@ -210,10 +214,15 @@ pub(crate) fn heading(
                 String::new()
             };
 
+            let contents = match trace.content {
+                Some(content) => format!(", contents {content}"),
+                None => String::new(),
+            };
+
             lines.push((
                 "trace",
                 format!(
-                    "{} ({}){times}, folded ({}) into {addressable}, {host}",
+                    "{} ({}){times}, folded ({}) into {addressable}{contents}, {host}",
                     file_name(trace),
                     trace.decoded.format(),
                     trace.options.fold

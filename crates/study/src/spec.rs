@@ -164,15 +164,19 @@ options! {
 
         /// Share of duplicates: --content papers:SHARE [default: 0.3].
         ///
-        /// As in the publications: every write draws one of (1 - SHARE) x pages contents.
+        /// As in the publications: every write draws one of (1 - SHARE) x pages contents. Without this
+        /// option and --content a trace keeps its own contents.
         duplicates: Option<f64> = "SHARE", numbers::share, excludes: &["content"];
 
         /// Model of the written contents.
         ///
         /// papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this
         /// share of the writes repeats a content), repeat:SHARE (that of the previous write, like FIO),
-        /// runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write) or unique [default:
-        /// papers:0.3; for fiu-* their own history:SHARE].
+        /// runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write), measured:... (as
+        /// printed by `trace stat --json` for a trace with digests) or unique [default: papers:0.3; for
+        /// fiu-* their own history:SHARE; for a trace: its own].
+        ///
+        /// A trace without digests gets its contents from the model; a trace with digests is refused.
         content: Option<ContentModel> = "MODEL", parsed, is_rare: true;
 
         /// Replay this trace instead of a workload.

@@ -132,13 +132,19 @@ fn served(trace: &TraceReplay, runs: &[RunSummary]) -> Vec<(String, String)> {
         lines.iter_mut().for_each(|line| line.0 = "requests".into());
     }
 
+    let contents = match trace.content {
+        Some(content) => format!("contents {content}"),
+        None => {
+            let share = trace.decoded.stat().duplicate_share();
+            format!("{} of the writes repeat a content", percent(share))
+        }
+    };
     lines.push((
         "pages".into(),
         format!(
-            "{} in the trace, {} distinct; {} of the writes repeat a content; recorded over {}",
+            "{} in the trace, {} distinct; {contents}; recorded over {}",
             exact(trace.pages() / u64::from(trace.repeat)),
             exact(trace.decoded.stat().unique_pages),
-            percent(trace.decoded.stat().duplicate_share()),
             seconds(trace.decoded.stat().duration_ns as f64 / 1e9)
         ),
     ));

@@ -36,6 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd trace make fiu-homes --requests 100k --out homes.fiu
   remap-ssd trace stat homes.fiu
+  remap-ssd trace stat msr.csv --content plain:0.3
   remap-ssd trace stat --workload ycsb --device 4GiB --requests 200k
   remap-ssd trace make fileserver --requests 20k --seed 7 --format blkparse --out fileserver.txt
   remap-ssd trace stat homes.fiu fileserver.txt --json
@@ -54,15 +55,20 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
+/// Logical pages of a device of 32 GiB.
+const PAGES_DEFAULT: u32 = 8 << 20;
+
 /// Parameters of a workload: size of the device, contents, seed.
 #[derive(Debug, clap::Args)]
 pub struct WorkloadArgs {
     /// Logical size of the device, all of which the workload may address; the models' page sets
-    /// shrink with it [default: the published device's of a model, else 32GiB].
+    /// shrink with it, and a trace with --content is folded into it [default: the published device's
+    /// of a model, else 32GiB].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub device: Option<u64>,
-    /// Model of the written contents: papers:SHARE, plain:SHARE, history:SHARE or unique [default:
-    /// papers:0.3; for fiu-* their own].
+    /// Model of the written contents, as for `compare`: papers:SHARE, plain:SHARE, repeat:SHARE,
+    /// runs:SHARE:PAGES, history:SHARE, measured:... or unique. A trace without digests gets its
+    /// contents from it [default: papers:0.3; for fiu-* and traces their own].
     #[arg(long, value_name = "MODEL")]
     pub content: Option<ContentModel>,
     /// Seed of all randomness.
@@ -73,15 +79,19 @@ pub struct WorkloadArgs {
 impl WorkloadArgs {
     /// Number of pages that the workload may address.
     fn addressable(&self, workload: &NamedWorkload) -> Result<u32, Failure> {
-        const PAGES_DEFAULT: u32 = 8 << 20;
+        // A model has the size that it was measured on; a pattern has none.
+        match &workload.kind {
+            WorkloadKind::Model(spec) => self.pages(spec.kind.reference_pages()),
+            WorkloadKind::Pattern(_) => self.pages(PAGES_DEFAULT),
+        }
+    }
+
+    /// Number of logical pages of the device.
+    fn pages(&self, default: u32) -> Result<u32, Failure> {
         const PAGES_MAX: u64 = 1 << 31;
 
-        // A model has the size that it was measured on; a pattern has none.
         let Some(bytes) = self.device else {
-            return Ok(match &workload.kind {
-                WorkloadKind::Model(spec) => spec.kind.reference_pages(),
-                WorkloadKind::Pattern(_) => PAGES_DEFAULT,
-            });
+            return Ok(default);
         };
         let pages = bytes / PAGE_BYTES as u64;
         u32::try_from(pages)
@@ -94,10 +104,20 @@ impl WorkloadArgs {
             })
     }
 
+    /// The contents of a workload.
+    fn content(&self, workload: &NamedWorkload) -> ContentModel {
+        let default = || workload.content_default();
+        self.content.unwrap_or_else(default)
+    }
+
     fn source(&self, workload: &NamedWorkload) -> Result<Box<dyn Endless + Send>, Failure> {
-        let content = self.content.unwrap_or_else(|| workload.content_default());
         workload
-            .source(content, self.addressable(workload)?, self.seed, 0)
+            .source(
+                self.content(workload),
+                self.addressable(workload)?,
+                self.seed,
+                0,
+            )
             .map_err(Failure::usage)
     }
 }

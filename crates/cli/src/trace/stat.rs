@@ -2,7 +2,7 @@
 //!
 //! Absent: the counting (`remap_ssd_sim::trace::Profile`).
 
-use super::{Patience, WorkloadArgs};
+use super::{PAGES_DEFAULT, Patience, WorkloadArgs};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
@@ -10,10 +10,10 @@ use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 use remap_ssd_sim::trace::{
     Action, Fold, Format, Profile, Skew, TraceOptions, TraceReader, profile,
 };
-use remap_ssd_sim::workload::{MODELS, NamedWorkload};
+use remap_ssd_sim::workload::{ContentModel, MODELS, Modelled, NamedWorkload};
 use remap_ssd_study::{reading_note, torn_note};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Analyses traces: requests, sizes, working set, duplicates by each definition, skew.
 ///
@@ -50,7 +50,7 @@ pub struct Args {
     /// or C (completed) [default: the first of Q, D, C that the trace has].
     #[arg(long, value_name = "Q|D|C", requires = "files")]
     pub blkparse_action: Option<Action>,
-    /// Device, content and seed of workloads.
+    /// Device, content and seed of workloads, and of traces without digests.
     #[command(flatten)]
     pub feed: WorkloadArgs,
     /// Print everything as JSON: a list.
@@ -67,6 +67,8 @@ const WHOLE_DISK: u32 = u32::MAX >> 1;
 struct Profiled {
     name: String,
     kind: String,
+    /// The model of its contents; `None`: those of the trace.
+    content: Option<ContentModel>,
     profile: Profile,
     skipped: u64,
     ignored: u64,
@@ -80,35 +82,7 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
     let mut found = Vec::new();
 
     for path in &args.files {
-        let options = TraceOptions {
-            fold: args.fold,
-            skip_bad: args.skip_bad,
-            action: args.blkparse_action,
-            ..TraceOptions::new(WHOLE_DISK)
-        };
-
-        let mut reader = TraceReader::open(path, args.format, options).map_err(Failure::failed)?;
-        let mut patience = Patience::new(&path.display().to_string(), args.requests);
-        let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at))
-            .map_err(Failure::failed)?;
-        if let Some(line) = reader.torn() {
-            output::note(torn_note(path, line));
-        }
-        for text in reader.notes() {
-            output::note(reading_note(path, &text));
-        }
-
-        found.push(Profiled {
-            name: path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            kind: reader.format().to_string(),
-            profile,
-            skipped: reader.skipped(),
-            ignored: reader.ignored(),
-        });
+        found.push(trace(args, path)?);
     }
 
     for workload in &args.workload {
@@ -123,6 +97,7 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
         found.push(Profiled {
             name: workload.to_string(),
             kind: "workload".into(),
+            content: Some(args.feed.content(workload)),
             profile,
             skipped: 0,
             ignored: 0,
@@ -136,6 +111,63 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
+/// Profiles a trace, with the contents of a model if one is given.
+fn trace(args: &Args, path: &Path) -> Result<Profiled, Failure> {
+    // Models repeat contents of a device's pages; otherwise addresses stay as they are.
+    let pages = match args.feed.content {
+        Some(_) => args.feed.pages(PAGES_DEFAULT)?,
+        None => WHOLE_DISK,
+    };
+    let options = TraceOptions {
+        fold: args.fold,
+        skip_bad: args.skip_bad,
+        action: args.blkparse_action,
+        ..TraceOptions::new(pages)
+    };
+
+    let mut reader = TraceReader::open(path, args.format, options).map_err(Failure::failed)?;
+    let mut patience = Patience::new(&path.display().to_string(), args.requests);
+    let mut at = |requests| patience.at(requests);
+    let profile = match args.feed.content {
+        None => profile(&mut reader, args.requests, &mut at).map_err(Failure::failed)?,
+        Some(content) => {
+            let source = Modelled::new(reader, content, pages, args.feed.seed, 0);
+            let mut source = source.map_err(Failure::usage)?;
+            let profile = profile(&mut source, args.requests, &mut at).map_err(Failure::failed)?;
+            reader = source.into_inner();
+            profile
+        }
+    };
+    if args.feed.content.is_some() && reader.has_digests() {
+        return Err(Failure::usage(format_args!(
+            "--content: {}: the trace (format {}) records digests of its contents, which a model of contents would \
+             replace",
+            path.display(),
+            reader.format()
+        )));
+    }
+
+    if let Some(line) = reader.torn() {
+        output::note(torn_note(path, line));
+    }
+    for text in reader.notes() {
+        output::note(reading_note(path, &text));
+    }
+
+    Ok(Profiled {
+        name: path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        kind: reader.format().to_string(),
+        content: args.feed.content,
+        profile,
+        skipped: reader.skipped(),
+        ignored: reader.ignored(),
+    })
+}
+
 /// Lists the models.
 ///
 /// # Errors
@@ -147,13 +179,17 @@ pub(super) fn models() -> Result<(), Failure> {
 }
 
 fn as_json(found: &Profiled) -> serde_json::Value {
-    json!({
+    let mut json = json!({
         "name": found.name,
         "kind": found.kind,
         "skipped": found.skipped,
         "ignored": found.ignored,
         "profile": found.profile,
-    })
+    });
+    if let Some(content) = found.content {
+        json["content"] = content.to_string().into();
+    }
+    json
 }
 
 /// A row of the table: its name, and its value for a profile.
@@ -162,6 +198,10 @@ type TableRow = (&'static str, fn(&Profiled) -> String);
 fn as_text(found: &[Profiled]) -> String {
     let lines: &[TableRow] = &[
         ("format", |one| one.kind.clone()),
+        ("contents", |one| match one.content {
+            Some(content) => content.to_string(),
+            None => "of the trace".into(),
+        }),
         ("requests", |one| exact(one.profile.requests.all)),
         ("  reads", |one| exact(one.profile.requests.reads)),
         ("  writes", |one| exact(one.profile.requests.writes)),

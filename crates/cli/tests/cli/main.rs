@@ -13,6 +13,7 @@ mod images;
 mod kit;
 mod manual;
 mod measuring;
+mod modelled;
 mod models;
 mod recording;
 mod results;

@@ -1,7 +1,9 @@
 //! Requests recorded earlier: a trace, read once for all runs, or a recording of the caller's.
 
+use super::error::StudyError;
 use crate::source::Source;
 use crate::trace::{Decoded, Replay, TraceOptions};
+use crate::workload::ContentModel;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -18,6 +20,8 @@ pub struct TraceReplay {
     pub options: TraceOptions,
     /// Number of replays, each with new contents.
     pub repeat: u32,
+    /// Model of the contents that it writes, if it records none; `None`: each is new.
+    pub content: Option<ContentModel>,
 }
 
 impl TraceReplay {
@@ -29,6 +33,21 @@ impl TraceReplay {
             ..self.options
         };
         self.decoded.replay(options, self.repeat)
+    }
+
+    /// Checks that the model of contents replaces none that are recorded.
+    ///
+    /// # Errors
+    /// The trace has digests.
+    pub fn check_content(&self) -> Result<(), StudyError> {
+        if self.content.is_none() || !self.decoded.has_digests() {
+            return Ok(());
+        }
+        Err(StudyError::Impossible(format!(
+            "{}: the trace (format {}) records digests of its contents, which a model of contents would replace",
+            self.decoded.path().display(),
+            self.decoded.format()
+        )))
     }
 
     /// Number of requests, over all replays.

@@ -5,7 +5,7 @@ use super::replay::{Recorded, TraceReplay};
 use crate::arrivals::Arrivals;
 use crate::source::Source;
 use crate::trace::TraceOptions;
-use crate::workload::{ContentModel, NamedWorkload};
+use crate::workload::{ContentModel, Modelled, NamedWorkload};
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,6 +37,15 @@ impl Requests {
         }
     }
 
+    /// The model of the contents that they write, if there is one.
+    pub fn content(&self) -> Option<ContentModel> {
+        match self {
+            Self::Workload { content, .. } => Some(*content),
+            Self::Trace(trace) => trace.content,
+            Self::Recording(_) => None,
+        }
+    }
+
     /// Returns true if they name the remap target of the pages that they write.
     pub(super) fn names_homes(&self) -> bool {
         matches!(self, Self::Workload { workload, .. } if workload.names_homes())
@@ -58,19 +67,22 @@ impl Requests {
     /// The requests on a device with this many addressable pages, before the first.
     ///
     /// # Errors
-    /// The workload is impossible there, or a recording cannot be read.
+    /// The workload or its contents are impossible there, or a recording cannot be read.
     pub fn source(&self, addressable: u32, seed: u64) -> Result<Box<dyn Source>, StudyError> {
         match self {
             Self::Workload { workload, content } => {
-                // The published model reuses the contents written by aging; others are new.
-                let base = match content {
-                    ContentModel::Papers { .. } => 0,
-                    _ => OWN_CONTENTS,
-                };
-                let source = workload.source(*content, addressable, seed, base);
+                let source = workload.source(*content, addressable, seed, base(*content));
                 Ok(source.map_err(StudyError::impossible)?)
             }
-            Self::Trace(trace) => Ok(Box::new(trace.replay(addressable, OWN_CONTENTS))),
+            Self::Trace(trace) => {
+                let replay = trace.replay(addressable, OWN_CONTENTS);
+                let Some(content) = trace.content else {
+                    return Ok(Box::new(replay));
+                };
+                trace.check_content()?;
+                let source = Modelled::new(replay, content, addressable, seed, base(content));
+                Ok(Box::new(source.map_err(StudyError::impossible)?))
+            }
             Self::Recording(recording) => {
                 let options = TraceOptions {
                     content_base: OWN_CONTENTS,
@@ -79,6 +91,15 @@ impl Requests {
                 recording.replay(options).map_err(StudyError::failed)
             }
         }
+    }
+}
+
+/// The identity above which the contents of a model begin.
+fn base(content: ContentModel) -> u64 {
+    match content {
+        // The published model reuses the contents written by aging; others are new.
+        ContentModel::Papers { .. } => 0,
+        _ => OWN_CONTENTS,
     }
 }
 

@@ -144,13 +144,13 @@ impl RunSpec {
     /// Checks the requests on a new device. An image is checked when it is loaded.
     ///
     /// # Errors
-    /// The workload has no times of its own, or is impossible on this device.
+    /// The workload has no times of its own, or it or its contents are impossible on this device.
     pub fn check_requests(&self) -> Result<(), StudyError> {
         if let Some(arrivals) = &self.arrivals {
             self.requests.check_arrivals(arrivals)?;
         }
-        // A trace was read to its end: only drawn requests can be impossible.
-        if let (Requests::Workload { .. }, Some(device)) = (&self.requests, self.new_device()) {
+        // A trace was read to its end: only drawn requests and contents can be impossible.
+        if let (Some(_), Some(device)) = (self.requests.content(), self.new_device()) {
             let addressable = device.config.addressable_lpns();
             self.requests.source(addressable, self.seed)?;
         }
@@ -167,12 +167,17 @@ impl RunSpec {
             Lifetimes::Untracked => 0,
             Lifetimes::OfAll | Lifetimes::OfRun => Survival::BYTES_PER_PAGE as u64,
         };
-        let per_lpn = match self.requests {
-            // These models store contents by page; the others compute them.
-            Requests::Workload {
-                content: ContentModel::Plain { .. } | ContentModel::Runs { .. },
-                ..
-            } => 8,
+        let per_lpn = match (self.requests.content(), &self.requests) {
+            // These models store contents by page, and the pages that a trace has written.
+            (Some(ContentModel::Plain { .. } | ContentModel::Runs { .. }), requests) => {
+                if matches!(requests, Requests::Trace(_)) {
+                    16
+                } else {
+                    8
+                }
+            }
+            (Some(ContentModel::Measured { .. }), _) => 8,
+            // The others compute them.
             _ => 0,
         };
 

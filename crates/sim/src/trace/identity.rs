@@ -84,6 +84,11 @@ impl Identities {
         }
     }
 
+    /// Returns true if a content had a digest so far.
+    pub(super) fn has_digests(&self) -> bool {
+        self.by_md5.used + self.by_md5s.used > 0
+    }
+
     /// All identities given so far are below this one.
     pub(super) fn end(&self) -> u64 {
         self.next

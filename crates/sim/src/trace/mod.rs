@@ -275,6 +275,11 @@ impl TraceReader {
         self.decoder.identities.end()
     }
 
+    /// Returns true if a page written so far has a recorded digest: its content is known.
+    pub fn has_digests(&self) -> bool {
+        self.decoder.identities.has_digests()
+    }
+
     /// Reads on until one request is delivered; `false` at the end of the file.
     fn deliver(&mut self, out: &mut Vec<HostPage>) -> Result<bool, SourceError> {
         loop {

@@ -24,9 +24,10 @@ use remap_ssd_device::Lpn;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::source::{HostPage, PageKind, Source, SourceError};
+use crate::workload::{ContentModel, Copies};
 
 /// Requests by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -83,6 +84,13 @@ pub struct Duplicates {
     pub stored_share: f64,
     /// Pages written with the content that they already held.
     pub unchanged: u64,
+    /// The model that writes contents as many times as these, for traces without contents.
+    #[serde(serialize_with = "as_text")]
+    pub model: ContentModel,
+}
+
+fn as_text<S: Serializer>(model: &ContentModel, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(model)
 }
 
 /// Skew of the accesses over the pages accessed.
@@ -131,13 +139,20 @@ struct SeenPage {
     writes: u32,
 }
 
+/// State of a content ever written.
+#[derive(Clone, Copy, Default)]
+struct SeenContent {
+    /// Number of pages that hold it.
+    holders: u32,
+    writes: u32,
+}
+
 /// Counts a stream, page by page.
 #[derive(Default)]
 pub struct Profiler {
     profile: Profile,
     pages: FxHashMap<Lpn, SeenPage>,
-    /// Number of pages that hold each content ever written.
-    holders: FxHashMap<u64, u32>,
+    contents: FxHashMap<u64, SeenContent>,
     /// Pages of the current request so far.
     request: u32,
     /// End of the latest read and of the latest write.
@@ -204,13 +219,16 @@ impl Profiler {
     fn write(&mut self, page: &HostPage) {
         self.profile.pages.written += 1;
         let duplicates = &mut self.profile.duplicates;
-        match self.holders.get(&page.content) {
-            Some(&holders) => {
+        let content = self.contents.entry(page.content).or_default();
+        match content.writes {
+            0 => duplicates.contents += 1,
+            _ => {
                 duplicates.writes += 1;
-                duplicates.stored += u64::from(holders > 0);
+                duplicates.stored += u64::from(content.holders > 0);
             }
-            None => duplicates.contents += 1,
         }
+        content.writes = content.writes.saturating_add(1);
+
         let seen = self.pages.entry(page.lpn).or_default();
         seen.writes += 1;
 
@@ -228,11 +246,11 @@ impl Profiler {
                 .map_or(0, |seen| std::mem::take(&mut seen.content)),
             _ => std::mem::replace(&mut self.pages.entry(lpn).or_default().content, content),
         };
-        if let Some(holders) = self.holders.get_mut(&old) {
-            *holders -= 1;
+        if let Some(old) = self.contents.get_mut(&old) {
+            old.holders -= 1;
         }
         if content != 0 {
-            *self.holders.entry(content).or_default() += 1;
+            self.contents.entry(content).or_default().holders += 1;
         }
     }
 
@@ -311,6 +329,8 @@ impl Profiler {
         duplicates.papers_ratio = (1.0 - share(duplicates.contents, pages.unique_written)).max(0.0);
         duplicates.write_share = share(duplicates.writes, pages.written);
         duplicates.stored_share = share(duplicates.stored, pages.written);
+        let writes_of = self.contents.values().map(|content| content.writes);
+        duplicates.model = Copies::of(writes_of).model();
 
         // Without writes there are no duplicates; the ratio would be 1.
         if pages.unique_written == 0 {

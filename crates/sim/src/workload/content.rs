@@ -12,13 +12,15 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::draw::{Chance, below};
-use super::runs::{NOTHING, Runs};
+use super::measured::{Copies, Measured};
+use super::present::{Drawn, NOTHING, Present};
+use super::runs::Runs;
 use super::{WorkloadError, Zipf};
 
 /// Source of the contents of writes.
 ///
 /// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `repeat:SHARE`, `runs:SHARE[:PAGES]`,
-/// `history:SHARE` or `unique`.
+/// `history:SHARE`, `measured:COPIES@SHARE[:...]` or `unique`.
 ///
 /// ```
 /// use remap_ssd_sim::workload::ContentModel;
@@ -26,7 +28,7 @@ use super::{WorkloadError, Zipf};
 /// assert_eq!(model, ContentModel::Papers { duplicate_ratio: 0.3, exponent: 0.2 });
 /// assert_eq!(model.to_string(), "papers:0.3:0.2");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(tag = "model", rename_all = "snake_case")]
 pub enum ContentModel {
     /// The published evaluations' "10 % / 30 % duplicate data": *every* write draws a content out
@@ -68,7 +70,15 @@ pub enum ContentModel {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
+    /// Contents are written as many times as measured in a trace with digests. How far apart was
+    /// not measured: a content's copies are spread over about as many writes as the device has
+    /// logical pages. Needs at most eight bytes of memory per logical page.
+    Measured {
+        /// How many times contents are written.
+        copies: Copies,
+    },
     /// Each write has a unique content.
+    #[default]
     Unique,
 }
 
@@ -95,6 +105,7 @@ impl fmt::Display for ContentModel {
                 pages,
             } => write!(f, "runs:{duplicate_share}:{pages}"),
             ContentModel::History { duplicate_share } => write!(f, "history:{duplicate_share}"),
+            ContentModel::Measured { copies } => write!(f, "measured:{copies}"),
             ContentModel::Unique => f.write_str("unique"),
         }
     }
@@ -104,6 +115,10 @@ impl FromStr for ContentModel {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        if let Some(copies) = text.strip_prefix("measured:") {
+            let copies = copies.parse()?;
+            return Ok(ContentModel::Measured { copies });
+        }
         let fields: Vec<&str> = text.split(':').collect();
 
         let number = |field: &str| {
@@ -147,7 +162,7 @@ impl FromStr for ContentModel {
             _ => {
                 return Err(WorkloadError::new(format!(
                     "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE, repeat:SHARE, \
-                     runs:SHARE[:PAGES], history:SHARE or unique"
+                     runs:SHARE[:PAGES], history:SHARE, measured:COPIES@SHARE[:...] or unique"
                 )));
             }
         })
@@ -167,7 +182,7 @@ enum From {
     Drawn(Zipf),
     Repeated {
         chance: Chance,
-        present: Vec<u64>,
+        present: Present,
         newest: u64,
     },
     Before {
@@ -179,11 +194,23 @@ enum From {
         chance: Chance,
         history: History,
     },
+    Measured(Measured),
     New,
 }
 
 impl Contents {
     pub(super) fn new(
+        model: ContentModel,
+        addressable: u32,
+        base: u64,
+        rng: Xoshiro256PlusPlus,
+    ) -> Result<Self, WorkloadError> {
+        Self::repeating(Drawn::Addressable, model, addressable, base, rng)
+    }
+
+    /// With the pages whose contents `plain` and `runs` repeat.
+    pub(super) fn repeating(
+        repeated: Drawn,
         model: ContentModel,
         addressable: u32,
         base: u64,
@@ -198,7 +225,7 @@ impl Contents {
                 check("duplicate share", duplicate_share)?;
                 From::Repeated {
                     chance: Chance::of(duplicate_share),
-                    present: vec![NOTHING; addressable as usize],
+                    present: Present::new(repeated, addressable),
                     newest: NOTHING,
                 }
             }
@@ -222,7 +249,8 @@ impl Contents {
                     )));
                 }
 
-                From::Runs(Runs::new(Chance::of(duplicate_share), pages, addressable))
+                let present = Present::new(repeated, addressable);
+                From::Runs(Runs::new(Chance::of(duplicate_share), pages, present))
             }
             ContentModel::History { duplicate_share } => {
                 check("duplicate share", duplicate_share)?;
@@ -231,6 +259,7 @@ impl Contents {
                     history: History::new(addressable),
                 }
             }
+            ContentModel::Measured { copies } => From::Measured(Measured::new(copies, addressable)),
             ContentModel::Papers {
                 duplicate_ratio,
                 exponent,
@@ -287,6 +316,10 @@ impl Contents {
                 history.push(content);
                 content
             }
+            From::Measured(measured) => {
+                let fresh = &mut self.fresh;
+                measured.draw(&mut self.rng, || take(fresh))
+            }
             From::Repeated {
                 chance,
                 present,
@@ -294,21 +327,18 @@ impl Contents {
             } => {
                 // Drawn before the decision, needed or not: a page costs a constant number of
                 // draws.
-                let other = below(present.len() as u32, &mut self.rng);
+                let other = present.draw(1, &mut self.rng);
 
                 let content = if chance.happens(&mut self.rng) && *newest != NOTHING {
                     // A page not written yet has nothing to repeat: the newest content is used
                     // instead.
-                    match present[other as usize] {
-                        NOTHING => *newest,
-                        content => content,
-                    }
+                    present.of(other).unwrap_or(*newest)
                 } else {
                     take(&mut self.fresh)
                 };
 
                 // The old content of the address is gone: only stored contents can be repeated.
-                present[lpn.index()] = content;
+                present.set(lpn, content);
                 *newest = content;
                 content
             }

@@ -7,15 +7,13 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Lpn;
 
-use super::draw::{Chance, below};
-
-/// In a table of present contents: the page has not been written yet.
-pub(super) const NOTHING: u64 = 0;
+use super::draw::Chance;
+use super::present::Present;
 
 pub(super) struct Runs {
     chance: Chance,
     pages: u32,
-    present: Vec<u64>,
+    present: Present,
     /// Remaining pages of the current run.
     left: u32,
     /// Source page of the next one; `None` if they are new.
@@ -24,8 +22,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn new(chance: Chance, pages: u32, addressable: u32) -> Self {
-        let present = vec![NOTHING; addressable as usize];
+    pub(super) fn new(chance: Chance, pages: u32, present: Present) -> Self {
         Self {
             chance,
             pages,
@@ -40,13 +37,9 @@ impl Runs {
     pub(super) fn repeated(&mut self, lpn: Lpn, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
         // A gap in the addresses is another file: a run ends there.
         if self.left == 0 || lpn != self.next_lpn {
-            // The last of them may be a short one.
-            let runs = (self.present.len() as u32).div_ceil(self.pages);
             self.left = self.pages;
-            self.source = self
-                .chance
-                .happens(rng)
-                .then(|| below(runs, rng) * self.pages);
+            let repeats = self.chance.happens(rng);
+            self.source = repeats.then(|| self.present.draw(self.pages, rng));
         }
         (self.left, self.next_lpn) = (self.left - 1, lpn.offset(1));
         let source = self.source?;
@@ -54,14 +47,11 @@ impl Runs {
         // The source advances with the run, page by page.
         self.source = Some(source + 1);
         // Past the last page, and in unwritten pages, there is nothing to repeat.
-        self.present
-            .get(source as usize)
-            .copied()
-            .filter(|content| *content != NOTHING)
+        self.present.of(source)
     }
 
     /// Records the present content of a page.
     pub(super) fn note(&mut self, lpn: Lpn, content: u64) {
-        self.present[lpn.index()] = content;
+        self.present.set(lpn, content);
     }
 }

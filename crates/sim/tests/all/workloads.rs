@@ -12,7 +12,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
 use remap_ssd_sim::workload::{
-    ContentModel, Endless, Pattern, Workload, WorkloadConfig, WorkloadSpec, Zipf,
+    ContentModel, Copies, Endless, Pattern, Workload, WorkloadConfig, WorkloadSpec, Zipf,
 };
 
 fn config(spec: &str, content: ContentModel, addressable: u32) -> WorkloadConfig {
@@ -442,6 +442,7 @@ fn contents() -> impl Strategy<Value = ContentModel> {
             duplicate_ratio,
             exponent
         }),
+        prop::collection::vec(1u32..40, 1..50).prop_map(|counts| Copies::of(counts).model()),
     ]
 }
 
@@ -527,6 +528,19 @@ fn specs_have_short_forms_and_wrong_ones_are_explained() {
     assert!(model("paper").contains(
         "papers:RATIO[:EXPONENT], plain:SHARE, repeat:SHARE, runs:SHARE[:PAGES], history:"
     ));
+    for (text, reason) in [
+        ("measured:", "`` is not COPIES@SHARE, as in 2.5@0.1"),
+        ("measured:2@0.1:often", "`often` is not COPIES@SHARE"),
+        (
+            "measured:1@0.1",
+            "1 copies of a content: above 1 are possible",
+        ),
+        ("measured:2@0", "a share of 0: above 0 to 1 are possible"),
+        ("measured:2@0.7:3@0.5", "the shares sum to 1.2: at most 1"),
+    ] {
+        assert!(model(text).contains(reason), "{}", model(text));
+    }
+    assert!(model(&format!("measured{}", ":2@0.01".repeat(17))).contains("at most 16 classes"));
 }
 
 #[test]

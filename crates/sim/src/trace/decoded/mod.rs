@@ -63,6 +63,7 @@ pub struct Decoded {
     devices: Arc<Vec<u64>>,
     /// Contents have numbers from 1, and below this one.
     content_end: u64,
+    has_digests: bool,
     stat: TraceStat,
     device: Option<Box<DeviceConfig>>,
     torn: Option<u64>,
@@ -160,6 +161,7 @@ impl Decoded {
             words,
             devices: Arc::new(devices),
             content_end: decoder.identities.end(),
+            has_digests: decoder.identities.has_digests(),
             stat,
             notes: decoder.notes(),
             device: decoder.device,
@@ -180,6 +182,11 @@ impl Decoded {
     /// Its counts, folded by the options.
     pub fn stat(&self) -> &TraceStat {
         &self.stat
+    }
+
+    /// Returns true if a page written has a recorded digest: its content is known.
+    pub fn has_digests(&self) -> bool {
+        self.has_digests
     }
 
     /// The recorded device, if the trace names it (sessions do).

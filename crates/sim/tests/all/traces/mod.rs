@@ -4,6 +4,7 @@
 
 mod columns;
 mod containers;
+mod contents;
 mod damage;
 mod excerpts;
 mod formats;
