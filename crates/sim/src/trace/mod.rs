@@ -124,7 +124,7 @@ impl TraceOptions {
 /// assert_eq!((reader.skipped(), reader.ignored(), reader.torn()), (1, 0, None));
 /// assert_eq!(reader.content_end(), 4); // three new contents, from 1
 /// assert!(reader.device().is_none() && reader.format() == Format::Alibaba);
-/// assert!(reader.notes().is_empty()); // all of it was in order
+/// assert!(reader.notes().is_empty() && !reader.has_digests()); // in order, contents unknown
 ///
 /// let error = TraceReader::open("nowhere.csv", None, options).err().ok_or("it is not there")?;
 /// assert!(error.to_string().starts_with("nowhere.csv: "));
