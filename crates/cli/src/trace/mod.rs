@@ -36,7 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd trace make fiu-homes --requests 100k --out homes.fiu
   remap-ssd trace stat homes.fiu
-  remap-ssd trace stat msr.csv --content plain:0.3
+  remap-ssd trace stat disk.csv --content plain:0.3
   remap-ssd trace stat --workload ycsb --device 4GiB --requests 200k
   remap-ssd trace make fileserver --requests 20k --seed 7 --format blkparse --out fileserver.txt
   remap-ssd trace stat homes.fiu fileserver.txt --json
