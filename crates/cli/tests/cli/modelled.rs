@@ -63,8 +63,10 @@ fn a_trace_without_digests_gets_the_duplicates_of_a_model() {
     let reseeded = compared(dir, &["--content", "plain:0.3", "--seed", "2"]);
     assert_ne!(hits(&reseeded["runs"][0]), share);
 
-    // Those of the papers' model are on the device already, and `--duplicates` means that model.
-    let papers = compared(dir, &["--duplicates", "0.3"]);
+    // Those of the papers' model are on a device that was aged with them; `--duplicates` means that
+    // model.
+    let aged = ["--aging", "content=papers:0.3", "--duplicates", "0.3"];
+    let papers = compared(dir, &aged);
     assert_eq!(papers["config"]["aging"]["content"], "papers:0.3:0.2");
     assert!(hits(&papers["runs"][0]) > 0.5);
 

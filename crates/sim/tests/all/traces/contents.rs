@@ -179,7 +179,7 @@ fn a_measured_model_writes_contents_as_many_times_as_they_were_in_the_trace_meas
     );
 }
 
-fn measured(content: &str) -> RunResult {
+fn measured(content: &str, aged: &str) -> RunResult {
     let mut config = DeviceConfig::preset("fast21-32g")
         .unwrap()
         .scale(1.0 / 256.0)
@@ -192,22 +192,22 @@ fn measured(content: &str) -> RunResult {
         unreachable!("the device is new")
     };
     let NewDevice { aging, .. } = &mut **new;
-    // Aged with the contents that the requests reuse.
-    aging.as_mut().unwrap().content = None;
+    aging.as_mut().unwrap().content = Some(aged.parse().unwrap());
     let run = spec.perform(&Cores::default(), &mut |_| ControlFlow::Continue(()));
     run.unwrap()
 }
 
 #[test]
-fn the_papers_contents_are_found_on_the_aged_device_and_those_of_other_models_are_the_runs_own() {
-    let hits = |content| {
-        let summary = measured(content).summary;
+fn the_papers_contents_are_found_on_a_device_aged_with_them_and_those_of_other_models_are_the_runs_own()
+ {
+    let hits = |content, aged| {
+        let summary = measured(content, aged).summary;
         summary.dedup_hits as f64 / summary.host_pages as f64
     };
-    assert_eq!(hits("unique"), 0.0);
-    let plain = hits("plain:0.3");
+    assert_eq!(hits("unique", "unique"), 0.0);
+    let plain = hits("plain:0.3", "unique");
     assert!((plain - 0.3).abs() < 0.05, "{plain}");
     // More of the contents are on the device than the 3,200 writes could bring themselves.
-    let papers = hits("papers:0.3");
+    let papers = hits("papers:0.3", "papers:0.3");
     assert!(papers > 0.5, "{papers}");
 }
