@@ -1,6 +1,6 @@
 //! Several users of one volume, each with its own connection: no page gets two owners, and no user
 //! relies on state that another one has changed. (With separate processes:
-//! `crates/cli/tests/cli/volumes.rs`.)
+//! `crates/cli/tests/all/volumes.rs`.)
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,0 +1,14 @@
+//! Operators' queries and changes to a served device: real server processes, real hosts, `ctl` as a
+//! program.
+
+mod failed_disk;
+mod kit;
+mod metrics;
+mod reservations;
+mod rights;
+mod snapshot;
+mod supervised;
+mod verbs;
+mod watch;
+
+use crate::kill::host;
