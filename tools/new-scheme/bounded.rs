@@ -34,7 +34,7 @@ const ENTRY_BYTES: SchemeKey = SchemeKey {
 };
 
 /// The scheme's declaration for the catalogue.
-pub const SPEC: SchemeSpec = SchemeSpec::new(
+pub(super) const SPEC: SchemeSpec = SchemeSpec::new(
     SchemeFacts {
         name: "bounded",
         durable: false,

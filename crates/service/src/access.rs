@@ -115,7 +115,6 @@ impl Access {
     /// A name without an address, an invalid file of keys, or an address that others can reach
     /// without keys or a list of hosts.
     pub(crate) fn of(spec: &Spec) -> Result<Self, ServiceError> {
-        let keys = spec.keys.as_deref().map(load_keys).transpose()?;
         let entries = spec.allow.iter().map(|text| AccessEntry::parse(text));
         let entries: Vec<AccessEntry> = entries.collect::<Result<_, _>>()?;
         let allowed = allowed(&entries)?;
@@ -129,14 +128,18 @@ impl Access {
         let listen = if let Some(socket) = passed {
             let address = socket.local_addr().map_err(ServiceError::failed)?;
             let given = address.ip().to_string();
-            must_be_guarded(spec, &[(address, &given)], keys.is_some())?;
+            must_be_guarded(spec, &[(address, &given)])?;
             Listen::On(socket)
         } else {
             let listen = listen_on(spec)?;
-            must_be_guarded(spec, &listen, keys.is_some())?;
+            if listen.is_empty() {
+                spec.check_without_tcp()?;
+            }
+            must_be_guarded(spec, &listen)?;
             Listen::At(listen.into_iter().map(|(address, _)| address).collect())
         };
 
+        let keys = spec.keys.as_deref().map(load_keys).transpose()?;
         Ok(Self {
             listen,
             allowed,
@@ -191,16 +194,12 @@ fn listen_on(spec: &Spec) -> Result<Vec<(SocketAddr, &str)>, ServiceError> {
 }
 
 /// Refuses addresses that others can reach if no host would be restricted there.
-fn must_be_guarded(
-    spec: &Spec,
-    listen: &[(SocketAddr, &str)],
-    has_keys: bool,
-) -> Result<(), ServiceError> {
+fn must_be_guarded(spec: &Spec, listen: &[(SocketAddr, &str)]) -> Result<(), ServiceError> {
     // Mapped IPv6 addresses count as IPv4: ::ffff:127.0.0.1 is a loopback address too.
     let mut elsewhere = listen
         .iter()
         .filter(|(address, _)| !address.ip().to_canonical().is_loopback());
-    let Some((address, host)) = elsewhere.next().filter(|_| !has_keys) else {
+    let Some((address, host)) = elsewhere.next().filter(|_| spec.keys.is_none()) else {
         return Ok(());
     };
 

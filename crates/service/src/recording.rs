@@ -10,6 +10,7 @@ use remap_ssd_sim::trace::session::{SessionEntry, write_device};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A trace written while hosts are served.
@@ -18,6 +19,8 @@ pub(crate) struct Recording {
     path: PathBuf,
     /// None after an error.
     file: Arc<Mutex<Option<BufWriter<File>>>>,
+    /// At least one command was recorded.
+    used: Arc<AtomicBool>,
 }
 
 impl Recording {
@@ -36,6 +39,7 @@ impl Recording {
         Ok(Self {
             path: path.into(),
             file: Arc::new(Mutex::new(Some(BufWriter::with_capacity(1 << 18, file)))),
+            used: Arc::default(),
         })
     }
 
@@ -61,12 +65,13 @@ impl Recording {
     }
 }
 
-/// The recording of a service, if requested. Its file is removed when this is dropped before
-/// anything was served, so that the next start finds its name free.
+/// The recording of a service, if requested. If this is dropped before all transports serve, the
+/// file is removed, so that the next start finds its name free, unless it has commands: a transport
+/// may have served until a later one failed to begin.
 pub(crate) struct Unserved(pub(crate) Option<Recording>);
 
 impl Unserved {
-    /// Keeps the file: something is served from now on.
+    /// Keeps the file: all transports serve from now on.
     pub(crate) fn served(mut self) -> Option<Recording> {
         self.0.take()
     }
@@ -74,8 +79,10 @@ impl Unserved {
 
 impl Drop for Unserved {
     fn drop(&mut self) {
-        if let Some(recording) = &self.0 {
-            let _ = std::fs::remove_file(&recording.path);
+        match &self.0 {
+            Some(recording) if recording.used.load(Ordering::Relaxed) => recording.flush(),
+            Some(recording) => _ = std::fs::remove_file(&recording.path),
+            None => {}
         }
     }
 }
@@ -89,6 +96,7 @@ impl Recorder for Recording {
     }
 
     fn command(&self, now: u64, ops: &[RecordedOp]) {
+        self.used.store(true, Ordering::Relaxed);
         self.write(|file| {
             for group in ops.chunk_by(adjoin) {
                 line(now, group, file)?;
@@ -148,4 +156,26 @@ fn line(now: u64, ops: &[RecordedOp], to: &mut impl Write) -> io::Result<()> {
     };
 
     entry.write(now, to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_without_commands_is_removed_and_one_with_commands_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("trace");
+        for used in [false, true] {
+            let recording = Recording::create(&path).expect("a new file");
+            let unserved = Unserved(Some(recording.clone()));
+            if used {
+                recording.command(1, &[RecordedOp::Flush]);
+            }
+            drop(unserved);
+            assert_eq!(path.exists(), used);
+        }
+        let text = std::fs::read_to_string(&path).expect("it is kept");
+        assert_eq!(text.lines().count(), 1, "the flush, written out: {text}");
+    }
 }

@@ -190,7 +190,7 @@ impl Service {
         // 1. close the device  2. record that it was closed. Cut between: the next start counts one
         // unsafe shutdown too many.
         keep(clean);
-        tracing::info!("ended in good order");
+        tracing::info!("shut down cleanly");
         Ok(())
     }
 }

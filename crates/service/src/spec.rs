@@ -120,6 +120,25 @@ impl Spec {
         }
     }
 
+    /// Checks the fields that would have no effect without NVMe/TCP.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub(crate) fn check_without_tcp(&self) -> Result<(), ServiceError> {
+        let given = [
+            (self.advertise.is_some(), "--advertise"),
+            (self.keys.is_some(), "--keys"),
+            (!self.allow.is_empty(), "--allow"),
+            (self.insecure, "--insecure"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => Err(ServiceError::usage(format_args!(
+                "{option}: only with NVMe/TCP (--listen)"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Serves the image in a folder.
     pub fn image(dir: impl Into<PathBuf>) -> Self {
         Self::of(Backing::Image(dir.into()))

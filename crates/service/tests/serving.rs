@@ -5,10 +5,11 @@ use remap_ssd_http::{Refused, Watched};
 use remap_ssd_nvme::controller::{Gate, Health, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_service::{
-    Latency, Played, PlayedOptions, SchemeKind, Served, Service, ServiceError, Shape, Spec, image,
+    Advertised, Latency, Played, PlayedOptions, SchemeKind, Served, Service, ServiceError, Shape,
+    Spec, image,
 };
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -239,6 +240,17 @@ fn a_field_that_would_have_no_effect_is_refused() {
         change(&mut spec);
         spec
     };
+    const ELSEWHERE: Advertised = Advertised {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        port: None,
+    };
+    // Only guests, which neither use discovery nor authenticate.
+    let without_tcp = |change: fn(&mut Spec)| {
+        let mut spec = Spec::image(folder.path());
+        spec.vfio_user = Some(folder.path().join("vfio"));
+        change(&mut spec);
+        spec
+    };
     let wrong = [
         spec(|spec| spec.cut_seed = Some(1)),
         spec(|spec| spec.memory_limit = 4096),
@@ -247,6 +259,10 @@ fn a_field_that_would_have_no_effect_is_refused() {
         spec(|spec| (spec.insecure, spec.keys) = (true, Some("keys".into()))),
         spec(|spec| spec.shape.set = vec!["firmware.gc_free=0.2".parse().expect("a setting")]),
         spec(|spec| spec.shape.size = Some(u64::MAX)),
+        without_tcp(|spec| spec.advertise = Some(ELSEWHERE)),
+        without_tcp(|spec| spec.keys = Some("keys".into())),
+        without_tcp(|spec| spec.allow = vec!["127.0.0.1".into()]),
+        without_tcp(|spec| spec.insecure = true),
     ];
     for (at, spec) in wrong.into_iter().enumerate() {
         let opened = Service::open(spec).err();

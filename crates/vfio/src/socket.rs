@@ -87,23 +87,23 @@ impl Bound {
         log: Log,
     ) -> Result<Service, ServiceError> {
         let server = Server::from_owned_fd(self.socket, true, interrupts(), regions());
-        let function = Function::start(subsystem, epoch)?;
-        let stop = Arc::new(AtomicBool::new(false));
+        // Complete before its thread starts: if that fails, it is dropped, which closes the function.
+        let service = Service {
+            function: Function::start(subsystem, epoch)?,
+            stop: Arc::default(),
+            file: self.file,
+        };
 
         // It blocks in the library and cannot be interrupted: after `close` it finds a closed
         // function.
         std::thread::Builder::new()
             .name("vfio-user".into())
             .spawn({
-                let (mut backend, stop) = (Backend(function.handle()), stop.clone());
+                let (mut backend, stop) =
+                    (Backend(service.function.handle()), service.stop.clone());
                 move || listen(&server, &mut backend, &stop, &log, epoch)
             })?;
-
-        Ok(Service {
-            function,
-            stop,
-            file: self.file,
-        })
+        Ok(service)
     }
 }
 

@@ -36,8 +36,17 @@ pub enum CarryError {
         beside: String,
     },
     /// The name is taken, and must not be replaced.
-    #[error("there is a file {0}; --force replaces it")]
+    #[error("there is a file {0} already")]
     Exists(String),
+    /// The new file is complete and durable, but has its temporary name; a file that it replaces is
+    /// deleted.
+    #[error("the new file is complete, but has the name {part}: {error}")]
+    Unnamed {
+        /// Its temporary name.
+        part: String,
+        /// Why it could not be renamed.
+        error: StoreError,
+    },
 }
 
 /// Progress callback: bytes done, and bytes in total.
@@ -124,7 +133,8 @@ impl<'a> Import<'a> {
     /// Copies all of `source`, of which `expected` bytes are known. Returns the number of bytes.
     ///
     /// # Errors
-    /// `source` could not be read, or the volume could not be written; the name is as before.
+    /// `source` could not be read, or the volume could not be written; the name is as before,
+    /// except after [`CarryError::Unnamed`].
     pub fn copy(
         self,
         source: &mut dyn Read,
@@ -159,8 +169,10 @@ impl<'a> Import<'a> {
         if self.exists {
             volume.delete(name)?;
         }
-        volume.rename(&part, name)?;
-        Ok(bytes)
+        match volume.rename(&part, name) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(CarryError::Unnamed { part, error }),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::carry::{CarryError, Export, Import};
-use remap_ssd_store::{NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
 use remap_ssd_testkit::{MemDisk, kept};
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -102,4 +102,29 @@ fn an_import_that_is_cut_leaves_a_complete_file_old_or_new() {
         found[..2].iter().all(|count| *count > 0),
         "old, new, neither renamed: {found:?}"
     );
+}
+
+/// A source that takes the name of the import when it is read.
+struct Taking<'a>(&'a dyn Store);
+
+impl Read for Taking<'_> {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        let new = OpenOptions {
+            create: Create::New,
+            ..OpenOptions::default()
+        };
+        let taken = self.0.open("file", new);
+        taken.map(|_| 0).map_err(io::Error::other)
+    }
+}
+
+#[test]
+fn an_import_that_cannot_be_renamed_says_where_the_file_is() {
+    let volume = volume(MemDisk::new(PAGES));
+    let import = Import::begin(&volume, "file", false).expect("a free name");
+    let unnamed = import.copy(&mut Taking(&volume), 0, &mut |_, _| {});
+    let Err(CarryError::Unnamed { part, .. }) = unnamed else {
+        panic!("{unnamed:?}");
+    };
+    assert_eq!(export(&volume, &part), [0; 0]);
 }

@@ -74,6 +74,9 @@ fn about_copy(place: &NamespacePlace, file: &Path, error: CarryError) -> Failure
     match error {
         CarryError::Store(error) => about(place, error),
         CarryError::Local(error) => Failure::about(file.display(), error),
+        CarryError::Exists(_) => {
+            Failure::about(place.name(), format_args!("{error}; --force replaces it"))
+        }
         error => Failure::about(place.name(), error),
     }
 }

@@ -288,7 +288,7 @@ fn an_upgrade_keeps_the_port_open_and_a_host_loses_nothing() {
             std::fs::copy(PROGRAM, &new).expect("room");
             std::fs::rename(&new, &installed).expect("the same folder");
             let said = stop(child);
-            assert!(said.contains("ended in good order"), "{said}");
+            assert!(said.contains("shut down cleanly"), "{said}");
             assert_eq!(unit.next(), "STOPPING=1");
 
             child = unit.start(&installed, &["--image", image]);
