@@ -9,17 +9,13 @@ use crate::interrupt::Interrupt;
 use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_crash::{
-    Adjust, CampaignOptions, CampaignReport, GeometryAdjust, ReplayCode, mapping_of,
-    replay_adjusted, run,
+    Adjust, CampaignOptions, CampaignReport, ReplayCode, mapping_of, replay_adjusted, run,
 };
-use remap_ssd_device::{DeviceConfig, Setting};
-use remap_ssd_ftl::{Config, GcPolicy, Granularity, Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and
 /// checks that acknowledged data survive and that no deallocated or overwritten data come back.
@@ -82,22 +78,12 @@ pub struct Args {
     ///
     /// May be repeated, or comma-separated. Devices that cannot work with it are left out. The
     /// configuration reference (docs/configuration.md) lists the keys.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        value_delimiter = ',',
-        help_heading = "Device"
-    )]
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Device")]
     pub set: Vec<String>,
     /// Garbage collection policy: greedy, cost-benefit, coldmap or cagc.
     ///
     /// Of all devices [default: greedy on most, each of the others on some].
-    #[arg(
-        long,
-        value_name = "POLICY",
-        hide_short_help = true,
-        help_heading = "Device"
-    )]
+    #[arg(long, value_name = "POLICY", hide_short_help = true, help_heading = "Device")]
     pub gc: Option<GcPolicy>,
     /// Mapping table: page, or hybrid.
     ///
@@ -138,7 +124,8 @@ const SECONDS_DEFAULT: f64 = 10.0;
 /// An unexpected loss of data, or a missing expected one.
 pub fn command(args: &Args) -> Result<(), Failure> {
     check(args)?;
-    let adjust = adjustment(settings::parse(&args.set)?)?;
+    let set = settings::parse_untimed(&args.set, &CHOSEN, "a campaign")?;
+    let adjust = Adjust::of_settings(set);
 
     let interrupt = Interrupt::listen()?;
     let (mut reports, asked) = match &args.replay {
@@ -196,14 +183,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 
     // A durable scheme must have lost nothing, one in DRAM must have been caught.
-    if reports
-        .iter()
-        .all(|(scheme, report)| is_as_it_should_be(args, *scheme, report))
-    {
-        Ok(())
-    } else {
-        Err(Failure::Found)
-    }
+    let good = |(scheme, report): &_| is_as_it_should_be(args, *scheme, report);
+    Failure::found_unless(reports.iter().all(good))
 }
 
 /// Reports schemes and policies that require page mapping before anything runs, whether they come
@@ -258,88 +239,21 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
     }
 }
 
-/// The changes of `--set` to a device's firmware.
-fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
-    for setting in &settings {
-        refuse_what_campaigns_choose(setting)?;
-    }
-    if settings.is_empty() {
-        return Ok(Adjust::default());
-    }
-
-    let (flash, settings): (Vec<Setting>, Vec<Setting>) = settings
-        .into_iter()
-        .partition(|one| one.key.table() == "geometry");
-    let geometry = geometry_of(&flash);
-    let device = DeviceConfig::preset(DEVICE).expect("it is in the list of presets");
-    let wears_out = settings.iter().any(|one| one.key.path == ENDURANCE);
-
-    let firmware = Arc::new(move |config: &Config| {
-        // Settings are validated like those of a device file, so that they have the same meaning.
-        let device = DeviceConfig {
-            firmware: config.clone(),
-            ..device.clone()
-        };
-        let set = device
-            .with(&settings)
-            .map_err(|error| error.to_string())?
-            .firmware_of_chips();
-
-        // A device file has neither.
-        let pe_limit = if wears_out {
-            set.pe_limit
-        } else {
-            config.pe_limit
-        };
-        Ok(Config {
-            pe_limit,
-            guards: config.guards,
-            ..set
-        })
-    });
-    Ok(Adjust {
-        firmware: Some(firmware),
-        geometry,
-    })
-}
-
-/// The last of several settings for one key counts, as in the other tables.
-fn geometry_of(settings: &[Setting]) -> GeometryAdjust {
-    let value = |name: &str| {
-        let said = settings.iter().rfind(|one| one.key.name() == name)?;
-        let value = said.value.as_u64().expect("a setting is of its key's kind");
-        Some(u32::try_from(value).expect("a setting is in its key's range"))
-    };
-    GeometryAdjust {
-        dies: value("dies"),
-        superblocks: value("superblocks"),
-        pages_per_block: value("pages_per_block"),
-        superblock_dies: value("superblock_dies"),
-    }
-}
-
-/// Any device: `--set` is applied to it, and only its firmware is used.
-const DEVICE: &str = "fast21-32g";
-const ENDURANCE: &str = "flash.endurance";
-
-/// A campaign is untimed, and its devices are nearly full.
-fn refuse_what_campaigns_choose(setting: &Setting) -> Result<(), Failure> {
-    let path = setting.key.path;
-    let why = match path {
-        ENDURANCE => return Ok(()),
-        "firmware.scheme" => "use --scheme instead",
-        "firmware.gc_policy" => "use --gc instead",
-        "firmware.mapping" => "use --mapping instead",
-        "firmware.lpns" => "a campaign has as many pages as its devices can have",
-        "geometry.channels" => "a campaign knows no time, and channels take part in nothing else",
-        "content" => "a campaign has contents of its own",
-        _ if path.starts_with("firmware.") || path.starts_with("geometry.") => return Ok(()),
-        _ => {
-            "a campaign knows no time: keys of the tables firmware and geometry, and flash.endurance, can be set"
-        }
-    };
-    Err(Failure::usage(format_args!("--set {path}: {why}")))
-}
+/// Keys that `--set` cannot change here, and the alternative for each.
+const CHOSEN: [(&str, &str); 6] = [
+    ("firmware.scheme", "use --scheme instead"),
+    ("firmware.gc_policy", "use --gc instead"),
+    ("firmware.mapping", "use --mapping instead"),
+    (
+        "firmware.lpns",
+        "a campaign has as many pages as its devices can have",
+    ),
+    (
+        "geometry.channels",
+        "a campaign knows no time, and channels take part in nothing else",
+    ),
+    ("content", "a campaign has contents of its own"),
+];
 
 /// Error for devices made impossible by `--set`.
 fn refused(args: &Args, why: &str) -> Failure {
@@ -379,7 +293,13 @@ fn options(
 
 fn campaign(args: &Args, options: &CampaignOptions) -> CampaignReport {
     let seconds = options.seconds;
-    let line = progress_line(args, options.scheme, seconds);
+    let steps = (args.cuts.is_some() || seconds.is_some()).then_some(1000);
+    let line = output::bar(
+        args.json,
+        steps,
+        "{prefix:9} {bar:30} {percent:>3} %  {msg}",
+    );
+    line.set_prefix(options.scheme.name());
     let report = run(options, &mut |progress| {
         let part = match (args.cuts, seconds) {
             (Some(cuts), _) => progress.cuts as f64 / cuts as f64,
@@ -396,24 +316,6 @@ fn campaign(args: &Args, options: &CampaignOptions) -> CampaignReport {
 
     line.finish_and_clear();
     report
-}
-
-fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> ProgressBar {
-    let target = if args.json {
-        ProgressDrawTarget::hidden()
-    } else {
-        ProgressDrawTarget::stderr()
-    };
-    let line = ProgressBar::with_draw_target(
-        (args.cuts.is_some() || seconds.is_some()).then_some(1000),
-        target,
-    );
-    let style = ProgressStyle::with_template("{prefix:9} {bar:30} {percent:>3} %  {msg}")
-        .expect("the template is valid");
-    line.set_style(style);
-    line.set_prefix(scheme.name());
-    line.enable_steady_tick(Duration::from_millis(250));
-    line
 }
 
 /// Returns true if a scheme that is not durable was caught, and any other lost nothing.

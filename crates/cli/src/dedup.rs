@@ -10,7 +10,7 @@ use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_dedup::{
     Ccaw, CcawOptions, DedupError, Engine, Hash, NewDedup, OrderMerge, OrderMergeOptions, Own,
-    Scheme, Statistics, scheme_on,
+    Scheme, Statistics,
 };
 use remap_ssd_device::{Disk, HoldError};
 use remap_ssd_fuse::{Mounted, Pages};
@@ -97,37 +97,29 @@ fn hold(disk: &mut Client) -> Result<(), HoldError<ClientError>> {
 }
 
 /// Opens or creates the disk, serves it, and returns the disk below.
-fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Failure> {
+fn serve_on<D: Disk + Send + 'static>(below: D, args: &Args) -> Result<D, Failure> {
     let about = |error: DedupError<D::Error>| match error {
         DedupError::BadShape(_) => Failure::usage(error),
         _ => Failure::about(args.place.name(), error),
     };
-    let found = scheme_on(&mut below)
-        .map_err(about)?
-        // With `--force` existing contents do not count.
-        .filter(|_| !args.force);
     let new = NewDedup {
         hash: args.hash.unwrap_or_default(),
         force: args.force,
         ..NewDedup::default()
     };
-    let mut patience = Patience::new("looking at what is there", Some(below.pages()));
-    let progress = &mut |pages, _| patience.at(pages);
+    let what = "looking at what is there";
 
     match args.scheme {
         Scheme::Ccaw => {
-            let entries_max = args.table.unwrap_or(u32::MAX);
             let options = CcawOptions {
                 window: args.window,
                 compare: args.compare,
-                entries_max,
+                entries_max: args.table.unwrap_or(u32::MAX),
                 ..CcawOptions::default()
             };
-            let disk = match found {
-                Some(_) => Ccaw::open(below, options),
-                None => Ccaw::create(below, &new, options, progress),
-            };
-            drop(patience);
+            let disk = Patience::during(what, |progress| {
+                Ccaw::open_or_create(below, &new, options, progress)
+            });
             serve(disk.map_err(about)?, args)
         }
         Scheme::OrderMerge => {
@@ -136,11 +128,9 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
                 compare: args.compare,
                 ..OrderMergeOptions::default()
             };
-            let disk = match found {
-                Some(_) => OrderMerge::open(below, options),
-                None => OrderMerge::create(below, &new, options, progress),
-            };
-            drop(patience);
+            let disk = Patience::during(what, |progress| {
+                OrderMerge::open_or_create(below, &new, options, progress)
+            });
             serve(disk.map_err(about)?, args)
         }
     }

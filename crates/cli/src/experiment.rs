@@ -10,13 +10,13 @@ use crate::interrupt;
 use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use remap_ssd_lab::claim::{Claim, Verdict};
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::queue::Limits;
 use remap_ssd_lab::store::Store;
 use remap_ssd_lab::study::{Concluded, Event, Planned};
-use remap_ssd_lab::{Form, LabError, Library, Options, Study};
+use remap_ssd_lab::{Form, Library, Options, Study};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -51,12 +51,7 @@ pub struct Args {
     /// claim depends on that value. A paper's own tables (arithmetic on its figures, recovery times
     /// by capacity) do not change. May be repeated, or comma-separated. The configuration reference
     /// (docs/configuration.md) lists the keys.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        value_delimiter = ',',
-        help_heading = "Device"
-    )]
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Device")]
     pub set: Vec<String>,
     /// Folder with experiments of your own.
     ///
@@ -77,12 +72,7 @@ pub struct Args {
     pub memory: u64,
 
     /// Folder for results; results already in it are reused.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "results",
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "DIR", default_value = "results", help_heading = "Output")]
     pub out: PathBuf,
     /// Print the claims, or the list, as JSON.
     #[arg(long, help_heading = "Output")]
@@ -100,15 +90,6 @@ Examples:
 
 The results folder holds report.html, claims.json, findings.json, a folder for each experiment with
 results.csv, results.parquet and its figures as SVG, and runs/ with the result of each run.";
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
-        match error {
-            LabError::Wrong(text) => Self::Usage(text),
-            LabError::Failed(text) | LabError::Disk(text) => Self::Failed(text),
-        }
-    }
-}
 
 /// Runs `experiment`.
 ///
@@ -140,16 +121,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     let concluded = run(args, &study)?;
 
-    if args.json {
-        output::json(&json!({
+    let json = || {
+        json!({
             "form": form.to_string(),
             "out": args.out,
             "claims": concluded.iter().flat_map(|one| &one.claims).collect::<Vec<_>>(),
             "findings": concluded.iter().flat_map(|one| &one.findings).collect::<Vec<_>>(),
-        }))
-    } else {
-        output::text(&text(args, form, &concluded))
-    }
+        })
+    };
+    output::result(args.json, json, || text(args, form, &concluded))
 }
 
 /// The requested experiments, without duplicates.
@@ -223,35 +203,10 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
     };
 
     let rows: Vec<Vec<String>> = study.planned.iter().map(row).collect();
-    output::text(&left_table(&["name", "runs", "claims", "shows"], &rows))
-}
-
-/// A table of text: all columns left-aligned.
-fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
-    // By characters: some titles have more bytes than characters.
-    let chars = |text: &str| text.chars().count();
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| chars(&row[column]))
-            .max()
-            .unwrap_or(0)
-            .max(chars(head[column]))
-    };
-
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let cells: Vec<String> = cells
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        cells.join("  ").trim_end().to_owned() + "\n"
-    };
-
-    let mut text = line(&mut head.iter().copied());
-    rows.iter()
-        .for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
-    text
+    output::text(&output::left_table(
+        &["name", "runs", "claims", "shows"],
+        &rows,
+    ))
 }
 
 fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
@@ -288,11 +243,12 @@ const STEPS: u64 = 10_000;
 /// One bar for all runs, with the remaining time.
 struct ExperimentProgress {
     bar: ProgressBar,
+    began: Instant,
     state: Mutex<Worked>,
 }
 
+#[derive(Default)]
 struct Worked {
-    began: Instant,
     weight: f64,
     done: f64,
     runs: usize,
@@ -303,29 +259,11 @@ struct Worked {
 
 impl ExperimentProgress {
     fn new(hidden: bool) -> Self {
-        let target = if hidden {
-            ProgressDrawTarget::hidden()
-        } else {
-            ProgressDrawTarget::stderr()
-        };
-
-        let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}  {msg}")
-            .expect("the template is valid");
-        let bar = ProgressBar::with_draw_target(Some(STEPS), target).with_style(style);
-        bar.enable_steady_tick(Duration::from_millis(500));
-
-        let state = Worked {
-            began: Instant::now(),
-            weight: 0.0,
-            done: 0.0,
-            runs: 0,
-            runs_done: 0,
-            runs_found: 0,
-        };
-
+        let template = "{bar:40} {percent:>3} %  {elapsed}  {msg}";
         Self {
-            bar,
-            state: Mutex::new(state),
+            bar: output::bar(hidden, Some(STEPS), template),
+            began: Instant::now(),
+            state: Mutex::default(),
         }
     }
 
@@ -396,16 +334,13 @@ impl ExperimentProgress {
             Event::Done(_) => state.runs_done += 1,
         }
 
-        let share = if state.weight > 0.0 {
-            (state.done / state.weight).min(1.0)
-        } else {
-            0.0
-        };
+        // Nothing is done of nothing.
+        let share = (state.done / state.weight.max(f64::MIN_POSITIVE)).min(1.0);
         self.bar.set_position((share * STEPS as f64) as u64);
 
         // An estimate from the completed fraction; none before the first step.
         let remains = if share > 0.0 {
-            remaining(state.began.elapsed().mul_f64((1.0 - share) / share))
+            remaining(self.began.elapsed().mul_f64((1.0 - share) / share))
         } else {
             "?".into()
         };
@@ -482,5 +417,5 @@ fn table(claims: &[&Claim]) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = claims.iter().map(row).collect();
-    left_table(&["claim", "", "paper", "ours", "verdict"], &rows)
+    output::left_table(&["claim", "", "paper", "ours", "verdict"], &rows)
 }

@@ -3,8 +3,11 @@
 //! Invariant: every external problem becomes one of these; a panic is a bug of ours. Absent:
 //! mistakes in the arguments that clap finds, which it reports itself, with exit code 2.
 
+use remap_ssd_bench::BenchError;
+use remap_ssd_lab::LabError;
 use remap_ssd_service::ServiceError;
 use remap_ssd_sim::study::StudyError;
+use remap_ssd_study::Error as ComparisonError;
 use std::fmt;
 use std::io;
 
@@ -41,6 +44,14 @@ impl Failure {
         Self::Failed(error.to_string())
     }
 
+    /// A bad finding that was printed, unless there is none.
+    ///
+    /// # Errors
+    /// `is_clean` is false.
+    pub fn found_unless(is_clean: bool) -> Result<(), Self> {
+        if is_clean { Ok(()) } else { Err(Self::Found) }
+    }
+
     /// A failed operation, and its object.
     pub fn about(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
@@ -59,32 +70,25 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<StudyError> for Failure {
-    fn from(error: StudyError) -> Self {
-        match error {
-            StudyError::Impossible(text) => Self::Usage(text),
-            StudyError::Failed(text) => Self::Failed(text),
-        }
-    }
+/// Errors of libraries whose kind determines the exit code.
+macro_rules! of_libraries {
+    ($($error:ident { $($kind:ident => $failure:ident),+ })+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $($error::$kind(text) => Self::$failure(text),)+
+                }
+            }
+        })+
+    };
 }
 
-impl From<ServiceError> for Failure {
-    fn from(error: ServiceError) -> Self {
-        match error {
-            ServiceError::Usage(text) => Self::Usage(text),
-            ServiceError::Failed(text) => Self::Failed(text),
-        }
-    }
-}
-
-impl From<remap_ssd_study::Error> for Failure {
-    fn from(error: remap_ssd_study::Error) -> Self {
-        match error {
-            remap_ssd_study::Error::Usage(text) => Self::Usage(text),
-            remap_ssd_study::Error::Failed(text) => Self::Failed(text),
-            remap_ssd_study::Error::Stopped(text) => Self::Stopped(text),
-        }
-    }
+of_libraries! {
+    BenchError { Impossible => Usage, Failed => Failed }
+    ComparisonError { Usage => Usage, Failed => Failed, Stopped => Stopped }
+    LabError { Wrong => Usage, Failed => Failed, Disk => Failed }
+    ServiceError { Usage => Usage, Failed => Failed }
+    StudyError { Impossible => Usage, Failed => Failed }
 }
 
 impl From<io::Error> for Failure {

@@ -46,18 +46,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let path = args.image.display();
     let found = Inspection::of(&args.image).map_err(|error| Failure::about(path, error))?;
 
-    if args.json {
-        output::json(&as_json(&found))?
-    } else {
-        output::text(&as_text(args, &found))?
-    }
+    output::result(args.json, || as_json(&found), || as_text(args, &found))?;
 
     // Everything is shown first: damage is a finding, not a reason to stop.
-    if found.is_clean() {
-        Ok(())
-    } else {
-        Err(Failure::Found)
-    }
+    Failure::found_unless(found.is_clean())
 }
 
 /// The superblocks of a device, as `--json` prints them.
@@ -90,55 +82,18 @@ fn as_text(args: &Args, found: &Inspection) -> String {
     } = found;
     let mut text = format!("{}: {}\n\n", args.image.display(), device.config().name);
     text.push_str(&pairs(&values(device.config())));
-    let state = |state: &str| rows.iter().filter(|row| row.state == state).count() as u64;
-    let sum = |of: fn(&SuperblockRow) -> u64| rows.iter().map(of).sum::<u64>();
-    let (segments, entries) = (
-        sum(|row| row.segments as u64),
-        sum(|row| row.entries.into()),
-    );
-
-    // More than the number of entries if an entry covers several pages.
-    let entry_pages = sum(|row| row.entry_pages);
     text.push('\n');
-    text.push_str(&pairs(&[
-        (
-            "superblocks",
-            format!(
-                "{} free, {} open, {} closed, {} retired; {}",
-                exact(state("free")),
-                exact(state("open")),
-                exact(state("closed")),
-                exact(state("retired")),
-                counted(sum(|row| row.bad_blocks.into()), "bad block")
-            ),
-        ),
-        (
-            "pages",
-            format!(
-                "{} live, {} by remaps",
-                exact(sum(|row| row.live.into())),
-                counted(sum(|row| row.remapped.into()), "mapping")
-            ),
-        ),
-        ("remapping metadata", usage_line(usage)),
-        (
-            "segment groups",
-            format!(
-                "{}, {} entries for {}, the largest group {}",
-                counted(segments, "segment"),
-                exact(entries),
-                counted(entry_pages, "page"),
-                bytes(usage.largest_group_bytes)
-            ),
-        ),
+    let unreadable = match found.unreadable {
+        0 => "all readable".into(),
+        some => format!("{} cannot be read", counted(some, "page")),
+    };
+    let tables = found.contradiction.clone();
+    let [least, most] = [wear.min, wear.max].map(|count| exact(count.into()));
+    let mut facts = contents(rows, usage);
+    facts.extend([
         (
             "erases of a block",
-            format!(
-                "mean {}, {} to {}",
-                number(wear.mean),
-                exact(wear.min.into()),
-                exact(wear.max.into())
-            ),
+            format!("mean {}, {least} to {most}", number(wear.mean)),
         ),
         ("recovery read", recovery_line(recovery)),
         (
@@ -152,19 +107,11 @@ fn as_text(args: &Args, found: &Inspection) -> String {
         ),
         (
             "tables",
-            found
-                .contradiction
-                .clone()
-                .unwrap_or_else(|| "agree with each other".into()),
+            tables.unwrap_or_else(|| "agree with each other".into()),
         ),
-        (
-            "mapped pages",
-            match found.unreadable {
-                0 => "all readable".into(),
-                some => format!("{} cannot be read", counted(some, "page")),
-            },
-        ),
-    ]));
+        ("mapped pages", unreadable),
+    ]);
+    text.push_str(&pairs(&facts));
 
     // A large device has thousands of superblocks.
     if !args.summary {
@@ -172,6 +119,35 @@ fn as_text(args: &Args, found: &Inspection) -> String {
         text.push_str(&superblock_table(rows));
     }
     text
+}
+
+/// Totals of the superblocks.
+fn contents(rows: &[SuperblockRow], usage: &Usage) -> Vec<(&'static str, String)> {
+    let state = |state: &str| exact(rows.iter().filter(|row| row.state == state).count() as u64);
+    let sum = |of: fn(&SuperblockRow) -> u64| rows.iter().map(of).sum::<u64>();
+    let [free, open, closed, retired] = ["free", "open", "closed", "retired"].map(state);
+    let bad = counted(sum(|row| row.bad_blocks.into()), "bad block");
+    let live = exact(sum(|row| row.live.into()));
+    let mappings = counted(sum(|row| row.remapped.into()), "mapping");
+    vec![
+        (
+            "superblocks",
+            format!("{free} free, {open} open, {closed} closed, {retired} retired; {bad}"),
+        ),
+        ("pages", format!("{live} live, {mappings} by remaps")),
+        ("remapping metadata", usage_line(usage)),
+        (
+            "segment groups",
+            format!(
+                "{}, {} entries for {}, the largest group {}",
+                counted(sum(|row| row.segments as u64), "segment"),
+                exact(sum(|row| row.entries.into())),
+                // More than the number of entries if an entry covers several pages.
+                counted(sum(|row| row.entry_pages), "page"),
+                bytes(usage.largest_group_bytes)
+            ),
+        ),
+    ]
 }
 
 fn usage_line(usage: &Usage) -> String {

@@ -106,7 +106,7 @@ pub fn main() -> ExitCode {
             // The original command line, because a result includes the command that reproduces it.
             if let Command::Compare(line) = &mut cli.command {
                 let words = std::env::args_os().map(|word| word.to_string_lossy().into());
-                line.args.spec.0.command = compare::said(words);
+                line.args.spec.0.command = remap_ssd_study::said(words);
             }
             cli
         }

@@ -4,9 +4,11 @@
 
 use crate::failure::Failure;
 use crate::interrupt::SIGNALLED;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub use remap_ssd_sim::report::format::counted;
 
@@ -26,6 +28,22 @@ pub fn text(text: &str) -> Result<(), Failure> {
 /// It cannot be written.
 pub fn json(value: &serde_json::Value) -> Result<(), Failure> {
     text(&format!("{value:#}\n"))
+}
+
+/// Writes a result as JSON or as text; makes only that one.
+///
+/// # Errors
+/// It cannot be written.
+pub fn result(
+    as_json: bool,
+    json: impl FnOnce() -> serde_json::Value,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if as_json {
+        self::json(&json())
+    } else {
+        self::text(&text())
+    }
 }
 
 /// Prints a note to standard error.
@@ -51,11 +69,7 @@ pub fn failure(failure: &Failure) -> ExitCode {
         }
         _ => note(format_args!("error: {failure}")),
     }
-    ExitCode::from(if matches!(failure, Failure::Usage(_)) {
-        2
-    } else {
-        1
-    })
+    ExitCode::from(1 + u8::from(matches!(failure, Failure::Usage(_))))
 }
 
 /// Lines of a label and a text each, with the texts aligned.
@@ -72,41 +86,71 @@ pub fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
 
 /// A table: a heading, then rows; the first column left-aligned, all others right-aligned.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let chars = |text: &str| text.chars().count();
-
-    let width = |column: usize| {
-        let cells = rows
-            .iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| chars(cell));
-        cells.max().unwrap_or(0).max(chars(head[column]))
-    };
-
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut text = String::new();
-
-        for (column, (cell, width)) in cells.zip(&widths).enumerate() {
-            match column {
-                0 => text.push_str(&format!("{cell:<width$}")),
-                _ => text.push_str(&format!("  {cell:>width$}")),
-            }
-        }
-
-        // Trailing spaces would show in a diff.
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-        text
-    };
-
-    let mut text = line(&mut head.iter().copied());
-    text.push_str(&"─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1)));
+    let widths = widths(head, rows);
+    let mut text = line(head, &widths, false);
+    text += &"─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1));
     text.push('\n');
-
-    rows.iter()
-        .for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
+    text.extend(rows.iter().map(|row| line(row, &widths, false)));
     text
+}
+
+/// A table, or a sentence if it has no rows.
+pub fn table_or(none: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        format!("{none}\n")
+    } else {
+        table(head, rows)
+    }
+}
+
+/// A table of text: all columns left-aligned.
+pub fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let widths = widths(head, rows);
+    let rows = rows.iter().map(|row| line(row, &widths, true));
+    std::iter::once(line(head, &widths, true))
+        .chain(rows)
+        .collect()
+}
+
+/// The widths of columns, in characters.
+fn widths(head: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let width = |(column, head): (usize, &&str)| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let cells = cells.map(|cell| cell.chars().count());
+        cells.max().unwrap_or(0).max(head.chars().count())
+    };
+    head.iter().enumerate().map(width).collect()
+}
+
+fn line<T: AsRef<str>>(cells: &[T], widths: &[usize], left: bool) -> String {
+    let cell = |(column, (cell, width)): (usize, (&T, &usize))| match column {
+        _ if left || column == 0 => format!("{:<width$}", cell.as_ref()),
+        _ => format!("{:>width$}", cell.as_ref()),
+    };
+    let cells: Vec<String> = cells.iter().zip(widths).enumerate().map(cell).collect();
+
+    // Trailing spaces would show in a diff.
+    format!("{}\n", cells.join("  ").trim_end())
+}
+
+/// Where progress is drawn: JSON is for programs, whose logs it would fill.
+pub fn progress_target(as_json: bool) -> ProgressDrawTarget {
+    if as_json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    }
+}
+
+/// A line of progress that is drawn again four times a second.
+///
+/// # Panics
+/// The template is invalid.
+pub fn bar(as_json: bool, steps: Option<u64>, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    let bar = ProgressBar::with_draw_target(steps, progress_target(as_json)).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
 }
 
 #[cfg(test)]

@@ -5,46 +5,75 @@
 use crate::failure::Failure;
 use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::tcp::client::{Client, Options};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Address of a namespace: its server or image, and its number.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NamespacePlace {
     /// Address of the server.
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        required_unless_present = "image",
-        conflicts_with = "image"
-    )]
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "image")]
     pub connect: Option<String>,
     /// Folder of a device that no server has open.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["connect", "nqn", "hostnqn", "secret"])]
     pub image: Option<PathBuf>,
     /// Number of the namespace.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nsid: u32,
-    /// NQN of the subsystem; by default the first one that discovery returns.
-    #[arg(long, value_name = "NQN", conflicts_with = "image")]
+    /// The subsystem, and the identity there.
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
+/// How a host connects to a server.
+#[derive(Clone, Debug, clap::Args)]
+pub struct HostArgs {
+    /// NQN of the subsystem [default: the first one that discovery returns].
+    #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
     /// NQN to connect with, for servers that admit only known hosts.
-    #[arg(long, value_name = "NQN", conflicts_with = "image")]
+    #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<String>,
     /// A file of mode 600 with that host's keys, as the server has them: `NVMeTLSkey-1:...` to
     /// connect with TLS, `DHHC-1:...` to authenticate, or both; after a secret,
     /// `controller=DHHC-1:...` if the server must prove itself too.
-    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    #[arg(long, value_name = "FILE")]
     pub secret: Option<PathBuf>,
 }
 
-/// Loads a host's keys, if a file is given.
+impl HostArgs {
+    /// Options of a connection, with the host's keys.
+    ///
+    /// # Errors
+    /// The file of keys cannot be read, others can read it, or there are no keys in it.
+    pub fn options(&self) -> Result<Options, Failure> {
+        let keys = self.secret.as_deref().map(|path| {
+            HostKeys::load(path).map_err(|error| Failure::about(path.display(), error))
+        });
+        // The client's default name is used unless another is given.
+        let default = Options::default();
+        let options = Options {
+            subnqn: self.nqn.clone(),
+            hostnqn: self.hostnqn.clone().unwrap_or(default.hostnqn.clone()),
+            ..default
+        };
+        Ok(options.with_keys(keys.transpose()?.unwrap_or_default()))
+    }
+}
+
+/// Reads a file, or standard input for `-`.
 ///
 /// # Errors
-/// The file cannot be read, others can read it, or there are no keys in it.
-pub fn host_keys(secret: Option<&Path>) -> Result<HostKeys, Failure> {
-    let load =
-        |path: &Path| HostKeys::load(path).map_err(|error| Failure::about(path.display(), error));
-    Ok(secret.map(load).transpose()?.unwrap_or_default())
+/// It cannot be read.
+pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut data = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_end(&mut data)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data))
+    };
+    read.map_err(|error| Failure::about(path.display(), error))?;
+    Ok(data)
 }
 
 impl NamespacePlace {
@@ -62,14 +91,10 @@ impl NamespacePlace {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn connect(&self) -> Result<Client, Failure> {
-        let mut options = Options {
-            subnqn: self.nqn.clone(),
+        let options = Options {
             nsid: self.nsid,
-            ..Options::default()
-        }
-        .with_keys(host_keys(self.secret.as_deref())?);
-        // The client's default name is used unless another is given.
-        options.hostnqn = self.hostnqn.clone().unwrap_or(options.hostnqn);
+            ..self.host.options()?
+        };
         Client::connect(self.name().as_str(), options)
             .map_err(|error| Failure::about(self.name(), error))
     }

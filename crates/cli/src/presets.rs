@@ -81,91 +81,65 @@ pub fn values(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         link,
         ..
     } = config;
-    let pages = |count: u32| bytes(u64::from(count) * PAGE_BYTES as u64);
+    let pages = |count: u32| {
+        let size = bytes(u64::from(count) * PAGE_BYTES as u64);
+        format!("{size}, {} pages", exact(count.into()))
+    };
     let time = |ns: u64| seconds(ns as f64 / 1e9);
-    let on = |on: bool| if on { "on" } else { "off" };
+
+    let array = format!(
+        "{} channels, {} dies, {} superblocks of {} pages ({} a block)",
+        geometry.channels(),
+        geometry.dies_total(),
+        exact(geometry.superblocks().into()),
+        exact(geometry.pages_per_superblock().into()),
+        exact(geometry.pages_per_block().into())
+    );
+    let [read, program, erase, transfer] = [
+        flash.read_ns,
+        flash.program_ns,
+        flash.erase_ns,
+        flash.transfer_ns,
+    ]
+    .map(time);
+    let cycles = exact(flash.endurance);
+    let [nvram_read, nvram_write] = [nvram.read_ns, nvram.write_ns].map(time);
+    let nvram_writes = exact(nvram.endurance);
+    let [latency, interval, command] =
+        [hash.latency_ns, hash.interval_ns, link.command_ns].map(time);
+    let firmware_text = format!(
+        "scheme {}, {} of remapping metadata in segments of {}, deduplication {}, garbage collection at {} free",
+        firmware.scheme,
+        bytes(firmware.log_bytes),
+        bytes(firmware.segment_bytes.into()),
+        if firmware.dedup { "on" } else { "off" },
+        percent(firmware.gc_free)
+    );
+    let (addressed, depth) = (percent(config.addressable), config.queue_depth);
+
     vec![
-        (
-            "logical",
-            format!(
-                "{}, {} pages",
-                pages(firmware.lpns),
-                exact(firmware.lpns.into())
-            ),
-        ),
-        (
-            "flash",
-            format!(
-                "{}, {} pages",
-                pages(geometry.pages()),
-                exact(geometry.pages().into())
-            ),
-        ),
-        (
-            "array",
-            format!(
-                "{} channels, {} dies, {} superblocks of {} pages ({} a block)",
-                geometry.channels(),
-                geometry.dies_total(),
-                exact(geometry.superblocks().into()),
-                exact(geometry.pages_per_superblock().into()),
-                exact(geometry.pages_per_block().into())
-            ),
-        ),
+        ("logical", pages(firmware.lpns)),
+        ("flash", pages(geometry.pages())),
+        ("array", array),
         (
             "flash times",
             format!(
-                "read {}, program {}, erase {}, transfer {}; {} cycles",
-                time(flash.read_ns),
-                time(flash.program_ns),
-                time(flash.erase_ns),
-                time(flash.transfer_ns),
-                exact(flash.endurance)
+                "read {read}, program {program}, erase {erase}, transfer {transfer}; {cycles} cycles"
             ),
         ),
         (
             "NVRAM times",
-            format!(
-                "64 bytes: read {}, write {}; {} writes",
-                time(nvram.read_ns),
-                time(nvram.write_ns),
-                exact(nvram.endurance)
-            ),
+            format!("64 bytes: read {nvram_read}, write {nvram_write}; {nvram_writes} writes"),
         ),
-        (
-            "hash",
-            format!(
-                "{}, a page every {}",
-                time(hash.latency_ns),
-                time(hash.interval_ns)
-            ),
-        ),
+        ("hash", format!("{latency}, a page every {interval}")),
         (
             "link",
-            format!(
-                "{} MiB/s each way, {} a command",
-                exact(link.mib_s),
-                time(link.command_ns)
-            ),
+            format!("{} MiB/s each way, {command} a command", exact(link.mib_s)),
         ),
-        (
-            "firmware",
-            format!(
-                "scheme {}, {} of remapping metadata in segments of {}, deduplication {}, garbage collection at {} free",
-                firmware.scheme,
-                bytes(firmware.log_bytes),
-                bytes(firmware.segment_bytes.into()),
-                on(firmware.dedup),
-                percent(firmware.gc_free)
-            ),
-        ),
+        ("firmware", firmware_text),
         (
             "host",
-            format!(
-                "{} of the logical pages addressed, queue depth {}",
-                percent(config.addressable),
-                config.queue_depth
-            ),
+            format!("{addressed} of the logical pages addressed, queue depth {depth}"),
         ),
     ]
 }

@@ -28,6 +28,32 @@ pub fn refuse(settings: &[Setting], chosen: &[(&str, &str)]) -> Result<(), Failu
     Ok(())
 }
 
+/// Parses the settings of a device without time: those that would have no effect are refused, so
+/// that they are not assumed to have one, and those in `chosen`, as by `refuse`.
+///
+/// # Errors
+/// Invalid texts, or the first setting that is refused.
+pub fn parse_untimed(
+    texts: &[String],
+    chosen: &[(&str, &str)],
+    device: &str,
+) -> Result<Vec<Setting>, Failure> {
+    let is_seen = |path: &str| {
+        path.starts_with("firmware.") || path.starts_with("geometry.") || path == "flash.endurance"
+    };
+    let settings = parse(texts)?;
+    refuse(&settings, chosen)?;
+
+    match settings.iter().find(|one| !is_seen(one.key.path)) {
+        None => Ok(settings),
+        Some(timing) => Err(Failure::usage(format_args!(
+            "--set {}: {device} knows no time: keys of the tables firmware and geometry, and \
+             flash.endurance, can be set",
+            timing.key.path
+        ))),
+    }
+}
+
 /// The texts as options, for a command that repeats this one.
 pub fn typed(texts: &[String]) -> String {
     texts.iter().map(|text| format!(" --set {text}")).collect()

@@ -8,7 +8,7 @@ use crate::memory::{self, Need};
 use crate::plan::{Plan, plan};
 use crate::reading::{Follow, unfollowed};
 use crate::watch::{Watch, following};
-use crate::{ComparisonSpec, Error, result};
+use crate::{ComparisonSpec, Error, result, rows};
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::counted;
@@ -289,6 +289,18 @@ impl Comparison {
     /// The parameters of the comparison, a label and a text each.
     pub fn heading(&self, measured: &Measured) -> Vec<(&'static str, String)> {
         result::heading(&self.spec, &self.plan, &measured.done)
+    }
+
+    /// Outcomes of a trace's requests, by label; nothing without a trace.
+    pub fn served(&self, measured: &Measured) -> Vec<(String, String)> {
+        let rows = |trace| rows::served(trace, &measured.summaries());
+        self.trace().map(rows).unwrap_or_default()
+    }
+
+    /// Lifetime of each device, as columns and rows, of runs until death.
+    pub fn lives(&self, measured: &Measured) -> Option<([&'static str; 9], Vec<Vec<String>>)> {
+        let rows = || (rows::LIVES, rows::lives(&measured.summaries()));
+        self.spec().until_death.then(rows)
     }
 
     /// The measurements as JSON, the same on every machine.

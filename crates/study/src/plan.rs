@@ -78,30 +78,11 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
         }
     };
 
-    let run = |start| RunSpec {
-        start,
-        requests: requests.clone(),
-        arrivals: spec.arrivals,
-        queue_depth: spec.queue_depth(),
-        warm_up: spec.warm_up(),
-        length: match (spec.until_death, spec.precision, spec.pages()) {
-            (true, ..) => Length::UntilWornOut,
-            (false, Some(precision), _) => Length::Precise(precision),
-            (false, None, Some(pages)) => Length::Pages(pages),
-            (false, None, None) => Length::Usual,
-        },
-        lifetimes: if spec.survival {
-            Lifetimes::OfAll
-        } else {
-            Lifetimes::Untracked
-        },
-        seed: spec.seed(),
-    };
-
     // Each scheme on its own: an impossible one must not keep the others from running.
     let (mut runs, mut refused) = (Vec::new(), Vec::new());
     for (scheme, start) in starts {
-        let checked = start.map(run).and_then(|run| {
+        let checked = start.and_then(|start| {
+            let run = run(spec, &requests, start);
             // An image's scheme is known when it is loaded.
             if let Some(new) = run.new_device() {
                 run.check_scheme(new.config.firmware.scheme)?;
@@ -131,6 +112,29 @@ fn planned(spec: &ComparisonSpec, follow: Follow, notes: &mut Vec<String>) -> Re
         refused,
         notes: Vec::new(),
     })
+}
+
+/// The run that starts with a device.
+fn run(spec: &ComparisonSpec, requests: &Requests, start: Start) -> RunSpec {
+    RunSpec {
+        start,
+        requests: requests.clone(),
+        arrivals: spec.arrivals,
+        queue_depth: spec.queue_depth(),
+        warm_up: spec.warm_up(),
+        length: match (spec.until_death, spec.precision, spec.pages()) {
+            (true, ..) => Length::UntilWornOut,
+            (false, Some(precision), _) => Length::Precise(precision),
+            (false, None, Some(pages)) => Length::Pages(pages),
+            (false, None, None) => Length::Usual,
+        },
+        lifetimes: if spec.survival {
+            Lifetimes::OfAll
+        } else {
+            Lifetimes::Untracked
+        },
+        seed: spec.seed(),
+    }
 }
 
 /// The device as described, and its scale in the simulation.
@@ -239,27 +243,7 @@ fn new_devices(
     scale: f64,
     notes: &mut Vec<String>,
 ) -> Starts {
-    let own = [base.firmware.gc_policy];
-    let policies = if spec.gc.is_empty() {
-        &own
-    } else {
-        &spec.gc[..]
-    };
-
-    let own_mapping = [base.firmware.mapping];
-    let mappings = if spec.mapping.is_empty() {
-        &own_mapping
-    } else {
-        &spec.mapping[..]
-    };
-
-    // All combinations of the given values, in the order of the schemes.
-    let mut devices: Vec<(SchemeKind, GcPolicy, Granularity)> = Vec::new();
-    for scheme in schemes(spec) {
-        for policy in policies {
-            devices.extend(mappings.iter().map(|mapping| (scheme, *policy, *mapping)));
-        }
-    }
+    let devices = combinations(spec, base);
 
     // Several devices cannot be saved in one file.
     let several = devices.len() > 1;
@@ -277,12 +261,12 @@ fn new_devices(
             .scale(scale)
             .map_err(|error| refused(spec, &config, scale, &error))?;
 
-        let name = if policies.len() > 1 {
+        let name = if spec.gc.len() > 1 {
             format!("{scheme}.{policy}")
         } else {
             scheme.to_string()
         };
-        let name = if mappings.len() > 1 {
+        let name = if spec.mapping.len() > 1 {
             format!("{name}.{mapping}")
         } else {
             name
@@ -315,6 +299,35 @@ fn new_devices(
         .into_iter()
         .map(|device| (device.0.to_string(), one(device)))
         .collect()
+}
+
+/// All combinations of the given values, or of the device's own, in the order of the schemes.
+fn combinations(
+    spec: &ComparisonSpec,
+    base: &DeviceConfig,
+) -> Vec<(SchemeKind, GcPolicy, Granularity)> {
+    let own = [base.firmware.gc_policy];
+    let policies = if spec.gc.is_empty() {
+        &own
+    } else {
+        &spec.gc[..]
+    };
+
+    let own_mapping = [base.firmware.mapping];
+    let mappings = if spec.mapping.is_empty() {
+        &own_mapping
+    } else {
+        &spec.mapping[..]
+    };
+
+    let mut devices = Vec::new();
+    for scheme in schemes(spec) {
+        for policy in policies {
+            devices.extend(mappings.iter().map(|mapping| (scheme, *policy, *mapping)));
+        }
+    }
+
+    devices
 }
 
 /// Error for an impossible device: caused by the file, or by the options. Names the options for

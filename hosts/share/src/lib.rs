@@ -6,6 +6,7 @@
 //!     ├── copy        ranges of pages: copied, moved, gathered
 //!     ├── snapshot    a point-in-time image of a namespace, in another namespace
 //! Volume ── files     files of a volume: copies, and snapshots of one or all of them
+//!     └── volume      one operation on a volume, with its cost
 //! ```
 //!
 //! Invariants: nothing is deallocated before its copy is durable; a record announces each operation
@@ -22,6 +23,7 @@ mod namespaces;
 mod record;
 mod served;
 pub mod snapshot;
+pub mod volume;
 
 pub use image::ImageNamespaces;
 pub use namespaces::{Counts, NamespacePage, Namespaces, ShareError, ShareReport};

@@ -133,6 +133,32 @@ impl ShareReport {
         // Saturating: the counts include other hosts' remaps.
         self.pages.saturating_sub(self.shared() + self.copied())
     }
+
+    /// The pages and their cost as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        let Counts {
+            copied_counter_full,
+            copied_metadata_full,
+            copied_otherwise,
+            flash_data,
+            flash_gc,
+            flash_metadata,
+            ..
+        } = self.counts;
+        serde_json::json!({
+            "pages": self.pages,
+            "shared": self.shared(),
+            "copied": self.copied(),
+            "copied_why": {
+                "counter_full": copied_counter_full, "metadata_full": copied_metadata_full, "otherwise": copied_otherwise,
+            },
+            "empty": self.empty(),
+            "flash_pages": {
+                "data": flash_data, "gc": flash_gc, "metadata": flash_metadata,
+                "total": flash_data + flash_gc + flash_metadata,
+            },
+        })
+    }
 }
 
 /// Why sharing failed. Each message is a sentence.

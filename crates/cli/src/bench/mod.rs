@@ -7,9 +7,9 @@ mod show;
 use crate::failure::Failure;
 use crate::output;
 use crate::settings;
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 use remap_ssd_bench::service::{ServiceBench, ServiceBenchSize};
-use remap_ssd_bench::{BenchError, BenchSize, SimulatorBench};
+use remap_ssd_bench::{BenchSize, SimulatorBench};
 use remap_ssd_device::Setting;
 use remap_ssd_nvme::tls;
 use std::path::PathBuf;
@@ -26,24 +26,14 @@ pub struct Args {
     pub quick: bool,
 
     /// Predefined device to simulate.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "fast21-32g",
-        help_heading = "Simulator"
-    )]
+    #[arg(long, value_name = "NAME", default_value = "fast21-32g", help_heading = "Simulator")]
     pub preset: String,
     /// Any other setting of the device: --set firmware.gc_free=0.2.
     ///
     /// Applies to the simulated device, or to the served one with --service. May be repeated, or
     /// comma-separated. Deduplication is measured on and off. The configuration reference
     /// (docs/configuration.md) lists the keys.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        value_delimiter = ',',
-        help_heading = "Simulator"
-    )]
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Simulator")]
     pub set: Vec<String>,
     /// Also compare a page operation's time on small and large devices.
     ///
@@ -51,12 +41,7 @@ pub struct Args {
     #[arg(long, help_heading = "Simulator")]
     pub scales: bool,
     /// Seed of the workload.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        help_heading = "Simulator"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Simulator")]
     pub seed: u64,
 
     /// Measure a served device instead, over NVMe/TCP on the loopback.
@@ -121,12 +106,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let set = settings::parse(&args.set)?;
     settings::refuse(&set, &CHOSEN)?;
 
-    let target = if args.json {
-        ProgressDrawTarget::hidden()
-    } else {
-        ProgressDrawTarget::stderr()
-    };
-    let line = ProgressBar::with_draw_target(None, target);
+    let line = ProgressBar::with_draw_target(None, output::progress_target(args.json));
     line.enable_steady_tick(Duration::from_millis(200));
     if args.service {
         return service(args, &set, &line);
@@ -148,11 +128,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let results = bench.run(&mut |now| line.set_message(now))?;
     line.finish_and_clear();
 
-    if args.json {
-        output::json(&serde_json::json!(results))
-    } else {
-        output::text(&show::simulator(&config, &results))
-    }
+    let text = || show::simulator(&config, &results);
+    output::result(args.json, || serde_json::json!(results), text)
 }
 
 fn service(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failure> {
@@ -192,11 +169,7 @@ fn service(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failu
     };
     line.finish_and_clear();
 
-    if args.json {
-        output::json(&json)
-    } else {
-        output::text(&text)
-    }
+    output::result(args.json, || json, || text)
 }
 
 /// Keys that `--set` cannot change here, with the reasons.
@@ -204,12 +177,3 @@ const CHOSEN: [(&str, &str); 2] = [
     ("firmware.dedup", "it is measured on and off"),
     ("content", "it is measured with contents and without"),
 ];
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        match error {
-            BenchError::Impossible(text) => Self::Usage(text),
-            BenchError::Failed(text) => Self::Failed(text),
-        }
-    }
-}

@@ -9,13 +9,9 @@ use remap_ssd_sim::report::format::{bytes, exact, number, seconds, si};
 
 /// Measurements of the simulator.
 pub(super) fn simulator(config: &DeviceConfig, results: &Results) -> String {
-    let rate = |value: f64| {
-        let (divisor, prefix) = si(value);
-        format!("{:.2} {prefix}", value / divisor)
-    };
-    let mut text = format!(
+    let about = format!(
         "{}: {} flash pages, {} of NVRAM, random 4 KiB writes over {} pages, 30 % duplicates\n\
-         Medians of {} rounds of {} pages, after {} pages of warming up. Commands and arrays on one thread.\n\n",
+         Medians of {} rounds of {} pages, after {} pages of warming up. Commands and arrays on one thread.\n",
         config.name,
         exact(results.flash_pages),
         bytes(results.nvram_bytes),
@@ -24,129 +20,137 @@ pub(super) fn simulator(config: &DeviceConfig, results: &Results) -> String {
         exact(results.pages_per_round),
         exact(results.warm_up_pages),
     );
-    let row = |name: &str, [operations, programs, host, moved]: [f64; 4], memory: Option<f64>| {
+    [
+        about,
+        operations(results),
+        whole_runs(results),
+        facts(results),
+        EXPLAINED.to_owned(),
+    ]
+    .join("\n")
+}
+
+const EXPLAINED: &str = "\
+Page operations are host pages and pages moved by garbage collection. Bytes per flash page are the growth of
+the process's resident memory since before the device was made, less the NVRAM image; with deduplication off
+no contents are stored. The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else. Whole runs
+also draw the pages and record latencies; their ns are processor time, which busy neighbours disturb less.
+";
+
+fn rate(value: f64) -> String {
+    let (divisor, prefix) = si(value);
+    format!("{:.2} {prefix}", value / divisor)
+}
+
+/// Speed of the firmware, and of arrays without one.
+fn operations(r: &Results) -> String {
+    let row = |name: &str, rates: [f64; 3], moved: f64, memory: Option<f64>| {
+        let [operations, programs, host] = rates.map(rate);
         let memory = memory.map_or("-".into(), number);
         vec![
             name.to_owned(),
-            rate(operations),
-            rate(programs),
-            rate(host),
+            operations,
+            programs,
+            host,
             format!("{moved:.2}"),
             memory,
         ]
     };
-    let r = results;
+    let with = [r.page_ops_per_s, r.programs_per_s, r.host_pages_per_s];
+    let without = [
+        r.page_ops_per_s_no_dedup,
+        r.programs_per_s_no_dedup,
+        r.host_pages_per_s_no_dedup,
+    ];
+    // They program nothing else, so the first two rates are equal.
+    let bare = [
+        r.bare_page_ops_per_s,
+        r.bare_page_ops_per_s,
+        r.bare_host_pages_per_s,
+    ];
+    let (moved, moved_without) = (r.gc_pages_per_host_page, r.gc_pages_per_host_page_no_dedup);
+
+    let head = [
+        "",
+        "page ops/s",
+        "programs/s",
+        "host pages/s",
+        "GC moves/host page",
+        "bytes/page",
+    ];
     let rows = [
-        row(
-            "deduplication on",
-            [
-                r.page_ops_per_s,
-                r.programs_per_s,
-                r.host_pages_per_s,
-                r.gc_pages_per_host_page,
-            ],
-            r.bytes_per_page,
-        ),
+        row("deduplication on", with, moved, r.bytes_per_page),
         row(
             "deduplication off",
-            [
-                r.page_ops_per_s_no_dedup,
-                r.programs_per_s_no_dedup,
-                r.host_pages_per_s_no_dedup,
-                r.gc_pages_per_host_page_no_dedup,
-            ],
+            without,
+            moved_without,
             r.bytes_per_page_no_dedup,
         ),
-        row(
-            "bare arrays",
-            [
-                r.bare_page_ops_per_s,
-                // They program nothing else, so both rates are equal.
-                r.bare_page_ops_per_s,
-                r.bare_host_pages_per_s,
-                r.gc_pages_per_host_page_bare,
-            ],
-            None,
-        ),
+        row("bare arrays", bare, r.gc_pages_per_host_page_bare, None),
     ];
-    text.push_str(&output::table(
-        &[
-            "",
-            "page ops/s",
-            "programs/s",
-            "host pages/s",
-            "GC moves/host page",
-            "bytes/page",
-        ],
-        &rows,
-    ));
-    text.push('\n');
+    output::table(&head, &rows)
+}
+
+fn whole_runs(results: &Results) -> String {
     let row = |name: &str, runs: &Runs| {
-        vec![
-            name.to_owned(),
-            rate(runs.page_ops_per_s),
-            rate(runs.page_ops_per_s_two_threads),
-            number(runs.speedup),
-            number(runs.ns_per_host_page),
-            number(runs.firmware_ns_per_host_page),
-            number(runs.times_ns_per_host_page),
-            number(runs.speedup_by_processor_time),
-        ]
+        let speeds = [runs.page_ops_per_s, runs.page_ops_per_s_two_threads].map(rate);
+        let numbers = [
+            runs.speedup,
+            runs.ns_per_host_page,
+            runs.firmware_ns_per_host_page,
+            runs.times_ns_per_host_page,
+            runs.speedup_by_processor_time,
+        ];
+        [name.to_owned()]
+            .into_iter()
+            .chain(speeds)
+            .chain(numbers.map(number))
+            .collect()
     };
-    text.push_str(&output::table(
-        &[
-            "whole runs",
-            "page ops/s, one thread",
-            "two threads",
-            "times",
-            "ns/host page, one thread",
-            "firmware's",
-            "the other",
-            "times on cores of their own",
-        ],
-        &[
-            row("deduplication on", &r.run),
-            row("deduplication off", &r.run_no_dedup),
-        ],
-    ));
+    let head = [
+        "whole runs",
+        "page ops/s, one thread",
+        "two threads",
+        "times",
+        "ns/host page, one thread",
+        "firmware's",
+        "the other",
+        "times on cores of their own",
+    ];
+    let rows = [
+        row("deduplication on", &results.run),
+        row("deduplication off", &results.run_no_dedup),
+    ];
+    output::table(&head, &rows)
+}
+
+fn facts(r: &Results) -> String {
+    let [recovery, with_store, aging, aging_without] = [
+        r.recovery_s,
+        r.recovery_with_store_s,
+        r.aging_s,
+        r.aging_s_no_dedup,
+    ]
+    .map(seconds);
+    let pages = rate(r.recovery_pages_per_s);
     let mut facts = vec![
         (
             "recovery".to_owned(),
-            format!(
-                "{}: {}pages/s; {} with the fingerprint store",
-                seconds(r.recovery_s),
-                rate(r.recovery_pages_per_s),
-                seconds(r.recovery_with_store_s)
-            ),
+            format!("{recovery}: {pages}pages/s; {with_store} with the fingerprint store"),
         ),
         (
             "aging".to_owned(),
-            format!(
-                "{} with deduplication, {} without",
-                seconds(r.aging_s),
-                seconds(r.aging_s_no_dedup)
-            ),
+            format!("{aging} with deduplication, {aging_without} without"),
         ),
     ];
     for scaled in &r.scales {
+        let [operation, host] = [scaled.ns_per_page_op, scaled.ns_per_host_page].map(number);
         facts.push((
             format!("{} device", bytes(scaled.logical_bytes)),
-            format!(
-                "{} ns a page operation, {} ns a host page",
-                number(scaled.ns_per_page_op),
-                number(scaled.ns_per_host_page)
-            ),
+            format!("{operation} ns a page operation, {host} ns a host page"),
         ));
     }
-    text.push('\n');
-    text.push_str(&pairs(&facts));
-    text.push_str(
-        "\nPage operations are host pages and pages moved by garbage collection. Bytes per flash page are the growth of\n\
-         the process's resident memory since before the device was made, less the NVRAM image; with deduplication off\n\
-         no contents are stored. The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else. Whole runs\n\
-         also draw the pages and record latencies; their ns are processor time, which busy neighbours disturb less.\n",
-    );
-    text
+    pairs(&facts)
 }
 
 /// Measurements of a served device.

@@ -51,11 +51,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     } else {
         show(args, &diff)?;
     }
-    if diff.failed.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Found)
-    }
+    Failure::found_unless(diff.failed.is_empty())
 }
 
 fn show(args: &Args, diff: &Diff) -> Result<(), Failure> {

@@ -7,13 +7,13 @@ pub mod diff;
 mod progress;
 mod show;
 
-pub use args::{Args, SpecArgs, said};
+pub use args::{Args, SpecArgs};
 pub(crate) use progress::Bar;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use remap_ssd_sim::report::format::bytes;
 use remap_ssd_study::{self as study, Comparison, Need, STEPS};
 use std::sync::Arc;
@@ -100,11 +100,8 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     bars.iter().for_each(Bar::clear);
     let measured = measured.map_err(before_the_first)?;
 
-    if args.json {
-        output::json(&comparison.json(&measured))?
-    } else {
-        output::text(&show::text(&comparison, &measured, args.details))?
-    }
+    let text = || show::text(&comparison, &measured, args.details);
+    output::result(args.json, || comparison.json(&measured), text)?;
 
     // Shown first: the exit code says that a result is missing, and the others are printed.
     match measured.complete() {
@@ -117,14 +114,7 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
 
 /// A progress line per job, on standard error if it is a terminal.
 fn bars(args: &Args, comparison: &Comparison, stop: &Arc<AtomicBool>) -> Vec<Bar> {
-    // JSON is for programs, whose logs a progress line would fill.
-    let target = if args.json {
-        ProgressDrawTarget::hidden()
-    } else {
-        ProgressDrawTarget::stderr()
-    };
-
-    let lines = MultiProgress::with_draw_target(target);
+    let lines = MultiProgress::with_draw_target(output::progress_target(args.json));
     let style =
         ProgressStyle::with_template("{prefix:10} {bar:40} {percent:>3} %  {elapsed}  {msg}")
             .expect("the template is valid");

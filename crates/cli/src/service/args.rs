@@ -82,7 +82,6 @@ pub struct Args {
     #[arg(
         long,
         value_name = "ADDRESS[:PORT]",
-        value_parser = advertised,
         hide_short_help = true,
         help_heading = "Connections"
     )]
@@ -122,18 +121,18 @@ pub struct Args {
     /// Listen on addresses other than loopback without authentication.
     ///
     /// The identity claimed by hosts on the list (--allow) is trusted.
-    #[arg(
-        long,
-        conflicts_with = "keys",
-        hide_short_help = true,
-        help_heading = "Hosts"
-    )]
+    #[arg(long, conflicts_with = "keys", hide_short_help = true, help_heading = "Hosts")]
     pub insecure: bool,
 
     /// Complete commands at once, or when flash would.
     ///
     /// `none` adds no latency; `emulated` completes a command when flash would have completed it.
-    #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency, help_heading = "Behaviour")]
+    #[arg(
+        long,
+        value_name = "none|emulated",
+        default_value = "none",
+        help_heading = "Behaviour"
+    )]
     pub latency: Latency,
     /// Record all commands here; `compare --trace` replays them.
     ///
@@ -258,14 +257,6 @@ As a PCI Express function of a virtual machine, with QEMU 10.1 or newer:
   qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=mem,size=2G,share=on -machine memory-backend=mem \\
     -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"path\":\"/tmp/nvme.sock\",\"type\":\"unix\"}}' ...";
 
-fn latency(text: &str) -> Result<Latency, String> {
-    match text {
-        "none" => Ok(Latency::None),
-        "emulated" => Ok(Latency::Emulated),
-        _ => Err("none or emulated".into()),
-    }
-}
-
 fn memory_limit(text: &str) -> Result<u64, String> {
     let bytes = numbers::size(text)?;
     match usize::try_from(bytes) {
@@ -279,20 +270,4 @@ fn cache_size(text: &str) -> Result<u64, String> {
         bytes if bytes >= CACHE_BYTES_MIN => Ok(bytes),
         _ => Err(format!("at least {} KiB", CACHE_BYTES_MIN >> 10)),
     }
-}
-
-fn advertised(text: &str) -> Result<Advertised, String> {
-    let whole = text.parse::<SocketAddr>().map(|whole| Advertised {
-        address: whole.ip(),
-        port: Some(whole.port()),
-    });
-    let address = || {
-        text.parse().map(|address| Advertised {
-            address,
-            port: None,
-        })
-    };
-    whole
-        .or_else(|_| address())
-        .map_err(|_| "an address, or an address and a port".into())
 }

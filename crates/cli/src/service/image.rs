@@ -118,11 +118,7 @@ fn create(args: &Create) -> Result<(), Failure> {
 fn check(args: &Check) -> Result<(), Failure> {
     let found = image::check(&args.dir)?;
     report(&args.dir, &found, args.json, None)?;
-    if found.is_clean() {
-        Ok(())
-    } else {
-        Err(Failure::Found)
-    }
+    Failure::found_unless(found.is_clean())
 }
 
 fn repair(args: &Repair) -> Result<(), Failure> {
@@ -253,19 +249,14 @@ fn show(args: &Create, config: &DeviceConfig, service: &ServiceFile) -> Result<(
         }));
     }
 
+    let (image, dedup) = (dir.display(), if firmware.dedup { "on" } else { "off" });
     output::text(&pairs(&[
-        ("image", dir.display().to_string()),
+        ("image", image.to_string()),
         ("size", bytes(size)),
         ("scheme", firmware.scheme.to_string()),
-        (
-            "deduplication",
-            if firmware.dedup { "on" } else { "off" }.into(),
-        ),
+        ("deduplication", dedup.into()),
         ("remapping metadata", bytes(firmware.log_bytes)),
         ("name", service.nqn.clone()),
-        (
-            "serve it",
-            format!("remap-ssd serve --image {}", dir.display()),
-        ),
+        ("serve it", format!("remap-ssd serve --image {image}")),
     ]))
 }

@@ -4,13 +4,13 @@
 
 use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
-use crate::place::host_keys;
+use crate::place::{self, HostArgs};
 use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::spec::command::RemapResult;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Map, Value, json};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Sends one command to a device that `serve` serves.
@@ -20,17 +20,9 @@ pub struct Args {
     /// Address of the server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
     pub connect: String,
-    /// NQN of the subsystem [default: the first one that discovery returns].
-    #[arg(long, value_name = "NQN")]
-    pub nqn: Option<String>,
-    /// NQN to connect with, for servers that admit only known hosts.
-    #[arg(long, value_name = "NQN")]
-    pub hostnqn: Option<String>,
-    /// A file of mode 600 with that host's keys, as the server has them: `NVMeTLSkey-1:...` to
-    /// connect with TLS, `DHHC-1:...` to authenticate, or both; after a secret,
-    /// `controller=DHHC-1:...` if the server must prove itself too.
-    #[arg(long, value_name = "FILE")]
-    pub secret: Option<PathBuf>,
+    /// The subsystem, and the identity there.
+    #[command(flatten)]
+    pub host: HostArgs,
     /// Number of the namespace.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nsid: u32,
@@ -136,16 +128,11 @@ struct Ranges {
 /// # Errors
 /// The server cannot be reached, or the device refused.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let mut options = Options {
-        subnqn: args.nqn.clone(),
+    let options = Options {
         nsid: args.nsid,
         digests: args.digests,
-        ..Options::default()
-    }
-    .with_keys(host_keys(args.secret.as_deref())?);
-
-    options.hostnqn = args.hostnqn.clone().unwrap_or(options.hostnqn);
-
+        ..args.host.options()?
+    };
     let about = |error: ClientError| Failure::about(&args.connect, error);
     let mut client = Client::connect(args.connect.as_str(), options).map_err(about)?;
 
@@ -182,14 +169,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             relocate,
             atomic,
         } => {
-            let count = u32::try_from(scaled(*blocks)?)
-                .ok()
-                // The command has a 28-bit block count.
-                .filter(|count| (1..1 << 28).contains(count));
-
+            // The command has a 28-bit block count.
+            let count = u32::try_from(scaled(*blocks)?).ok();
+            let count = count.filter(|count| (1..1 << 28).contains(count));
             let count =
                 count.ok_or_else(|| Failure::usage("one command remaps 1 to 2^28 - 1 blocks"))?;
-
             let result = client
                 .remap(scaled(*from)?, scaled(*to)?, count, *relocate, *atomic)
                 .map_err(about)?;
@@ -231,55 +215,42 @@ fn identify(client: &mut Client, as_json: bool) -> Result<(), Failure> {
     let namespaces = client.namespaces().map_err(Failure::failed)?.len() as u64;
     let (controller, namespace) = (client.controller(), client.namespace());
     let text = |field: &[u8]| String::from_utf8_lossy(field).trim().to_owned();
-    let blocks = namespace.nsze;
-    let size = blocks << client.lba_shift();
-    let copy_blocks = namespace.mcl;
+    let (blocks, block_bytes) = (namespace.nsze, 1u64 << client.lba_shift());
+    let (size, copy_blocks) = (blocks * block_bytes, namespace.mcl);
+    // Bit 0 of VWC: a volatile write cache is present (Identify Controller).
+    let is_volatile = controller.vwc & 1 == 1;
 
     if as_json {
         return output::json(&json!({
             "nqn": client.subnqn(), "model": text(&controller.mn), "serial": text(&controller.sn),
-            "firmware": text(&controller.fr), "namespaces": namespaces, "block_bytes": 1u64 << client.lba_shift(),
+            "firmware": text(&controller.fr), "namespaces": namespaces, "block_bytes": block_bytes,
             "blocks": blocks, "size_bytes": size, "copy_blocks_max": copy_blocks,
-            // Bit 0 of VWC: a volatile write cache is present (Identify Controller).
-            "volatile_write_cache": controller.vwc & 1 == 1,
+            "volatile_write_cache": is_volatile,
         }));
     }
 
     // The server's strings may contain anything: a terminal must not interpret them.
     let shown = |field: &[u8]| Escaped::text(&text(field)).to_string();
+    let (model, firmware) = (shown(&controller.mn), shown(&controller.fr));
+    let cache = if is_volatile {
+        "volatile: flush to keep"
+    } else {
+        "none"
+    };
     output::text(&pairs(&[
         ("name", Escaped::name(client.subnqn()).to_string()),
-        (
-            "model",
-            format!(
-                "{}, firmware {}",
-                shown(&controller.mn),
-                shown(&controller.fr)
-            ),
-        ),
+        ("model", format!("{model}, firmware {firmware}")),
         ("serial number", shown(&controller.sn)),
         ("namespaces", exact(namespaces)),
         (
             "size",
-            format!(
-                "{} in blocks of {} bytes",
-                bytes(size),
-                1u64 << client.lba_shift()
-            ),
+            format!("{} in blocks of {block_bytes} bytes", bytes(size)),
         ),
         (
             "one Copy",
             format!("at most {} blocks", exact(copy_blocks.into())),
         ),
-        (
-            "write cache",
-            if controller.vwc & 1 == 1 {
-                "volatile: flush to keep"
-            } else {
-                "none"
-            }
-            .into(),
-        ),
+        ("write cache", cache.into()),
     ]))
 }
 
@@ -319,30 +290,16 @@ fn statistics(
     ];
 
     if as_json {
-        let mut all: Map<String, Value> = values
-            .iter()
-            .map(|(name, value)| ((*name).into(), json!(value)))
-            .collect();
-
+        let map = |pairs: &[(&str, u64)]| -> Map<String, Value> {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).to_owned(), json!(value)))
+                .collect()
+        };
+        let mut all = map(values);
         all.insert("write_amplification".into(), json!(amplification));
-        all.insert(
-            "demotions".into(),
-            demotions
-                .iter()
-                .map(|(name, value)| ((*name).into(), json!(value)))
-                .collect::<Map<_, _>>()
-                .into(),
-        );
-
-        all.insert(
-            "smart".into(),
-            smart
-                .iter()
-                .map(|(name, value)| ((*name).into(), json!(value)))
-                .collect::<Map<_, _>>()
-                .into(),
-        );
-
+        all.insert("demotions".into(), map(&demotions).into());
+        all.insert("smart".into(), map(&smart).into());
         return output::json(&all.into());
     }
 
@@ -359,13 +316,7 @@ fn statistics(
 }
 
 fn read_from(path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut data = Vec::new();
-    let read = if path.as_os_str() == "-" {
-        std::io::stdin().lock().read_to_end(&mut data).map(drop)
-    } else {
-        std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop))
-    };
-    read.map_err(|error| Failure::about(path.display(), error))?;
+    let mut data = place::read(path)?;
     if data.is_empty() {
         return Err(Failure::about(
             path.display(),

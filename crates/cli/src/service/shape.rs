@@ -25,12 +25,7 @@ pub struct DeviceShape {
     ///
     /// May be repeated, or comma-separated. The configuration reference (docs/configuration.md)
     /// lists the keys.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        value_delimiter = ',',
-        help_heading = "New device"
-    )]
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "New device")]
     pub set: Vec<String>,
     /// Size of NVRAM, or of the log on flash, for remaps.
     ///
@@ -49,12 +44,7 @@ pub struct DeviceShape {
     )]
     pub fs_files: Option<u32>,
     /// Maximum number of pages in all lists of the file map.
-    #[arg(
-        long,
-        value_name = "N",
-        hide_short_help = true,
-        help_heading = "New device"
-    )]
+    #[arg(long, value_name = "N", hide_short_help = true, help_heading = "New device")]
     pub fs_blocks: Option<u32>,
     /// Logical block size in bytes [default: 4096].
     #[arg(long, value_name = "BYTES", value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)), hide_short_help = true, help_heading = "New device")]
@@ -74,12 +64,7 @@ pub struct DeviceShape {
     #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128), hide_short_help = true, help_heading = "New device")]
     pub unshared: Vec<u32>,
     /// NVMe qualified name [default: a new unique name].
-    #[arg(
-        long,
-        value_name = "NQN",
-        hide_short_help = true,
-        help_heading = "New device"
-    )]
+    #[arg(long, value_name = "NQN", hide_short_help = true, help_heading = "New device")]
     pub nqn: Option<String>,
 }
 

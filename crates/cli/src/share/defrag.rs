@@ -3,18 +3,18 @@
 //! Absent: the order of writes (`remap_ssd_share::copy`, `remap_ssd_store`), and updating the file
 //! system's own extents; the printed list serves that.
 
-use super::{Others, on_namespaces, on_volume, show};
+use super::{on_namespaces, on_volume, show};
 use crate::failure::Failure;
 use crate::output;
-use crate::place::NamespacePlace;
+use crate::place::{self, NamespacePlace};
 use crate::trace::Patience;
 use remap_ssd_share::copy;
 use remap_ssd_share::extents::{self, Gathered};
 use remap_ssd_share::files::FilesError;
+use remap_ssd_share::volume::Others;
 use remap_ssd_sim::report::format::exact;
 use remap_ssd_store::{DefragPlan, Extent, OpenOptions};
 use serde_json::{Value, json};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `share defrag`: the files to make contiguous.
@@ -99,16 +99,13 @@ impl Planned {
 }
 
 fn files(args: &Args) -> Result<(), Failure> {
-    let mut patience = None;
     // A plan only reads; a change needs the volume exclusively.
-    let planned = on_volume(
-        &args.place,
-        if args.dry_run {
-            Others::Allowed
-        } else {
-            Others::Refused
-        },
-        |volume| {
+    let others = match args.dry_run {
+        true => Others::Allowed,
+        false => Others::Refused,
+    };
+    let (planned, done) = Patience::during("defrag", |progress| {
+        on_volume(&args.place, others, |volume| {
             let names = if args.files.is_empty() {
                 volume.list()?.into_iter().map(|info| info.name).collect()
             } else {
@@ -119,27 +116,20 @@ fn files(args: &Args) -> Result<(), Failure> {
                 .into_iter()
                 .map(|name| Ok((volume.open(&name, OpenOptions::default())?, name)));
             let files: Vec<_> = files.collect::<Result<_, FilesError>>()?;
-            let plan = |file, name: String| {
+            let plan = |(file, name)| {
                 let plan = if args.dry_run {
                     volume.defrag_plan(file)?
                 } else {
-                    volume.defrag(file, &mut |done, all| {
-                        patience
-                            .get_or_insert_with(|| Patience::new("defrag", Some(all)))
-                            .at(done);
-                    })?
+                    volume.defrag(file, progress)?
                 };
                 Ok(Planned { name, plan })
             };
-            let mut plan = plan;
             files
                 .into_iter()
-                .map(|(file, name)| plan(file, name))
+                .map(plan)
                 .collect::<Result<Vec<_>, FilesError>>()
-        },
-    );
-    drop(patience);
-    let (planned, done) = planned?;
+        })
+    })?;
 
     let is_done = !args.dry_run;
     let (rows, value) = show::of_files(&done);
@@ -163,11 +153,7 @@ fn files(args: &Args) -> Result<(), Failure> {
     };
     let table: Vec<_> = planned.iter().map(row).collect();
     let head = ["file", "pages", "extents", "after", "verdict"];
-    output::text(&if table.is_empty() {
-        "no files\n".to_owned()
-    } else {
-        output::table(&head, &table)
-    })?;
+    output::text(&output::table_or("no files", &head, &table))?;
     if is_done {
         output::text(&output::pairs(&rows))
     } else {
@@ -176,28 +162,25 @@ fn files(args: &Args) -> Result<(), Failure> {
 }
 
 fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
-    let pieces = extents::parse(&read(list)?).map_err(|why| Failure::about(list.display(), why))?;
+    let pieces = extents::parse(&String::from_utf8_lossy(&place::read(list)?))
+        .map_err(|why| Failure::about(list.display(), why))?;
     let nsid = args.place.nsid;
 
-    let mut patience = None;
-    let shared = on_namespaces(&args.place, |device| {
-        if args.dry_run {
-            return copy::plan(device, nsid, &pieces, to).map(|_| None);
-        }
-        let progress = &mut |done, all| {
-            patience
-                .get_or_insert_with(|| Patience::new("defrag", Some(all)))
-                .at(done)
-        };
-        copy::gather(device, nsid, &pieces, to, args.force, progress).map(Some)
-    });
-    drop(patience);
-    let shared = shared?;
+    let shared = Patience::during("defrag", |progress| {
+        on_namespaces(&args.place, |device| {
+            if args.dry_run {
+                return copy::plan(device, nsid, &pieces, to).map(|_| None);
+            }
+            copy::gather(device, nsid, &pieces, to, args.force, progress).map(Some)
+        })
+    })?;
 
     let layout = extents::layout(&pieces, to);
     if args.json {
         let entry = |one: &Gathered| json!({ "offset": one.offset, "from": one.piece.first, "pages": one.piece.pages, "to": one.to });
-        let mut value = shared.as_ref().map_or_else(|| json!({}), show::value);
+        let mut value = shared
+            .as_ref()
+            .map_or_else(|| json!({}), |shared| shared.json());
         value["extents"] = layout.iter().map(entry).collect::<Vec<_>>().into();
         value["dry_run"] = args.dry_run.into();
         return output::json(&value);
@@ -212,15 +195,4 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
     shared.map_or(Ok(()), |shared| {
         output::text(&output::pairs(&show::rows(&shared)))
     })
-}
-
-fn read(list: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = if list.as_os_str() == "-" {
-        std::io::stdin().lock().read_to_string(&mut text)
-    } else {
-        std::fs::File::open(list).and_then(|mut file| file.read_to_string(&mut text))
-    };
-    read.map_err(|error| Failure::about(list.display(), error))?;
-    Ok(text)
 }

@@ -16,14 +16,12 @@ mod show;
 mod snapshot;
 
 use crate::failure::Failure;
-use crate::place::{NamespacePlace, host_keys};
-use remap_ssd_device::Disk;
-use remap_ssd_nvme::tcp::client::{Client, Options};
+use crate::output;
+use crate::place::NamespacePlace;
 use remap_ssd_share::files::FilesError;
-use remap_ssd_share::{Counts, ImageNamespaces, Namespaces, ServedNamespaces, ShareError};
-use remap_ssd_store::{
-    DefragPlan, FileId, ImageDisk, ImageError, Processes, Statistics, Store, StoreError, Volume,
-};
+use remap_ssd_share::volume::{self, Counting, Files, Others, VolumeCounts};
+use remap_ssd_share::{ImageNamespaces, Namespaces, ServedNamespaces, ShareError};
+use remap_ssd_store::{ImageDisk, ImageError, Processes, StoreError};
 
 /// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
 #[derive(Debug, clap::Args)]
@@ -102,77 +100,10 @@ fn on_namespaces<R>(
         return Ok(result);
     }
 
-    let mut options = Options {
-        subnqn: place.nqn.clone(),
-        ..Options::default()
-    }
-    .with_keys(host_keys(place.secret.as_deref())?);
-    options.hostnqn = place.hostnqn.clone().unwrap_or(options.hostnqn);
-
-    let device = ServedNamespaces::connect(&place.name(), options);
+    let device = ServedNamespaces::connect(&place.name(), place.host.options()?);
     let mut device = device.map_err(|error| Failure::about(place.name(), error))?;
 
     work(&mut device).map_err(|error| about(place, error))
-}
-
-/// A volume on any kind of disk.
-trait Files: Store {
-    fn as_store(&self) -> &dyn Store;
-    fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError>;
-    fn defrag(
-        &self,
-        file: FileId,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<DefragPlan, StoreError>;
-}
-
-impl<D: Disk + Send> Files for Volume<D> {
-    fn as_store(&self) -> &dyn Store {
-        self
-    }
-    fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError> {
-        Volume::defrag_plan(self, file)
-    }
-    fn defrag(
-        &self,
-        file: FileId,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<DefragPlan, StoreError> {
-        Volume::defrag(self, file, progress)
-    }
-}
-
-/// The counters of a disk; `None` if it has none.
-trait Counting: Disk {
-    fn counts(&mut self) -> Option<Counts>;
-}
-
-impl Counting for ImageDisk {
-    fn counts(&mut self) -> Option<Counts> {
-        Some(Counts::of_device(self.device()))
-    }
-}
-
-impl Counting for Client {
-    fn counts(&mut self) -> Option<Counts> {
-        // A device of another vendor has no such log page.
-        Some(Counts::of_statistics(&self.statistics().ok()?))
-    }
-}
-
-/// Costs of an operation on a volume: in this process, and in the device.
-struct VolumeCounts {
-    volume: Statistics,
-    device: Option<Counts>,
-}
-
-/// Access of other processes to the volume during the operation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Others {
-    /// Allowed: nothing is changed.
-    Allowed,
-    /// Refused: the operation needs a single point in time.
-    Refused,
 }
 
 /// Opens the volume of a place, calls `work`, and closes the device cleanly.
@@ -194,39 +125,15 @@ fn on_volume<R>(
 }
 
 fn with_volume<D: Counting + Send, R>(
-    mut disk: D,
+    disk: D,
     processes: &Processes,
     place: &NamespacePlace,
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
 ) -> Result<((R, VolumeCounts), D), Failure> {
-    // Counted before and after, on one connection: the difference is the cost of this command.
-    let before = disk.counts();
-    let opened = match others {
-        Others::Allowed => Volume::open(disk, processes),
-        Others::Refused => Volume::open_alone(disk, processes),
-    };
-
-    let volume = opened.map_err(|error| about_files(place, error.into()))?;
-    volume.notes().iter().for_each(crate::output::note);
-    let result = work(&volume).map_err(|error| about_files(place, error))?;
-
-    let statistics = volume.statistics();
-    let mut disk = volume.into_disk();
-
-    let device = disk
-        .counts()
-        .zip(before)
-        .map(|(after, before)| after - before);
-
-    Ok((
-        (
-            result,
-            VolumeCounts {
-                volume: statistics,
-                device,
-            },
-        ),
-        disk,
-    ))
+    let done = volume::with_volume(disk, processes, others, |volume| {
+        volume.notes().iter().for_each(output::note);
+        work(volume)
+    });
+    done.map_err(|error| about_files(place, error))
 }

@@ -2,11 +2,12 @@
 //!
 //! Absent: how ranges are copied and moved (`remap_ssd_share::copy`).
 
-use super::{Others, on_namespaces, on_volume, show};
+use super::{on_namespaces, on_volume, show};
 use crate::failure::Failure;
 use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_share::copy::{self, Empty};
+use remap_ssd_share::volume::Others;
 use remap_ssd_share::{NamespacePage as At, files};
 
 /// Arguments of `share copy`: the range to copy, and its target.
@@ -88,18 +89,9 @@ impl PagesOrFile {
                 "which pages? --from PAGE --to PAGE --pages N",
             ));
         };
+        let at = |nsid, page| At { nsid, page };
         let to_nsid = self.to_nsid.unwrap_or(place.nsid);
-        Ok((
-            At {
-                nsid: place.nsid,
-                page: from,
-            },
-            At {
-                nsid: to_nsid,
-                page: to,
-            },
-            pages,
-        ))
+        Ok((at(place.nsid, from), at(to_nsid, to), pages))
     }
 
     fn names(&self) -> Option<(&str, &str)> {
@@ -117,11 +109,11 @@ pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
         return show::done(&done, &[("bytes", bytes.into())], args.json);
     }
     let (from, to, pages) = args.what.range(&args.place)?;
-    let mut patience = Patience::new("copy", Some(pages));
-    let shared = on_namespaces(&args.place, |device| {
-        copy::copy(device, from, to, pages, &mut |done, _| patience.at(done))
+    let shared = Patience::during("copy", |progress| {
+        on_namespaces(&args.place, |device| {
+            copy::copy(device, from, to, pages, progress)
+        })
     });
-    drop(patience);
     show::shared(&shared?, &[], args.json)
 }
 
@@ -141,13 +133,10 @@ pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
         _ => Empty::Refuse,
     };
 
-    let mut patience = Patience::new("move", Some(pages));
-    let shared = on_namespaces(&args.place, |device| {
-        copy::relocate(device, from, to, pages, empty, &mut |done, _| {
-            patience.at(done)
+    let shared = Patience::during("move", |progress| {
+        on_namespaces(&args.place, |device| {
+            copy::relocate(device, from, to, pages, empty, progress)
         })
     });
-
-    drop(patience);
     show::shared(&shared?, &[], args.json)
 }

@@ -2,9 +2,9 @@
 //!
 //! Absent: the operations.
 
-use super::VolumeCounts;
 use crate::failure::Failure;
 use crate::output::{self, pairs};
+use remap_ssd_share::volume::VolumeCounts;
 use remap_ssd_share::{Counts, ShareReport};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Value, json};
@@ -79,46 +79,13 @@ pub(super) fn rows(shared: &ShareReport) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The results as JSON.
-pub(super) fn value(shared: &ShareReport) -> Value {
-    let Counts {
-        copied_counter_full,
-        copied_metadata_full,
-        copied_otherwise,
-        ..
-    } = shared.counts;
-    json!({
-        "pages": shared.pages,
-        "shared": shared.shared(),
-        "copied": shared.copied(),
-        "copied_why": {
-            "counter_full": copied_counter_full, "metadata_full": copied_metadata_full, "otherwise": copied_otherwise,
-        },
-        "empty": shared.empty(),
-        "flash_pages": flash(&shared.counts),
-    })
-}
-
-fn flash(counts: &Counts) -> Value {
-    let Counts {
-        flash_data,
-        flash_gc,
-        flash_metadata,
-        ..
-    } = *counts;
-    json!({
-        "data": flash_data, "gc": flash_gc, "metadata": flash_metadata,
-        "total": flash_data + flash_gc + flash_metadata,
-    })
-}
-
 /// Prints the results for namespaces, preceded by other fields.
 pub(super) fn shared(
     shared: &ShareReport,
     more: &[(&'static str, Value)],
     as_json: bool,
 ) -> Result<(), Failure> {
-    write(more, rows(shared), value(shared), as_json)
+    write(more, rows(shared), shared.json(), as_json)
 }
 
 /// Prints the results for files of a volume.
@@ -138,15 +105,13 @@ pub(super) fn of_files(done: &VolumeCounts) -> (Vec<(&'static str, String)>, Val
     let shared = done.device.map(|counts| ShareReport { pages, counts });
     let mut rows = match &shared {
         Some(shared) => rows(shared),
-        None => {
-            vec![
-                ("pages", self::pages(pages)),
-                (
-                    "flash pages programmed",
-                    "the device does not count them".into(),
-                ),
-            ]
-        }
+        None => vec![
+            ("pages", self::pages(pages)),
+            (
+                "flash pages programmed",
+                "the device does not count them".into(),
+            ),
+        ],
     };
 
     // Files have no empty pages.
@@ -165,9 +130,7 @@ pub(super) fn of_files(done: &VolumeCounts) -> (Vec<(&'static str, String)>, Val
         exact(volume.pages_metadata),
     ));
 
-    let mut value = shared
-        .as_ref()
-        .map_or_else(|| json!({ "pages": pages }), self::value);
+    let mut value = shared.map_or_else(|| json!({ "pages": pages }), |shared| shared.json());
     value["written_instead"] = volume.pages_copied.into();
     value["volume_records_written"] = volume.pages_metadata.into();
     (rows, value)

@@ -3,13 +3,14 @@
 //! Absent: the state of a snapshot after a power cut (`remap_ssd_share::snapshot`,
 //! `remap_ssd_share::files`).
 
-use super::{Others, on_namespaces, on_volume, show};
+use super::{on_namespaces, on_volume, show};
 use crate::failure::Failure;
 use crate::output;
 use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_share::files::{self, FileSnapshot, FileState};
 use remap_ssd_share::snapshot::{self, Listed, NewSnapshot, Snapshot, SnapshotState};
+use remap_ssd_share::volume::{Others, VolumeCounts};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -120,19 +121,9 @@ fn create(args: &Create) -> Result<(), Failure> {
         now: now(),
     };
 
-    let mut patience = None;
-
-    let made = on_namespaces(&on.place, |device| {
-        snapshot::create(device, &new, &mut |done, all| {
-            patience
-                .get_or_insert_with(|| Patience::new("snapshot", Some(all)))
-                .at(done);
-        })
-    });
-
-    // Its line is removed before anything is printed, including an error.
-    drop(patience);
-    let (made, shared) = made?;
+    let (made, shared) = Patience::during("snapshot", |progress| {
+        on_namespaces(&on.place, |device| snapshot::create(device, &new, progress))
+    })?;
 
     let more = [
         ("snapshot", json!(made.name)),
@@ -144,15 +135,11 @@ fn create(args: &Create) -> Result<(), Failure> {
 }
 
 fn rollback(args: &SnapshotArgs) -> Result<(), Failure> {
-    let mut patience = None;
-    let done = on_namespaces(&args.on.place, |device| {
-        snapshot::rollback(device, &args.name, &mut |done, all| {
-            patience
-                .get_or_insert_with(|| Patience::new("rollback", Some(all)))
-                .at(done);
+    let done = Patience::during("rollback", |progress| {
+        on_namespaces(&args.on.place, |device| {
+            snapshot::rollback(device, &args.name, progress)
         })
     });
-    drop(patience);
     let (snapshot, shared) = done?;
     let more = [
         ("snapshot", json!(snapshot.name)),
@@ -162,25 +149,18 @@ fn rollback(args: &SnapshotArgs) -> Result<(), Failure> {
 }
 
 fn delete(args: &SnapshotArgs) -> Result<(), Failure> {
-    let mut patience = None;
-    let done = on_namespaces(&args.on.place, |device| {
-        snapshot::delete(device, &args.name, &mut |done, all| {
-            patience
-                .get_or_insert_with(|| Patience::new("delete", Some(all)))
-                .at(done);
+    let done = Patience::during("delete", |progress| {
+        on_namespaces(&args.on.place, |device| {
+            snapshot::delete(device, &args.name, progress)
         })
     });
-    drop(patience);
     done?;
     deleted(&args.name, args.on.json)
 }
 
 fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
-    if as_json {
-        output::json(&json!({ "deleted": name }))
-    } else {
-        output::text(&format!("{name} is deleted\n"))
-    }
+    let text = || format!("{name} is deleted\n");
+    output::result(as_json, || json!({ "deleted": name }), text)
 }
 
 fn state(state: SnapshotState) -> &'static str {
@@ -230,11 +210,7 @@ fn list(on: &On) -> Result<(), Failure> {
         };
         let rows: Vec<_> = snapshots.iter().map(row).collect();
         let head = ["name", "namespace", "of namespace", "size", "made", "state"];
-        output::text(&if rows.is_empty() {
-            "no snapshots\n".to_owned()
-        } else {
-            output::table(&head, &rows)
-        })?;
+        output::text(&output::table_or("no snapshots", &head, &rows))?;
         if !vacant.is_empty() {
             let numbers: Vec<String> = vacant.iter().map(u32::to_string).collect();
             output::text(&format!(
@@ -245,61 +221,33 @@ fn list(on: &On) -> Result<(), Failure> {
     }
 
     // Damage is a finding: the list is printed anyway.
-    if damage.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Found)
-    }
+    Failure::found_unless(damage.is_empty())
 }
 
 fn create_of_files(args: &Create) -> Result<(), Failure> {
     let Create { name, file, on, .. } = args;
 
-    let mut patience = None;
-
-    let made = on_volume(&on.place, Others::Refused, |volume| {
-        files::create(volume.as_store(), name, file, now(), &mut |done, all| {
-            patience
-                .get_or_insert_with(|| Patience::new("snapshot", Some(all)))
-                .at(done);
+    let (made, done) = Patience::during("snapshot", |progress| {
+        on_volume(&on.place, Others::Refused, |volume| {
+            files::create(volume.as_store(), name, file, now(), progress)
         })
-    });
-
-    drop(patience);
-    let (made, done) = made?;
-
-    show::done(
-        &done,
-        &[
-            ("snapshot", json!(made.name)),
-            ("files", json!(made.files.len())),
-        ],
-        on.json,
-    )
+    })?;
+    of_files(&made, &done, on.json)
 }
 
 fn rollback_of_files(args: &SnapshotArgs) -> Result<(), Failure> {
-    let mut patience = None;
-
-    let done = on_volume(&args.on.place, Others::Refused, |volume| {
-        files::rollback(volume.as_store(), &args.name, &mut |done, all| {
-            patience
-                .get_or_insert_with(|| Patience::new("rollback", Some(all)))
-                .at(done);
+    let (snapshot, done) = Patience::during("rollback", |progress| {
+        on_volume(&args.on.place, Others::Refused, |volume| {
+            files::rollback(volume.as_store(), &args.name, progress)
         })
-    });
+    })?;
+    of_files(&snapshot, &done, args.on.json)
+}
 
-    drop(patience);
-    let (snapshot, done) = done?;
-
-    show::done(
-        &done,
-        &[
-            ("snapshot", json!(snapshot.name)),
-            ("files", json!(snapshot.files.len())),
-        ],
-        args.on.json,
-    )
+fn of_files(snapshot: &FileSnapshot, done: &VolumeCounts, as_json: bool) -> Result<(), Failure> {
+    let files = json!(snapshot.files.len());
+    let more = [("snapshot", json!(snapshot.name)), ("files", files)];
+    show::done(done, &more, as_json)
 }
 
 fn delete_of_files(args: &SnapshotArgs) -> Result<(), Failure> {
@@ -347,9 +295,5 @@ fn list_of_files(on: &On) -> Result<(), Failure> {
 
     let rows: Vec<_> = snapshots.iter().map(row).collect();
     let head = ["name", "files", "size", "made", "state"];
-    output::text(&if rows.is_empty() {
-        "no snapshots\n".to_owned()
-    } else {
-        output::table(&head, &rows)
-    })
+    output::text(&output::table_or("no snapshots", &head, &rows))
 }

@@ -10,13 +10,10 @@ mod show;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{self, counted};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remap_ssd_study::{self as study, Comparison, Point};
+use cluster::Cluster;
+use remap_ssd_study::{self as study, Point, PointEvent};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// Runs every combination of a file's values, each once, and compares the results side by side.
 ///
@@ -84,7 +81,7 @@ same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
 /// # Errors
 /// Errors in the file, or a failed run or write.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let cluster = args.scheduler.as_deref().map(cluster::Cluster::find);
+    let cluster = args.scheduler.as_deref().map(Cluster::find);
     let cluster = cluster.transpose()?;
 
     // Files that this machine cannot read are identified by their digest, which the cluster
@@ -101,30 +98,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
-    // A point with a result is done, by this sweep or an earlier one.
-    let missing: Vec<&Point> = points
-        .iter()
-        .filter(|point| args.fresh || study::load(&folder, &point.name).is_none())
-        .collect();
-    let mut failed = Vec::new();
-    if !args.dry_run {
-        if missing.len() < points.len() {
-            output::note(format_args!(
-                "{} of {} are there already",
-                points.len() - missing.len(),
-                counted(points.len() as u64, "point")
-            ));
-        }
-        // Unreadable results, or results to be replaced, would be in the way.
-        for point in &missing {
-            let _ = std::fs::remove_file(study::path(&folder, &point.name));
-        }
-        failed = match &cluster {
-            Some(cluster) if !missing.is_empty() => cluster.run(&args.file, &folder)?,
-            Some(_) => Vec::new(),
-            None => run(args, &missing, &folder, &interrupt)?,
-        };
-    }
+    let failed = if args.dry_run {
+        Vec::new()
+    } else {
+        make_missing(args, &points, &folder, cluster.as_ref(), &interrupt)?
+    };
 
     // Read again from the folder: that is what others will find there.
     let found: Vec<(&Point, Option<Value>)> = points
@@ -143,11 +121,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     {
         study::file::write(&folder.join("_figure.svg"), &figure)?;
     }
-    if args.json {
-        output::json(&show::json(&found))?
-    } else {
-        output::text(&show::text(args, &folder, &found))?
-    }
+    let text = || show::text(args, &folder, &found);
+    output::result(args.json, || show::json(&found), text)?;
 
     if interrupted {
         return Err(interrupt.failure(format!(
@@ -166,73 +141,54 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Runs points on all cores; returns the reasons for missing results.
-fn run(
+/// Runs the points without a result; returns the reasons for those that are still missing.
+fn make_missing(
     args: &Args,
-    points: &[&Point],
+    points: &[Point],
     folder: &Path,
+    cluster: Option<&Cluster>,
     interrupt: &Interrupt,
 ) -> Result<Vec<String>, Failure> {
-    let stop = interrupt.flag();
-    let target = if args.json {
-        ProgressDrawTarget::hidden()
-    } else {
-        ProgressDrawTarget::stderr()
-    };
-    let style =
-        ProgressStyle::with_template("{bar:40} {pos} of {len} points  {elapsed}, {eta} left")
-            .expect("the template is valid");
-    let bar = ProgressBar::with_draw_target(Some(points.len() as u64), target).with_style(style);
-    bar.enable_steady_tick(Duration::from_millis(500));
-
-    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    // As many concurrent points as fit into memory, unless the user gives a number.
-    let threads = match args.threads {
-        Some(threads) => threads,
-        None => cores().min(fitting(points)),
-    };
-    let threads = threads.min(points.len() as u32);
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                // Points take different times, so each thread takes the next one not yet started.
-                while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // A running point is stopped only by its own watch: the rest of the list is
-                    // only reported.
-                    let result = if stop.load(Ordering::Relaxed) {
-                        Err(study::Error::Stopped("stopped before it began"))
-                    } else {
-                        one(point, folder, stop)
-                    };
-                    bar.inc(1);
-                    if let Err(error) = result {
-                        let title = show::title(point);
-                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                        failed.push(format!("{title}: {error}"));
-                    }
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Number of points that fit into memory concurrently, assuming the largest; at least one.
-fn fitting(points: &[&Point]) -> u32 {
-    let largest = points.iter().map(|point| point.memory_bytes).max();
-    match (study::available(), largest) {
-        (Some(available), Some(largest @ 1..)) => (available / largest).clamp(1, 1 << 16) as u32,
-        _ => u32::MAX,
+    // A point with a result is done, by this sweep or an earlier one.
+    let missing: Vec<&Point> = points
+        .iter()
+        .filter(|point| args.fresh || study::load(folder, &point.name).is_none())
+        .collect();
+    if missing.len() < points.len() {
+        output::note(format_args!(
+            "{} of {} are there already",
+            points.len() - missing.len(),
+            counted(points.len() as u64, "point")
+        ));
+    }
+    // Unreadable results, or results to be replaced, would be in the way.
+    for point in &missing {
+        let _ = std::fs::remove_file(study::path(folder, &point.name));
+    }
+    match cluster {
+        Some(_) if missing.is_empty() => Ok(Vec::new()),
+        Some(cluster) => cluster.run(&args.file, folder),
+        None => Ok(run(args, &missing, folder, interrupt)),
     }
 }
 
-/// Runs one point and writes its file.
-fn one(point: &Point, folder: &Path, stop: &Arc<AtomicBool>) -> Result<(), study::Error> {
-    let comparison = Comparison::new(point.spec.clone(), study::until(Arc::clone(stop)))?;
-    comparison.notes().iter().for_each(output::note);
-    let measured = comparison.run(&[&**stop])?;
-    study::keep(folder, &point.name, &comparison.json(&measured)["runs"][0])
+/// Runs points on all cores; returns the reasons for missing results.
+fn run(args: &Args, points: &[&Point], folder: &Path, interrupt: &Interrupt) -> Vec<String> {
+    let template = "{bar:40} {pos} of {len} points  {elapsed}, {eta} left";
+    let bar = output::bar(args.json, Some(points.len() as u64), template);
+    let failed =
+        study::run_points(
+            points,
+            folder,
+            args.threads,
+            interrupt.flag(),
+            &|event| match event {
+                PointEvent::Note(text) => output::note(text),
+                PointEvent::Ended => bar.inc(1),
+            },
+        );
+    bar.finish_and_clear();
+
+    let reason = |(point, error): &(&Point, _)| format!("{}: {error}", show::title(point));
+    failed.iter().map(reason).collect()
 }

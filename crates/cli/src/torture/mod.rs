@@ -149,11 +149,7 @@ pub struct Args {
     /// Deduplicate in that device.
     ///
     /// Its scheme is `remap-ssd` by default.
-    #[arg(
-        long,
-        conflicts_with = "replay",
-        help_heading = "Device below the cache"
-    )]
+    #[arg(long, conflicts_with = "replay", help_heading = "Device below the cache")]
     dedup: bool,
     /// Any other setting of that device: --set firmware.watermark=0.5.
     ///
@@ -221,11 +217,6 @@ const CHOSEN: [(&str, &str); 4] = [
     ("firmware.lpns", "use --size instead"),
     ("content", "a disk has its bytes"),
 ];
-
-/// Returns true if the value has an effect on an untimed device.
-fn is_seen(path: &str) -> bool {
-    path.starts_with("firmware.") || path.starts_with("geometry.") || path == "flash.endurance"
-}
 
 /// Runs `torture`.
 ///
@@ -387,18 +378,7 @@ impl Args {
 
     /// Further settings of its device.
     fn set(&self) -> Result<Vec<Setting>, Failure> {
-        let set = settings::parse(&self.set)?;
-        settings::refuse(&set, &CHOSEN)?;
-
-        // Settings without effect are refused, so that they are not assumed to have one.
-        match set.iter().find(|one| !is_seen(one.key.path)) {
-            None => Ok(set),
-            Some(timing) => Err(Failure::usage(format_args!(
-                "--set {}: a cut device knows no time: keys of the tables firmware and geometry \
-                 can be set, and flash.endurance",
-                timing.key.path
-            ))),
-        }
+        settings::parse_untimed(&self.set, &CHOSEN, "a cut device")
     }
 
     fn geometry(&self) -> Result<DiskGeometry, Failure> {

@@ -34,15 +34,8 @@ pub(super) fn text(recording: &Recording, results: &Results) -> String {
         counted(flushes, "flush").replace("flushs", "flushes"),
         counted(marks, "mark"),
     ];
-    rows.push((
-        "recording",
-        format!(
-            "{}: {}; {} of data",
-            results.id,
-            counts.join(", "),
-            bytes(blocks)
-        ),
-    ));
+    let (id, counts, data) = (&results.id, counts.join(", "), bytes(blocks));
+    rows.push(("recording", format!("{id}: {counts}; {data} of data")));
 
     if let Some(firmware) = &results.firmware {
         rows.push(("device", format!("{firmware}{}", results.set)));
@@ -53,12 +46,10 @@ pub(super) fn text(recording: &Recording, results: &Results) -> String {
 
     // Nothing else is worth showing: the check fails without a cut.
     if let Some(verdict) = &results.without_cut {
+        let finding = &verdict.finding;
         rows.push((
             "FAILED",
-            format!(
-                "without any power cut: {}; mend that first",
-                verdict.finding
-            ),
+            format!("without any power cut: {finding}; mend that first"),
         ));
         quote(&mut rows, &verdict.output);
         return pairs(&rows);
@@ -71,14 +62,10 @@ pub(super) fn text(recording: &Recording, results: &Results) -> String {
             counted(results.lost_max, "block")
         ),
     };
+    let ([cuts, distinct], seed) = ([results.cuts, results.distinct].map(exact), results.seed);
     rows.push((
         "cuts",
-        format!(
-            "{}, {} different, seed {}: {lost}",
-            exact(results.cuts),
-            exact(results.distinct),
-            results.seed
-        ),
+        format!("{cuts}, {distinct} different, seed {seed}: {lost}"),
     ));
     for ((passed, name), (count, _)) in &results.outcomes {
         // A single passing outcome needs no table.
@@ -123,41 +110,25 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
         Some(mark) => format!("last mark `{mark}`"),
         None => "before any mark".into(),
     };
+    let [entry, entries] = [cut.instant, recording.events.len()].map(|count| exact(count as u64));
+    let of_blocks = format!("{lost} of {pending} blocks lost something");
     rows.push((
         "cut",
-        format!(
-            "before entry {} of {}, {mark}; {lost} of {pending} blocks lost something",
-            exact(cut.instant as u64),
-            exact(recording.events.len() as u64)
-        ),
+        format!("before entry {entry} of {entries}, {mark}; {of_blocks}"),
     ));
-    let replay = |cut: &Cut| {
-        format!(
-            "remap-ssd torture --replay {}{}",
-            results.code(cut),
-            results.set
-        )
-    };
+    let (code, set) = (|cut: &Cut| results.code(cut), &results.set);
+    let replay = |cut: &Cut| format!("remap-ssd torture --replay {}{set}", code(cut));
     if let Some(smallest) = smallest {
         let left = if smallest.finished {
             "none can be left out"
         } else {
             "there may be fewer: see --shrink"
         };
-        rows.push((
-            "smallest",
-            format!(
-                "{} still fail ({}; {left})",
-                counted(smallest.lost.len() as u64, "lost block"),
-                counted(smallest.tried, "more cut")
-            ),
-        ));
-        rows.extend(
-            smallest
-                .described(recording)
-                .take(BLOCKS)
-                .map(|lost| ("", lost)),
-        );
+        let blocks = counted(smallest.lost.len() as u64, "lost block");
+        let tried = counted(smallest.tried, "more cut");
+        rows.push(("smallest", format!("{blocks} still fail ({tried}; {left})")));
+        let lost = smallest.described(recording).take(BLOCKS);
+        rows.extend(lost.map(|lost| ("", lost)));
         if smallest.lost.len() > BLOCKS {
             rows.push(("", format!("and {} more", smallest.lost.len() - BLOCKS)));
         }

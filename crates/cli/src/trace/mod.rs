@@ -147,6 +147,17 @@ impl Patience {
         }
     }
 
+    /// Shows the progress of `work`, which reports the steps done and their number. The line is
+    /// gone before anything else is printed.
+    pub(crate) fn during<R>(what: &str, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> R) -> R {
+        let mut patience = None;
+        work(&mut |done, all| {
+            patience
+                .get_or_insert_with(|| Self::new(what, Some(all)))
+                .at(done);
+        })
+    }
+
     pub(crate) fn at(&mut self, step: u64) {
         const SILENT: Duration = Duration::from_secs(2);
         if self.hidden && self.began.elapsed() > SILENT {

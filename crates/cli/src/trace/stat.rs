@@ -104,11 +104,8 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
         });
     }
 
-    if args.json {
-        output::json(&found.iter().map(as_json).collect())
-    } else {
-        output::text(&as_text(&found))
-    }
+    let json = || found.iter().map(as_json).collect();
+    output::result(args.json, json, || as_text(&found))
 }
 
 /// Profiles a trace, with the contents of a model if one is given.
@@ -193,103 +190,85 @@ fn as_json(found: &Profiled) -> serde_json::Value {
 }
 
 /// A row of the table: its name, and its value for a profile.
-type TableRow = (&'static str, fn(&Profiled) -> String);
+type TableRow = (&'static str, fn(&Profile) -> String);
+
+const OF_REQUESTS: &[TableRow] = &[
+    ("requests", |p| exact(p.requests.all)),
+    ("  reads", |p| exact(p.requests.reads)),
+    ("  writes", |p| exact(p.requests.writes)),
+    ("  deallocations", |p| exact(p.requests.trims)),
+    ("  sequential", |p| {
+        of(p.requests.sequential, p.requests.reads + p.requests.writes)
+    }),
+    ("  pages, mean", |p| format!("{:.2}", p.request_pages_mean)),
+];
+
+const OF_PAGES: &[TableRow] = &[
+    ("pages read", |p| exact(p.pages.read)),
+    ("pages written", |p| exact(p.pages.written)),
+    ("  in part", |p| exact(p.pages.written_in_part)),
+    ("  of read and written", |p| percent(p.write_share)),
+    ("pages deallocated", |p| exact(p.pages.trimmed)),
+    ("unique pages", |p| exact(p.pages.unique)),
+    ("  working set", |p| bytes(p.pages.unique * 4096)),
+    ("  read", |p| exact(p.pages.unique_read)),
+    ("  written", |p| exact(p.pages.unique_written)),
+    ("distinct contents", |p| exact(p.duplicates.contents)),
+    ("duplicate writes (FIU)", |p| {
+        of(p.duplicates.writes, p.pages.written)
+    }),
+    ("duplicates stored", |p| {
+        of(p.duplicates.stored, p.pages.written)
+    }),
+    ("  in the same page", |p| {
+        of(p.duplicates.unchanged, p.pages.written)
+    }),
+    ("duplicate ratio (papers)", |p| {
+        percent(p.duplicates.papers_ratio)
+    }),
+    ("writes: Zipf exponent", |p| exponent(&p.skew_writes)),
+    ("  to the top 1 %", |p| percent(p.skew_writes.top_1_percent)),
+    ("  to the top 10 %", |p| {
+        percent(p.skew_writes.top_10_percent)
+    }),
+    ("  to the top 20 %", |p| {
+        percent(p.skew_writes.top_20_percent)
+    }),
+    ("reads and writes: exponent", |p| exponent(&p.skew_all)),
+    ("  to the top 1 %", |p| percent(p.skew_all.top_1_percent)),
+    ("  to the top 10 %", |p| percent(p.skew_all.top_10_percent)),
+    ("  to the top 20 %", |p| percent(p.skew_all.top_20_percent)),
+    ("recorded over", |p| match p.duration_ns {
+        0 => "-".into(),
+        ns => seconds(ns as f64 / 1e9),
+    }),
+];
 
 fn as_text(found: &[Profiled]) -> String {
-    let lines: &[TableRow] = &[
-        ("format", |one| one.kind.clone()),
-        ("contents", |one| match one.content {
-            Some(content) => content.to_string(),
-            None => "of the trace".into(),
-        }),
-        ("requests", |one| exact(one.profile.requests.all)),
-        ("  reads", |one| exact(one.profile.requests.reads)),
-        ("  writes", |one| exact(one.profile.requests.writes)),
-        ("  deallocations", |one| exact(one.profile.requests.trims)),
-        ("  sequential", |one| {
-            let requests = &one.profile.requests;
-            of(requests.sequential, requests.reads + requests.writes)
-        }),
-        ("  pages, mean", |one| {
-            format!("{:.2}", one.profile.request_pages_mean)
-        }),
-        ("pages read", |one| exact(one.profile.pages.read)),
-        ("pages written", |one| exact(one.profile.pages.written)),
-        ("  in part", |one| exact(one.profile.pages.written_in_part)),
-        ("  of read and written", |one| {
-            percent(one.profile.write_share)
-        }),
-        ("pages deallocated", |one| exact(one.profile.pages.trimmed)),
-        ("unique pages", |one| exact(one.profile.pages.unique)),
-        ("  working set", |one| {
-            bytes(one.profile.pages.unique * 4096)
-        }),
-        ("  read", |one| exact(one.profile.pages.unique_read)),
-        ("  written", |one| exact(one.profile.pages.unique_written)),
-        ("distinct contents", |one| {
-            exact(one.profile.duplicates.contents)
-        }),
-        ("duplicate writes (FIU)", |one| {
-            of(one.profile.duplicates.writes, one.profile.pages.written)
-        }),
-        ("duplicates stored", |one| {
-            of(one.profile.duplicates.stored, one.profile.pages.written)
-        }),
-        ("  in the same page", |one| {
-            of(one.profile.duplicates.unchanged, one.profile.pages.written)
-        }),
-        ("duplicate ratio (papers)", |one| {
-            percent(one.profile.duplicates.papers_ratio)
-        }),
-        ("writes: Zipf exponent", |one| {
-            exponent(&one.profile.skew_writes)
-        }),
-        ("  to the top 1 %", |one| {
-            percent(one.profile.skew_writes.top_1_percent)
-        }),
-        ("  to the top 10 %", |one| {
-            percent(one.profile.skew_writes.top_10_percent)
-        }),
-        ("  to the top 20 %", |one| {
-            percent(one.profile.skew_writes.top_20_percent)
-        }),
-        ("reads and writes: exponent", |one| {
-            exponent(&one.profile.skew_all)
-        }),
-        ("  to the top 1 %", |one| {
-            percent(one.profile.skew_all.top_1_percent)
-        }),
-        ("  to the top 10 %", |one| {
-            percent(one.profile.skew_all.top_10_percent)
-        }),
-        ("  to the top 20 %", |one| {
-            percent(one.profile.skew_all.top_20_percent)
-        }),
-        ("recorded over", |one| match one.profile.duration_ns {
-            0 => "-".into(),
-            ns => seconds(ns as f64 / 1e9),
-        }),
-        ("malformed, skipped", |one| exact(one.skipped)),
-        ("no requests", |one| exact(one.ignored)),
-    ];
-    let row = |(what, text): &TableRow| {
-        [(*what).to_owned()]
-            .into_iter()
+    let row = |name: &str, text: &dyn Fn(&Profiled) -> String| -> Vec<String> {
+        std::iter::once(name.to_owned())
             .chain(found.iter().map(text))
             .collect()
     };
-    let mut rows: Vec<Vec<String>> = lines.iter().map(row).collect();
-    let at = rows
-        .iter()
-        .position(|row| row[0].starts_with("pages read"))
-        .unwrap_or(0);
+    let of_profile = |(name, text): &TableRow| row(name, &|one| text(&one.profile));
 
-    // Rows for sizes belong to the requests, above the pages.
-    rows.splice(at..at, sizes(found));
-    let head: Vec<&str> = [""]
-        .into_iter()
-        .chain(found.iter().map(|one| one.name.as_str()))
-        .collect();
+    let contents = |one: &Profiled| match one.content {
+        Some(content) => content.to_string(),
+        None => "of the trace".into(),
+    };
+    let mut rows = vec![
+        row("format", &|one| one.kind.clone()),
+        row("contents", &contents),
+    ];
+    rows.extend(OF_REQUESTS.iter().map(of_profile));
+    // Sizes belong to the requests, above the pages.
+    rows.extend(sizes(found));
+    rows.extend(OF_PAGES.iter().map(of_profile));
+    rows.push(row("malformed, skipped", &|one| exact(one.skipped)));
+    rows.push(row("no requests", &|one| exact(one.ignored)));
+
+    let names = found.iter().map(|one| one.name.as_str());
+    let head: Vec<&str> = std::iter::once("").chain(names).collect();
     output::table(&head, &rows)
 }
 

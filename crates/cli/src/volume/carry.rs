@@ -47,8 +47,8 @@ pub(super) struct Import {
 pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
     let about = |error| about_copy(&args.place, &args.file, error);
     let source = carry::Export::open(volume, &args.name).map_err(about)?;
-    let mut patience = Patience::new("export", Some(source.bytes()));
-    let mut copy = |out: &mut dyn Write| source.copy(out, &mut |done, _| patience.at(done));
+    let copy =
+        |out: &mut dyn Write| Patience::during("export", |progress| source.copy(out, progress));
     if args.file.as_os_str() == "-" {
         return copy(&mut io::stdout().lock()).map_err(|error| match error {
             CarryError::Local(error) => error.into(),
@@ -105,11 +105,9 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
 
     let target = carry::Import::begin(volume, name, args.force).map_err(about)?;
     note_about_log(&args.file);
-    let mut patience = Patience::new("import", Some(metadata.len()));
-    let bytes = target.copy(&mut source, metadata.len(), &mut |done, _| {
-        patience.at(done)
+    let bytes = Patience::during("import", |progress| {
+        target.copy(&mut source, metadata.len(), progress)
     });
-    drop(patience);
     let bytes = bytes.map_err(about)?;
     output::text(&format!("{name}: {} bytes\n", exact(bytes)))
 }

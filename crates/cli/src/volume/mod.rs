@@ -7,7 +7,7 @@ mod carry;
 
 use crate::failure::Failure;
 use crate::numbers;
-use crate::output::{self, counted, pairs, table};
+use crate::output::{self, counted, pairs};
 use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
@@ -142,7 +142,8 @@ fn perform<D: Disk + Send>(
         return create(disk, processes, args);
     }
 
-    let volume = Volume::open(disk, processes).map_err(|error| about(place, error))?;
+    let about = |error| about(place, error);
+    let volume = Volume::open(disk, processes).map_err(about)?;
     volume.notes().iter().for_each(output::note);
 
     match command {
@@ -153,12 +154,8 @@ fn perform<D: Disk + Send>(
         Command::Import(args) => carry::import(&volume, args)?,
         Command::Delete(args) => {
             // No process has it open, and none can open it before it is deleted.
-            let _alone = volume
-                .hold_file(&args.name, true)
-                .map_err(|error| about(place, error))?;
-            volume
-                .delete(&args.name)
-                .map_err(|error| about(place, error))?;
+            let _alone = volume.hold_file(&args.name, true).map_err(about)?;
+            volume.delete(&args.name).map_err(about)?;
         }
     }
 
@@ -171,29 +168,24 @@ fn create<D: Disk + Send>(disk: D, processes: &Processes, args: &Create) -> Resu
         pages: args.size.map(|size| size / PAGE),
         force: args.force,
     };
-    let mut patience = Patience::new("looking at what is there", Some(disk.pages()));
-    let volume = Volume::create(disk, processes, &new, &mut |pages, _| patience.at(pages));
-    drop(patience);
-    let volume = volume.map_err(|error| about(&args.place, error))?;
-    let info = volume.info().map_err(|error| about(&args.place, error))?;
+    let about = |error| about(&args.place, error);
+    let volume = Patience::during("looking at what is there", |progress| {
+        Volume::create(disk, processes, &new, progress)
+    });
+    let volume = volume.map_err(about)?;
+    let info = volume.info().map_err(about)?;
     output::text(&described(&info))?;
     Ok(volume.into_disk())
 }
 
 fn described(info: &VolumeInfo) -> String {
+    let (files, files_max) = (exact(info.files.into()), exact(info.files_max.into()));
     pairs(&[
         ("volume", info.uuid.clone()),
         ("size", bytes(info.pages * PAGE)),
         ("free", bytes(info.pages_free * PAGE)),
         ("free in a row", bytes(info.pages_free_in_a_row * PAGE)),
-        (
-            "files",
-            format!(
-                "{} of at most {}",
-                exact(info.files.into()),
-                exact(info.files_max.into())
-            ),
-        ),
+        ("files", format!("{files} of at most {files_max}")),
     ])
 }
 
@@ -231,8 +223,6 @@ fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
             })
         };
         output::json(&files.iter().map(entry).collect())?;
-    } else if files.is_empty() {
-        output::text("no files\n")?;
     } else {
         let row = |file: &FileInfo| {
             vec![
@@ -243,10 +233,9 @@ fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
             ]
         };
 
-        output::text(&table(
-            &["name", "bytes", "pages", "pieces"],
-            &files.iter().map(row).collect::<Vec<_>>(),
-        ))?;
+        let rows: Vec<_> = files.iter().map(row).collect();
+        let head = ["name", "bytes", "pages", "pieces"];
+        output::text(&output::table_or("no files", &head, &rows))?;
     }
 
     if damage.is_empty() {

@@ -7,6 +7,7 @@
 //! Absent: the commands (the script's).
 
 mod profiles;
+mod settings;
 
 use crate::script::Mix;
 use profiles::{COMBINED, FAILING, PROFILES, SetupProfile};

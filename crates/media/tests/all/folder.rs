@@ -185,10 +185,7 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
     );
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a longer run, or another one, by hand"
-)]
+#[allow(clippy::disallowed_methods, reason = "a longer run, or another one, by hand")]
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| {
         text.parse()

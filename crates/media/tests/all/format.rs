@@ -307,10 +307,7 @@ fn the_format_page_belongs_to_the_record_code() {
         .to_owned();
 
     let hash = hash();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a test may be told to update its page"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a test may be told to update its page")]
     let update = std::env::var_os("UPDATE_FORMAT").is_some();
 
     if update {

@@ -25,6 +25,7 @@ use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_media::folder::HistoryPosition;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -35,6 +36,18 @@ pub enum Latency {
     None,
     /// At the time given by the timing model.
     Emulated,
+}
+
+impl FromStr for Latency {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self::None),
+            "emulated" => Ok(Self::Emulated),
+            _ => Err("none or emulated"),
+        }
+    }
 }
 
 /// An NVM subsystem: a device, its namespaces and its controllers.

@@ -83,6 +83,22 @@ enum Plan {
 }
 
 impl<D: Disk> OrderMerge<D> {
+    /// Opens a disk; a blank one is formatted first, and with `new.force` any.
+    ///
+    /// # Errors
+    /// As of `open` and `create`.
+    pub fn open_or_create(
+        mut disk: D,
+        new: &NewDedup,
+        options: OrderMergeOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, DedupError<D::Error>> {
+        if !new.force && superblock::scheme_on(&mut disk)?.is_some() {
+            return Self::open(disk, options);
+        }
+        Self::create(disk, new, options, progress)
+    }
+
     /// Formats a disk as an empty one of this kind. `progress` receives pages checked and pages in
     /// total.
     ///

@@ -56,10 +56,7 @@ pub fn device(geometry: Geometry, config: &Config) -> Ftl {
 }
 
 /// A number from the environment that sets how long a test runs; an invalid value fails the test.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a test runs is not what it tests"
-)]
+#[expect(clippy::disallowed_methods, reason = "how long a test runs is not what it tests")]
 pub fn number_from(name: &str) -> Option<usize> {
     let text = std::env::var(name).ok()?;
     let number = text.parse();

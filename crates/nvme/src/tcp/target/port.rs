@@ -10,6 +10,7 @@ use crate::controller::{Association, Rights, Subsystem};
 use crate::tcp::quota::{Full, Quotas, Seat, Shares};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -21,6 +22,19 @@ pub struct Advertised {
     pub address: IpAddr,
     /// Port; if not given, the one by which the host reached us.
     pub port: Option<u16>,
+}
+
+impl FromStr for Advertised {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, port) = match text.parse::<SocketAddr>() {
+            Ok(whole) => (Some(whole.ip()), Some(whole.port())),
+            Err(_) => (text.parse().ok(), None),
+        };
+        let address = address.ok_or("an address, or an address and a port")?;
+        Ok(Self { address, port })
+    }
 }
 
 /// The address in the host's terms: IPv4-mapped IPv6 addresses become IPv4.
