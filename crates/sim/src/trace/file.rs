@@ -139,3 +139,37 @@ impl Write for Pieces {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::NamedWorkload;
+
+    fn write(path: &Path, requests: u64) -> Result<WrittenTrace, WriteTraceError> {
+        let workload: NamedWorkload = "oltp".parse().expect("a workload");
+        let content = workload.content_default();
+        let source = workload.source(content, 4096, 1, 0);
+        let mut source = source.expect("possible");
+        write_file(path, Format::Msr, &mut *source, requests, &mut |_| {})
+    }
+
+    #[test]
+    fn a_file_has_exactly_the_requests_asked_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("trace");
+        let written = write(&path, 1234).expect("room");
+        let text = std::fs::read_to_string(&path).expect("it is text");
+        assert_eq!(text.lines().count(), 1234);
+        assert_eq!(written.bytes, text.len() as u64);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_disk_that_is_full_is_an_error() {
+        let full = write(Path::new("/dev/full"), 10);
+        assert!(
+            matches!(full, Err(WriteTraceError::Stopped { kept: None, .. })),
+            "a device cannot be truncated: {full:?}"
+        );
+    }
+}
