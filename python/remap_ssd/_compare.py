@@ -71,7 +71,7 @@ def compare(
         Size of the device as a share of the given one: ``"1/64"`` or a number above 0 and at most 1.
     preset, config
         A ready-made device by its name (``presets()`` lists them); or a ``Config``, or the path of a device file. A preset
-        gets about 1,200,000 flash pages unless ``scale`` is given; a ``Config`` and a device file are used unchanged.
+        gets about 600,000 flash pages unless ``scale`` is given; a ``Config`` and a device file are used unchanged.
     set
         Any other value of the device, or a list of them: ``"firmware.gc_free=0.2"``.
     log_size

@@ -22,10 +22,12 @@ use std::sync::atomic::AtomicBool;
 /// Runs one workload or trace against several schemes of address remapping, on the same device, and
 /// compares the results side by side.
 ///
-/// Each device is aged first, as in the published evaluations: random writes until garbage
-/// collection has run, then remaps until 90 % of the remapping metadata is used and 70 % of that is
-/// valid. The results depend on the seed and the options alone, not on --threads nor on the
-/// machine.
+/// Each device is aged first: every page is written, pages are overwritten until garbage collection
+/// is in its steady state, and pages are moved until 90 % of the remapping metadata is used and 70 %
+/// of that is valid, as in the published evaluations. All schemes begin with the same flash. Then the
+/// workload runs until its write amplification is steady, and is measured. Figures have 95 %
+/// confidence intervals. The results depend on the seed and the options alone, not on --threads nor
+/// on the machine.
 ///
 /// Ctrl-C stops the runs and shows the finished ones; the exit code is then 130. A scheme that
 /// cannot run does not stop the others; the exit code is then 1.

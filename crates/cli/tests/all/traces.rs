@@ -39,6 +39,40 @@ fn kinds(run: &Value) -> [u64; 4] {
         .map(|kind| run["requests"][kind].as_u64().unwrap())
 }
 
+/// Aging leaves the same flash under every scheme, so a load without remaps has the same figures.
+#[test]
+fn without_remaps_all_schemes_agree_on_real_traces() {
+    for name in [
+        "fiu-sample/ld-homes-sample.1.blkparse",
+        "fiu-sample/homes.replay.0",
+        "block-nohash/mqsim-tpcc-small.trace.xz",
+        "block-nohash/mqsim-wsrch-small.trace.xz",
+        "block-nohash/cloudPhysicsIO.vscsi.xz",
+    ] {
+        let Some(path) = excerpt(name) else { continue };
+        let without = ["--dedup", "off", "--aging", "nvram_used=0"];
+        let result = replay(&path, &without);
+        let runs = result["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 5, "{name}");
+        for figure in ["write_amplification", "bandwidth_mib_s"] {
+            let of = |run: &Value| run[figure].as_f64().unwrap();
+            for run in runs {
+                let off = (of(run) / of(&runs[0]) - 1.0).abs();
+                assert!(
+                    off < 0.005,
+                    "{name} {}: {figure} differs by {off}",
+                    run["scheme"]
+                );
+            }
+        }
+        let remarks = result["remarks"].to_string();
+        assert!(
+            remarks.contains("Nothing was remapped"),
+            "{name}: {remarks}"
+        );
+    }
+}
+
 #[test]
 fn every_request_of_every_excerpt_is_served_by_every_scheme() {
     // File, number of requests, and number of reads; the others write.
