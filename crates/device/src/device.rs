@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// depending on the configuration.
 ///
 /// ```
-/// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, Payload};
+/// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, PageCommand, PageKind, Payload};
 /// let config = DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?;
 /// let mut device = Device::format(config)?;
 ///
@@ -37,6 +37,10 @@ use std::path::PathBuf;
 /// let (_, page) = device.read(gone.done_at, Lpn(7));
 /// assert_eq!(page?, Page::Zeroes);
 /// assert_eq!(device.ftl().stats().host_programs, 1);
+///
+/// // Before a measurement, the firmware works in no time.
+/// let write = PageCommand { lpn: Lpn(8), content: 1, kind: PageKind::Write };
+/// device.execute(&write, false)?;
 ///
 /// // While nothing is submitted, the firmware may work for itself.
 /// device.idle(gone.done_at, gone.done_at + 1_000_000_000);

@@ -56,6 +56,8 @@ pub fn foresee(spec: &ComparisonSpec) -> Result<u64, Error> {
 /// // A watch for each job; `()` neither shows nor stops it.
 /// let measured = comparison.run_possible(&[()])?;
 /// assert_eq!(measured.runs().len(), 1);
+/// // Of a trace, and of devices that were worn out.
+/// assert!(comparison.served(&measured).is_empty() && comparison.lives(&measured).is_none());
 /// let error = measured.complete().unwrap_err();
 /// assert!(error.to_string().starts_with("1 of 2 schemes without a result: wal-ssd"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
