@@ -13,7 +13,8 @@
 //! moves a page to the logical page that the previous one left. So with contents that have no
 //! duplicates, all schemes begin with the same valid pages, garbage and free superblocks in the same
 //! places; their maps differ by a permutation of random pages, which a scheme that cannot remap does
-//! not have. Moving a page again makes its earlier entry stale. Step 3 is skipped by a device without
+//! not have. Exceptions: entries that are logged on flash are programmed, and on a device without an
+//! unwritten page one page is written again. Moving a page again makes its earlier entry stale. Step 3 is skipped by a device without
 //! remapping, by one whose tables have an entry for every page (there is nothing to fill), and by one
 //! that remaps to homes only.
 //!

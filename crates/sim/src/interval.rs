@@ -10,7 +10,8 @@
 //! that of the mean of `part - ratio * whole` over the batches.
 //!
 //! Invariant: an interval covers the value of an endless run in 95 of 100 runs, if the run was
-//! steady. Absent: whether it was (`steady`).
+//! steady and an eighth of it is long compared with its correlations. Absent: whether it was steady
+//! (`steady`).
 
 use serde::Serialize;
 
@@ -42,9 +43,10 @@ impl Interval {
         self.half / self.value.abs()
     }
 
-    /// Returns true if the two intervals have no value in common.
+    /// Returns true if the figures of two independent runs differ by more than chance, with 95 %
+    /// confidence.
     pub fn differs(&self, other: &Self) -> bool {
-        (self.value - other.value).abs() > self.half + other.half
+        (self.value - other.value).abs() > self.half.hypot(other.half)
     }
 }
 

@@ -39,7 +39,8 @@ pub struct Latencies {
 #[derive(Clone, Default)]
 struct Batch {
     requests: u64,
-    total_ns: u64,
+    /// Nanoseconds; their sum may exceed 64 bits.
+    total_ns: f64,
     /// Requests by class of latency; as long as the largest needs.
     classes: Vec<u32>,
 }
@@ -63,7 +64,7 @@ impl Latencies {
 
         let batch = self.batches.last_mut().expect("there is always one");
         batch.requests += 1;
-        batch.total_ns += ns;
+        batch.total_ns += ns as f64;
         let class = class_of(ns);
         if class >= batch.classes.len() {
             batch.classes.resize(class + 1, 0);
@@ -114,7 +115,7 @@ impl Latencies {
 
     /// Half widths of the 95 % confidence intervals of its percentiles.
     pub fn ci95(&self) -> PercentilesCi95 {
-        let mean = self.interval(|batch| batch.total_ns as f64 / 1e3);
+        let mean = self.interval(|batch| batch.total_ns / 1e3);
         PercentilesCi95 {
             mean,
             p50: self.quantile_ci95(0.5),
@@ -146,10 +147,18 @@ impl Latencies {
         }
         let value = self.all.value_at_quantile(quantile);
         let class = class_of(value);
-        let share = self.interval(|batch| {
-            let below = batch.classes.iter().take(class + 1);
-            below.map(|count| f64::from(*count)).sum()
-        });
+        // Many requests take exactly as long as one flash operation. So a quantile may jump from one
+        // class to another, and the share below its class is as uncertain as the share through it.
+        let share_of = |classes: usize| {
+            self.interval(|batch| {
+                let below = batch.classes.iter().take(classes);
+                below.map(|count| f64::from(*count)).sum()
+            })
+        };
+        let share = share_of(class).max(share_of(class + 1));
+        if share.is_nan() {
+            return f64::NAN;
+        }
         let at = |quantile: f64| us(self.all.value_at_quantile(quantile.clamp(0.0, 1.0)));
         let (low, high) = (at(quantile - share), at(quantile + share));
         (high - us(value)).max(us(value) - low)
@@ -268,9 +277,24 @@ mod tests {
         // The same in every batch: known exactly.
         assert!(latencies.ci95().mean < 0.001);
         assert!(latencies.ci95().p99 < 0.04);
-        // Nothing is known of one request in a thousand of a thousand.
-        let mut few = Latencies::default();
-        (0..1000).for_each(|_| few.record(1000));
-        assert!(few.ci95().p999.is_nan());
+        // Nothing is known of one request in a thousand of a thousand, nor from a few batches.
+        let recorded = |count| {
+            let mut few = Latencies::default();
+            (0..count).for_each(|n| few.record(1000 + n));
+            few.ci95()
+        };
+        assert!(recorded(1000).p999.is_nan() && recorded(1000).p50 > 0.0);
+        assert!(recorded(20).p50.is_nan() && recorded(100).p50.is_nan());
+    }
+
+    /// One request in a hundred takes longer, by chance a little more or less.
+    #[test]
+    fn the_interval_of_a_quantile_between_two_values_has_both() {
+        let mut latencies = Latencies::default();
+        for n in 0..100_000_u64 {
+            let is_long = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < 43_300_000;
+            latencies.record(if is_long { 800_000 } else { 60_000 });
+        }
+        assert!(latencies.ci95().p99 > 700.0, "{:?}", latencies.ci95());
     }
 }

@@ -87,6 +87,8 @@ pub struct Meters {
     /// When the next reading is due.
     pub due_ns: u64,
     wanted: usize,
+    /// Requests enter at their own times, so bandwidth is that of the load.
+    pub is_open: bool,
 }
 
 impl Meters {
@@ -102,6 +104,7 @@ impl Meters {
             interval_ns,
             due_ns: now + interval_ns,
             wanted: wanted.max(1),
+            is_open: false,
         }
     }
 
@@ -163,7 +166,10 @@ impl Meters {
             ci95: self.ci95(),
             steady: Steadiness {
                 warm_up_pages: 0,
-                is_steady: self.is_steady(),
+                // A device that still has erased space is faster than it will be.
+                is_steady: self
+                    .is_steady()
+                    .map(|is| is && (stats.host_writes == 0 || last.stats.gc_runs > 0)),
             },
             ..RunSummary::default()
         };
@@ -221,14 +227,17 @@ impl Meters {
         interval::ratio(&self.readings.iter().map(grown).collect::<Vec<_>>())
     }
 
-    /// Returns true if the figure is as precise as wanted.
+    /// Returns true if the figure is as precise as wanted, in a steady state.
     pub fn is_precise(&self, wanted: &Precision) -> bool {
-        self.interval(wanted.figure)
-            .is_some_and(|found| found.relative() <= wanted.relative)
+        self.is_steady() == Some(true)
+            && self
+                .interval(wanted.figure)
+                .is_some_and(|found| found.relative() <= wanted.relative)
     }
 
     /// Returns true if neither write amplification nor bandwidth changed over the run, by the rule of
-    /// `steady`; none if it was too short to tell.
+    /// `steady`; in an open loop, whose bandwidth is the load's, if write amplification did not. None if
+    /// the run was too short to tell.
     fn is_steady(&self) -> Option<bool> {
         let last = self.readings.len();
         if last < 4 * steady::ROUNDS {
@@ -243,7 +252,8 @@ impl Meters {
             bandwidth.push(sample.bandwidth_mib_s);
             before = end;
         }
-        Some(steady::is_steady(&amplification) && steady::is_steady(&bandwidth))
+        let is_served_evenly = self.is_open || steady::is_steady(&bandwidth);
+        Some(steady::is_steady(&amplification) && is_served_evenly)
     }
 
     fn samples(&self) -> Vec<Sample> {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: `Display` output parses back to the same value. Absent: intervals (`interval`).
 
+use crate::summary::RunSummary;
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,6 +24,19 @@ pub struct Precision {
     pub figure: Figure,
     /// Half width of its 95 % confidence interval, as a fraction of it.
     pub relative: f64,
+}
+
+impl Precision {
+    /// Returns true if a run's figure is as precise as wanted, in a steady state. The last reading of
+    /// a run comes after the decision to end it, and may widen an interval by a tenth.
+    pub fn is_reached(&self, run: &RunSummary) -> bool {
+        let (value, half) = match self.figure {
+            Figure::Bandwidth => (run.bandwidth_mib_s, run.ci95.bandwidth_mib_s),
+            Figure::Iops => (run.iops, run.ci95.iops),
+            Figure::WriteAmplification => (run.write_amplification, run.ci95.write_amplification),
+        };
+        run.steady.is_steady == Some(true) && half <= 1.1 * self.relative * value
+    }
 }
 
 impl FromStr for Precision {

@@ -59,7 +59,8 @@ pub fn run(
     } else {
         RunClock::Closed(InFlight::new(options.queue_depth, start))
     };
-    let meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
+    let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
+    meters.is_open = options.open_loop;
     let mut times = RequestTimes::new(clock, meters, start);
     let mut report = |so_far: Progress| {
         progress(&Progress {
@@ -130,8 +131,11 @@ fn run_directly(
     let mut front = Front::new(Direct { device, times }, options);
     let mut feed = Feed::default();
 
+    let mut precision = options.precision;
+    let mut is_precise = false;
+
     while front.goes_on() && feed.refill(source)? {
-        drain(&mut feed, &mut front);
+        drain(&mut feed, &mut front, is_precise);
 
         let so_far = Progress {
             pages: front.tally.page_ops.operations,
@@ -143,11 +147,14 @@ fn run_directly(
             return Err(RunError::Stopped);
         }
 
-        if let Some((precision, least)) = &options.precision
-            && front.tally.page_ops.operations >= *least
-            && !front.is_inside_request()
-            && front.sink.times.meters.is_precise(precision)
+        // Rarely: the more often one looks, the more often an interval is narrow by chance.
+        if let Some((wanted, next_look)) = &mut precision
+            && so_far.pages >= *next_look
         {
+            is_precise |= front.sink.times.meters.is_precise(wanted);
+            *next_look = so_far.pages + so_far.pages / 4;
+        }
+        if is_precise && !front.is_inside_request() {
             break;
         }
     }
@@ -156,9 +163,10 @@ fn run_directly(
     Ok(((front.tally, is_inside), front.sink.times))
 }
 
-/// Takes the pages of the window that look-ahead permits, as far as they are wanted.
-fn drain(feed: &mut Feed, front: &mut Front<Direct<'_>>) {
-    while front.goes_on() {
+/// Takes the pages of the window that look-ahead permits, as far as they are wanted. `ends`: only those
+/// of the request that has begun.
+fn drain(feed: &mut Feed, front: &mut Front<Direct<'_>>, ends: bool) {
+    while front.goes_on() && (front.is_inside_request() || !ends) {
         let Some(page) = feed.next(front.sink.device) else {
             return;
         };

@@ -56,6 +56,7 @@ pub fn foresee(spec: &ComparisonSpec) -> Result<u64, Error> {
 /// // A watch for each job; `()` neither shows nor stops it.
 /// let measured = comparison.run_possible(&[()])?;
 /// assert_eq!(measured.runs().len(), 1);
+/// assert!(comparison.remarks(&measured)[0].starts_with("Transient, not a steady state: remap-ssd."));
 /// // Of a trace, and of devices that were worn out.
 /// assert!(comparison.served(&measured).is_empty() && comparison.lives(&measured).is_none());
 /// let error = measured.complete().unwrap_err();
@@ -291,6 +292,12 @@ impl Comparison {
     /// The parameters of the comparison, a label and a text each.
     pub fn heading(&self, measured: &Measured) -> Vec<(&'static str, String)> {
         result::heading(&self.spec, &self.plan, &measured.done)
+    }
+
+    /// What must be said where the figures stand: nothing was remapped, a state was not steady, a
+    /// difference is noise.
+    pub fn remarks(&self, measured: &Measured) -> Vec<String> {
+        result::remarks(&self.spec, &measured.done)
     }
 
     /// Outcomes of a trace's requests, by label; nothing without a trace.

@@ -1,7 +1,7 @@
 //! The plan of a comparison: its description as runs.
 //!
 //! Invariants: a plan has passed all checks that need no run; every scheme gets the same stream of
-//! pages, if the devices have the same size. Absent: executing a run (`remap_ssd_sim::study`).
+//! pages, if the devices have the same size. After a warm-up it is measured from where it is steady. Absent: executing a run (`remap_ssd_sim::study`).
 
 use crate::reading::{self, Follow};
 use crate::{ComparisonSpec, Error, settings};

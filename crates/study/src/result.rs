@@ -79,11 +79,31 @@ pub(crate) fn json(
         "program_version": env!("CARGO_PKG_VERSION"),
         "command": spec.command,
         "runs": done.iter().map(run).collect::<Vec<_>>(),
-        "remarks": report::remarks(&summaries(done)),
+        "remarks": remarks(spec, done),
         "failed": failed.iter().map(failure).collect::<Vec<_>>(),
         "config": config(spec, plan, done),
         "seed": spec.seed(),
     })
+}
+
+/// What must be said where the figures stand.
+pub(crate) fn remarks(spec: &ComparisonSpec, done: &[RunResult]) -> Vec<String> {
+    let runs = summaries(done);
+    let mut remarks = report::remarks(&runs);
+    if let Some(wanted) = &spec.precision {
+        let labels = runs.iter().zip(report::labels(&runs));
+        let missed: Vec<String> = labels
+            .filter(|(run, _)| !wanted.is_reached(run))
+            .map(|(_, label)| label)
+            .collect();
+        if !missed.is_empty() {
+            remarks.push(format!(
+                "Not as precise as wanted ({wanted}), or not steady: {}.",
+                missed.join(", ")
+            ));
+        }
+    }
+    remarks
 }
 
 pub(crate) fn summaries(done: &[RunResult]) -> Vec<RunSummary> {
@@ -99,7 +119,10 @@ fn config(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> Value {
             let mut feed = object!({
                 "workload": workload.to_string(),
                 "content": content.to_string(),
-                "pages": done.first().and_then(|done| done.pages),
+                "pages": done
+                    .first()
+                    .filter(|_| spec.precision.is_none())
+                    .and_then(|done| done.pages),
             });
             if let Some(job) = &spec.job {
                 feed["job_left_out"] = job.ignored.clone().into();
@@ -128,6 +151,7 @@ fn config(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> Value {
             }
         }),
         "warm_up": spec.warm_up(),
+        "precision": spec.precision.map(|precision| precision.to_string()),
         "from_image": spec.age.is_some(),
         "queue_depth": first.map(|config| spec.queue_depth().unwrap_or(config.queue_depth)),
         "open_loop": spec.arrivals.is_some(),
@@ -193,11 +217,11 @@ pub(crate) fn heading(
     let mut lines = vec![("device", device_line(config, plan.scale))];
     match plan.requests() {
         Requests::Workload { workload, content } => {
-            let length = first
-                .pages
-                .map_or("until the device is read-only".into(), |pages| {
-                    format!("{} page operations", exact(pages))
-                });
+            let length = match (spec.precision, first.pages) {
+                (Some(precision), _) => format!("until {precision}"),
+                (None, Some(pages)) => format!("{} page operations", exact(pages)),
+                (None, None) => "until the device is read-only".into(),
+            };
 
             lines.push((
                 "workload",
@@ -242,7 +266,8 @@ pub(crate) fn heading(
         lines.push((
             "warm-up",
             format!(
-                "the same workload, until write amplification is steady: {}",
+                "the same workload, until write amplification is steady, for at most {} times the pages: {}",
+                spec.warm_up(),
                 pages.join(", ")
             ),
         ));

@@ -272,13 +272,14 @@ options! {
         /// Warm up until write amplification is steady, for at most TIMES the addressed pages.
         ///
         /// The workload runs before it is measured; 0 measures at once. The results say whether the
-        /// measured part was steady [default: 16; 0 with --writes, --until-death, --no-aging or --age].
-        steady: Option<f64> = "TIMES", steady, excludes: &["trace"], is_rare: true;
+        /// measured part was steady [default: 16; 0 with --writes, --no-aging or --until-death].
+        steady: Option<f64> = "TIMES", steady, excludes: &["trace", "until_death"], is_rare: true;
 
         /// Measure until a figure is this precise: wa=0.5%, bandwidth=1% or iops=1%.
         ///
-        /// That is half the width of its 95 % confidence interval. The workload runs for at least as
-        /// many pages as it addresses, and for at most 64 times as many.
+        /// That is half the width of its 95 % confidence interval, in a steady state. The workload runs
+        /// for at least as many pages as it addresses, and for at most 64 times as many; the output says
+        /// so if that was not enough.
         precision: Option<Precision> = "FIGURE=PERCENT", parsed,
             excludes: &["trace", "writes", "until_death"], is_rare: true;
 
@@ -392,9 +393,13 @@ impl ComparisonSpec {
 
     /// Maximum warm-up, in multiples of the addressed pages.
     pub fn warm_up(&self) -> f64 {
-        let measures_at_once =
-            self.pages().is_some() || self.until_death || self.no_aging || self.age.is_some();
-        let default = if measures_at_once { 0.0 } else { WARM_UP };
+        let measures_at_once = self.pages().is_some() || self.no_aging;
+        let has_none = self.until_death || self.trace.is_some();
+        let default = if has_none || (measures_at_once && self.precision.is_none()) {
+            0.0
+        } else {
+            WARM_UP
+        };
         self.steady.unwrap_or(default)
     }
 

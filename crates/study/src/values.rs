@@ -203,6 +203,12 @@ impl ComparisonSpec {
             }
         }
 
+        if self.precision.is_some() && self.job.as_ref().is_some_and(|job| job.pages.is_some()) {
+            return Err(Error::usage(
+                "--precision: the job file already says how much it reads and writes (io_size, number_ios)",
+            ));
+        }
+
         for option in given() {
             if let Some(name) = option.needs
                 && !given().any(|other| other.name == name)

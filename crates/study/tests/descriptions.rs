@@ -50,6 +50,20 @@ fn named_values_describe_the_same_comparison_as_fields() {
 }
 
 #[test]
+fn a_job_that_has_a_length_excludes_a_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    let mistake = |job: &str| {
+        let path = folder.path().join("job.fio");
+        std::fs::write(&path, format!("[a]\nrw=randwrite\nbs=4k\n{job}")).unwrap();
+        let spec = described(&json!({ "job": path, "precision": "wa=1%" })).unwrap();
+        spec.check_together().err().map(|error| error.to_string())
+    };
+    assert_eq!(mistake(""), None);
+    let said = mistake("number_ios=1000\n").unwrap();
+    assert!(said.contains("the job file already says"), "{said}");
+}
+
+#[test]
 fn a_mistake_names_the_option_and_what_would_be_right() {
     for (values, said) in [
         (

@@ -12,7 +12,7 @@ pub(super) fn text(comparison: &Comparison, measured: &Measured, details: bool) 
     let mut text = pairs(&comparison.heading(measured));
     text.push('\n');
     text.push_str(&report::table(&runs));
-    for remark in report::remarks(&runs) {
+    for remark in comparison.remarks(measured) {
         text.push_str(&format!("\n{remark}\n"));
     }
     let served = comparison.served(measured);

@@ -260,7 +260,8 @@ impl Ftl {
         let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
         let price = u64::from(pages) * u64::from(job.gain);
         if self.gc.credit >= price {
-            self.gc.credit -= price;
+            // At most one more stretch: the rest of a victim with little to gain is no debt.
+            self.gc.credit = (self.gc.credit - price).min(price);
             self.step_job()?;
         } else {
             self.look_at_pages();
@@ -271,7 +272,7 @@ impl Ftl {
 
     /// Credit for each page that the host programs. One page of work per page of gain would hold the
     /// pool wherever it is, and rounding and pages that are no data let it drift; so collection is
-    /// faster by an eighth for each eighth of the watermark that is missing.
+    /// faster by the host's own pace for each eighth of the watermark that is missing.
     #[inline]
     fn credit_of_a_page(&self) -> u64 {
         let pages = u64::from(self.core.geometry.pages_per_superblock());

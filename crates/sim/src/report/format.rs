@@ -70,17 +70,19 @@ pub fn number(value: f64) -> String {
 /// up to the digits of the value, and left out if it is unknown.
 pub fn interval(value: f64, half: f64) -> String {
     let text = number(value);
-    if !value.is_finite() || !half.is_finite() {
+    // Of tiny values, which are shown with an exponent, the half says nothing more.
+    if !value.is_finite() || !half.is_finite() || text.contains('e') {
         return text;
     }
-    let decimals = match text.split_once('.') {
-        Some((_, decimals)) if !text.contains('e') => decimals.len(),
-        _ => 0,
-    };
+    let decimals = text.split_once('.').map_or(0, |(_, digits)| digits.len());
     let unit = 10f64.powi(decimals as i32);
     // A rounding error must not turn an exact tenth into the next.
-    let half = (half * unit - 1e-6).ceil().max(0.0) / unit;
-    format!("{text} ±{half:.decimals$}")
+    let half = (half * unit - 1e-6).ceil().max(0.0) / unit + 0.0;
+    if decimals == 0 {
+        format!("{text} ±{}", exact(half as u64))
+    } else {
+        format!("{text} ±{half:.decimals$}")
+    }
 }
 
 /// A ratio to the baseline and half the width of its confidence interval, `1.83x ±0.02`.

@@ -32,7 +32,7 @@ pub(super) fn cards(runs: &[RunSummary]) -> Vec<Card> {
 
     vec![
         Card {
-            title: title(runs, run),
+            title: title(runs, run).to_owned(),
             value: name,
             note: bound(runs, run),
         },
@@ -47,20 +47,24 @@ pub(super) fn cards(runs: &[RunSummary]) -> Vec<Card> {
 }
 
 /// The claim that can be made of the fastest run.
-fn title(runs: &[RunSummary], run: &RunSummary) -> String {
+fn title(runs: &[RunSummary], run: &RunSummary) -> &'static str {
     let is_contender = |other: &&RunSummary| other.scheme != IDEAL && !std::ptr::eq(*other, run);
-    let is_ahead = runs
+    let lead: Option<Vec<bool>> = runs
         .iter()
         .filter(is_contender)
-        .all(|other| differ(run, other));
+        .map(|other| differ(run, other))
+        .collect();
+
     if is_without_remaps(runs) {
-        "No scheme is best, nothing was remapped. First".to_owned()
+        "Fastest run, though nothing was remapped"
     } else if [BASELINE, IDEAL].contains(&run.scheme.as_str()) {
-        "Fastest run".to_owned()
-    } else if is_ahead {
-        "Best remapping scheme".to_owned()
+        "Fastest run"
     } else {
-        "Fastest remapping scheme, within the noise of others".to_owned()
+        match lead {
+            Some(ahead) if ahead.iter().all(|is| *is) => "Best remapping scheme",
+            Some(_) => "Fastest remapping scheme, within the noise of others",
+            None => "Fastest remapping scheme",
+        }
     }
 }
 

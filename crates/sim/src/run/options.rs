@@ -19,8 +19,8 @@ pub struct RunOptions {
     pub sample_interval_ns: u64,
     /// Approximate number of points of the series.
     pub samples: usize,
-    /// Stop as soon as a figure is this precise, at one of the pages after the first `u64`, and no
-    /// later than `pages`; then the run uses one thread.
+    /// Stop when a figure is this precise in a steady state, but neither before this many pages nor
+    /// after `pages`. The run then uses one thread.
     pub precision: Option<(Precision, u64)>,
     /// Threads that the run may use. With two or more the firmware gets its own, where that changes
     /// no result. The choice never shows in the results.

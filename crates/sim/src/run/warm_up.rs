@@ -38,7 +38,7 @@ pub fn warm_up(
     let mut counted = front.sink.counters();
     let (mut rounds, mut pages, mut ended) = (Vec::new(), Vec::new(), 0);
 
-    while ended < max {
+    while front.tally.page_ops.operations < max {
         pages.clear();
         // The last request is completed, whatever the size of a batch.
         while pages.last().is_none_or(|page: &HostPage| !page.last) {

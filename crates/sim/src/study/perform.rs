@@ -56,10 +56,6 @@ impl RunSpec {
                 .save(path)
                 .map_err(|error| StudyError::about(path.display(), error))?;
         }
-        if self.lifetimes == Lifetimes::OfRun {
-            device.untimed(|ftl| ftl.watch_survival());
-        }
-
         // Only now, since aging cannot use a second thread.
         let loan = cores.borrow();
         let threads = Loan::threads(loan.as_ref());
@@ -141,6 +137,14 @@ impl RunSpec {
             }
             _ => 0,
         };
+        if warm_up_pages > 0 && device.ftl().is_read_only() {
+            return Err(StudyError::Failed(format!(
+                "scheme {scheme}: the device was worn out before the measurement"
+            )));
+        }
+        if self.lifetimes == Lifetimes::OfRun {
+            device.untimed(|ftl| ftl.watch_survival());
+        }
         let mut tell = |progress: &Progress| follow(Stage::Measuring(*progress));
 
         let summary = match (&self.arrivals, &self.requests) {

@@ -3,7 +3,7 @@
 use remap_ssd_device::{DeviceConfig, SchemeKind};
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::precision::Precision;
-use remap_ssd_sim::study::{Length, RunResult, RunSpec};
+use remap_ssd_sim::study::{Length, RunResult, RunSpec, Start};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,6 +136,15 @@ fn a_workload_is_warmed_up_until_it_is_steady_and_a_short_one_is_said_to_be_tran
     assert_eq!(at_once.steady.is_steady, Some(false));
     assert!(at_once.write_amplification > 1.05 * steady.write_amplification);
 
+    // A device with erased space left is faster than it will be, however evenly.
+    let mut new = spec(SchemeKind::None, "randwrite", 1);
+    (new.warm_up, new.length) = (0.0, Length::Pages(15_000));
+    let Start::New(device) = &mut new.start else {
+        unreachable!("the device is new")
+    };
+    device.aging = None;
+    assert_eq!(perform(&new).summary.steady.is_steady, Some(false));
+
     let mut short = spec(SchemeKind::RemapSsd, "randwrite", 1);
     short.length = Length::Pages(50);
     assert_eq!(perform(&short).summary.steady.is_steady, None);
@@ -155,6 +164,14 @@ fn a_run_ends_when_its_figure_is_as_precise_as_wanted() {
         assert!(relative < 1.1 * most, "{relative} for {most}");
     }
     assert!(fine.host_pages > 2 * rough.host_pages);
+    assert!(rough.host_pages < 20 * 29_000, "{}", rough.host_pages);
+
+    // Requests of many pages end a run too, each of them complete.
+    let mut large = spec(SchemeKind::None, "randwrite,pages=32", 1);
+    large.length = Length::Precise("wa=2%".parse().unwrap());
+    let large = perform(&large).summary;
+    assert!(large.host_pages < 40 * 29_000, "{}", large.host_pages);
+    assert_eq!(large.host_pages, 32 * large.requests.writes);
     assert!((fine.write_amplification / rough.write_amplification - 1.0).abs() < 0.03);
 
     for text in ["wa", "wa=1", "p99=1%", "wa=0%", "wa=60%"] {

@@ -1,8 +1,8 @@
 //! What must be said where the figures stand: nothing was remapped, a state was not steady, a
 //! difference is noise.
 //!
-//! Invariant: a scheme is called better only if the confidence intervals of both have no bandwidth in
-//! common. Absent: the figures.
+//! Invariant: a scheme is called better only if its bandwidth differs by more than chance, with 95 %
+//! confidence. Absent: the figures.
 
 use super::compare::{BASELINE, IDEAL, attempted, baseline, labels};
 use crate::interval::Interval;
@@ -12,10 +12,13 @@ use crate::summary::RunSummary;
 pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
     let mut remarks = Vec::new();
     if is_without_remaps(runs) {
-        remarks.push(
-            "Nothing was remapped: the schemes differ by the metadata that aging left and by noise alone."
-                .to_owned(),
-        );
+        let kind = |run: &RunSummary| (run.gc_policy.clone(), run.mapping.kind.clone());
+        let are_alike = runs.iter().all(|run| kind(run) == kind(&runs[0]));
+        let reason = ": the schemes differ by the metadata that aging left and by noise alone";
+        remarks.push(format!(
+            "Nothing was remapped{}.",
+            if are_alike { reason } else { "" }
+        ));
     }
     if let Some(equal) = equal_to_baseline(runs) {
         remarks.push(equal);
@@ -48,17 +51,14 @@ pub(crate) fn is_without_remaps(runs: &[RunSummary]) -> bool {
         && runs.iter().all(|run| attempted(run) == 0)
 }
 
-/// Returns true if the bandwidths of two runs differ by more than chance: their confidence intervals
-/// have no value in common.
-pub(crate) fn differ(one: &RunSummary, other: &RunSummary) -> bool {
-    let bandwidth = |run: &RunSummary| Interval {
-        value: run.bandwidth_mib_s,
-        // Unknown for a short run, and in older files.
-        half: Some(run.ci95.bandwidth_mib_s)
-            .filter(|half| half.is_finite())
-            .unwrap_or(0.0),
+/// Returns true if the bandwidths of two runs differ by more than chance; none if an interval is
+/// unknown, as that of a short run.
+pub(crate) fn differ(one: &RunSummary, other: &RunSummary) -> Option<bool> {
+    let bandwidth = |run: &RunSummary| {
+        let (value, half) = (run.bandwidth_mib_s, run.ci95.bandwidth_mib_s);
+        half.is_finite().then_some(Interval { value, half })
     };
-    bandwidth(one).differs(&bandwidth(other))
+    Some(bandwidth(one)?.differs(&bandwidth(other)?))
 }
 
 /// Names the schemes that are neither faster nor slower than the baseline, as far as can be told.
@@ -67,14 +67,15 @@ fn equal_to_baseline(runs: &[RunSummary]) -> Option<String> {
     let equal: Vec<String> = runs
         .iter()
         .zip(labels(runs))
-        .filter(|(run, _)| run.scheme != BASELINE && run.scheme != IDEAL && !differ(run, base))
+        .filter(|(run, _)| run.scheme != BASELINE && run.scheme != IDEAL)
+        .filter(|(run, _)| differ(run, base) == Some(false))
         .map(|(_, label)| label)
         .collect();
     if equal.is_empty() {
         None
     } else {
         Some(format!(
-            "Within the noise of {BASELINE}'s bandwidth (95 % confidence intervals overlap): {}.",
+            "Within the noise of {BASELINE}'s bandwidth, with 95 % confidence: {}.",
             equal.join(", ")
         ))
     }
@@ -110,21 +111,22 @@ mod tests {
         let unused = [run("none", 20.0, 0.1, 0), run("nlog", 20.4, 0.5, 0)];
         let said = remarks(&unused);
         assert!(said[0].starts_with("Nothing was remapped"), "{said:?}");
-        assert!(said[1].ends_with("overlap): nlog."), "{said:?}");
+        assert!(said[1].ends_with("confidence: nlog."), "{said:?}");
 
         let mut changing = steady;
         changing[1].steady.is_steady = Some(false);
         let said = remarks(&changing);
         assert!(said.len() == 1 && said[0].starts_with("Transient, not a steady state: nlog."));
 
-        // Without intervals, equal figures are equal and others are not.
-        assert!(!differ(
-            &run("none", 20.0, f64::NAN, 0),
-            &run("nlog", 20.0, f64::NAN, 0)
-        ));
-        assert!(differ(
-            &run("none", 20.0, f64::NAN, 0),
-            &run("nlog", 20.1, f64::NAN, 0)
-        ));
+        // Other differences than the scheme's are not denied.
+        let mut policies = unused;
+        policies[1].gc_policy = "coldmap".to_owned();
+        assert_eq!(remarks(&policies)[0], "Nothing was remapped.");
+
+        // 5 MiB/s are more than chance if both are known to 3.
+        let base = run("none", 100.0, 3.0, 0);
+        assert_eq!(differ(&base, &run("nlog", 105.0, 3.0, 0)), Some(true));
+        assert_eq!(differ(&base, &run("nlog", 104.0, 3.0, 0)), Some(false));
+        assert_eq!(differ(&base, &run("nlog", 200.0, f64::NAN, 0)), None);
     }
 }
