@@ -217,6 +217,8 @@ fn us(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     #[test]
     fn percentiles_are_microseconds_and_too_few_samples_give_none() {
@@ -290,9 +292,10 @@ mod tests {
     /// One request in a hundred takes longer, by chance a little more or less.
     #[test]
     fn the_interval_of_a_quantile_between_two_values_has_both() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut latencies = Latencies::default();
-        for n in 0..100_000_u64 {
-            let is_long = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < 43_300_000;
+        for _ in 0..100_000 {
+            let is_long = rng.random_bool(0.01);
             latencies.record(if is_long { 800_000 } else { 60_000 });
         }
         assert!(latencies.ci95().p99 > 700.0, "{:?}", latencies.ci95());
