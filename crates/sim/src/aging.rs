@@ -337,25 +337,7 @@ impl Aging<'_> {
         let unwritten = self.written.first_absent(lpns);
         let home = unwritten.unwrap_or(self.lpns[0]);
 
-        // The page that a remap has moved has two owners until the next remap moves another page to
-        // its place. To take it away first would be noted on flash.
-        let mut hole = home;
-        let mut move_here = |device: &mut Device, source: Lpn| {
-            if source == hole {
-                return Ok(());
-            }
-            let remap = Remap {
-                target: hole,
-                source,
-                len: 1,
-                relocate: false,
-                atomic: false,
-            };
-            hole = source;
-            let moved = device.untimed(|ftl| ftl.remap(&remap));
-            moved.map_err(AgingError::Refused)
-        };
-
+        let mut hole = Hole(home);
         let mut done = 0;
         // With space for `room` entries, using 0.9 of it takes about 0.9 x room remaps, and a few
         // times that where the scheme reclaims space in between, or entries are larger.
@@ -379,7 +361,7 @@ impl Aging<'_> {
                 } else {
                     draws.unmoved_page()
                 };
-                move_here(self.device, source)?;
+                hole.take(self.device, source)?;
             }
 
             done += stride;
@@ -387,15 +369,37 @@ impl Aging<'_> {
 
         // The hole returns: the same pages are mapped as before.
         let returned = if unwritten.is_some() {
-            move_here(self.device, home)?;
+            hole.take(self.device, home)?;
             self.device.untimed(|ftl| ftl.deallocate(home, 1))
         } else {
             let payload = Payload::Identity(FILL_CONTENTS - 1);
-            self.device.untimed(|ftl| ftl.write(hole, &payload))
+            self.device.untimed(|ftl| ftl.write(hole.0, &payload))
         };
         returned.map_err(AgingError::Refused)?;
 
         Ok(done)
+    }
+}
+
+/// The logical page to which the next page is moved.
+struct Hole(Lpn);
+
+impl Hole {
+    /// Moves a page here, and is where it was. The page has two owners until the next one is moved to
+    /// its place: to take it away first would be noted on flash.
+    fn take(&mut self, device: &mut Device, source: Lpn) -> Result<(), AgingError> {
+        if source == self.0 {
+            return Ok(());
+        }
+        let remap = Remap {
+            target: std::mem::replace(&mut self.0, source),
+            source,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        };
+        let moved = device.untimed(|ftl| ftl.remap(&remap));
+        moved.map_err(AgingError::Refused)
     }
 }
 

@@ -256,11 +256,26 @@ pub(crate) fn heading(
         Requests::Recording(_) => {}
     }
 
+    lines.extend(aging_lines(spec, plan, done));
+    lines.push(("seed", spec.seed().to_string()));
+    lines
+}
+
+/// How the devices were aged, and how long each run was warmed up.
+fn aging_lines(
+    spec: &ComparisonSpec,
+    plan: &Plan,
+    done: &[RunResult],
+) -> Vec<(&'static str, String)> {
     // A scheme that cannot remap has no metadata.
     let remapped = |done: &&RunResult| done.aged.is_some_and(|aged| aged.remapped > 0);
-    let aged = done.iter().find(remapped).unwrap_or(first);
-    lines.push(("aging", aging_line(plan, aged)));
-    if spec.warm_up() > 0.0 && spec.trace.is_none() {
+    let aged = done.iter().find(remapped).or(done.first());
+    let mut lines: Vec<_> = aged
+        .map(|done| ("aging", aging_line(plan, done)))
+        .into_iter()
+        .collect();
+
+    if spec.warm_up() > 0.0 {
         let run = |done: &RunResult| counted(done.summary.steady.warm_up_pages, "page");
         let pages: Vec<String> = done.iter().map(run).collect();
         lines.push((
@@ -272,7 +287,6 @@ pub(crate) fn heading(
             ),
         ));
     }
-    lines.push(("seed", spec.seed().to_string()));
     lines
 }
 

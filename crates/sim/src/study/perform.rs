@@ -7,6 +7,7 @@ use super::stage::{Follow, Stage, Staged};
 use crate::aging::AgingReport;
 use crate::cores::{Cores, Loan};
 use crate::run::{Progress, RunOptions, run, warm_up};
+use crate::source::Source;
 use crate::summary::RunSummary;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{RecoveryReport, Usage};
@@ -94,6 +95,35 @@ impl RunSpec {
         }
     }
 
+    /// Executes requests until the firmware is in their steady state. Returns the number of pages.
+    fn warm_up(
+        &self,
+        device: &mut Device,
+        source: &mut dyn Source,
+        follow: &mut Follow<'_>,
+    ) -> Result<u64, StudyError> {
+        let addressable = device.config().addressable_lpns();
+        let Requests::Workload { workload, .. } = &self.requests else {
+            return Ok(0);
+        };
+        if self.warm_up <= 0.0 {
+            return Ok(0);
+        }
+
+        let addressed = f64::from(workload.pages(addressable));
+        let max = (addressed * self.warm_up) as u64;
+        let round = (addressed * WARM_UP_ROUND) as u64;
+        let mut tell = |_: &Progress| follow(Stage::Aging);
+        let pages = warm_up(device, source, round, max, &mut tell).map_err(StudyError::failed)?;
+        if device.ftl().is_read_only() {
+            return Err(StudyError::Failed(format!(
+                "scheme {}: the device was worn out before the measurement",
+                device.config().firmware.scheme
+            )));
+        }
+        Ok(pages)
+    }
+
     fn measure(
         &self,
         device: &mut Device,
@@ -127,21 +157,7 @@ impl RunSpec {
         };
 
         let mut source = self.requests.source(addressable, self.seed)?;
-        let warm_up_pages = match &self.requests {
-            Requests::Workload { workload, .. } if self.warm_up > 0.0 => {
-                let addressed = f64::from(workload.pages(addressable));
-                let max = (addressed * self.warm_up) as u64;
-                let round = (addressed * WARM_UP_ROUND) as u64;
-                let mut tell = |_: &Progress| follow(Stage::Aging);
-                warm_up(device, &mut *source, round, max, &mut tell).map_err(StudyError::failed)?
-            }
-            _ => 0,
-        };
-        if warm_up_pages > 0 && device.ftl().is_read_only() {
-            return Err(StudyError::Failed(format!(
-                "scheme {scheme}: the device was worn out before the measurement"
-            )));
-        }
+        let warm_up_pages = self.warm_up(device, &mut *source, follow)?;
         if self.lifetimes == Lifetimes::OfRun {
             device.untimed(|ftl| ftl.watch_survival());
         }
