@@ -1,7 +1,6 @@
 //! Requests before the measurement, until the firmware is in the steady state of this load.
 //!
-//! The firmware does not know time, so none is kept here: a page takes a third of what it takes when it
-//! is measured. Rounds of equal length are compared by write amplification (`steady`).
+//! The firmware does not know time, so none is computed here. Rounds of equal length are compared by write amplification (`steady`).
 //!
 //! Invariants: whole requests, as the run gets them; the run goes on where the source stands. Absent:
 //! work in idle time, which a run with arrival times has and this has not; whether the measured part
@@ -40,7 +39,7 @@ pub fn warm_up(
 
     while front.tally.page_ops.operations < max {
         pages.clear();
-        // The last request is completed, whatever the size of a batch.
+        // A batch ends with a whole request.
         while pages.last().is_none_or(|page: &HostPage| !page.last) {
             if !source.fill(&mut pages, BATCH_PAGES)? {
                 break;
