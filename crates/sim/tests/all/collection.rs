@@ -74,6 +74,13 @@ fn write_amplification_is_what_theory_predicts_from_little_to_much_spare_space()
             ];
             let run = overwritten(&settings, "fill=whole,overwrite=4", 400_000);
             let geometry = &run.config.geometry;
+            // Pages that are no data, and the rest of each victim, would drain the pool slowly.
+            let watermark = f64::from(run.config.firmware.gc_start(geometry));
+            assert!(
+                free(&run) > 0.93 * watermark,
+                "{mode}: {} of {watermark}",
+                free(&run)
+            );
             // A head and a tail in each superblock are no data.
             let data_pages = geometry.pages_per_superblock() - 2;
             let superblocks = f64::from(geometry.superblocks()) - free(&run);
