@@ -28,6 +28,9 @@ pub struct DeviceConfig {
     pub addressable: f64,
     /// Requests that a host keeps in flight, unless a run overrides it.
     pub queue_depth: u32,
+    /// Host's time before each request, in nanoseconds.
+    #[serde(default)]
+    pub host_ns: u64,
     /// How data pages are stored.
     pub content: ContentMode,
     /// Shape of the flash array.
@@ -40,6 +43,9 @@ pub struct DeviceConfig {
     pub hash: Hash,
     /// The connection to the host.
     pub link: Link,
+    /// The processor that runs the firmware.
+    #[serde(default)]
+    pub controller: Controller,
     /// Background work of the firmware.
     pub background: Background,
     /// Parameters of the firmware: the table `[firmware]` of files.
@@ -58,6 +64,9 @@ pub struct Flash {
     pub erase_ns: u64,
     /// Moving a page over its channel; 0 if channels are not modelled.
     pub transfer_ns: u64,
+    /// Flushing, in nanoseconds, once everything before it has ended.
+    #[serde(default)]
+    pub flush_ns: u64,
     /// Program/erase cycles that a block endures: after the last one it keeps its contents and is
     /// not programmed again.
     pub endurance: u64,
@@ -95,6 +104,29 @@ pub struct Link {
     pub command_ns: u64,
 }
 
+/// The processor that runs the firmware: each of its cores executes one command after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Controller {
+    /// Time for a command, in nanoseconds.
+    pub firmware_ns: u64,
+    /// Additional time for each page that it transfers or remaps, in nanoseconds.
+    pub page_ns: u64,
+    /// Number of cores.
+    pub cores: u32,
+}
+
+impl Default for Controller {
+    /// A firmware that takes no time.
+    fn default() -> Self {
+        Self {
+            firmware_ns: 0,
+            page_ns: 0,
+            cores: 1,
+        }
+    }
+}
+
 /// Background work of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,6 +153,8 @@ pub struct Latencies {
     pub erase_ns: u64,
     /// Moving a page over its channel.
     pub transfer_ns: u64,
+    /// Flushing, once everything before it has ended.
+    pub flush_ns: u64,
     /// Reading 64 bytes of NVRAM.
     pub nvram_read_ns: u64,
     /// Writing 64 bytes of NVRAM.
@@ -133,6 +167,8 @@ pub struct Latencies {
     pub link_page_ns: u64,
     /// Fixed cost of a command.
     pub link_command_ns: u64,
+    /// The processor that runs the firmware.
+    pub controller: Controller,
     /// True if lookups of owners stall the dies.
     pub lookup_stalls_dies: bool,
 }
@@ -176,12 +212,14 @@ impl DeviceConfig {
             flash_program_ns: self.flash.program_ns,
             erase_ns: self.flash.erase_ns,
             transfer_ns: self.flash.transfer_ns,
+            flush_ns: self.flash.flush_ns,
             nvram_read_ns: self.nvram.read_ns,
             nvram_write_ns: self.nvram.write_ns,
             hash_ns: self.hash.latency_ns,
             hash_interval_ns: self.hash.interval_ns,
             link_page_ns,
             link_command_ns: self.link.command_ns,
+            controller: self.controller,
             lookup_stalls_dies: self.background.lookup_stalls_dies,
         }
     }

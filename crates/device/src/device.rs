@@ -10,7 +10,7 @@ use crate::command::PageCommand;
 use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
-use crate::halves::{DataPath, FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
+use crate::halves::{DataPath, FirmwareHalf, OpCharger, Step, TimingHalf, look_ahead, perform};
 use crate::open_error::OpenError;
 use crate::timing::Timing;
 use remap_ssd_ftl::{FileBlock, FilePage, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages};
@@ -297,9 +297,9 @@ impl Device {
     #[inline(always)]
     fn submit_page(&mut self, now: u64, command: &PageCommand, goes_on: bool) -> Completion {
         let (charging, mut done_at) = (&mut self.charging, now);
-        let result = perform(&mut self.ftl, command, goes_on, |ftl, data| {
+        let result = perform(&mut self.ftl, command, goes_on, |ftl, step| {
             let ops = &mut ftl.media_mut().ops;
-            done_at = charging.charge(now, data, ops);
+            done_at = charging.charge(now, step, ops);
             ops.clear();
         });
         Completion { done_at, result }
@@ -361,7 +361,10 @@ impl Device {
     #[inline]
     pub fn write_more(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write_more(lpn, payload);
-        self.complete(now, DataPath::FromHost, result)
+        Completion {
+            done_at: self.charge_step(now, Step::new(DataPath::FromHost, true)),
+            result,
+        }
     }
 
     /// Ends a request that was to continue but cannot.
@@ -397,7 +400,7 @@ impl Device {
         let after = self.ftl.remap_counts();
 
         RemapCompletion {
-            done_at: self.charge(now, DataPath::Absent),
+            done_at: self.charge_step(now, Step::of_remap(remap.len)),
             result,
             remapped: after.remapped - before.remapped,
             copied: CopiedPages {
@@ -411,7 +414,7 @@ impl Device {
     /// Makes everything acknowledged durable.
     pub fn flush(&mut self, now: u64) -> Completion {
         let result = self.ftl.flush();
-        self.complete(now, DataPath::Absent, result)
+        self.complete(now, DataPath::Flush, result)
     }
 
     /// Nothing is submitted from `now` to `until`: after the configured idle time, the firmware
@@ -480,11 +483,16 @@ impl Device {
         }
     }
 
-    /// Charges the last firmware operations.
+    /// Charges the last firmware operations, which end a command.
     #[inline]
     fn charge(&mut self, now: u64, data: DataPath) -> u64 {
+        self.charge_step(now, Step::new(data, false))
+    }
+
+    #[inline]
+    fn charge_step(&mut self, now: u64, step: Step) -> u64 {
         let ops = &mut self.ftl.media_mut().ops;
-        let done = self.charging.charge(now, data, ops);
+        let done = self.charging.charge(now, step, ops);
         ops.clear();
         done
     }

@@ -85,15 +85,22 @@ impl DeviceConfig {
     }
 }
 
+/// Keys that a file without a preset may omit, besides those of `[firmware]` and `[controller]`.
+const OPTIONAL: [&str; 5] = [
+    "preset",
+    "scale",
+    "geometry.superblock_dies",
+    "host_ns",
+    "flash.flush_ns",
+];
+
 /// The required keys that are missing in a file without a preset, in one sentence. A misspelt key
 /// is not reported again.
 fn missing(given: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
     let mut names: Vec<&str> = Vec::new();
     for key in KEYS.iter() {
-        let (table, is_optional) = (
-            key.table(),
-            ["preset", "scale", "geometry.superblock_dies"].contains(&key.path),
-        );
+        let table = key.table();
+        let is_optional = OPTIONAL.contains(&key.path) || table == "controller";
 
         let is_meant = wrong.iter().any(|wrong| wrong.meant == Some(key.path));
         let whole = given.get(table);

@@ -26,6 +26,8 @@ pub(crate) enum DataPath {
     Own,
     /// No data crosses the link.
     Absent,
+    /// No data either: a flush.
+    Flush,
     /// A page from the host.
     FromHost,
     /// A page to the host.
@@ -36,32 +38,66 @@ pub(crate) enum DataPath {
     Merged,
 }
 
-/// Executes a command of one page. Calls `step` after each of its steps, with the path of its data;
-/// the step's operations are then in the media's list.
+/// A part of a command with its own end time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    data: DataPath,
+    /// The request continues with the next step.
+    goes_on: bool,
+    /// Pages transferred or remapped.
+    pages: u16,
+}
+
+impl Step {
+    pub(crate) fn new(data: DataPath, goes_on: bool) -> Self {
+        let pages = match data {
+            DataPath::Own | DataPath::Absent | DataPath::Flush => 0,
+            DataPath::FromHost | DataPath::ToHost | DataPath::ToMerge | DataPath::Merged => 1,
+        };
+        Self {
+            data,
+            goes_on,
+            pages,
+        }
+    }
+
+    /// A remap of `pages` pages.
+    pub(crate) fn of_remap(pages: u32) -> Self {
+        Self {
+            data: DataPath::Absent,
+            goes_on: false,
+            pages: pages.min(u16::MAX.into()) as u16,
+        }
+    }
+}
+
+/// Executes a command of one page. Calls `step` after each of its steps; the step's operations are then
+/// in the media's list.
 #[inline(always)]
 pub(crate) fn perform(
     ftl: &mut Ftl,
     command: &PageCommand,
     goes_on: bool,
-    mut step: impl FnMut(&mut Ftl, DataPath),
+    mut step: impl FnMut(&mut Ftl, Step),
 ) -> Result<(), Refusal> {
     let PageCommand { lpn, content, kind } = *command;
     let payload = Payload::Identity(content);
 
-    let (data, result) = match kind {
-        PageKind::Write if goes_on => (DataPath::FromHost, ftl.write_more(lpn, &payload)),
-        PageKind::Write => (DataPath::FromHost, ftl.write(lpn, &payload)),
-        PageKind::WriteFor { home } => (DataPath::FromHost, ftl.write_for(lpn, &payload, home)),
-        PageKind::Read => (DataPath::ToHost, ftl.read(lpn).map(drop)),
+    let of = |data| Step::new(data, goes_on);
+    let (done, result) = match kind {
+        PageKind::Write if goes_on => (of(DataPath::FromHost), ftl.write_more(lpn, &payload)),
+        PageKind::Write => (of(DataPath::FromHost), ftl.write(lpn, &payload)),
+        PageKind::WriteFor { home } => (of(DataPath::FromHost), ftl.write_for(lpn, &payload, home)),
+        PageKind::Read => (of(DataPath::ToHost), ftl.read(lpn).map(drop)),
         PageKind::ReadModifyWrite => {
             // Two steps, since the write's data is ready only when the read has ended.
             let read = ftl.read(lpn);
-            step(ftl, DataPath::ToMerge);
+            step(ftl, Step::new(DataPath::ToMerge, read.is_ok() || goes_on));
             read?;
-            (DataPath::Merged, ftl.write(lpn, &payload))
+            (of(DataPath::Merged), ftl.write(lpn, &payload))
         }
-        PageKind::Trim => (DataPath::Absent, ftl.deallocate(lpn, 1)),
-        PageKind::Flush => (DataPath::Absent, ftl.flush()),
+        PageKind::Trim => (of(DataPath::Absent), ftl.deallocate(lpn, 1)),
+        PageKind::Flush => (of(DataPath::Flush), ftl.flush()),
         PageKind::Remap {
             source,
             len,
@@ -75,11 +111,11 @@ pub(crate) fn perform(
                 relocate,
                 atomic,
             };
-            (DataPath::Absent, ftl.remap(&remap))
+            (Step::of_remap(remap.len), ftl.remap(&remap))
         }
     };
 
-    step(ftl, data);
+    step(ftl, done);
     result
 }
 
@@ -135,6 +171,8 @@ pub(crate) struct OpCharger {
     pub timed: bool,
     /// When the page of the latest `DataPath::ToMerge` was read.
     merged: u64,
+    /// True inside a request, whose next step is no command of its own.
+    goes_on: bool,
 }
 
 impl OpCharger {
@@ -144,27 +182,31 @@ impl OpCharger {
             hashes,
             timed: true,
             merged: 0,
+            goes_on: false,
         }
     }
 
     /// Charges the operations of a command submitted at `now`; returns its completion time.
     #[inline(always)]
-    pub(crate) fn charge(&mut self, now: u64, data: DataPath, ops: &[Op]) -> u64 {
+    pub(crate) fn charge(&mut self, now: u64, step: Step, ops: &[Op]) -> u64 {
         let timing = &mut self.timing;
+        let Step { data, pages, .. } = step;
+        let begins = data != DataPath::Own && !std::mem::replace(&mut self.goes_on, step.goes_on);
 
         // In the same order with one thread or two: each call takes a turn on a lane, and turns
         // determine the times.
         let received = match data {
             DataPath::Own => now,
-            DataPath::Absent | DataPath::ToHost => timing.arrive(now),
+            DataPath::Absent | DataPath::Flush | DataPath::ToHost => timing.arrive(now),
             DataPath::FromHost | DataPath::ToMerge => timing.receive_page(now),
             DataPath::Merged => self.merged,
         };
 
-        let ready = match data {
+        let hashed = match data {
             DataPath::FromHost | DataPath::Merged if self.hashes => timing.hash_page(now, received),
             _ => received,
         };
+        let ready = timing.process(received, hashed, begins, pages.into());
 
         let done = if self.timed {
             timing.charge(ops, CommandStart { now, ready })
@@ -175,6 +217,7 @@ impl OpCharger {
         // A page that was read is sent; one to be merged stays for the next step.
         match data {
             DataPath::ToHost => timing.send_page(now, done),
+            DataPath::Flush => done + timing.flush_ns(),
             DataPath::ToMerge => {
                 self.merged = done;
                 done
@@ -184,11 +227,11 @@ impl OpCharger {
     }
 }
 
-/// A part of a command with its own end time.
+/// A step, and the number of its operations.
 #[derive(Clone, Copy)]
 struct ChargedStep {
     ops: u32,
-    data: DataPath,
+    step: Step,
 }
 
 const _: () = assert!(size_of::<ChargedStep>() == 8);
@@ -216,12 +259,12 @@ impl CommandRecord {
     }
 
     #[inline(always)]
-    fn note(&mut self, ftl: &mut Ftl, data: DataPath) {
+    fn note(&mut self, ftl: &mut Ftl, step: Step) {
         let done = &mut ftl.media_mut().ops;
         self.ops.extend_from_slice(done);
         self.steps.push(ChargedStep {
             ops: done.len() as u32,
-            data,
+            step,
         });
         done.clear();
     }
@@ -271,8 +314,8 @@ impl FirmwareHalf<'_> {
         goes_on: bool,
         record: &mut CommandRecord,
     ) -> Result<(), Refusal> {
-        perform(self.ftl, command, goes_on, |ftl, data| {
-            record.note(ftl, data)
+        perform(self.ftl, command, goes_on, |ftl, step| {
+            record.note(ftl, step)
         })
     }
 
@@ -287,7 +330,7 @@ impl FirmwareHalf<'_> {
         record: &mut CommandRecord,
     ) -> Result<(), Refusal> {
         let result = self.ftl.deallocate(lpn, len);
-        record.note(self.ftl, DataPath::Absent);
+        record.note(self.ftl, Step::new(DataPath::Absent, false));
         result
     }
 
@@ -309,11 +352,11 @@ impl TimingHalf<'_> {
     /// The record has no further step.
     #[inline(always)]
     pub fn charge(&mut self, now: u64, record: &mut CommandRecord) -> u64 {
-        let ChargedStep { ops, data } = record.steps[record.steps_charged];
+        let ChargedStep { ops, step } = record.steps[record.steps_charged];
         let first = record.ops_charged;
         record.steps_charged += 1;
         record.ops_charged += ops as usize;
         self.0
-            .charge(now, data, &record.ops[first..record.ops_charged])
+            .charge(now, step, &record.ops[first..record.ops_charged])
     }
 }

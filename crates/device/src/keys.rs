@@ -120,13 +120,15 @@ const fn below(most: f64) -> KeyKind {
 /// The keys of every device, in file order.
 static COMMON: &[DeviceKey] = &[
     key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
-        outside `[firmware]` must be there.").flag("--preset"),
+        outside `[firmware]` and `[controller]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
     key("scale", "", KeyKind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
         smaller; their number, the latencies and all shares stay.").flag("--scale"),
     key("name", "", KeyKind::Text, "What to call the device in results."),
     key("addressable", "", KeyKind::Number(NumberRange { least: 0.0, most: 1.0, above: true, below: false }), "Share of the logical pages that workloads \
         address."),
     key("queue_depth", "requests", KeyKind::Integer(1, 65_535), "Requests a host keeps in flight.").flag("--queue-depth"),
+    key("host_ns", "ns", TIME, "Host's time before each request: from a completion to the request that takes its place. Requests that arrive at given \
+        times do not wait for it."),
     key("content", "", KeyKind::Choice(|| vec!["none", "identity", "bytes"]), "How data pages are stored: not at all (for devices of terabytes), as a \
         64-bit identity, or as 4 KiB of bytes."),
 
@@ -140,6 +142,7 @@ static COMMON: &[DeviceKey] = &[
     key("flash.program_ns", "ns", TIME_ABOVE_0, "Programming a page inside its die."),
     key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
     key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled."),
+    key("flash.flush_ns", "ns", TIME, "A flush, once everything before it has ended."),
     key("flash.endurance", "cycles", KeyKind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
 
     key("nvram.read_ns", "ns", TIME, "Reading 64 bytes of NVRAM; other amounts in proportion."),
@@ -151,6 +154,10 @@ static COMMON: &[DeviceKey] = &[
 
     key("link.mib_s", "MiB/s", KeyKind::Integer(0, 1 << 40), "Bandwidth of each direction of the host link; 0 is unlimited."),
     key("link.command_ns", "ns", TIME, "Fixed cost of a command; it does not occupy the link."),
+
+    key("controller.firmware_ns", "ns", TIME, "Firmware's time for a command; each core executes one after the other."),
+    key("controller.page_ns", "ns", TIME, "Firmware's additional time for each page that a command transfers or remaps."),
+    key("controller.cores", "cores", KeyKind::Integer(1, 64), "Cores that execute commands."),
 
     key("background.lookup_stalls_dies", "", KeyKind::Flag, "All dies stand still while the owners of a victim's pages are looked up."),
     key("background.idle_after_ns", "ns", TIME, "After so much idle time the device collects garbage ahead of need."),

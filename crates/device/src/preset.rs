@@ -3,7 +3,9 @@
 //! Invariant: the preset's list of assumptions names every value that is not in the publication.
 //! Absent: workloads and aging, which belong to an experiment.
 
-use crate::config::{Background, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram};
+use crate::config::{
+    Background, Controller, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram,
+};
 use crate::suggest::did_you_mean;
 use remap_ssd_ftl::{Config, FingerprintKind, Medium, SchemeKind};
 use remap_ssd_media::geometry::Shape;
@@ -172,6 +174,7 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
         name: String::new(),
         addressable: 0.9,
         queue_depth: 32,
+        host_ns: 0,
         content: ContentMode::Identity,
         geometry,
 
@@ -180,6 +183,7 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
             program_ns: 500_000,
             erase_ns: 5_000_000,
             transfer_ns: 0,
+            flush_ns: 0,
             endurance: 3000,
         },
         nvram: Nvram {
@@ -193,6 +197,7 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
         },
 
         link: ASSUMED_LINK,
+        controller: Controller::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -219,6 +224,7 @@ fn coldmap() -> DeviceConfig {
         name: String::new(),
         addressable: 1.0,
         queue_depth: 32,
+        host_ns: 0,
         content: ContentMode::Identity,
 
         geometry: geometry(8, 64, 256, 256),
@@ -227,6 +233,7 @@ fn coldmap() -> DeviceConfig {
             program_ns: 200_000,
             erase_ns: 2_000_000,
             transfer_ns: 0,
+            flush_ns: 0,
             endurance: 1000,
         },
         nvram: Nvram {
@@ -240,6 +247,7 @@ fn coldmap() -> DeviceConfig {
         },
 
         link: ASSUMED_LINK,
+        controller: Controller::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -266,6 +274,7 @@ fn pebble() -> DeviceConfig {
         name: String::new(),
         addressable: 0.9,
         queue_depth: 32,
+        host_ns: 0,
         content: ContentMode::None,
         geometry: geometry(16, 64, 6300, 256),
 
@@ -274,6 +283,7 @@ fn pebble() -> DeviceConfig {
             program_ns: 300_000,
             erase_ns: 3_000_000,
             transfer_ns: 10_000,
+            flush_ns: 0,
             endurance: 100_000,
         },
         nvram: Nvram {
@@ -287,6 +297,7 @@ fn pebble() -> DeviceConfig {
         },
 
         link: ASSUMED_LINK,
+        controller: Controller::default(),
         background: Background {
             lookup_stalls_dies: false,
             idle_after_ns: 1_000_000,

@@ -8,7 +8,7 @@
 //!   priority). There is one exception. If an operation that is not the host's waits (an erase for
 //!   all copies, a tail for its data), the die's idle time is kept as its *gap*, and host
 //!   operations charged later may use it if they fit.
-//! - A *lane* (channel, NVRAM port, hash unit, each direction of the host link) is used in turn.
+//! - A *lane* (channel, NVRAM port, hash unit, core, each direction of the host link) is used in turn.
 //!   The turn is taken at submission; an operation whose data is not ready yet ends later without
 //!   blocking the lane.
 //!
@@ -20,7 +20,7 @@
 //! sequence of charges; nothing is allocated per operation. Absent: the host's queue, and retries
 //! (recorded as operations).
 
-use crate::config::Latencies;
+use crate::config::{Controller, Latencies};
 use crate::ends::{ClearEnds, ProgramEnds};
 use remap_ssd_media::geometry::DIES_MAX;
 use remap_ssd_media::op::NO_PAGE;
@@ -88,6 +88,8 @@ pub struct Timing {
     clearing: SerialResource,
     scanning: SerialResource,
     hash: SerialResource,
+    /// Cores that execute the firmware.
+    cores: Vec<SerialResource>,
     link_in: SerialResource,
     link_out: SerialResource,
     programs: ProgramEnds,
@@ -122,6 +124,7 @@ impl Timing {
             clearing: SerialResource::default(),
             scanning: SerialResource::default(),
             hash: SerialResource::default(),
+            cores: vec![SerialResource::default(); latencies.controller.cores.max(1) as usize],
             link_in: SerialResource::default(),
             link_out: SerialResource::default(),
             programs: ProgramEnds::new(geometry),
@@ -171,6 +174,34 @@ impl Timing {
             .turn(now, self.latencies.hash_interval_ns)
             .max(ready)
             + self.latencies.hash_ns
+    }
+
+    /// End of the firmware's work for a part of a command that arrived at `asked`: its beginning, if
+    /// `begins`, and `pages` pages that are ready at `ready`.
+    #[inline]
+    pub fn process(&mut self, asked: u64, ready: u64, begins: bool, pages: u64) -> u64 {
+        let Controller {
+            firmware_ns,
+            page_ns,
+            ..
+        } = self.latencies.controller;
+
+        match u64::from(begins) * firmware_ns + pages * page_ns {
+            0 => ready,
+            length => self.occupy_core(asked, ready, length),
+        }
+    }
+
+    #[inline(never)]
+    fn occupy_core(&mut self, asked: u64, ready: u64, length: u64) -> u64 {
+        let cores = self.cores.iter_mut();
+        let core = cores.min_by_key(|core| core.free).expect("there is a core");
+        core.pass(asked, length, ready)
+    }
+
+    /// Duration of a flush, in nanoseconds, once everything before it has ended.
+    pub fn flush_ns(&self) -> u64 {
+        self.latencies.flush_ns
     }
 
     /// Charges the operations of one command; returns its completion time.

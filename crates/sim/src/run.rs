@@ -61,7 +61,7 @@ pub fn run(
     };
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
-    let mut times = RequestTimes::new(clock, meters, start);
+    let mut times = RequestTimes::new(clock, options.host_ns, meters, start);
     let mut report = |so_far: Progress| {
         progress(&Progress {
             pages_total,

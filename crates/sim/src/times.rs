@@ -23,6 +23,8 @@ pub(crate) struct PageOutcome {
 
 pub(crate) struct RequestTimes {
     pub clock: RunClock,
+    /// Host's time before each request, in a closed loop.
+    host_ns: u64,
     pub meters: Meters,
     /// Entry of the latest request, and the latest completion of any.
     pub entered: u64,
@@ -34,9 +36,10 @@ pub(crate) struct RequestTimes {
 }
 
 impl RequestTimes {
-    pub(crate) fn new(clock: RunClock, meters: Meters, start: u64) -> Self {
+    pub(crate) fn new(clock: RunClock, host_ns: u64, meters: Meters, start: u64) -> Self {
         Self {
             clock,
+            host_ns,
             meters,
             entered: start,
             ended: start,
@@ -84,7 +87,7 @@ impl RequestTimes {
     pub(crate) fn leave(&mut self, PageOutcome { kind, served }: PageOutcome) {
         let done_at = self.done_at;
         match &mut self.clock {
-            RunClock::Closed(queue) => queue.replace_earliest(done_at),
+            RunClock::Closed(queue) => queue.replace_earliest(done_at + self.host_ns),
             RunClock::Open(open) => open.end(done_at),
         }
 

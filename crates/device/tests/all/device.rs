@@ -108,6 +108,92 @@ fn a_remap_costs_a_command_and_an_entry() {
     assert_eq!(device.read(now, Lpn(10)).1, Ok(Page::Identity(1)));
 }
 
+/// A device that does not deduplicate and whose firmware takes time, and a time at which it is idle.
+fn with_firmware(cores: u32) -> (Device, u64) {
+    let mut config = small(SchemeKind::None);
+    config.controller.firmware_ns = 30_000;
+    config.controller.page_ns = 1_000;
+    config.controller.cores = cores;
+    let mut device = Device::format(config).unwrap();
+    let start = 10 * write(&mut device, 0, 0, 1);
+    (device, start)
+}
+
+#[test]
+fn a_core_executes_one_command_after_the_other() {
+    let (mut device, start) = with_firmware(1);
+    let ends = [1, 2, 3].map(|lpn| write(&mut device, start, lpn, 9) - start);
+    let first = LINK_NS + 31_000 + PROGRAM_NS;
+    assert_eq!(
+        ends.map(|end| end - PROGRAM_NS - 31_000),
+        [0, 1, 2].map(|earlier| LINK_NS + earlier * 31_000)
+    );
+
+    let (mut device, start) = with_firmware(2);
+    let ends = [1, 2, 3].map(|lpn| write(&mut device, start, lpn, 9) - start);
+    assert!(
+        ends[1] < first + 2000 && ends[2] > first + 25_000,
+        "{ends:?}"
+    );
+}
+
+#[test]
+fn a_request_of_several_pages_is_one_command_of_the_firmware() {
+    let (mut device, start) = with_firmware(1);
+    let write = |lpn| PageCommand {
+        content: 1,
+        lpn: Lpn(lpn),
+        kind: PageKind::Write,
+    };
+    let whole = device.submit_request(start, &[1, 2, 3, 4].map(write));
+    // 31 us for the first page and 1 us for each other, which the link delivers every 1.2 us.
+    assert_eq!(whole.done_at - start, LINK_NS + 34_000 + PROGRAM_NS);
+
+    // A remap transfers nothing, and is charged for its pages.
+    let remap = Remap {
+        target: Lpn(9),
+        source: Lpn(1),
+        len: 4,
+        relocate: false,
+        atomic: false,
+    };
+    let (mut plain, start) = (self::device(SchemeKind::Opt), 10 * whole.done_at);
+    let mut config = small(SchemeKind::Opt);
+    config.controller.firmware_ns = 30_000;
+    config.controller.page_ns = 1_000;
+    let mut slow = Device::format(config).unwrap();
+    let duration = |device: &mut Device| {
+        for lpn in 1..5 {
+            self::write(device, 0, lpn, 9);
+        }
+        device.remap(start, &remap).done_at - start
+    };
+    assert_eq!(duration(&mut slow) - duration(&mut plain), 34_000);
+}
+
+#[test]
+fn a_flush_takes_its_time_once_everything_before_it_has_ended() {
+    let mut config = small(SchemeKind::RemapSsd);
+    config.flash.flush_ns = 200_000;
+    let mut slow = Device::format(config).unwrap();
+    let mut plain = device(SchemeKind::RemapSsd);
+    let ends = [&mut slow, &mut plain].map(|device| {
+        write(device, 0, 0, 1);
+        device.flush(5000).done_at
+    });
+    assert_eq!(ends[0] - ends[1], 200_000);
+
+    // A device file of an earlier version says nothing of these times.
+    let mut older = small(SchemeKind::RemapSsd).to_toml();
+    for key in ["host_ns", "flush_ns"] {
+        older = older.replace(&format!("{key} = 0\n"), "");
+    }
+    let table = "[controller]\nfirmware_ns = 0\npage_ns = 0\ncores = 1\n";
+    assert!(older.contains(table));
+    let older = DeviceConfig::from_toml(&older.replace(table, "")).unwrap();
+    assert_eq!(older, small(SchemeKind::RemapSsd));
+}
+
 #[test]
 fn a_refused_command_is_done_at_once() {
     let mut device = device(SchemeKind::None);

@@ -6,8 +6,8 @@
 //!
 //! Contents are kept here, so that the device needs identities only: a page that repeats one number
 //! takes eight bytes, a metadata page all of its bytes. Invariants: the same commands give the same
-//! times; reads return the data written or remapped. Absent: the host's processor time (hashing,
-//! lookups), which is not charged.
+//! times; reads return the data written or remapped. Absent: what the host computes beyond its time for a
+//! request (hashing, lookups).
 
 use remap_ssd_device::{Completion, Device, Disk, DiskRemap, Lpn};
 use remap_ssd_ftl::{Refusal, Remap};
@@ -42,6 +42,8 @@ pub(super) struct TimedDisk {
     /// Completion times of the commands in flight.
     under_way: BinaryHeap<Reverse<u64>>,
     depth: usize,
+    /// Host's time for a command.
+    host_ns: u64,
     contents: FxHashMap<Lpn, PageData>,
     metadata: u64,
     /// True if a read waits for its data.
@@ -55,6 +57,7 @@ impl TimedDisk {
             device.config().queue_depth.max(1) as usize,
         );
         Self {
+            host_ns: device.config().host_ns,
             device,
             now,
             under_way: BinaryHeap::new(),
@@ -92,6 +95,7 @@ impl TimedDisk {
         {
             self.now = self.now.max(done);
         }
+        self.now += self.host_ns;
         let (done, result) = submit(&mut self.device, self.now);
         self.under_way.push(Reverse(done));
         result
@@ -184,6 +188,7 @@ impl Disk for TimedDisk {
     fn flush(&mut self) -> Result<(), Refusal> {
         // NVMe: a flush covers commands completed before its submission.
         self.wait();
+        self.now += self.host_ns;
         let (done, result) = ended(self.device.flush(self.now));
         self.now = self.now.max(done);
         result

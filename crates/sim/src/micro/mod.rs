@@ -61,9 +61,11 @@ fn closed_loop(
     mut one: impl FnMut(&mut Device, u64, u64, u32) -> Result<Step, Refusal>,
 ) -> Result<Measured, Refusal> {
     let start = device.timing().busy_until();
+    // Each command follows the host's time for it.
+    let host_ns = device.config().host_ns;
 
     let first = |n| Thread {
-        at: start,
+        at: start + host_ns,
         began: start,
         n,
         step: 0,
@@ -81,14 +83,14 @@ fn closed_loop(
         let thread = &mut running[at];
 
         match one(device, thread.at, thread.n, thread.step)? {
-            Step::Next(later) => (thread.at, thread.step) = (later, thread.step + 1),
+            Step::Next(later) => (thread.at, thread.step) = (later + host_ns, thread.step + 1),
             Step::Done(done) => {
                 end = end.max(done);
                 sum += done - thread.began;
                 max = max.max(done - thread.began);
 
                 *thread = Thread {
-                    at: done,
+                    at: done + host_ns,
                     began: done,
                     n: next,
                     step: 0,

@@ -11,6 +11,8 @@ pub struct RunOptions {
     pub until_worn_out: bool,
     /// Requests in flight, in a closed loop.
     pub queue_depth: u32,
+    /// Host's time before each request, in a closed loop.
+    pub host_ns: u64,
     /// Requests enter at their own time instead.
     pub open_loop: bool,
     /// Maximum requests outstanding in an open loop; later arrivals wait.
@@ -33,6 +35,7 @@ impl Default for RunOptions {
             pages: None,
             until_worn_out: false,
             queue_depth: 32,
+            host_ns: 0,
             open_loop: false,
             bound: None,
             sample_interval_ns: 10_000_000,

@@ -150,6 +150,7 @@ impl RunSpec {
             },
             until_worn_out: self.length == Length::UntilWornOut,
             queue_depth: self.queue_depth.unwrap_or(config.queue_depth),
+            host_ns: config.host_ns,
             open_loop: self.arrivals.is_some(),
             bound: self.arrivals.and_then(|arrivals| arrivals.bound),
             threads,

@@ -51,6 +51,21 @@ fn a_move_by_remap_takes_a_command_and_no_flash() {
     assert!(less > 0.87 && more > 3.7, "{less} {more}");
 }
 
+#[test]
+fn a_move_by_the_host_takes_its_time_twice() {
+    let latency = |host_ns, how| {
+        let mut config = DeviceConfig::preset("pebble-375g").unwrap();
+        config.host_ns = host_ns;
+        let mut device = Device::format(config.scale(1.0 / 64.0).unwrap()).unwrap();
+        precondition(&mut device, 1, 1).unwrap();
+        moves(&mut device, how, 1, 1000).unwrap().latency_mean_us
+    };
+    for (how, commands) in [(MoveHow::Remap, 1.0), (MoveHow::ReadWrite, 2.0)] {
+        let longer = latency(20_000, how) - latency(0, how);
+        assert!((longer - 20.0 * commands).abs() < 0.5, "{how:?} {longer}");
+    }
+}
+
 // Claim PB5: fs_write costs the same as write.
 #[test]
 fn fs_write_costs_what_write_costs() {

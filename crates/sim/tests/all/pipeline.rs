@@ -240,7 +240,13 @@ fn requests_of_every_kind_give_the_same_on_two_threads() {
     .into_iter()
     .enumerate()
     {
-        let config = config(scheme, true);
+        let mut config = config(scheme, true);
+        if scheme != SchemeKind::None {
+            config.controller.firmware_ns = 20_000;
+            config.controller.page_ns = 3_000;
+            config.controller.cores = 3;
+            config.flash.flush_ns = 90_000;
+        }
         for (depth, pages) in [(1, None), (7, Some(9_000)), (32, Some(3_001)), (256, None)] {
             let options = RunOptions {
                 pages,

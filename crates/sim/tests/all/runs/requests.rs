@@ -53,6 +53,28 @@ fn the_latency_of_a_request_is_that_of_its_last_page() {
     assert_eq!(summary.host_pages, 33);
 }
 
+// 500 us of program and 2.2 us of link, and the host's time before each request but the first.
+#[test]
+fn a_host_takes_its_time_before_each_request_and_no_latency_contains_it() {
+    let of = |host_ns, depth| {
+        let options = RunOptions {
+            host_ns,
+            ..options(100, depth)
+        };
+        let mut device = device(SchemeKind::None);
+        let mut pages = Fixed(writes(0..100));
+        go(&mut device, &mut pages, &options).unwrap()
+    };
+    let (without, with) = (of(0, 1), of(500_000, 1));
+    let longer = with.seconds_simulated - without.seconds_simulated;
+    assert!((longer - 99.0 * 0.0005).abs() < 1e-9, "{longer}");
+    assert_eq!(with.latency_us.p50, without.latency_us.p50);
+
+    // With four requests in flight the host's times pass side by side.
+    let longer = of(500_000, 4).seconds_simulated - of(0, 4).seconds_simulated;
+    assert!((longer - 24.0 * 0.0005).abs() < 1e-4, "{longer}");
+}
+
 #[test]
 fn every_request_is_accounted_for() {
     let mut device = device(SchemeKind::RemapSsd);
