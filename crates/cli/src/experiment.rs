@@ -53,6 +53,12 @@ pub struct Args {
     /// (docs/configuration.md) lists the keys.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Device")]
     pub set: Vec<String>,
+    /// Run the experiments under other readings of their papers as well.
+    ///
+    /// What a paper leaves open (how a device is aged, how long a flush takes) is a variant in
+    /// papers/NAME.toml; the table shows which claims hold under which.
+    #[arg(long, help_heading = "Size")]
+    pub variants: bool,
     /// Folder with experiments of your own.
     ///
     /// It contains NAME/experiment.toml, and papers/NAME.toml; they replace built-in ones with the
@@ -85,11 +91,13 @@ Examples:
   remap-ssd experiment all --quick
   remap-ssd experiment all --out results
   remap-ssd experiment fast21-fig5 fast21-fig7 --json
+  remap-ssd experiment copyless-ccaw --quick --variants
   remap-ssd experiment fast21-fig7 --quick --set flash.read_ns=40_000 --out slower-reads
   remap-ssd experiment my-own --from my-experiments
 
 The results folder holds report.html, claims.json, findings.json, a folder for each experiment with
-results.csv, results.parquet and its figures as SVG, and runs/ with the result of each run.";
+results.csv, results.parquet and its figures as SVG, and runs/ with the result of each run; with
+--variants also variants.json, and a variants.md for each experiment.";
 
 /// Runs `experiment`.
 ///
@@ -113,7 +121,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     // Planned completely before anything runs, so that a mistake in the last experiment shows at
     // once.
-    let study = Study::plan_with(&library, &names, form, &set)?;
+    let mut study = Study::plan_with(&library, &names, form, &set)?;
+    if args.variants {
+        study.add_variants(&library, &set)?;
+    }
 
     if list {
         return show_list(args, &study);
@@ -373,8 +384,9 @@ fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
 
     concluded
         .iter()
-        .filter(|one| !one.text.is_empty())
-        .for_each(|one| text.push_str(&format!("{}\n", one.text)));
+        .flat_map(|one| [&one.text, &one.variants])
+        .filter(|table| !table.is_empty())
+        .for_each(|table| text.push_str(&format!("{table}\n")));
 
     // Claims are counted, findings are not: a finding claims nothing.
     let of = |verdict: Verdict| {

@@ -25,6 +25,8 @@ pub struct Concluded {
     pub plots: Vec<Plot>,
     /// A table in Markdown; empty if there is none.
     pub text: String,
+    /// Its claims under variants of the paper's inputs, in Markdown; empty if these were not run.
+    pub variants: String,
     /// Number of its runs, including shared ones.
     pub runs: usize,
 }

@@ -19,6 +19,7 @@
 //! one figure alone: those are in the paper's table. Absent: combining the lists (`grid`).
 
 use crate::LabError;
+use crate::variant::Variant;
 use remap_ssd_ftl::GcPolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -138,6 +139,9 @@ pub struct Paper {
     pub seed: u64,
     /// Its devices, by name.
     pub setup: BTreeMap<String, Setup>,
+    /// Other readings of what it leaves open.
+    #[serde(default)]
+    pub variant: Vec<Variant>,
 }
 
 /// One device of a paper, its aging, and the length of its runs.
@@ -158,7 +162,8 @@ pub struct Setup {
     pub nvram_used: f64,
     /// Fraction of that which is valid.
     pub nvram_valid: f64,
-    /// Content model of aging's writes, if not the run's.
+    /// Content model of aging's writes; `own`, or left out: the run's if its contents are the papers'
+    /// model, else no content twice.
     #[serde(default)]
     pub aging_content: Option<String>,
     /// Length of runs as published.

@@ -317,13 +317,11 @@ impl GridContext<'_> {
 
         // The published model's contents already exist when the measured run begins; others are the
         // run's own.
-        let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
-            if content.starts_with("papers:") {
-                content.clone()
-            } else {
-                "unique".into()
-            }
-        });
+        let aging_content = match setup.aging_content.as_deref() {
+            None | Some("own") if content.starts_with("papers:") => content.clone(),
+            None | Some("own") => "unique".into(),
+            Some(model) => model.into(),
+        };
         aging_content
             .parse::<ContentModel>()
             .map_err(|error| self.wrong(error))?;

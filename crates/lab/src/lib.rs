@@ -34,6 +34,7 @@ pub mod recovery;
 pub mod store;
 pub mod study;
 pub mod table;
+pub mod variant;
 
 pub use claim::{Claim, Verdict};
 pub use config::Form;

@@ -17,6 +17,7 @@ use crate::perform::{self, CheckedSources};
 use crate::queue::{self, Demand, Limits};
 use crate::store::Store;
 use crate::table::{Row, Table};
+use crate::variant::{self, Variant, VariantClaims};
 use crate::{export, page};
 use remap_ssd_device::Setting;
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ pub struct Planned {
 pub struct Study {
     /// In the requested order.
     pub planned: Vec<Planned>,
+    /// The same experiments under variants of their papers' inputs.
+    pub variants: Vec<(Variant, Planned)>,
     /// Size of its experiments; shown in the report.
     pub form: Form,
 }
@@ -77,6 +80,80 @@ pub enum Event<'a> {
     Done(&'a GridRun),
 }
 
+/// Reads experiments' folders.
+struct Planner<'a> {
+    library: &'a Library,
+    form: Form,
+    settings: &'a [Setting],
+    sources: CheckedSources,
+}
+
+impl Planner<'_> {
+    fn plan(&mut self, name: &str, variant: Option<&Variant>) -> Result<Planned, LabError> {
+        let folder = self.library.folder(name)?;
+        let about = format!("{name}/experiment.toml");
+        let wrong = |error: &dyn std::fmt::Display| LabError::wrong(&about, error);
+        let mut experiment: Experiment = config::read(&about, &folder.experiment)?;
+
+        let papers = &self.library.papers;
+        let text = papers.get(&experiment.paper).ok_or_else(|| {
+            let known: Vec<&str> = papers.keys().map(String::as_str).collect();
+            wrong(&format_args!(
+                "there is no papers/{}.toml; there are {}",
+                experiment.paper,
+                known.join(", ")
+            ))
+        })?;
+        let mut paper: Paper = config::read(&format!("papers/{}.toml", experiment.paper), text)?;
+        if let Some(variant) = variant {
+            paper = variant.of(&paper);
+            let grids = experiment
+                .runs
+                .iter_mut()
+                .filter(|_| variant.content.is_some());
+            grids.for_each(|grid| grid.content = variant.content.iter().cloned().collect());
+        }
+
+        let expectation =
+            Expectation::read(&format!("{name}/expectation.toml"), &folder.expectation)?;
+        let analysis = analysis::find(&experiment.analysis).map_err(|error| wrong(&error))?;
+
+        let runs = runs(name, &experiment, &paper, self.form, self.settings)?;
+        for run in &runs {
+            perform::check(run, &mut self.sources).map_err(|error| wrong(&error))?;
+        }
+
+        Ok(Planned {
+            name: name.to_owned(),
+            experiment,
+            expectation,
+            readme: folder.readme.clone(),
+            paper,
+            runs,
+            analysis,
+        })
+    }
+}
+
+impl Planned {
+    /// The results of its runs.
+    fn table(&self, store: &Store) -> Result<Table, LabError> {
+        let rows = self.runs.iter().map(|run| match store.load(run) {
+            Some(found) => Ok(Row {
+                run: run.clone(),
+                result: found.result,
+            }),
+            None => Err(LabError::Failed(format!(
+                "the result of run `{}` is not there",
+                run.title()
+            ))),
+        });
+        Ok(Table {
+            rows: rows.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
 impl Study {
     /// Reads and checks all folders.
     ///
@@ -96,62 +173,68 @@ impl Study {
         form: Form,
         settings: &[Setting],
     ) -> Result<Self, LabError> {
-        let mut planned = Vec::new();
-        let mut sources = CheckedSources::default();
+        let mut planner = Planner {
+            library,
+            form,
+            settings,
+            sources: CheckedSources::default(),
+        };
+        let planned = names.iter().map(|name| planner.plan(name, None));
+        Ok(Self {
+            planned: planned.collect::<Result<_, _>>()?,
+            variants: Vec::new(),
+            form,
+        })
+    }
 
-        for name in names {
-            let folder = library.folder(name)?;
-            let experiment: Experiment =
-                config::read(&format!("{name}/experiment.toml"), &folder.experiment)?;
-
-            let text = library.papers.get(&experiment.paper).ok_or_else(|| {
-                let known = library
-                    .papers
-                    .keys()
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                LabError::wrong(
-                    format_args!("{name}/experiment.toml"),
-                    format_args!(
-                        "there is no papers/{}.toml; there are {known}",
-                        experiment.paper
-                    ),
-                )
-            })?;
-
-            let paper: Paper = config::read(&format!("papers/{}.toml", experiment.paper), text)?;
-            let expectation =
-                Expectation::read(&format!("{name}/expectation.toml"), &folder.expectation)?;
-            let analysis = analysis::find(&experiment.analysis)
-                .map_err(|error| LabError::wrong(format_args!("{name}/experiment.toml"), error))?;
-
-            let runs = runs(name, &experiment, &paper, form, settings)?;
-            for run in &runs {
-                perform::check(run, &mut sources).map_err(|error| {
-                    LabError::wrong(format_args!("{name}/experiment.toml"), error)
+    /// Adds the variants of its experiments.
+    ///
+    /// # Errors
+    /// One sentence: the error.
+    pub fn add_variants(
+        &mut self,
+        library: &Library,
+        settings: &[Setting],
+    ) -> Result<(), LabError> {
+        let mut planner = Planner {
+            library,
+            form: self.form,
+            settings,
+            sources: CheckedSources::default(),
+        };
+        for planned in &self.planned {
+            let named = planned
+                .paper
+                .variant
+                .iter()
+                .flat_map(|one| &one.experiments);
+            for name in named {
+                library.folder(name).map_err(|error| {
+                    let file = format!("papers/{}.toml", planned.experiment.paper);
+                    LabError::wrong(file, error)
                 })?;
             }
 
-            let readme = folder.readme.clone();
-            planned.push(Planned {
-                name: name.clone(),
-                experiment,
-                expectation,
-                readme,
-                paper,
-                runs,
-                analysis,
-            });
+            for variant in &planned.paper.variant {
+                if variant.experiments.contains(&planned.name) {
+                    let varied = planner.plan(&planned.name, Some(variant))?;
+                    self.variants.push((variant.clone(), varied));
+                }
+            }
         }
-
-        Ok(Self { planned, form })
+        Ok(())
     }
 
     fn all_runs(&self) -> Vec<&GridRun> {
         let mut seen = BTreeMap::new();
         let mut all = Vec::new();
-        for run in self.planned.iter().flat_map(|planned| &planned.runs) {
+        let variants = self.variants.iter().map(|(_, planned)| planned);
+        for run in self
+            .planned
+            .iter()
+            .chain(variants)
+            .flat_map(|one| &one.runs)
+        {
             // Experiments share runs: each is made once.
             if seen.insert(run.key(), ()).is_none() {
                 all.push(run);
@@ -225,21 +308,7 @@ impl Study {
     pub fn conclude(&self, store: &Store) -> Result<Vec<Concluded>, LabError> {
         let mut concluded = Vec::new();
         for planned in &self.planned {
-            let rows = planned.runs.iter().map(|run| match store.load(run) {
-                Some(found) => Ok(Row {
-                    run: run.clone(),
-                    result: found.result,
-                }),
-                None => Err(LabError::Failed(format!(
-                    "the result of run `{}` is not there",
-                    run.title()
-                ))),
-            });
-
-            let table = Table {
-                rows: rows.collect::<Result<_, _>>()?,
-            };
-
+            let table = planned.table(store)?;
             let found = (planned.analysis)(&table)?;
 
             let columns = export::columns(&table);
@@ -276,21 +345,55 @@ impl Study {
                 measures: found.measures,
                 plots: found.plots,
                 text: found.text,
+                variants: String::new(),
                 runs: planned.runs.len(),
             });
         }
-
-        let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
-        let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
 
         let json = |list: &[&Claim]| {
             serde_json::to_string_pretty(list).expect("claims can be written as JSON") + "\n"
         };
 
+        let varied = self.varied(store)?;
+        if !varied.is_empty() {
+            let text =
+                serde_json::to_string_pretty(&varied).expect("claims can be written as JSON");
+            store.write("variants.json", (text + "\n").as_bytes())?;
+        }
+        for one in &mut concluded {
+            let own: Vec<&VariantClaims> = varied
+                .iter()
+                .filter(|of| of.experiment == one.name)
+                .collect();
+            if !own.is_empty() {
+                one.variants = variant::table(&one.claims, &own);
+                store.write(
+                    &format!("{}/variants.md", one.name),
+                    one.variants.as_bytes(),
+                )?;
+            }
+        }
+
+        let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
+        let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
         store.write("claims.json", json(&claims).as_bytes())?;
         store.write("findings.json", json(&findings).as_bytes())?;
         store.write("report.html", page::page(&concluded, self.form).as_bytes())?;
 
         Ok(concluded)
+    }
+
+    /// Claims under each variant.
+    fn varied(&self, store: &Store) -> Result<Vec<VariantClaims>, LabError> {
+        let one = |(variant, planned): &(Variant, Planned)| {
+            let found = (planned.analysis)(&planned.table(store)?)?;
+            Ok(VariantClaims {
+                experiment: planned.name.clone(),
+                variant: variant.name.clone(),
+                about: variant.about.clone(),
+                claims: judge(&planned.name, &planned.expectation.claim, &found.measures)?,
+            })
+        };
+        self.variants.iter().map(one).collect()
     }
 }

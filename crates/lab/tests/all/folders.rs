@@ -28,7 +28,13 @@ fn every_folder_is_built_in_and_every_experiment_can_be_planned_at_every_size() 
         on_disk
     );
     for form in [Form::Full, Form::Quick, Form::Smoke] {
-        let study = Study::plan(&library, &names(&library), form).unwrap();
+        let mut study = Study::plan(&library, &names(&library), form).unwrap();
+        study.add_variants(&library, &[]).unwrap();
+        for (variant, varied) in &study.variants {
+            let name = &variant.name;
+            let usual = study.planned.iter().find(|one| one.name == varied.name);
+            assert_ne!(usual.unwrap().runs, varied.runs, "{name} changes no run");
+        }
         for planned in &study.planned {
             assert!(
                 (3..=20).contains(&planned.readme.lines().count()),
@@ -142,6 +148,45 @@ fn mistakes_are_said_in_one_sentence_before_anything_runs() {
         words
             .iter()
             .for_each(|word| assert!(text.contains(word), "`{word}` is not in: {text}"));
+    }
+}
+
+#[test]
+fn mistakes_in_a_variant_are_said_before_anything_runs() {
+    let planned = |variant: &str| {
+        let mut library = built_in();
+        let paper = library.papers.get_mut("pebble").unwrap();
+        paper.push_str(&format!(
+            "[[variant]]\nname = \"mine\"\nabout = \"\"\n{variant}"
+        ));
+        let mut study = Study::plan(&library, &["pebble-micro".into()], Form::Smoke)?;
+        study
+            .add_variants(&library, &[])
+            .map(|()| study.variants.len())
+    };
+    let others = planned("experiments = [\"pebble-bam\"]").unwrap();
+    assert_eq!(
+        planned("experiments = [\"pebble-micro\"]").unwrap(),
+        others + 1
+    );
+
+    for (variant, word) in [
+        (
+            "experiments = [\"pebble-micro\"]\ndevice = { host_s = 1 }",
+            "host_s",
+        ),
+        (
+            "experiments = [\"pebble-micro\"]\ntemperature = 7",
+            "temperature",
+        ),
+        ("", "experiments"),
+        ("experiments = [\"pebble-micr\"]", "pebble-micr"),
+    ] {
+        let error = planned(variant).unwrap_err().to_string();
+        assert!(
+            error.contains(word) && error.contains("pebble.toml"),
+            "{error}"
+        );
     }
 }
 

@@ -8,6 +8,41 @@ use remap_ssd_lab::study::Event;
 use remap_ssd_lab::{Form, Options, Study};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+// The same claims under each variant, other figures, and runs that are made once.
+#[test]
+fn variants_have_the_claims_of_their_experiment_with_figures_of_their_own() {
+    let library = built_in();
+    let mut study = Study::plan(&library, &["pebble-micro".into()], Form::Smoke).unwrap();
+    study.add_variants(&library, &[]).unwrap();
+
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), "test").unwrap();
+    let options = Options {
+        form: Form::Smoke,
+        limits: Limits {
+            threads: 2,
+            memory: 4 << 30,
+        },
+        fresh: false,
+    };
+    study.run(&store, &options, &|_| ()).unwrap();
+    let concluded = study.conclude(&store).unwrap();
+    let text = std::fs::read(directory.path().join("variants.json")).unwrap();
+    let varied: serde_json::Value = serde_json::from_slice(&text).unwrap();
+
+    let usual = &concluded[0].claims;
+    assert_eq!(varied.as_array().unwrap().len(), study.variants.len());
+    for one in varied.as_array().unwrap() {
+        let name = one["variant"].as_str().unwrap();
+        assert!(concluded[0].variants.contains(name));
+        let claims = one["claims"].as_array().unwrap();
+        assert_eq!(claims.len(), usual.len());
+        let of_id = |id: &str| usual.iter().position(|claim| claim.id == id).unwrap();
+        let moved = of_id("PB6");
+        assert_ne!(claims[moved]["ours"], usual[moved].ours, "{name}");
+    }
+}
+
 // Every analysis finds its runs, every expectation its measure, and every figure is a picture.
 #[test]
 fn every_experiment_ends_with_claims_and_figures_and_a_second_time_makes_no_run() {

@@ -1,0 +1,132 @@
+//! Other readings of what a paper leaves open: the same experiment with other inputs.
+//!
+//! ```toml
+//! [[variant]]                       # in experiments/papers/NAME.toml
+//! name = "new device"
+//! about = "Nothing is aged: the paper ages before traces, and does not say so of this figure"
+//! experiments = ["fast21-fig5"]
+//! fill = "nothing"                  # each replaces the setups' own value, if it is there
+//! nvram_used = 0.0
+//! rounds = 0.25                     # times the setup's length
+//! device = { host_ns = 500_000 }
+//! ```
+//! Invariant: a variant changes inputs of a whole experiment, never the figure of one claim. Absent:
+//! running them (`study`).
+
+use crate::claim::{Claim, Verdict};
+use crate::config::{Fill, Paper, Setup};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// Other inputs for some experiments of a paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name, in a few words.
+    pub name: String,
+    /// What it changes, and what speaks for it.
+    pub about: String,
+    /// The experiments that have it.
+    pub experiments: Vec<String>,
+    /// Overrides of the setups' devices.
+    #[serde(default)]
+    pub device: toml::Table,
+    /// How the device is filled.
+    pub fill: Option<Fill>,
+    /// Fraction of the remapping metadata in use after aging.
+    pub nvram_used: Option<f64>,
+    /// Content model of aging's writes; `own`: the run's.
+    pub aging_content: Option<String>,
+    /// Content model of all runs.
+    pub content: Option<String>,
+    /// Factor of the setups' lengths.
+    pub rounds: Option<f64>,
+}
+
+/// The claims of an experiment under a variant.
+#[derive(Debug, Serialize)]
+pub struct VariantClaims {
+    /// The experiment.
+    pub experiment: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// What it changes, and what speaks for it.
+    pub about: String,
+    /// Its claims, in the order of the experiment's.
+    pub claims: Vec<Claim>,
+}
+
+impl Variant {
+    /// The paper's table with this variant's inputs.
+    pub(crate) fn of(&self, paper: &Paper) -> Paper {
+        let mut paper = paper.clone();
+        paper.setup.values_mut().for_each(|setup| self.apply(setup));
+        paper
+    }
+
+    fn apply(&self, setup: &mut Setup) {
+        merge(&mut setup.device, &self.device);
+        setup.fill = self.fill.unwrap_or(setup.fill);
+        setup.nvram_used = self.nvram_used.unwrap_or(setup.nvram_used);
+        if self.aging_content.is_some() {
+            setup.aging_content.clone_from(&self.aging_content);
+        }
+        for length in [&mut setup.full, &mut setup.quick, &mut setup.smoke] {
+            length.rounds *= self.rounds.unwrap_or(1.0);
+        }
+    }
+}
+
+/// Replaces the values of `base` that `over` has, table by table.
+fn merge(base: &mut toml::Table, over: &toml::Table) {
+    for (key, value) in over {
+        match (base.get_mut(key), value) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(over)) => merge(inner, over),
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// A table in Markdown: a row for each claim, with our figure under each variant; `claims` are those of
+/// the experiment as it is.
+pub fn table(claims: &[Claim], variants: &[&VariantClaims]) -> String {
+    let mut text = String::from("| claim | part | paper | as it is |");
+    for one in variants {
+        _ = write!(text, " {} |", one.variant);
+    }
+    text += &format!("\n|{}\n", " --- |".repeat(4 + variants.len()));
+
+    let cell = |claim: &Claim| {
+        let verdict = match claim.verdict {
+            Verdict::Holds => "holds",
+            Verdict::SameDirection => "direction",
+            Verdict::Differs => "differs",
+        };
+        format!("{} {verdict}", claim.ours_text)
+    };
+    for (index, claim) in claims.iter().enumerate() {
+        let (id, part, paper) = (&claim.id, &claim.part, &claim.paper_text);
+        _ = write!(text, "| {id} | {part} | {paper} | {} |", cell(claim));
+        for one in variants {
+            _ = write!(
+                text,
+                " {} |",
+                one.claims.get(index).map_or_else(String::new, cell)
+            );
+        }
+        text.push('\n');
+    }
+
+    text.push('\n');
+    for one in variants {
+        _ = writeln!(
+            text,
+            "- **{}**: {}.",
+            one.variant,
+            one.about.trim_end_matches('.')
+        );
+    }
+    text
+}
