@@ -425,7 +425,7 @@ fn table(claims: &[&Claim]) -> String {
             part,
             claim.paper_text.clone(),
             claim.ours_text.clone(),
-            claim.verdict.name().to_owned(),
+            claim.verdict_text(),
         ]
     };
     let rows: Vec<Vec<String>> = claims.iter().map(row).collect();

@@ -130,6 +130,14 @@ impl Unit {
         }
     }
 
+    /// Formats half of the width of an interval, such as `±0.4`.
+    fn show_half(self, half: f64) -> String {
+        match self {
+            Self::Percent | Self::Change => format!("±{:.1}", half * 100.0),
+            Self::Times => format!("±{half:.2}"),
+        }
+    }
+
     /// The value that means "no effect".
     pub fn neutral(self) -> f64 {
         match self {
@@ -209,8 +217,12 @@ pub struct Claim {
     pub paper: f64,
     /// Our figure, in the measure's own unit.
     pub ours: f64,
+    /// Half of the width of our figure's 95 % confidence interval; `None` if its runs have none.
+    pub ci95: Option<f64>,
     /// Verdict of the rule on both figures.
     pub verdict: Verdict,
+    /// True if the verdict is the same at both ends of the interval.
+    pub is_settled: bool,
     /// Reason for a deviation; empty if the claim holds.
     pub why: String,
     /// Text of the claim.
@@ -219,7 +231,7 @@ pub struct Claim {
     pub unit: Unit,
     /// The paper's figure as text.
     pub paper_text: String,
-    /// Our figure as text, in the same unit.
+    /// Our figure as text, in the same unit, with its interval if it has one.
     pub ours_text: String,
     /// Name of its experiment.
     pub experiment: String,
@@ -228,7 +240,15 @@ pub struct Claim {
 /// Measured figures by name, as ratios and shares.
 pub type Measures = BTreeMap<String, f64>;
 
-/// Compares expected figures with measured ones.
+impl Claim {
+    /// Its verdict in words, with a question mark if the interval includes another.
+    pub fn verdict_text(&self) -> String {
+        let doubt = if self.is_settled { "" } else { " (?)" };
+        format!("{}{doubt}", self.verdict.name())
+    }
+}
+
+/// Compares expected figures with measured ones, of which some have intervals.
 ///
 /// # Errors
 /// An expectation names a measure that the analysis does not have.
@@ -236,6 +256,7 @@ pub fn judge(
     experiment: &str,
     expected: &[Expected],
     measures: &Measures,
+    half_widths: &Measures,
 ) -> Result<Vec<Claim>, LabError> {
     let one = |expected: &Expected| {
         let ours = *measures.get(&expected.measure).ok_or_else(|| {
@@ -252,7 +273,9 @@ pub fn judge(
         })?;
 
         let (unit, paper) = (expected.unit, expected.unit.read(expected.paper));
-        let verdict = verdict(paper, unit.neutral(), expected.reading, ours);
+        let judged = |ours| verdict(paper, unit.neutral(), expected.reading, ours);
+        let verdict = judged(ours);
+        let ci95 = half_widths.get(&expected.measure).copied();
         let up_to = if expected.reading == Reading::AtMost {
             "up to "
         } else {
@@ -264,6 +287,9 @@ pub fn judge(
             part: expected.part.clone(),
             paper,
             ours,
+            ci95,
+            is_settled: ci95
+                .is_none_or(|half| [ours - half, ours + half].map(judged) == [verdict; 2]),
             verdict,
             why: if verdict == Verdict::Holds {
                 String::new()
@@ -273,7 +299,10 @@ pub fn judge(
             text: expected.text.clone(),
             unit,
             paper_text: format!("{up_to}{}", unit.show(paper)),
-            ours_text: unit.show(ours),
+            ours_text: match ci95 {
+                Some(half) => format!("{} {}", unit.show(ours), unit.show_half(half)),
+                None => unit.show(ours),
+            },
             experiment: experiment.into(),
         })
     };

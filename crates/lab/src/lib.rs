@@ -20,6 +20,7 @@ pub mod claim;
 mod concluded;
 pub mod config;
 pub mod digest;
+mod error_bars;
 pub mod export;
 pub mod folder;
 pub mod grid;

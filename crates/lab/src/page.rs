@@ -48,7 +48,7 @@ pub fn page(concluded: &[Concluded], form: Form) -> String {
                     p class="reading" {
                         "A claim holds if our effect, the distance from “no effect”, is within 25 % of the claimed one; it shows the same "
                         "direction if ours is at least half of it; else it differs. “No effect” is judged by an effect of 10 %. "
-                        "A claim “up to” a figure holds below it."
+                        "A claim “up to” a figure holds below it. An interval is that of 95 %; “(?)”: the interval includes another verdict."
                     }
 
                     @if !findings.is_empty() { (table("findings", "What else the texts say, and what is ours", &findings)) }
@@ -101,7 +101,7 @@ fn table(id: &str, heading: &str, claims: &[&Claim]) -> Markup {
                                 td { (claim.text) @if !claim.part.is_empty() { ": " (claim.part) } }
                                 td class="figure" { (claim.paper_text) }
                                 td class="figure" { (claim.ours_text) }
-                                td class=(format!("verdict {}", claim.verdict.name().replace(' ', "-"))) { (claim.verdict.name()) }
+                                td class=(format!("verdict {}", claim.verdict.name().replace(' ', "-"))) { (claim.verdict_text()) }
                                 td { (claim.why) }
                             }
                         }

@@ -11,6 +11,7 @@ use crate::analysis::{self, Analysis};
 use crate::claim::{Claim, Expectation, judge};
 pub use crate::concluded::Concluded;
 use crate::config::{self, Experiment, Form, Paper};
+use crate::error_bars::half_widths;
 use crate::folder::Library;
 use crate::grid::{GridRun, runs};
 use crate::perform::{self, CheckedSources};
@@ -310,6 +311,8 @@ impl Study {
         for planned in &self.planned {
             let table = planned.table(store)?;
             let found = (planned.analysis)(&table)?;
+            let half_widths = half_widths(&table, planned.analysis, &found.measures)?;
+            let judged = |expected| judge(&planned.name, expected, &found.measures, &half_widths);
 
             let columns = export::columns(&table);
             // Some experiments are pure arithmetic: a table without rows would not open as a file.
@@ -340,8 +343,8 @@ impl Study {
                 title: planned.experiment.title.clone(),
                 readme: planned.readme.clone(),
                 paper: planned.paper.title.clone(),
-                claims: judge(&planned.name, &planned.expectation.claim, &found.measures)?,
-                findings: judge(&planned.name, &planned.expectation.finding, &found.measures)?,
+                claims: judged(&planned.expectation.claim)?,
+                findings: judged(&planned.expectation.finding)?,
                 measures: found.measures,
                 plots: found.plots,
                 text: found.text,
@@ -386,12 +389,15 @@ impl Study {
     /// Claims under each variant.
     fn varied(&self, store: &Store) -> Result<Vec<VariantClaims>, LabError> {
         let one = |(variant, planned): &(Variant, Planned)| {
-            let found = (planned.analysis)(&planned.table(store)?)?;
+            let table = planned.table(store)?;
+            let found = (planned.analysis)(&table)?;
+            let half_widths = half_widths(&table, planned.analysis, &found.measures)?;
+            let claims = &planned.expectation.claim;
             Ok(VariantClaims {
                 experiment: planned.name.clone(),
                 variant: variant.name.clone(),
                 about: variant.about.clone(),
-                claims: judge(&planned.name, &planned.expectation.claim, &found.measures)?,
+                claims: judge(&planned.name, claims, &found.measures, &half_widths)?,
             })
         };
         self.variants.iter().map(one).collect()

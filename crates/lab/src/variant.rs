@@ -13,7 +13,7 @@
 //! Invariant: a variant changes inputs of a whole experiment, never the figure of one claim. Absent:
 //! running them (`study`).
 
-use crate::claim::{Claim, Verdict};
+use crate::claim::Claim;
 use crate::config::{Fill, Paper, Setup};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -98,14 +98,7 @@ pub fn table(claims: &[Claim], variants: &[&VariantClaims]) -> String {
     }
     text += &format!("\n|{}\n", " --- |".repeat(4 + variants.len()));
 
-    let cell = |claim: &Claim| {
-        let verdict = match claim.verdict {
-            Verdict::Holds => "holds",
-            Verdict::SameDirection => "direction",
-            Verdict::Differs => "differs",
-        };
-        format!("{} {verdict}", claim.ours_text)
-    };
+    let cell = |claim: &Claim| format!("{}, {}", claim.ours_text, claim.verdict_text());
     for (index, claim) in claims.iter().enumerate() {
         let (id, part, paper) = (&claim.id, &claim.part, &claim.paper_text);
         _ = write!(text, "| {id} | {part} | {paper} | {} |", cell(claim));

@@ -40,6 +40,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     found.measure("below_opt_most", most(&below));
     found.measure("over_none_least", least(&over_none));
     found.measure("over_none_most", most(&over_none));
+    runs.slowest(&mut found)?;
 
     runs.opt_over_none(&mut found)?;
     for (letter, workload) in ['a', 'b', 'c', 'd'].into_iter().zip(&runs.workloads) {
@@ -109,6 +110,31 @@ impl Runs<'_> {
                 over_none.push(speed(scheme)? / none);
             }
         }
+        Ok(())
+    }
+
+    /// Lookups of the run that gains least over the device without remapping, and Remap-SSD's least gain.
+    fn slowest(&self, found: &mut Findings) -> Result<(), LabError> {
+        let (mut lowest, mut ours) = (f64::INFINITY, f64::INFINITY);
+        for log in &self.logs {
+            for workload in &self.workloads {
+                let none = self.speed("none", workload, None)?;
+                for scheme in SCHEMES {
+                    let run = self.row(scheme, workload, Some(*log))?;
+                    let gain = run.number("bandwidth_mib_s")? / none;
+                    if scheme == "remap-ssd" {
+                        ours = ours.min(gain);
+                    }
+                    if gain < lowest {
+                        lowest = gain;
+                        let share =
+                            run.number("p2l_lookup_s")? / run.number("seconds_simulated")?;
+                        found.measure("lookup_share_of_least", share);
+                    }
+                }
+            }
+        }
+        found.measure("remap_ssd_over_none_least", ours);
         Ok(())
     }
 
