@@ -80,7 +80,7 @@ pub struct Args {
     /// configuration reference (docs/configuration.md) lists the keys.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Device")]
     pub set: Vec<String>,
-    /// Garbage collection policy: greedy, cost-benefit, coldmap or cagc.
+    /// Garbage collection policy: greedy, cost-benefit, coldmap, cagc or d-choices.
     ///
     /// Of all devices [default: greedy on most, each of the others on some].
     #[arg(long, value_name = "POLICY", hide_short_help = true, help_heading = "Device")]

@@ -111,6 +111,9 @@ pub struct Grid {
     /// Records page lifetimes by number of references.
     #[serde(default)]
     pub survival: bool,
+    /// Fractions of the logical pages that workloads address, for experiments about spare space.
+    #[serde(default)]
+    pub addressable: Vec<f64>,
     /// Fractions of the setup's size, for experiments about size.
     #[serde(default)]
     pub capacity: Vec<f64>,
@@ -122,6 +125,7 @@ impl Grid {
         match path {
             "firmware.scheme" => true,
             "firmware.gc_policy" => !self.gc.is_empty(),
+            "addressable" => !self.addressable.is_empty(),
             "firmware.log_bytes" => !self.log_mib.is_empty(),
             "firmware.segment_bytes" => !self.segment_bytes.is_empty(),
             _ => false,
@@ -162,6 +166,12 @@ pub struct Setup {
     pub nvram_used: f64,
     /// Fraction of that which is valid.
     pub nvram_valid: f64,
+    /// A paper's figure is of the requests that it describes, from the first: 0 unless it says otherwise.
+    ///
+    /// Maximum pages written before the measurement, in multiples of those that a workload addresses,
+    /// until its load is steady.
+    #[serde(default)]
+    pub warm_up: f64,
     /// Content model of aging's writes; `own`, or left out: the run's if its contents are the papers'
     /// model, else no content twice.
     #[serde(default)]

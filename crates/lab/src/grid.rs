@@ -64,6 +64,9 @@ pub struct GridRun {
     pub nvram_used: f64,
     /// Fraction of that which is valid.
     pub nvram_valid: f64,
+    /// Maximum pages written before the measurement, until the load is steady.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warm_up: f64,
     /// Seed of all random draws.
     pub seed: u64,
     /// The device with all overrides applied, scaled.
@@ -222,6 +225,7 @@ fn check_lists(grid: &Grid) -> Result<(), &'static str> {
 fn cells<'a>(grid: &'a Grid, base: &DeviceConfig) -> Vec<Cell<'a>> {
     let mut cells = vec![Cell {
         capacity: 1.0,
+        addressable: base.addressable,
         workload: "",
         content: "",
         gc: base.firmware.gc_policy,
@@ -233,6 +237,9 @@ fn cells<'a>(grid: &'a Grid, base: &DeviceConfig) -> Vec<Cell<'a>> {
 
     times(&mut cells, &grid.capacity, |cell, value| {
         cell.capacity = *value
+    });
+    times(&mut cells, &grid.addressable, |cell, value| {
+        cell.addressable = *value
     });
     times(&mut cells, &grid.workload, |cell, value| {
         cell.workload = value
@@ -286,6 +293,7 @@ fn device(setup: &Setup) -> Result<DeviceConfig, String> {
 #[derive(Clone, Copy)]
 struct Cell<'a> {
     capacity: f64,
+    addressable: f64,
     workload: &'a str,
     content: &'a str,
     gc: GcPolicy,
@@ -367,6 +375,7 @@ impl GridContext<'_> {
             fill: setup.fill,
             nvram_used: setup.nvram_used,
             nvram_valid: setup.nvram_valid,
+            warm_up: setup.warm_up,
             seed: self.seed,
             device,
         })
@@ -378,6 +387,7 @@ impl GridContext<'_> {
         let kind: SchemeKind = scheme.parse().map_err(|error: String| self.wrong(error))?;
         let mut device = self.base.clone();
         (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
+        device.addressable = cell.addressable;
 
         let tables = device.firmware.tables_bytes(&device.geometry);
         let limited = is_limited(kind) && tables == 0;
@@ -446,6 +456,10 @@ struct Sizing {
     limited: bool,
     /// The size of the log is the cell's.
     sized: bool,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// Returns true if the scheme keeps remapping metadata.

@@ -98,8 +98,7 @@ fn spec(run: &GridRun) -> Result<RunSpec, String> {
         requests,
         arrivals: given(&run.arrivals)?,
         queue_depth: None,
-        // A paper's figure is of the requests that it describes, from the first.
-        warm_up: 0.0,
+        warm_up: run.warm_up,
         lifetimes: if run.survival {
             Lifetimes::OfRun
         } else {

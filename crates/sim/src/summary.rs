@@ -288,7 +288,7 @@ pub struct OpenLoop {
 pub struct RunSummary {
     /// Scheme name: `none`, `remap-ssd`, `flog`, `nlog`, `opt` and others.
     pub scheme: String,
-    /// Policy of garbage collection: `greedy`, `cost-benefit`, `coldmap`, `cagc`.
+    /// Policy of garbage collection: `greedy`, `cost-benefit`, `coldmap`, `cagc`, `d-choices`.
     pub gc_policy: String,
     /// Granularity of the mapping table, and the cost of keeping blocks in order.
     #[serde(default)]

@@ -17,7 +17,7 @@
 /// Draws from which the emptiest block is as good as the emptiest of all.
 pub const GREEDY: f64 = 10_000.0;
 /// Halvings of an interval.
-const STEPS: u32 = 100;
+const STEPS: u32 = 45;
 
 /// Write amplification of blocks of `block_pages` data pages, of which the share `valid` holds data
 /// and each victim is the emptiest of `draws` blocks.
@@ -48,12 +48,25 @@ fn valid_pages(block_pages: u32, rate: f64, draws: f64) -> f64 {
     let (mut above, mut sum) = (0.0, 0.0);
     for pages in (1..=block_pages).rev() {
         let flow = rate * f64::from(pages);
-        above = root(above, 1.0, |share: f64| {
-            flow * (share - above) - (1.0 - share.powf(draws))
-        });
+        above = share(flow, above, draws);
         sum += above;
     }
     sum
+}
+
+/// The solution S of flow * (S - above) = 1 - S^draws. The difference of the two sides rises and is convex,
+/// so that Newton's steps from 1 descend to it.
+fn share(flow: f64, above: f64, draws: f64) -> f64 {
+    let mut share = 1.0_f64;
+    loop {
+        let power = share.powf(draws - 1.0);
+        let slope = flow + draws * power;
+        let step = (flow * (share - above) - 1.0 + share * power) / slope;
+        share -= step;
+        if step < 1e-14 {
+            return share;
+        }
+    }
 }
 
 /// The root of a rising function in an interval.

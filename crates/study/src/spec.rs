@@ -137,8 +137,8 @@ options! {
 
         /// Policies of garbage collection; a list compares them.
         ///
-        /// greedy, cost-benefit, coldmap (shared pages on worn blocks) or cagc (pages grouped by
-        /// reference count) [default: the device's, greedy for a preset].
+        /// greedy, cost-benefit, coldmap (shared pages on worn blocks), cagc (pages grouped by
+        /// reference count) or d-choices (the best of ten drawn at random) [default: the device's, greedy for a preset].
         gc: Vec<GcPolicy> = "POLICY", names::policy, is_rare: true;
 
         /// Granularity of the mapping table; a list compares them.

@@ -183,7 +183,7 @@ impl Config {
         }
         if self.gc_policy.zones() > 1 {
             return fail(format!(
-                "gc_policy = {} sorts pages into zones, and hybrid mapping puts them in order: use greedy or cost-benefit",
+                "gc_policy = {} sorts pages into zones, and hybrid mapping puts them in order: use greedy, cost-benefit or d-choices",
                 self.gc_policy
             ));
         }

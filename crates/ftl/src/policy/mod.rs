@@ -17,6 +17,7 @@
 mod cagc;
 mod coldmap;
 mod cost_benefit;
+mod d_choices;
 mod greedy;
 mod victim;
 
@@ -46,6 +47,9 @@ pub enum GcPolicy {
     /// CAGC: pages are separated by their number of references.
     #[serde(rename = "cagc")]
     Cagc,
+    /// The superblock with the most garbage of ten drawn at random.
+    #[serde(rename = "d-choices")]
+    DChoices,
 }
 
 /// The free superblock to open for a zone.
@@ -59,7 +63,13 @@ pub enum Wear {
 
 impl GcPolicy {
     /// All policies, in the order of help texts.
-    pub const ALL: [Self; 4] = [Self::Greedy, Self::CostBenefit, Self::Coldmap, Self::Cagc];
+    pub const ALL: [Self; 5] = [
+        Self::Greedy,
+        Self::CostBenefit,
+        Self::Coldmap,
+        Self::Cagc,
+        Self::DChoices,
+    ];
 
     /// Name on the command line.
     pub fn name(self) -> &'static str {
@@ -68,13 +78,14 @@ impl GcPolicy {
             Self::CostBenefit => "cost-benefit",
             Self::Coldmap => "coldmap",
             Self::Cagc => "cagc",
+            Self::DChoices => "d-choices",
         }
     }
 
     /// Number of zones.
     pub fn zones(self) -> usize {
         match self {
-            Self::Greedy | Self::CostBenefit => 1,
+            Self::Greedy | Self::CostBenefit | Self::DChoices => 1,
             Self::Coldmap => coldmap::ZONES,
             Self::Cagc => cagc::ZONES,
         }
@@ -83,7 +94,7 @@ impl GcPolicy {
     /// The zone of a page with `references` references.
     pub fn zone(self, references: u32) -> usize {
         match self {
-            Self::Greedy | Self::CostBenefit => 0,
+            Self::Greedy | Self::CostBenefit | Self::DChoices => 0,
             Self::Coldmap => coldmap::zone(references),
             Self::Cagc => cagc::zone(references),
         }
@@ -92,7 +103,7 @@ impl GcPolicy {
     /// The wear of the superblock to open for a zone.
     pub fn wear(self, zone: usize) -> Wear {
         match self {
-            Self::Greedy | Self::CostBenefit | Self::Cagc => Wear::Least,
+            Self::Greedy | Self::CostBenefit | Self::Cagc | Self::DChoices => Wear::Least,
             Self::Coldmap => coldmap::wear(zone),
         }
     }
@@ -107,6 +118,7 @@ impl GcPolicy {
     ) -> Option<VictimCandidate> {
         match self {
             Self::CostBenefit => cost_benefit::victim(candidates, now),
+            Self::DChoices => d_choices::victim(candidates, now),
             Self::Greedy | Self::Coldmap | Self::Cagc => greedy::victim(candidates, least),
         }
     }

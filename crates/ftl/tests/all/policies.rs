@@ -25,6 +25,25 @@ fn chosen(policy: GcPolicy, candidates: &[VictimCandidate], now: u64) -> Option<
         .map(|victim| victim.sb.0)
 }
 
+// Superblock n of 100 has n pages of garbage. The best of ten of them is at rank 91 in the mean (10/11 of
+// 100), in the best half with a probability of 1 - 1/1024, and the very best one in a tenth of all draws.
+#[test]
+fn d_choices_takes_the_best_of_ten_drawn_at_random() {
+    let candidates: Vec<VictimCandidate> = (0..=100).map(|n| candidate(n, 100 - n, 7)).collect();
+    let draws: Vec<u32> = (0..4000)
+        .map(|now| chosen(GcPolicy::DChoices, &candidates, now).unwrap())
+        .collect();
+    let mean = draws.iter().map(|sb| f64::from(*sb)).sum::<f64>() / 4000.0;
+    assert!((mean - 91.8).abs() < 0.7, "{mean}");
+    let best = draws.iter().filter(|sb| **sb == 100).count();
+    assert!((330..470).contains(&best), "{best}");
+    assert!(draws.iter().filter(|sb| **sb < 50).count() < 20);
+    assert!(draws.iter().all(|sb| *sb > 0), "none without garbage");
+
+    let again = chosen(GcPolicy::DChoices, &candidates, 17);
+    assert_eq!(again, Some(draws[17]), "a run repeats");
+}
+
 #[test]
 fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others_do_not() {
     let candidates = [

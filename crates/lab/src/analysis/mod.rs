@@ -4,6 +4,7 @@
 //! in a unit; means over ratios are arithmetic, as the papers' "on average". Absent: verdicts
 //! (`claim`).
 
+mod closed_forms;
 mod coldmap;
 mod coldmap_fig2;
 mod coldmap_sweep;
@@ -69,6 +70,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("pebble-micro", pebble_micro::analyse),
     ("recovery", recovery::analyse),
     ("cost", cost::analyse),
+    ("closed-forms", closed_forms::analyse),
 ];
 
 /// Every run as a row: for experiments without claims.

@@ -1,0 +1,39 @@
+//! d-choices victim selection: the most garbage among a few random superblocks. One zone.
+//!
+//! It needs no order of all superblocks, and its write amplification is known in closed form (Van Houdt,
+//! SIGMETRICS 2013).
+
+use super::VictimCandidate;
+use std::cmp::Reverse;
+
+/// Superblocks drawn.
+const CHOICES: usize = 10;
+
+/// The superblock with the most unreferenced pages of ten, the oldest of several. The draw depends on
+/// `now` alone, so that a run repeats.
+pub(super) fn victim(
+    candidates: impl Iterator<Item = VictimCandidate>,
+    now: u64,
+) -> Option<VictimCandidate> {
+    // Those with the smallest of random numbers are a sample without repetition.
+    let mut drawn: Vec<(u64, VictimCandidate)> = Vec::with_capacity(CHOICES + 1);
+    for candidate in candidates.filter(|candidate| candidate.garbage() > 0) {
+        let number = mixed(now ^ mixed(u64::from(candidate.sb.0)));
+        let place = drawn.partition_point(|(other, _)| *other < number);
+        if place < CHOICES {
+            drawn.insert(place, (number, candidate));
+            drawn.truncate(CHOICES);
+        }
+    }
+
+    let drawn = drawn.into_iter().map(|(_, candidate)| candidate);
+    drawn.max_by_key(|candidate| (candidate.garbage(), Reverse(candidate.opened)))
+}
+
+/// The finalizer of SplitMix64: every bit of the result depends on every bit of `value`.
+fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}

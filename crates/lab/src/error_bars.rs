@@ -1,0 +1,150 @@
+//! Confidence intervals of measures, from those of the runs behind them.
+//!
+//! A measure is a function of many runs' figures. Each figure is moved by half of its interval's width,
+//! one after the other, and the analysis is made again: the measure's interval is the root of the sum of
+//! the squared changes (the delta method, with differences for derivatives). The runs of an experiment
+//! draw the same requests, so that ratios of them vary less than this says.
+//!
+//! Absent: runs without intervals (recoveries, single commands, host software), and figures that are no
+//! speed, amplification or latency.
+
+use crate::LabError;
+use crate::analysis::Analysis;
+use crate::claim::Measures;
+use crate::table::{Row, Table};
+use serde_json::Value;
+
+/// The figures that are moved together, since they are the same quantity in other units.
+const MOVES: [fn(&mut Row) -> Option<()>; 4] = [speed, amplification, write_latency, read_latency];
+
+/// Half widths of the 95 % intervals of the measures that depend on runs with intervals.
+///
+/// # Errors
+/// The analysis fails.
+pub(crate) fn half_widths(
+    table: &Table,
+    analysis: Analysis,
+    measures: &Measures,
+) -> Result<Measures, LabError> {
+    let mut table = table.clone();
+    let mut squares = Measures::new();
+
+    for index in 0..table.rows.len() {
+        for move_figures in MOVES {
+            let whole = table.rows[index].result.clone();
+            if move_figures(&mut table.rows[index]).is_some() {
+                for (name, moved) in analysis(&table)?.measures {
+                    let change = moved - measures.get(&name).copied().unwrap_or(moved);
+                    // A limit, such as a count of at least one, may hide a figure.
+                    if change.is_finite() && change != 0.0 {
+                        *squares.entry(name).or_default() += change * change;
+                    }
+                }
+            }
+            table.rows[index].result = whole;
+        }
+    }
+
+    Ok(squares
+        .into_iter()
+        .map(|(name, sum)| (name, sum.sqrt()))
+        .collect())
+}
+
+fn half(row: &Row, name: &str) -> Option<f64> {
+    let found = row.number(&format!("ci95.{name}")).ok();
+    found.filter(|half| half.is_finite() && *half > 0.0)
+}
+
+fn add(row: &mut Row, name: &str, by: f64) -> Option<()> {
+    let mut path = name.split('.');
+    let first = row.result.get_mut(path.next()?)?;
+    let value = path.try_fold(first, |value, part| value.get_mut(part))?;
+    *value = Value::from(value.as_f64()? + by);
+    Some(())
+}
+
+fn speed(row: &mut Row) -> Option<()> {
+    let share = half(row, "iops")? / row.number("iops").ok()?;
+    add(row, "iops", half(row, "iops")?)?;
+    add(row, "bandwidth_mib_s", half(row, "bandwidth_mib_s")?)?;
+    let requests = row.number("requests_per_s").ok()?;
+    add(row, "requests_per_s", requests * share)
+}
+
+fn amplification(row: &mut Row) -> Option<()> {
+    let half = half(row, "write_amplification")?;
+    let pages = half * row.number("host_pages").ok()?;
+    add(row, "write_amplification", half)?;
+    add(row, "flash_pages", pages)
+}
+
+fn write_latency(row: &mut Row) -> Option<()> {
+    latencies(row, "latency_us")
+}
+
+fn read_latency(row: &mut Row) -> Option<()> {
+    latencies(row, "read_latency_us")
+}
+
+fn latencies(row: &mut Row, table: &str) -> Option<()> {
+    let mut is_moved = false;
+    for part in ["mean", "p50", "p90", "p99", "p999"] {
+        let name = format!("{table}.{part}");
+        if let Some(half) = half(row, &name) {
+            is_moved |= add(row, &name, half).is_some();
+        }
+    }
+    is_moved.then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Findings;
+    use crate::folder::built_in;
+    use crate::{Form, Study};
+    use serde_json::json;
+
+    fn ratio(table: &Table) -> Result<Findings, LabError> {
+        let mut found = Findings::default();
+        let speed = |index: usize| table.rows[index].number("iops");
+        found.measure("ratio", speed(0)? / speed(1)?);
+        found.measure("amplification", table.rows[0].amplification_of_data()?);
+        found.measure("alone", table.rows[2].number("iops")?);
+        Ok(found)
+    }
+
+    // (200 +-6) / (100 +-4) is 2 +-0.1: 3 % and 4 % make 5 %, with the curve of 1/x in the second.
+    #[test]
+    fn a_ratio_has_the_interval_of_both_runs_and_an_exact_figure_has_none() {
+        let study = Study::plan(&built_in(), &["fast21-fig6".into()], Form::Smoke).unwrap();
+        let result = |iops: f64, half: Option<f64>| {
+            json!({
+                "iops": iops, "bandwidth_mib_s": iops / 10.0, "requests_per_s": iops,
+                "flash_pages": 300, "metadata_pages": 0, "host_pages": 100, "write_amplification": 3.0,
+                "ci95": { "iops": half, "bandwidth_mib_s": half.map(|half| half / 10.0), "write_amplification": half.map(|half| half / 100.0) },
+            })
+        };
+        let results = [
+            result(200.0, Some(6.0)),
+            result(100.0, Some(4.0)),
+            result(50.0, None),
+        ];
+        let rows = study.planned[0].runs.iter().zip(results);
+        let table = Table {
+            rows: rows
+                .map(|(run, result)| Row {
+                    run: run.clone(),
+                    result,
+                })
+                .collect(),
+        };
+
+        let measures = ratio(&table).unwrap().measures;
+        let half = half_widths(&table, ratio, &measures).unwrap();
+        assert!((half["ratio"] - 0.1).abs() < 0.004, "{half:?}");
+        assert!((half["amplification"] - 0.06).abs() < 1e-9, "{half:?}");
+        assert!(!half.contains_key("alone"), "{half:?}");
+    }
+}
