@@ -66,12 +66,13 @@ def compare(
 
     schemes
         Names, in a list or separated by commas: none, remap-ssd, flog, nlog, opt (the default), unsafe, pebble, remap-ssd-x,
-        local-flash, remap-ssd-lh, wal-ssd, shadow-oob.
+        local-flash, remap-ssd-lh, wal-ssd, shadow-oob. With a ``Config`` the default is its own scheme.
     scale
         Size of the device as a share of the given one: ``"1/64"`` or a number above 0 and at most 1.
     preset, config
         A ready-made device by its name (``presets()`` lists them); or a ``Config``, or the path of a device file. A preset
-        gets about 600,000 flash pages unless ``scale`` is given; a ``Config`` and a device file are used unchanged.
+        gets about 600,000 flash pages unless ``scale`` is given; a ``Config`` is used unchanged, with its scheme unless
+        ``schemes`` names others; of a device file's path, as of ``--config``, the default schemes are compared.
     set
         Any other value of the device, or a list of them: ``"firmware.gc_free=0.2"``.
     log_size
@@ -97,7 +98,7 @@ def compare(
     read or a run has no result; ``TypeError`` if there is no such option.
     """
     named = {name: value for name, value in locals().items() if name not in ("schemes", "progress", "options")}
-    named["scheme"] = schemes
+    named["scheme"] = config.firmware.scheme if schemes is None and isinstance(config, Config) else schemes
     for name, value in options.items():
         if name in named:
             raise TypeError(f"`{name}` is given twice" if name != "scheme" else "schemes are given by `schemes`")
@@ -115,18 +116,34 @@ def compare(
                 raise type(error)(files.without_folder(str(error))) from None
 
 
-def run(scheme: str = "remap-ssd", **options: Any) -> Run:
+def run(scheme: Optional[str] = None, **options: Any) -> Run:
     """Runs one workload or trace against one scheme, and returns its results.
+
+    Without ``scheme``, that is the scheme of ``config``, a ``Config`` or a device file's path; or ``remap-ssd``.
 
     Takes the keyword arguments of ``compare`` and raises the same exceptions; ``ValueError`` also if ``gc`` or
     ``mapping`` names several. ``run(scheme, ...)`` is ``compare([scheme], ...).runs[0]``.
     """
+    if scheme is None:
+        scheme = _scheme_of(options.get("config"))
     if not isinstance(scheme, str) or "," in scheme:
         raise ValueError("`run` takes one scheme: use `compare` for several")
     runs = compare([scheme], **options).runs
     if len(runs) != 1:
         raise ValueError("`run` takes one policy of garbage collection and one mapping: use `compare` for several")
     return runs[0]
+
+
+def _scheme_of(config: Union["Config", Path, None]) -> str:
+    """A device's own scheme."""
+    if config is None:
+        return "remap-ssd"
+    if not isinstance(config, Config):
+        try:
+            config = Config.load(config)
+        except (OSError, ValueError):
+            return "remap-ssd"  # `compare` says what is wrong with the file.
+    return str(config.firmware.scheme)
 
 
 def _values(named: dict[str, Any]) -> str:

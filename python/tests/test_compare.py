@@ -121,6 +121,22 @@ def test_a_config_is_a_device_file(command_line, tmp_path):
         remap_ssd.compare("nlog", config=config, log_size=0)
 
 
+def test_a_config_runs_with_its_own_scheme_unless_another_is_named(tmp_path):
+    config = remap_ssd.Config("fast21-32g", scale="1/256", scheme="nlog")
+    run = remap_ssd.run(config=config, writes=20_000)
+    assert run.scheme == "nlog" and run.to_dict() == remap_ssd.run("nlog", config=config, writes=20_000).to_dict()
+    assert [run.scheme for run in remap_ssd.compare(config=config, writes=20_000)] == ["nlog"]
+    both = remap_ssd.compare(["none", "opt"], config=config, writes=20_000)
+    assert [run.scheme for run in both] == ["none", "opt"]
+
+    path = tmp_path / "device.toml"
+    path.write_text(config.to_toml())
+    assert remap_ssd.run(config=path, writes=20_000).scheme == "nlog"
+    assert remap_ssd.run(writes=20_000, scale="1/256").scheme == "remap-ssd"
+    with pytest.raises(remap_ssd.Failed, match="^/nowhere/device.toml: "):
+        remap_ssd.run(config="/nowhere/device.toml")
+
+
 def test_results_survive_pickling_and_name_what_is_missing():
     results = remap_ssd.compare("none", **SMALL)
     assert pickle.loads(pickle.dumps(results)).to_dict() == results.to_dict()

@@ -70,6 +70,18 @@ def test_values_of_the_device_are_options(tmp_path):
     assert fast.latency_us.mean < slow.latency_us.mean
 
 
+def test_a_config_is_swept_with_its_own_scheme(tmp_path):
+    pytest.importorskip("pyarrow")
+    configs = [remap_ssd.Config(scale="1/256", scheme=scheme) for scheme in ("nlog", "opt")]
+    swept = remap_ssd.sweep({"config": configs}, tmp_path, workers=1, writes=20_000)
+    assert [run.scheme for _, run in swept] == ["nlog", "opt"]
+    assert [path.parent.name for path in files(tmp_path)] == ["scheme=nlog", "scheme=opt"]
+
+    named = remap_ssd.sweep({"config": configs[:1], "scheme": ["nlog", "none"]}, tmp_path, workers=1, writes=20_000)
+    assert [run.scheme for _, run in named] == ["nlog", "none"]
+    assert list(named.points)[0] == list(swept.points)[0], "the same device with the same scheme is one point"
+
+
 def test_mistakes_are_said_before_anything_runs(tmp_path):
     for wrong, said in [
         ({"seed": [1], "workload": ["nothing"]}, "workload"),

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Version of the key: incremented when the meaning of a point changes.
 const FORMAT: u32 = 3;
 
-/// The scheme of a point that names none.
+/// The scheme of a point that names neither a scheme nor a device file, which has one.
 const DEFAULT_SCHEME: &str = "remap-ssd";
 
 /// A digest of the sources that determine the results.
@@ -70,11 +70,22 @@ pub(crate) fn is_address(path: &str) -> bool {
 /// Returns the digest of the object at an address.
 pub type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// Digests of files, each read once.
+/// What a point needs of an option's file.
+#[derive(Clone)]
+struct PointFile {
+    /// Its absolute path, or its address.
+    path: String,
+    /// A digest of its content.
+    digest: String,
+    /// The scheme of a device file.
+    scheme: Option<String>,
+}
+
+/// Files of options, each read once.
 pub(crate) struct Files<'a> {
     folder: &'a Path,
     fetch: Option<Fetch<'a>>,
-    known: HashMap<(String, String), Result<(String, String), String>>,
+    known: HashMap<(String, String), Result<PointFile, String>>,
 }
 
 impl<'a> Files<'a> {
@@ -87,8 +98,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The absolute path of an option's file, and a digest of its content.
-    fn find(&mut self, option: &str, path: &str) -> Result<(String, String), String> {
+    /// The file of an option.
+    fn find(&mut self, option: &str, path: &str) -> Result<PointFile, String> {
         let (folder, fetch) = (self.folder, self.fetch);
         self.known
             .entry((option.into(), path.into()))
@@ -103,9 +114,13 @@ impl<'a> Files<'a> {
     }
 }
 
-fn address(option: &str, path: &str, fetch: Option<Fetch<'_>>) -> Result<(String, String), String> {
+fn address(option: &str, path: &str, fetch: Option<Fetch<'_>>) -> Result<PointFile, String> {
     match fetch {
-        Some(fetch) if option == "trace" => Ok((path.into(), fetch(path)?)),
+        Some(fetch) if option == "trace" => Ok(PointFile {
+            path: path.into(),
+            digest: fetch(path)?,
+            scheme: None,
+        }),
         Some(_) => Err(format!("{option} = {path}: only traces may be elsewhere")),
         None => Err(format!(
             "{option} = {path}: the Python package reads it: give --scheduler, or use remap_ssd.sweep"
@@ -113,22 +128,26 @@ fn address(option: &str, path: &str, fetch: Option<Fetch<'_>>) -> Result<(String
     }
 }
 
-fn file(option: &str, path: &Path) -> Result<(String, String), String> {
+fn file(option: &str, path: &Path) -> Result<PointFile, String> {
     // Names the option, since a grid may have several files.
     let about = |error: &dyn std::fmt::Display| format!("{option} = {}: {error}", path.display());
     let path_whole: PathBuf = std::path::absolute(path).map_err(|error| about(&error))?;
-    let digest = match option {
+    let (digest, scheme) = match option {
         // A device is identified by the described values: comments in the file do not matter.
         "config" => {
             let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
             let device = DeviceConfig::from_toml(&text).map_err(|error| about(&error))?;
-            blake3::hash(device.to_toml().as_bytes())
-                .to_hex()
-                .to_string()
+            let digest = blake3::hash(device.to_toml().as_bytes());
+            let scheme = device.firmware.scheme.to_string();
+            (digest.to_hex().to_string(), Some(scheme))
         }
-        _ => digest(path).map_err(|error| about(&error))?,
+        _ => (digest(path).map_err(|error| about(&error))?, None),
     };
-    Ok((path_whole.to_string_lossy().into_owned(), digest))
+    Ok(PointFile {
+        path: path_whole.to_string_lossy().into_owned(),
+        digest,
+        scheme,
+    })
 }
 
 /// Makes a point from its values.
@@ -151,25 +170,28 @@ pub(crate) fn point(
     let said_of_all = as_words(&values);
 
     // Everything that determines the result, by name: the order in a file must not matter.
-    let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", DEFAULT_SCHEME.into())]);
-    let (mut given, mut trace) = (Vec::new(), None);
+    let mut decides: BTreeMap<&str, String> = BTreeMap::new();
+    let (mut given, mut trace, mut own_scheme) = (Vec::new(), None, None);
     for ((name, value), text) in values.iter().zip(said_of_all.iter().map(|(_, text)| text)) {
         if OptionDef::find(name).is_ok_and(|option| option.kind == Kind::Path) {
             // Files are identified by their content.
-            let (path, digest) = files.find(name, text)?;
-            given.push((name.clone(), path.clone().into()));
-            decides.insert(name, digest.clone());
-            trace = trace.or((name == "trace").then_some((path, digest)));
+            let file = files.find(name, text)?;
+            given.push((name.clone(), file.path.clone().into()));
+            decides.insert(name, file.digest.clone());
+            trace = trace.or((name == "trace").then_some((file.path, file.digest)));
+            own_scheme = own_scheme.or(file.scheme);
         } else {
             given.push((name.clone(), value.clone()));
             decides.insert(name, text.clone());
         }
     }
 
-    // A point without a scheme uses the default scheme, and has the same key as with that scheme
-    // given.
-    if !given.iter().any(|(name, _)| name == "scheme") {
-        given.push(("scheme".into(), DEFAULT_SCHEME.into()));
+    // A point without a scheme uses its device file's, or the default, and has the same key as with
+    // that scheme given.
+    if !decides.contains_key("scheme") {
+        let scheme = own_scheme.unwrap_or_else(|| DEFAULT_SCHEME.into());
+        given.push(("scheme".into(), scheme.clone().into()));
+        decides.insert("scheme", scheme);
     }
 
     let mut spec = read(&given)?;
