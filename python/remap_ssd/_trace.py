@@ -37,7 +37,8 @@ class Trace:
     source
         First source page of remaps; ignored in other rows.
     time_ns
-        When the request arrives, for ``arrivals="trace"``; never decreasing. 0 if left out.
+        When the request arrives, for ``arrivals="trace"``; never decreasing. Integers are nanoseconds; durations (NumPy, pandas,
+        Arrow, polars) have the unit of their type. 0 if left out.
 
     Columns are NumPy arrays, Arrow arrays, lists, or anything else that ``numpy.asarray`` takes. Needs ``numpy``.
 
@@ -67,7 +68,7 @@ class Trace:
             _numbers("lpn", lpn),
             counts,
             None if source is None else _numbers("source", source),
-            None if time_ns is None else _numbers("time_ns", time_ns),
+            None if time_ns is None else _times(time_ns),
             fingerprints,
         )
 
@@ -141,24 +142,54 @@ def _verbs(op: Any) -> Any:
 def _numbers(name: str, column: Any) -> Any:
     numpy = _numpy()
     values = _array(column)
-    if not numpy.issubdtype(values.dtype, numpy.integer) and len(values):
+    if values.dtype.kind not in "iu" and len(values):
         raise ValueError(f"`{name}` must be integers, and is {values.dtype}")
     if numpy.issubdtype(values.dtype, numpy.signedinteger) and (values < 0).any():
         raise ValueError(f"`{name}` has negative values")
     return numpy.ascontiguousarray(values, dtype=numpy.uint64)
 
 
+#: Nanoseconds of NumPy's units of durations; months and years have no fixed length.
+_UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "D": 86_400 * 10**9, "W": 7 * 86_400 * 10**9}
+
+
+def _times(column: Any) -> Any:
+    """Nanoseconds, from integers or from durations of any unit."""
+    numpy = _numpy()
+    values = _array(column)
+    if values.dtype.kind != "m":
+        if values.dtype.kind not in "iu" and len(values):
+            raise ValueError(f"`time_ns` must be integers or durations, and is {values.dtype}")
+        return _numbers("time_ns", values)
+
+    missing = numpy.isnat(values)
+    if missing.any():
+        raise ValueError(f"row {missing.argmax()}: `time_ns` is missing")
+    unit, step = numpy.datetime_data(values.dtype)
+    if unit not in _UNITS_NS:
+        raise ValueError(f"`time_ns` is {values.dtype}, which has no length in nanoseconds")
+    counts, factor = values.astype(numpy.int64), _UNITS_NS[unit] * step
+    too_long = counts > (2**63 - 1) // factor
+    if too_long.any():
+        row = too_long.argmax()
+        raise ValueError(f"row {row}: `time_ns` is {values[row]}: at most 2^63 - 1 nanoseconds")
+    # Not multiplied where negative: that could overflow, and is refused anyway.
+    return _numbers("time_ns", numpy.where(counts < 0, -1, counts * factor))
+
+
 def _fingerprints(column: Any) -> Any:
     """Integers unchanged; other values numbered, with equal numbers for equal values."""
     numpy = _numpy()
     values = _array(column)
-    if numpy.issubdtype(values.dtype, numpy.integer):
+    if values.dtype.kind in "iu":
         return _numbers("fingerprint", values)
     return numpy.unique(values, return_inverse=True)[1].reshape(-1).astype(numpy.uint64)
 
 
 def _array(column: Any) -> Any:
-    values = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else _numpy().asarray(column)
+    # Arrow's count is a number; a polars series has a method of that name, and is an array as it is.
+    is_arrow = isinstance(getattr(column, "null_count", None), int)
+    values = column.to_numpy(zero_copy_only=False) if is_arrow else _numpy().asarray(column)
     if values.ndim != 1:
         raise ValueError(f"a column has one dimension, and not {values.ndim}")
     return values

@@ -101,6 +101,17 @@ impl Columns<'_> {
             written = written.saturating_add(if verb == b'W' { count } else { 0 });
         }
 
+        if let Some(times) = self.times {
+            for row in 1..rows {
+                let (before, now) = (times.at(row - 1), times.at(row));
+                if now < before {
+                    return Err(format!(
+                        "row {row}: `time_ns` is {now}, and {before} in the row before: times never decrease"
+                    ));
+                }
+            }
+        }
+
         match self.fingerprints {
             Some(fingerprints) if fingerprints.len() as u64 != written => Err(format!(
                 "`fingerprint` has {} values and the writes have {written} pages: give one for each page written, in order",

@@ -79,6 +79,56 @@ def test_rows_that_are_no_requests_are_named(tmp_path, given, sentence):
         remap_ssd.Trace(**given).save(tmp_path / "trace")
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_durations_of_any_unit(tmp_path, unit):
+    pyarrow = pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    op, lpn = ["write"] * 3, [0, 1, 2]
+    plain = remap_ssd.Trace(op, lpn, time_ns=[0, 1_000_000_000, 3_000_000_000])
+    durations = numpy.array([0, 1, 3], dtype="timedelta64[s]").astype(f"timedelta64[{unit}]")
+    columns = {"op": op, "lpn": lpn, "time_ns": durations}
+    table = pyarrow.table({**columns, "time_ns": pyarrow.array(durations)})
+    assert table["time_ns"].type == pyarrow.duration(unit)
+
+    frame = pandas.DataFrame(columns)
+    traces = [remap_ssd.Trace(**columns), remap_ssd.Trace.from_table(table), remap_ssd.Trace.from_table(frame)]
+    traces.append(remap_ssd.Trace(op, lpn, time_ns=frame["time_ns"]))
+    plain.save(tmp_path / "plain")
+    for trace in traces:
+        trace.save(tmp_path / "trace")
+        assert (tmp_path / "trace").read_text() == (tmp_path / "plain").read_text()
+
+
+def test_times_of_polars_are_durations(tmp_path):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"op": ["write"] * 3, "lpn": [0, 1, 2], "time_ns": [0, 1, 3]})
+    for unit, factor in [("ms", 1_000_000), ("us", 1_000), ("ns", 1)]:
+        remap_ssd.Trace.from_table(frame.with_columns(polars.col("time_ns").cast(polars.Duration(unit)))).save(tmp_path / "trace")
+        times = [int(line.split()[0]) for line in (tmp_path / "trace").read_text().splitlines()]
+        assert times == [0, factor, 3 * factor]
+    columns = remap_ssd.Trace(frame["op"], frame["lpn"], fingerprint=frame["op"])
+    assert len(columns) == 3, "a series is a column"
+
+
+@pytest.mark.parametrize(
+    "column, times, sentence",
+    [
+        ("time_ns", [0, 7, 3], "row 2: `time_ns` is 3, and 7 in the row before: times never decrease"),
+        ("time_ns", numpy.array([0, 7, 3], dtype="timedelta64[us]"), "row 2: `time_ns` is 3000, and 7000 in the row before"),
+        ("time_ns", numpy.array([0, "NaT", 3], dtype="timedelta64[us]"), "row 1: `time_ns` is missing"),
+        ("time_ns", numpy.array([0, 1, 2**40], dtype="timedelta64[s]"), "row 2: `time_ns` is 1099511627776 seconds: at most 2\\^63 - 1 nanoseconds"),
+        ("time_ns", numpy.array([0, 1, 2], dtype="timedelta64[M]"), "`time_ns` is timedelta64\\[M\\], which has no length in nanoseconds"),
+        ("time_ns", numpy.array([0, 1, 2], dtype="datetime64[us]"), "`time_ns` must be integers or durations, and is datetime64\\[us\\]"),
+        ("time_ns", [0.0, 0.5, 1.0], "`time_ns` must be integers or durations, and is float64"),
+        ("lpn", numpy.array([0, 1, 2], dtype="timedelta64[us]"), "`lpn` must be integers, and is timedelta64\\[us\\]"),
+    ],
+)
+def test_times_that_are_none_are_refused(tmp_path, column, times, sentence):
+    given = {"op": ["write"] * 3, "lpn": [0, 1, 2], column: times}
+    with pytest.raises(ValueError, match=sentence):
+        remap_ssd.Trace(**given).save(tmp_path / "trace")
+
+
 def test_a_trace_without_requests_is_refused():
     with pytest.raises(remap_ssd.Failed, match="^trace.session: replays to nothing"):
         remap_ssd.compare(trace=remap_ssd.Trace([], []), **OPTIONS)
