@@ -18,6 +18,7 @@ def main() -> int:
     sweeping.add_argument("--into", metavar="DIR")
     sweeping.add_argument("--scheduler", metavar="ADDRESS")
     sweeping.add_argument("--workers", metavar="N", type=int)
+    sweeping.add_argument("--keep-going", action="store_true", help="if a point fails, run the others, and list the failures")
     words = parser.parse_args()
 
     try:
@@ -29,7 +30,12 @@ def main() -> int:
         elif words.verb == "digest":
             print(_places.fetch(words.address, None))
         else:
-            print(sweep(words.file, words.into, workers=words.workers, scheduler=words.scheduler, progress=sys.stderr.isatty()))
+            on_error, progress = "keep" if words.keep_going else "stop", sys.stderr.isatty()
+            swept = sweep(words.file, words.into, workers=words.workers, scheduler=words.scheduler, progress=progress, on_error=on_error)
+            print(swept)
+            for failure in swept.failures:
+                print(f"error: {failure['point']}: {failure['error']}", file=sys.stderr)
+            return 1 if swept.failures else 0
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Union
 
 from . import _native
-from ._results import Record
+from ._results import Values
 
 
 def _of_values(keys: dict[str, Any]) -> tuple[str, str]:
@@ -104,10 +104,10 @@ class Config:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(Record(self._value), name)
+        return getattr(Values(self._value), name)
 
     def __getitem__(self, name: str) -> Any:
-        return Record(self._value)[name]
+        return Values(self._value)[name]
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._value})
@@ -125,9 +125,9 @@ class Config:
         return (Config.from_toml, (self._toml,))
 
 
-def presets() -> list[Record]:
+def presets() -> list[Values]:
     """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its publication) and ``device``."""
-    return [Record(preset) for preset in json.loads(_native.presets())]
+    return [Values(preset) for preset in json.loads(_native.presets())]
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Union
 
 from . import _native
 from ._config import Config
-from ._results import Record
+from ._results import Values
 
 #: Content of a page: ``None`` if it is not mapped (zeroes), the number that represents it, its 4096 bytes, or
 #: ``"unknown"`` on a device that stores no contents.
@@ -66,7 +66,7 @@ class Device:
     __slots__ = ("_native", "recovery")
 
     #: Result of recovery: a record with ``mapped``, ``lost``, ``aborted``, ...; ``None`` for a new device.
-    recovery: Optional[Record]
+    recovery: Optional[Values]
 
     def __init__(self, config: Optional[Config] = None, *, power_cuts: bool = True) -> None:
         config = config or Config(scale="1/64")
@@ -76,7 +76,7 @@ class Device:
     @classmethod
     def _of(cls, native: Any, recovery: str) -> "Device":
         device = object.__new__(cls)
-        device._native, device.recovery = native, Record(json.loads(recovery))
+        device._native, device.recovery = native, Values(json.loads(recovery))
         return device
 
     @classmethod
@@ -200,7 +200,7 @@ class Device:
         return self.stats.logical_pages
 
     @property
-    def stats(self) -> Record:
+    def stats(self) -> Values:
         """Counters since power-on and fill levels.
 
         ``firmware``: its counters, in pages unless named otherwise (``host_writes``, ``host_programs``, ``gc_programs``,
@@ -208,16 +208,16 @@ class Device:
         ``nvram_bytes_written``; ``usage``: bytes of remapping metadata, ``used_bytes`` of ``capacity_bytes``, of which
         ``valid_bytes``; ``free_superblocks``; ``usable_pages``; ``read_only``.
         """
-        return Record(json.loads(self._native.state()))
+        return Values(json.loads(self._native.state()))
 
-    def superblocks(self) -> list[Record]:
+    def superblocks(self) -> list[Values]:
         """All superblocks, in the order of their numbers.
 
         Each has ``id``; ``state`` (free, open, closed, retired); ``stream`` (the writer that fills it); ``live`` and ``capacity`` in pages;
         ``remapped`` (mappings by remaps); ``erases`` of its most erased block; ``bad_blocks``; and for its segment group in
         NVRAM ``segments`` (their number), ``segment_numbers``, ``entries``, ``entry_pages`` and ``flash_pages``.
         """
-        return [Record(row) for row in json.loads(self._native.superblocks())]
+        return [Values(row) for row in json.loads(self._native.superblocks())]
 
     def place(self, lpn: int) -> Optional[Place]:
         """Location of a logical page, or ``None`` if it is not mapped. Two logical pages with the same location share it."""

@@ -1,7 +1,7 @@
 """Engines that run the tasks of a sweep: processes of this machine, or a Dask cluster.
 
-Invariants: a task whose worker dies is run again, unless workers keep dying without progress; a task that raises ends the sweep;
-tasks run in parallel only as far as memory allows. Absent: the meaning of a task, beyond its ``key``, ``memory_bytes`` and ``trace``.
+Invariants: a task whose worker dies is run again, unless workers keep dying without progress; a task that raises is passed to ``fail``,
+which may end the sweep; tasks run in parallel only as far as memory allows. Absent: the meaning of a task, beyond its ``key``, ``memory_bytes`` and ``trace``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any, Callable, Iterator, Optional
 from . import _native, _places
 
 Task = dict[str, Any]
-Work = Callable[[Task], str]
+Work = Callable[[Task], None]
+Fail = Callable[[Task, Exception], None]
 
 #: Maximum number of consecutive process deaths without a finished task.
 DEATHS_MAX = 3
@@ -34,16 +35,37 @@ REQUESTS_MAX = 30
 STILL_S = 30
 
 
-def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Callable[[], None]) -> None:
+#: Exit code of a process whose main module starts the sweep again.
+UNGUARDED = 77
+
+
+def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Callable[[], None], fail: Fail) -> None:
     """Runs the tasks in processes on this machine."""
+    # True while a new process imports the main module. It must not start processes; its parent reads the code and says why.
+    if tasks and getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(UNGUARDED)
+
     waiting, deaths = {task["key"]: task for task in tasks}, 0
     workers = workers or min(os.cpu_count() or 1, _fitting(tasks))
     while waiting:
         before = len(waiting)
-        _round(work, waiting, min(workers, before), count)
+        codes = _round(work, waiting, min(workers, before), count, fail)
+        if UNGUARDED in codes:
+            raise _native.Failed(
+                "the main module starts the sweep when it is imported, and each process of the sweep imports it: "
+                'start it below `if __name__ == "__main__":`'
+            )
         deaths = deaths + 1 if len(waiting) == before else 0
         if deaths == DEATHS_MAX:
-            raise _native.Failed(f"processes died {deaths} times without a point done: is there too little memory?")
+            was_killed = -signal.SIGKILL in codes
+            why = "killed: is there too little memory?" if was_killed else f"with exit code {', '.join(map(str, sorted(codes)))}: see above"
+            _give_up(waiting, f"processes died {deaths} times without a point done, {why}", fail)
+
+
+def _give_up(waiting: dict[str, Task], why: str, fail: Fail) -> None:
+    """Fails the tasks that are left."""
+    for key in list(waiting):
+        fail(waiting.pop(key), _native.Failed(why))
 
 
 def _fitting(tasks: list[Task]) -> int:
@@ -52,24 +74,38 @@ def _fitting(tasks: list[Task]) -> int:
     return max(1, available // largest) if largest and available else max(1, len(tasks))
 
 
-def _round(work: Work, waiting: dict[str, Task], workers: int, count: Callable[[], None]) -> None:
-    """Runs tasks until all are done or a process has died; removes finished ones from `waiting`."""
+def _round(work: Work, waiting: dict[str, Task], workers: int, count: Callable[[], None], fail: Fail) -> set[int]:
+    """Runs tasks until all are done or a process has died; removes finished ones from `waiting`. Returns exit codes of dead processes."""
     # Not by fork, because the simulator has threads.
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=_worker)
+    broken: list[Any] = []
     try:
-        futures = [pool.submit(work, task) for task in waiting.values()]
+        futures = {pool.submit(work, task): task for task in waiting.values()}
         for future in concurrent.futures.as_completed(futures):
-            del waiting[future.result()]
-            count()
+            _ended(future, futures[future], waiting, count, fail, BrokenProcessPool)
     except BrokenProcessPool:
-        pass  # Other processes restart the remaining tasks.
+        broken = list((pool._processes or {}).values())  # Other processes restart the remaining tasks.
     except BaseException:
         for process in list((pool._processes or {}).values()):
             process.terminate()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+    # The others were terminated, since the pool was broken.
+    return {process.exitcode for process in broken} - {None, 0, -signal.SIGTERM}
+
+
+def _ended(future: Any, task: Task, waiting: dict[str, Task], count: Callable[[], None], fail: Fail, died: type[Exception]) -> None:
+    """Removes a task that has a result, or has failed by itself; raises `died` if its worker has died."""
+    try:
+        future.result()
+    except died:
+        raise
+    except Exception as error:
+        fail(task, error)
+    del waiting[task["key"]]
+    count()
 
 
 def _worker() -> None:
@@ -85,7 +121,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None]) -> None:
+def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None], fail: Fail) -> None:
     """Runs the tasks on a Dask cluster, given a client or a scheduler's address."""
     try:
         from distributed import Client
@@ -98,10 +134,10 @@ def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None
         _prepare(client, tasks)
         while waiting:
             before = len(waiting)
-            _turn(client, work, waiting, turn, count)
+            _turn(client, work, waiting, turn, count, fail)
             turn, deaths = turn + 1, (deaths + 1 if len(waiting) == before else 0)
             if deaths == DEATHS_MAX:
-                raise _native.Failed(f"workers died {deaths} times without a point done: is there too little memory?")
+                _give_up(waiting, f"workers died {deaths} times without a point done: is there too little memory?", fail)
     finally:
         if ours:
             client.close()
@@ -130,7 +166,20 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
         def setup(self, worker: Any) -> None:
             _places.deliver(worker, self.digest, self.content)
 
+    def sources() -> str:
+        # Defined here, so that it is sent to workers as code: a worker of another version has no such function.
+        import remap_ssd
+
+        return str(remap_ssd._native.SOURCES)
+
     client.wait_for_workers(1)
+    known = _asked(client.run, sources)
+    others = sorted(address for address, digest in known.items() if digest != _native.SOURCES)
+    if others:
+        raise _native.Failed(
+            f"{len(others)} of {len(known)} workers have the package of other sources ({others[0]}: {known[others[0]]}, here: "
+            f"{_native.SOURCES}), and their results would be others: install the same everywhere"
+        )
     _asked(client.register_plugin, Memory())
     traces = {tuple(task["trace"]) for task in tasks if task["trace"] and "://" not in task["trace"][0]}
     for path, digest in sorted(traces):
@@ -167,7 +216,7 @@ def _declared(dask_worker: Any) -> float:
     return dask_worker.state.total_resources.get(RESOURCE, 0)
 
 
-def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: Callable[[], None]) -> None:
+def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: Callable[[], None], fail: Fail) -> None:
     """Submits tasks and removes finished ones from `waiting`; tasks that Dask gave up because workers died remain."""
     from distributed import KilledWorker, as_completed
 
@@ -176,7 +225,8 @@ def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: C
         name = f"remap-ssd-{task['key']}-{turn}"
         return client.submit(work, task, key=name, resources={RESOURCE: task["memory_bytes"]})
 
-    futures = [submit(task) for task in waiting.values()]
+    tasks = {future.key: (future, task) for task in waiting.values() for future in [submit(task)]}
+    futures = [future for future, _ in tasks.values()]
     finished, since = as_completed(futures), time.monotonic()
     try:
         while not finished.is_empty():
@@ -191,12 +241,11 @@ def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: C
             since = time.monotonic()
             if not finished.has_ready():
                 continue
+            future = next(finished)
             try:
-                key = next(finished).result()
+                _ended(future, tasks[future.key][1], waiting, count, fail, KilledWorker)
             except KilledWorker:
                 continue
-            del waiting[key]
-            count()
     except BaseException:
         client.cancel(futures)
         raise

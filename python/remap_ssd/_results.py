@@ -6,7 +6,9 @@ was never written) is ``None``, like ``null`` there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Union
+
+from . import _native, _schema
 
 if TYPE_CHECKING:
     import pandas
@@ -24,13 +26,15 @@ class Record(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return _shown(self._fields[name])
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "_fields":
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"there is no `{name}` here, only {', '.join(self._fields)}") from None
+    if not TYPE_CHECKING:  # A type checker would take every name; `_figures` and `Values` say which there are.
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__") or name == "_fields":
+                raise AttributeError(name)
+            try:
+                return self[name]
+            except KeyError:
+                raise AttributeError(f"there is no `{name}` here, only {', '.join(self._fields)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -52,6 +56,17 @@ class Record(Mapping[str, Any]):
         return _copied(self._fields)
 
 
+if TYPE_CHECKING:
+
+    class Values(Record):
+        """A record whose names are not known before it is read: the description of a device, of a comparison."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    Values = Record
+
+
 def _shown(value: Any) -> Any:
     return Record(value) if isinstance(value, dict) else value
 
@@ -64,7 +79,13 @@ def _copied(value: Any) -> Any:
     return value
 
 
-class Run(Record):
+if TYPE_CHECKING:
+    from ._figures import RunSummary
+else:
+    RunSummary = Record
+
+
+class Run(RunSummary):
     """Results of one run of one scheme, after aging.
 
     Among its fields: ``scheme``; ``write_amplification`` (flash pages per host page); ``bandwidth_mib_s`` and ``iops``
@@ -75,6 +96,14 @@ class Run(Record):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Figures of runs of another kind are null: those of an open loop.
+            if not name.startswith("_") and name not in self._fields and name in dict(_schema.run_fields()):
+                return None
+            return super().__getattr__(name)
 
     def __repr__(self) -> str:
         amplification = self.write_amplification
@@ -87,7 +116,8 @@ class Run(Record):
 
         Needs ``pyarrow``.
         """
-        return _pyarrow().Table.from_pylist(self._fields["samples"])
+        pyarrow = _schema.arrow_package("tables")
+        return pyarrow.Table.from_pylist(self._fields["samples"], schema=_schema.arrow(_schema.sample_fields()))
 
 
 class Results:
@@ -97,19 +127,20 @@ class Results:
     ``to_arrow()`` or by the Arrow PyCapsule interface (``polars.DataFrame(results)``), pandas by ``to_pandas()``.
     """
 
-    __slots__ = ("_value", "runs")
+    __slots__ = ("_value", "_sources", "runs")
 
     #: The runs, in the order of the schemes (for each scheme, of the policies).
     runs: list[Run]
 
-    def __init__(self, value: dict[str, Any]) -> None:
+    def __init__(self, value: dict[str, Any], sources: Optional[str] = None) -> None:
         self._value = value
+        self._sources = sources or _native.SOURCES
         self.runs = [Run(run) for run in value["runs"]]
 
     @property
-    def config(self) -> Record:
+    def config(self) -> Values:
         """All inputs that determine the results, except the seed: the device (of the first scheme), its scale, its load."""
-        return Record(self._value["config"])
+        return Values(self._value["config"])
 
     @property
     def seed(self) -> int:
@@ -138,19 +169,25 @@ class Results:
         return f"<Results of {', '.join(run.scheme for run in self.runs)}; seed {self.seed}>"
 
     def __reduce__(self) -> Any:
-        return (Results, (self._value,))
+        return (Results, (self._value, self._sources))
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``remap-ssd compare --json``, as plain dicts, lists, strings and numbers: a copy."""
         return _copied(self._value)
 
     def to_arrow(self) -> "pyarrow.Table":
-        """A table with one row for each run and one column for each field.
+        """A table with one row for each run and one column for each field, and the columns ``seed``, ``program_version`` and ``sources``.
 
+        Every table has the same columns with the same types, so that tables can be concatenated; figures that are missing are null.
         Fields with names of their own, such as ``latency_us``, are structs, the time series is a list of structs.
-        ``table.flatten()`` makes columns such as ``latency_us.p99`` of structs. Needs ``pyarrow``.
+        ``table.flatten()`` makes columns such as ``latency_us.p99`` of structs. ``sources`` is a digest of the simulator's sources:
+        figures with different digests are of different simulators. Needs ``pyarrow``.
         """
-        return _pyarrow().Table.from_pylist([_without_maps(run._fields) for run in self.runs])
+        pyarrow = _schema.arrow_package("tables")
+        schema = _schema.arrow([*_schema.run_fields(), ("program_version", "text"), ("sources", "text")])
+        schema = schema.append(pyarrow.field("seed", pyarrow.uint64()))
+        own = {"program_version": self._value["program_version"], "sources": self._sources, "seed": self.seed}
+        return pyarrow.Table.from_pylist([{**_without_maps(run._fields), **own} for run in self.runs], schema=schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -160,8 +197,9 @@ class Results:
 
         Needs ``pyarrow`` and ``pandas``.
         """
+        pyarrow = _schema.arrow_package("tables")
         table = self.to_arrow()
-        while any(_pyarrow().types.is_struct(field.type) for field in table.schema):
+        while any(pyarrow.types.is_struct(field.type) for field in table.schema):
             table = table.flatten()
         return table.to_pandas()
 
@@ -171,11 +209,3 @@ def _without_maps(fields: dict[str, Any]) -> dict[str, Any]:
     requests = dict(fields["requests"])
     requests["refused"] = [{"reason": reason, "requests": count} for reason, count in requests["refused"].items()]
     return {**fields, "requests": requests}
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise ImportError("tables need pyarrow: pip install pyarrow") from None
-    return pyarrow

@@ -11,14 +11,21 @@ from __future__ import annotations
 import json
 import os
 import uuid
+import warnings
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
-from . import _engines, _native, _places
+from . import _engines, _native, _places, _schema
 from ._compare import as_json
 from ._config import Config
 from ._results import Run
 from ._trace import as_trace, is_trace
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+    from ._figures import Column
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -30,11 +37,41 @@ class Sweep:
     yields (point, run) of those done, in the grid's order.
     """
 
-    def __init__(self, folder: Path, points: dict[str, dict[str, Any]], files: dict[str, Path]) -> None:
+    def __init__(self, folder: Path, points: dict[str, dict[str, Any]], files: dict[str, Path], titles: dict[str, str]) -> None:
         self.folder = folder
-        #: The points by their keys, in the grid's order: options as given.
+        #: The points by their keys, in the grid's order: options with the types of the columns, sizes as numbers of bytes.
         self.points = points
+        #: Names of the points by their keys: the values of the grid.
+        self.titles = titles
+        #: Points that failed, with ``on_error="keep"``: ``key``, ``point`` and ``error`` of each.
+        self.failures: list[dict[str, str]] = []
         self._files = files
+
+    @classmethod
+    def open(cls, folder: PathLike) -> "Sweep":
+        """The results in a folder, of a finished or an interrupted sweep, without running anything.
+
+        Its points are those that have results, of all builds of the simulator: the column ``sources`` tells them apart, and is
+        null for results of versions without this column. ``OSError`` if there is no such folder.
+        """
+        path, parquet = Path(folder), _parquet()
+        os.listdir(path)
+        found = []
+        for file in path.glob("scheme=*/[!._]*.parquet"):
+            try:
+                row = parquet.ParquetFile(file)
+                names = [name for name in row.schema_arrow.names if name.startswith("option.")]
+                values = row.read(names).to_pylist()[0]
+            except (IndexError, ValueError) as error:
+                raise _native.Failed(f"{file}: {error}") from None
+            typed = (_typed(name.partition(".")[2], value) for name, value in values.items() if value is not None)
+            options = {"scheme": file.parent.name.partition("=")[2], **dict(typed)}
+            found.append((file, options))
+
+        found.sort(key=lambda one: [(name, isinstance(value, str), value) for name, value in sorted(one[1].items())])
+        points = {file.stem: options for file, options in found}
+        titles = {key: " ".join(f"{name}={value}" for name, value in options.items()) for key, options in points.items()}
+        return cls(path, points, {file.stem: file for file, _ in found}, titles)
 
     @property
     def done(self) -> list[str]:
@@ -50,34 +87,57 @@ class Sweep:
         return len(self.points)
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Run]]:
-        parquet = _parquet()
         for key in self.done:
-            row = parquet.ParquetFile(self._files[key]).read(["run"])
-            yield self.points[key], Run(json.loads(row["run"][0].as_py()))
+            yield self.points[key], Run(self._row(key)["run"])
 
-    def to_arrow(self) -> Any:
+    def _row(self, key: str) -> dict[str, Any]:
+        """A file's columns that are no options, with the run as a dict."""
+        file = _parquet().ParquetFile(self._files[key])
+        # Older files lack some.
+        names = [name for name in ("key", "program_version", "sources", "run") if name in file.schema_arrow.names]
+        row = file.read(names).to_pylist()[0]
+        return {**row, "run": json.loads(row["run"])}
+
+    def to_arrow(self, columns: Optional[Sequence[Column]] = None) -> "pyarrow.Table":
         """A ``pyarrow.Table``: a row for each point done, in the grid's order.
 
-        Columns: ``key``; the options, as text, as ``option.NAME``; every figure with a number or text, inner ones with a dot
-        (``latency_us.p99``); ``run``, the whole run as JSON; ``scheme``.
+        Every table has all columns with the same types, those of the files: ``key``; ``program_version`` and ``sources``, a digest of
+        the simulator's sources; the options as ``option.NAME``, sizes as numbers of bytes, null if not given; every figure with a number
+        or text, inner ones with a dot (``latency_us.p99``), null if not measured; ``run``, the whole run as JSON; ``scheme``.
+        ``columns`` are those wanted.
         """
-        pyarrow, parquet = _pyarrow(), _parquet()
-        done = self.done
-        if not done:
-            return pyarrow.table({"key": pyarrow.array([], pyarrow.string())})
-        rows = [parquet.ParquetFile(self._files[key]).read() for key in done]
-        schemes = [self._files[key].parent.name.partition("=")[2] for key in done]
-        return pyarrow.concat_tables(rows, promote_options="default").append_column("scheme", pyarrow.array(schemes))
+        fields = _schema.chosen(columns)
+        rows = []
+        for key in self.done:
+            row, scheme = self._row(key), self._files[key].parent.name.partition("=")[2]
+            options = {f"option.{name}": value for name, value in self.points[key].items()}
+            own = {**row, **options, "option.scheme": scheme, "scheme": scheme, "run": json.dumps(row["run"])}
+            rows.append({name: own[name] if name in own else _figure(row["run"], name) for name, _ in fields})
+        return _schema.arrow_package("sweeps").Table.from_pylist(rows, schema=_schema.arrow(fields))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self, columns: Optional[Sequence[Column]] = None) -> "pandas.DataFrame":
         """The same as a ``pandas.DataFrame``."""
-        return self.to_arrow().to_pandas()
+        return self.to_arrow(columns).to_pandas()
 
     def __repr__(self) -> str:
-        return f"<Sweep of {len(self)} points in {self.folder}, {len(self.done)} done>"
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"<Sweep of {len(self)} points in {self.folder}, {len(self.done)} done{failed}>"
+
+
+def _typed(name: str, value: Any) -> tuple[str, Any]:
+    """An option of a file; older files have all of them as text."""
+    typed = _native.typed_option(name, value) if isinstance(value, str) else None
+    return (name, value) if typed is None else tuple(json.loads(typed))
+
+
+def _figure(run: Any, name: str) -> Any:
+    """A figure by its name with dots; ``None`` if it was not measured."""
+    for part in name.split("."):
+        run = run.get(part) if isinstance(run, dict) else None
+    return run
 
 
 def sweep(
@@ -88,6 +148,8 @@ def sweep(
     workers: Optional[int] = None,
     scheduler: Any = None,
     progress: bool = False,
+    on_error: str = "stop",
+    dry_run: bool = False,
     **options: Any,
 ) -> Sweep:
     """Runs every combination of the grid's values that has no result in ``into`` yet, and returns all results.
@@ -108,6 +170,11 @@ def sweep(
         Instead of processes: a ``dask.distributed.Client``, or the address of a Dask scheduler (``"tcp://host:8786"``). Workers
         need this package, and ``into`` on a file system that they share. A worker runs points side by side as far as its
         resource ``memory`` goes, in bytes; where workers declare none, it is their memory limit.
+    on_error
+        ``"stop"``: the first point that fails ends the sweep, with an error that names it. ``"keep"``: the others run on, and
+        ``failures`` of the result is the table of those that failed.
+    dry_run
+        Runs nothing: ``len``, ``done``, ``to_do`` and ``titles`` of the result say what a run would do.
     options
         The same for all points.
 
@@ -115,10 +182,14 @@ def sweep(
     the simulator's sources. A sweep that was killed goes on where it was, a larger grid extends a smaller one, and no point is done twice. A
     worker that is killed loses the points under way, which are done again.
 
+    Warns of results in ``into`` that other sources of the simulator, or another version, have made: they are not reused.
+
     Raises ``ValueError``, with all that is wrong with the grid, before anything runs; ``Failed`` if a point fails (the others'
     results are kept). Ctrl-C stops the workers. Needs ``pyarrow``.
     """
     _parquet()
+    if on_error not in ("stop", "keep"):
+        raise ValueError(f"`on_error` is 'stop' or 'keep', and not {on_error!r}")
     if isinstance(grid, (str, os.PathLike)):
         if options or list(skip):
             raise TypeError("a grid in a file has its options there")
@@ -131,27 +202,40 @@ def sweep(
 
     found = _points(grid, list(skip), options, folder, keep=scheduler is None)
     files = {point["key"]: folder / f"scheme={point['scheme']}" / f"{point['key']}.parquet" for point in found}
-    swept = Sweep(folder, {point["key"]: dict(point["values"]) for point in found}, files)
+    titles = {point["key"]: point["title"] for point in found}
+    swept = Sweep(folder, {point["key"]: dict(point["values"]) for point in found}, files, titles)
+    others = _native.sweep_others(folder, [(point["key"], point["scheme"]) for point in found])
+    if others:
+        said = f"{others} result{'s' if others > 1 else ''} in {folder} of other sources or another version: kept, not reused; the column `sources` tells them apart"
+        warnings.warn(said, stacklevel=2)
+    if dry_run:
+        return swept
+
+    def fail(task: dict[str, Any], error: Exception) -> None:
+        if on_error == "stop":
+            kind = ValueError if isinstance(error, ValueError) else _native.Failed
+            raise kind(f"{task['title']}: {error}") from error
+        swept.failures.append({"key": task["key"], "point": task["title"], "error": str(error)})
 
     missing = set(swept.to_do)
-    tasks = [{**point, "folder": str(folder.absolute())} for point in found if point["key"] in missing]
+    shared = {"folder": str(folder.absolute()), "sources": _native.SOURCES}
+    tasks = [{**point, **shared} for point in found if point["key"] in missing]
     with _engines.counting(progress, len(found), len(found) - len(tasks)) as count:
         if scheduler is None:
-            _engines.processes(do_point, tasks, workers, count)
+            _engines.processes(run_point, tasks, workers, count, fail)
         elif tasks:
-            _engines.dask(do_point, tasks, scheduler, count)
+            _engines.dask(run_point, tasks, scheduler, count, fail)
     return swept
 
 
-def do_point(task: dict[str, Any]) -> str:
+def run_point(task: dict[str, Any]) -> None:
     """Runs one point and writes its file, in a worker."""
     given = {**task["given"], "threads": 1}
     if task["trace"] is not None:
         path, digest = task["trace"]
         given["trace"] = str(_places.local(path, digest, task["folder"]))
     options = [(name, word) for name, word in task["options"]]
-    _native.sweep_point(task["folder"], task["key"], task["scheme"], options, json.dumps(given))
-    return str(task["key"])
+    _native.sweep_point(task["sources"], task["folder"], task["key"], task["scheme"], options, json.dumps(given))
 
 
 def _points(
@@ -205,16 +289,8 @@ def _store(folder: Path, suffix: str, write: Any) -> str:
     return str(path.absolute())
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise ImportError("sweeps need pyarrow: pip install pyarrow") from None
-    return pyarrow
-
-
 def _parquet() -> Any:
-    _pyarrow()
+    _schema.arrow_package("sweeps")
     import pyarrow.parquet
 
     return pyarrow.parquet

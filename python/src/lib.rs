@@ -32,6 +32,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sweep::sweep_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_of_json, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_point, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::sweep_others, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::schema, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::typed_option, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::digest_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::memory_available, module)?)?;
 

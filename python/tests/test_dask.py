@@ -75,6 +75,33 @@ def test_an_address_and_a_client_are_taken(scheduler, client, tmp_path):
     assert len(files(tmp_path)) == 3
 
 
+def test_workers_of_other_sources_are_refused(client, tmp_path):
+    options = {"scheduler": client, "scale": "1/256", "writes": 2_000}
+
+    def pretend(sources):
+        import remap_ssd
+
+        remap_ssd._native.SOURCES = sources
+
+    address = sorted(client.scheduler_info()["workers"])[0]
+    try:
+        client.run(pretend, sources="0123", workers=[address])
+        with pytest.raises(remap_ssd.Failed, match=f"1 of {WORKERS} workers have the package of other sources \\({address}: 0123, here: "):
+            remap_ssd.sweep({"seed": [1]}, tmp_path, **options)
+        assert files(tmp_path) == {}
+    finally:
+        client.run(pretend, sources=remap_ssd._native.SOURCES, workers=[address])
+
+
+def test_a_failing_point_of_a_cluster_is_named_and_need_not_end_the_others(client, tmp_path):
+    grid = {"workload": ["randread", "randwrite"]}
+    options = {"until_death": True, "flash.endurance": 2, "scheduler": client, "scale": "1/64", "no_aging": True}
+    with pytest.raises(remap_ssd.Failed, match="^workload=randread: .*does not wear the device out"):
+        remap_ssd.sweep({"workload": ["randread"]}, tmp_path, **options)
+    swept = remap_ssd.sweep(grid, tmp_path, on_error="keep", **options)
+    assert [failure["point"] for failure in swept.failures] == ["workload=randread"] and len(files(tmp_path)) == 1
+
+
 def test_memory_is_a_resource_of_the_workers(client, tmp_path):
     # A device whose tables alone are larger than a worker.
     with pytest.raises(remap_ssd.Failed, match="the largest worker has 2048 MiB"):

@@ -31,7 +31,7 @@ def test_a_sweep_has_the_figures_of_its_runs(tmp_path):
 
     table = swept.to_arrow()
     assert table["scheme"].to_pylist() == ["none"] * 3 + ["remap-ssd"] * 3
-    assert table["option.seed"].to_pylist() == ["0", "1", "2"] * 2
+    assert table["option.seed"].to_pylist() == [0, 1, 2] * 2
     assert table["latency_us.p99"].to_pylist() == [run.latency_us.p99 for _, run in swept]
 
 
@@ -82,6 +82,105 @@ def test_a_config_is_swept_with_its_own_scheme(tmp_path):
     assert list(named.points)[0] == list(swept.points)[0], "the same device with the same scheme is one point"
 
 
+# Runs whose figures differ in what is null: nothing is read, nothing is written.
+MIXED = {"workload": ["randwrite", "randread"], "log_size": [None, "20MiB", 41_943_040], "dedup": [True, "off"], "seed": [7]}
+MIXED_OPTIONS = {"scale": "1/256", "writes": "2k", "scheme": "remap-ssd", "no_aging": True, "firmware.gc_free": 0.125}
+
+
+def mixed(into):
+    """Three sweeps into one folder: of the first, no point names a size of the log."""
+    swept = [remap_ssd.sweep({**MIXED, "log_size": [size]}, into, workers=1, **MIXED_OPTIONS) for size in MIXED["log_size"]]
+    return remap_ssd.sweep({**MIXED, "log_size": MIXED["log_size"][1:]}, into, workers=1, **MIXED_OPTIONS), swept
+
+
+def test_files_of_a_sweep_are_one_table_for_every_reader(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    import pyarrow.parquet
+
+    mixed(tmp_path)
+    schemas = {str(pyarrow.parquet.ParquetFile(path).schema).partition("\n")[2] for path in files(tmp_path)}
+    assert len(files(tmp_path)) == 12 and len(schemas) == 1, "every file has every column, with one type"
+
+    own = remap_ssd.Sweep.open(tmp_path).to_pandas().sort_values("key", ignore_index=True)
+    assert sorted(own["option.log_size"].dropna().unique()) == [20 << 20, 40 << 20]
+    assert set(own["option.seed"]) == {7} and set(own["option.writes"]) == {2000} and set(own["option.dedup"]) == {True, False}
+    assert set(own["option.scale"]) == {1 / 256} and set(own["option.firmware.gc_free"]) == {0.125}
+    assert set(own["sources"]) == {remap_ssd._native.SOURCES} and set(own["program_version"]) == {remap_ssd.__version__}
+    assert own["read_latency_us.mean"].notna().sum() == own["latency_us.mean"].notna().sum() == 6
+
+    read = pandas.read_parquet(tmp_path).sort_values("key", ignore_index=True)
+    assert set(read.columns) == set(own.columns)
+    read["scheme"] = read["scheme"].astype(str)
+    # The text of a run has its own order of fields.
+    runs = [frame.pop("run").map(json.loads) for frame in (own, read)]
+    assert runs[0].equals(runs[1])
+    pandas.testing.assert_frame_equal(read[own.columns], own, check_dtype=False)
+    assert len(read[read["option.seed"] == 7]) == 12 and read["option.seed"].dtype == "int64"
+
+    folder = f"{tmp_path}/**/*.parquet"
+    count, latency, sizes = duckdb.sql(
+        f"""select count(*), sum("read_latency_us.mean"), count("option.log_size") from '{folder}' where "option.seed" = 7"""
+    ).fetchall()[0]
+    assert count == 12 and latency == pytest.approx(own["read_latency_us.mean"].sum()) and sizes == 8
+    frame = polars.read_parquet(folder, hive_partitioning=True)
+    assert frame.height == 12 and frame["option.log_size"].null_count() == 4 and frame["wear_out.read_only"].dtype == polars.Boolean
+    assert frame["read_latency_us.mean"].sum() == pytest.approx(latency)
+
+
+def test_a_folder_is_opened_without_running(tmp_path):
+    swept = remap_ssd.sweep(GRID, tmp_path, workers=1, **OPTIONS)
+    files(tmp_path)[0].unlink()
+    opened = remap_ssd.Sweep.open(tmp_path)
+    assert len(opened) == 5 and opened.to_do == [] and len(files(tmp_path)) == 5
+    assert set(opened.points) < set(swept.points)
+    for point, run in opened:
+        assert run.to_dict() == remap_ssd.run(**point).to_dict()
+    seeds = opened.to_pandas(["option.seed", "scheme", "iops"])
+    assert list(seeds.columns) == ["option.seed", "scheme", "iops"] and set(seeds["option.seed"]) == {0, 1, 2}
+    with pytest.raises(ValueError, match="no column `option.seeds`: did you mean `option.seed`"):
+        opened.to_pandas(["option.seeds"])
+
+    with pytest.raises(FileNotFoundError):
+        remap_ssd.Sweep.open(tmp_path / "nowhere")
+    files(tmp_path)[0].write_bytes(b"PAR1")
+    with pytest.raises(remap_ssd.Failed, match=f"{files(tmp_path)[0]}: "):
+        remap_ssd.Sweep.open(tmp_path)
+
+
+def test_results_of_earlier_versions_are_opened_and_said(tmp_path):
+    pytest.importorskip("pandas")
+    import pyarrow.parquet
+
+    # As version 0.1 wrote them first: options as text, figures that were not null, no sources.
+    (key,) = remap_ssd.sweep({"seed": [3], "log_size": ["20MiB"]}, tmp_path, workers=1, **OPTIONS).points
+    row = pyarrow.parquet.ParquetFile(files(tmp_path)[0]).read(["run", "iops"]).to_pylist()[0]
+    old = {"key": "0123", "option.seed": "3", "option.log_size": "20MiB", "option.scale": "1/256", "iops": row["iops"], "run": row["run"]}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([old]), files(tmp_path)[0].parent / "0123.parquet")
+
+    opened = remap_ssd.Sweep.open(tmp_path)
+    table = opened.to_pandas().set_index("key")
+    assert len(opened) == 2 and table.loc["0123", "iops"] == table.loc[key, "iops"]
+    assert set(table["option.seed"]) == {3} and set(table["option.log_size"]) == {20 << 20}
+    assert table["sources"].isna()["0123"] and table.loc[key, "sources"] == remap_ssd._native.SOURCES
+    with pytest.warns(UserWarning, match="^1 result in .* of other sources or another version"):
+        remap_ssd.sweep({"seed": [3], "log_size": ["20MiB"]}, tmp_path, workers=1, **OPTIONS)
+
+
+def test_a_dry_run_says_what_there_is_to_do(tmp_path):
+    remap_ssd.sweep({"scheme": ["none"], "seed": [1]}, tmp_path, workers=1, **OPTIONS)
+    planned = remap_ssd.sweep({"scheme": ["none"], "seed": [1, 2]}, tmp_path, dry_run=True, **OPTIONS)
+    assert (len(planned), len(planned.done), len(files(tmp_path))) == (2, 1, 1)
+    assert [planned.titles[key] for key in planned.to_do] == ["scheme=none seed=2"]
+
+
+def test_a_point_of_other_sources_is_refused(tmp_path):
+    with pytest.raises(remap_ssd.Failed, match="this worker has the sources .*, and the sweep those of 0123: install the same"):
+        remap_ssd._native.sweep_point("0123", tmp_path, "key", "none", [], "{}")
+    assert files(tmp_path) == []
+
+
 def test_mistakes_are_said_before_anything_runs(tmp_path):
     for wrong, said in [
         ({"seed": [1], "workload": ["nothing"]}, "workload"),
@@ -93,6 +192,7 @@ def test_mistakes_are_said_before_anything_runs(tmp_path):
         ({"trace": ["memory://nowhere/trace"]}, "nowhere/trace"),
         ({"scheme": ["wal-ssd"]}, "journal"),
         ({"seed": []}, "`seed` has no values"),
+        ({"seed": [2**63]}, "seed = 9223372036854775808: at most 2\\^63 - 1"),
         ({"seed": [1], "scale": [None, "1/64"]}, "`scale` must be text"),
     ]:
         with pytest.raises(ValueError, match=said):
@@ -166,6 +266,50 @@ def test_a_point_that_fails_is_said_and_the_others_are_kept(tmp_path):
     with pytest.raises(remap_ssd.Failed, match="does not wear the device out"):
         remap_ssd.sweep(grid, tmp_path, workers=1, scheme="none", scale="1/64", no_aging=True)
     assert len(files(tmp_path)) == 1
+
+
+def test_a_point_that_fails_is_named_and_need_not_end_the_others(tmp_path):
+    # The second of three does not wear the device out.
+    grid = {"workload": ["randwrite", "randread", "seqwrite"], "until_death": True, "flash.endurance": 2}
+    options = {"workers": 1, "scheme": "none", "scale": "1/256", "no_aging": True}
+    with pytest.raises(remap_ssd.Failed, match="^workload=randread until_death=true flash.endurance=2: .*does not wear the device out"):
+        remap_ssd.sweep(grid, tmp_path / "stop", **options)
+    assert len(files(tmp_path / "stop")) == 1
+
+    swept = remap_ssd.sweep(grid, tmp_path / "keep", on_error="keep", **options)
+    assert len(swept.done) == 2 and [failure["key"] for failure in swept.failures] == swept.to_do
+    assert swept.failures[0]["point"].startswith("workload=randread ") and "does not wear" in swept.failures[0]["error"]
+    assert "2 done, 1 failed" in repr(swept)
+    with pytest.raises(ValueError, match="`on_error` is 'stop' or 'keep', and not 'go'"):
+        remap_ssd.sweep(grid, tmp_path, on_error="go", **options)
+
+    (tmp_path / "grid.toml").write_text(
+        '[options]\nscheme = "none"\nscale = "1/256"\nno_aging = true\nuntil_death = true\n"flash.endurance" = 2\n'
+        '[grid]\nworkload = ["randread", "seqwrite"]\n'
+    )
+    words = [sys.executable, "-m", "remap_ssd", "sweep", "grid.toml", "--keep-going", "--workers", "1"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "error: workload=randread: " in done.stderr and len(files(tmp_path / "grid.sweep")) == 1
+
+
+def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text('import remap_ssd\nremap_ssd.sweep({"seed": [1, 2]}, "into", workers=2, scale="1/256", writes=2_000)\n')
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "memory" not in done.stderr
+    assert done.stderr.rstrip().endswith('start it below `if __name__ == "__main__":`'), done.stderr
+    assert files(tmp_path) == []
+
+
+def test_processes_that_die_are_said_with_how(tmp_path):
+    script = tmp_path / "script.py"
+    # Fails only where a process of the sweep imports it.
+    script.write_text(
+        'import remap_ssd\nif __name__ == "__main__":\n    remap_ssd.sweep({"seed": [1]}, "into", workers=1, scale="1/256", writes=2_000)\n'
+        'else:\n    raise SystemExit(5)\n'
+    )
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "seed=1: processes died 3 times without a point done, with exit code 5: see above" in done.stderr
 
 
 CLIENT = """

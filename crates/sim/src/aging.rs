@@ -37,6 +37,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::Payload;
+use serde::{Deserialize, Serialize};
 
 /// How a device is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Default for AgingOptions {
 }
 
 /// Result of aging, in pages and fractions.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgingReport {
     /// Pages written by the fill.
     pub filled: u64,

@@ -31,10 +31,11 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// Execution and output options of a run: no part of a point.
-const NO_PART: [&str; 9] = [
+pub(crate) const NO_PART: [&str; 10] = [
     "memory",
     "threads",
     "report",
+    "report_x",
     "out",
     "json",
     "details",

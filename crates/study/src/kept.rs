@@ -1,7 +1,8 @@
 //! Results of points: a Parquet data set, one file per point, partitioned by scheme.
 //!
 //! ```text
-//! FOLDER/scheme=NAME/KEY.parquet     one row: key, option.NAME as text, figures by their names with dots, the run as JSON
+//! FOLDER/scheme=NAME/KEY.parquet     one row: key, program and sources, options by name, figures by
+//!                                    their names with dots, the run as JSON
 //! ```
 //! ```
 //! use remap_ssd_study::{Comparison, keep, load, of_file, of_json, path, unfollowed};
@@ -26,14 +27,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //! The command line and the Python package use the same files. Other tools read such a folder as
-//! one table; they ignore names that begin with `_` or `.`. Invariants: a file is written under a
-//! temporary name and renamed, so it is complete or absent; an existing result is never
-//! overwritten. Absent: the definition of a point.
+//! one table; they ignore names that begin with `_` or `.`. Invariants: all files have the same columns
+//! with the same types (`schema`), nulls included; a file is written under a
+//! temporary name and renamed, so it is complete or absent; an existing result is never overwritten.
+//! Absent: the definition of a point.
 
 use crate::Error;
-use crate::parquet::{self, Column};
-use crate::point::Name;
-use serde_json::Value;
+use crate::fields::Type;
+use crate::parquet::{self, Column, Nullable};
+use crate::point::{Name, SOURCES};
+use crate::schema;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -85,37 +90,74 @@ pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Error> {
     }
 }
 
+/// The row of a point, in the columns of all files.
 fn columns(point: &Name, run: &Value) -> Vec<Column> {
-    let one = |text: &str| vec![text.to_owned()];
-    let mut columns = vec![Column::words("key", one(&point.key))];
-    for (name, word) in &point.options {
-        columns.push(Column::words(&format!("option.{name}"), one(word)));
+    let mut options = Map::new();
+    for (name, text) in &point.options {
+        options.extend(schema::typed_option(name, text).map(|(name, value)| (name.into(), value)));
     }
-    flat("", run, &mut columns);
-    columns.push(Column::words("run", one(&run.to_string())));
-    columns
+    options.insert("scheme".into(), point.scheme.clone().into());
+
+    let one = |(name, of): (String, Type)| {
+        let text = match &name[..] {
+            "key" => point.key.clone(),
+            "program_version" => env!("CARGO_PKG_VERSION").into(),
+            "sources" => SOURCES.into(),
+            "run" => run.to_string(),
+            _ => {
+                let value = match name.strip_prefix("option.") {
+                    Some(option) => options.get(option),
+                    None => figure(run, &name),
+                };
+                return Column::nullable(&name, cell(&of, value));
+            }
+        };
+        Column::words(&name, vec![text])
+    };
+    schema::columns().into_iter().map(one).collect()
 }
 
-/// Flattens figures to names with dots. Lists and missing figures are only in the JSON.
-fn flat(prefix: &str, value: &Value, columns: &mut Vec<Column>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let name = match prefix {
-                    // The folder's name has it.
-                    "" if name == "scheme" => continue,
-                    "" => name.clone(),
-                    _ => format!("{prefix}.{name}"),
-                };
-                flat(&name, value, columns);
-            }
-        }
-        Value::String(text) => columns.push(Column::words(prefix, vec![text.clone()])),
-        // Integers stay integers, so that their sums are exact.
-        Value::Number(number) => columns.push(match (number.as_i64(), number.as_f64()) {
-            (Some(integer), _) => Column::integers(prefix, vec![integer]),
-            (None, float) => Column::numbers(prefix, vec![float.unwrap_or(f64::NAN)]),
-        }),
-        Value::Null | Value::Bool(_) | Value::Array(_) => {}
+/// A figure by its name with dots.
+fn figure<'a>(run: &'a Value, name: &str) -> Option<&'a Value> {
+    name.split('.').try_fold(run, |value, part| value.get(part))
+}
+
+/// A value with the column's type; null if it is missing.
+fn cell(of: &Type, value: Option<&Value>) -> Nullable {
+    match of {
+        Type::Optional(of) => cell(of, value),
+        Type::Boolean => Nullable::Booleans(vec![value.and_then(Value::as_bool)]),
+        Type::Integer => Nullable::Integers(vec![value.and_then(Value::as_i64)]),
+        Type::Number => Nullable::Numbers(vec![value.and_then(Value::as_f64)]),
+        _ => Nullable::Words(vec![value.and_then(Value::as_str).map(str::to_owned)]),
     }
+}
+
+/// Number of results in a folder that other sources have made, as far as they are not of these
+/// points. They are never reused: the column `sources` tells them apart.
+pub fn of_other_sources<'a>(folder: &Path, points: impl IntoIterator<Item = &'a Name>) -> u64 {
+    let own: HashSet<PathBuf> = points
+        .into_iter()
+        .map(|point| path(folder, point))
+        .collect();
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut others = 0;
+    for scheme in entries(folder) {
+        if !scheme.file_name().to_string_lossy().starts_with("scheme=") {
+            continue;
+        }
+        for file in entries(&scheme.path()).map(|entry| entry.path()) {
+            let is_result = file
+                .extension()
+                .is_some_and(|extension| extension == "parquet");
+            if !is_result || own.contains(&file) {
+                continue;
+            }
+            // Files of versions without the column are of other sources too.
+            let bytes = fs::read(&file).unwrap_or_default();
+            let sources = parquet::read_words(&bytes, "sources").unwrap_or_default();
+            others += u64::from(sources.first().is_none_or(|sources| sources != SOURCES));
+        }
+    }
+    others
 }

@@ -1,11 +1,12 @@
 //! The subset of Parquet needed for a small table: one row group, one plain uncompressed page per
-//! column, no missing values.
+//! column.
 //!
 //! ```text
-//! "PAR1"  (page header, values) for each column  file metadata  its length, 4 bytes  "PAR1"
+//! "PAR1"  (page header, levels, values) for each column  file metadata  its length, 4 bytes  "PAR1"
 //! ```
 //! Headers and metadata are Thrift structs in the compact protocol (parquet-format's
-//! `parquet.thrift`); words are UTF-8 byte arrays, numbers doubles, missing ones NaN. The `parquet`
+//! `parquet.thrift`); words are UTF-8 byte arrays, numbers doubles. A column that may have nulls says
+//! by its definition levels which rows have values; in one that may not, missing numbers are NaN. The `parquet`
 //! crate takes an order of magnitude longer to build than the rest of this crate, for encodings,
 //! compression and nesting that are not needed here. Invariant: the bytes depend on the columns
 //! alone. Absent: reading files of other programs.
@@ -14,12 +15,15 @@ mod read;
 
 pub use read::read_words;
 
-/// A named column of text or numbers.
+/// A named column of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// The column's name in the schema.
     pub name: String,
+    /// The values there are, without nulls.
     values: Values,
+    /// For each row whether it has a value; none if the column has no nulls.
+    present: Option<Vec<bool>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -27,49 +31,102 @@ enum Values {
     Words(Vec<String>),
     Numbers(Vec<f64>),
     Integers(Vec<i64>),
+    Booleans(Vec<bool>),
+}
+
+/// Values of a column, some of which are null.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Nullable {
+    /// Text.
+    Words(Vec<Option<String>>),
+    /// Numbers.
+    Numbers(Vec<Option<f64>>),
+    /// Whole numbers.
+    Integers(Vec<Option<i64>>),
+    /// Truth values.
+    Booleans(Vec<Option<bool>>),
 }
 
 impl Column {
     /// A column of text, stored as UTF-8 byte arrays.
     pub fn words(name: &str, values: Vec<String>) -> Self {
-        Self {
-            name: name.into(),
-            values: Values::Words(values),
-        }
+        Self::required(name, Values::Words(values))
     }
 
     /// A column of numbers; NaN for missing ones.
     pub fn numbers(name: &str, values: Vec<f64>) -> Self {
-        Self {
-            name: name.into(),
-            values: Values::Numbers(values),
-        }
+        Self::required(name, Values::Numbers(values))
     }
 
     /// A column of whole numbers.
     pub fn integers(name: &str, values: Vec<i64>) -> Self {
+        Self::required(name, Values::Integers(values))
+    }
+
+    /// A column that may have nulls.
+    pub fn nullable(name: &str, values: Nullable) -> Self {
+        fn split<T>(values: Vec<Option<T>>) -> (Vec<bool>, Vec<T>) {
+            let present = values.iter().map(Option::is_some).collect();
+            (present, values.into_iter().flatten().collect())
+        }
+
+        let (present, values) = match values {
+            Nullable::Words(values) => {
+                let (present, values) = split(values);
+                (present, Values::Words(values))
+            }
+            Nullable::Numbers(values) => {
+                let (present, values) = split(values);
+                (present, Values::Numbers(values))
+            }
+            Nullable::Integers(values) => {
+                let (present, values) = split(values);
+                (present, Values::Integers(values))
+            }
+            Nullable::Booleans(values) => {
+                let (present, values) = split(values);
+                (present, Values::Booleans(values))
+            }
+        };
         Self {
             name: name.into(),
-            values: Values::Integers(values),
+            values,
+            present: Some(present),
+        }
+    }
+
+    fn required(name: &str, values: Values) -> Self {
+        Self {
+            name: name.into(),
+            values,
+            present: None,
         }
     }
 
     /// Number of rows, the same for all columns of a table.
     pub fn rows(&self) -> usize {
-        match &self.values {
-            Values::Words(values) => values.len(),
-            Values::Numbers(values) => values.len(),
-            Values::Integers(values) => values.len(),
+        match (&self.present, &self.values) {
+            (Some(present), _) => present.len(),
+            (None, Values::Words(values)) => values.len(),
+            (None, Values::Numbers(values)) => values.len(),
+            (None, Values::Integers(values)) => values.len(),
+            (None, Values::Booleans(values)) => values.len(),
         }
     }
 
     /// A value as text; empty if missing.
     pub fn cell(&self, row: usize) -> String {
+        let at = match &self.present {
+            Some(present) if !present[row] => return String::new(),
+            Some(present) => present[..row].iter().filter(|is_there| **is_there).count(),
+            None => row,
+        };
         match &self.values {
-            Values::Words(values) => values[row].clone(),
-            Values::Numbers(values) if values[row].is_finite() => values[row].to_string(),
+            Values::Words(values) => values[at].clone(),
+            Values::Numbers(values) if values[at].is_finite() => values[at].to_string(),
             Values::Numbers(_) => String::new(),
-            Values::Integers(values) => values[row].to_string(),
+            Values::Integers(values) => values[at].to_string(),
+            Values::Booleans(values) => values[at].to_string(),
         }
     }
 
@@ -78,11 +135,27 @@ impl Column {
             Values::Words(_) => BYTE_ARRAY,
             Values::Numbers(_) => DOUBLE,
             Values::Integers(_) => INT64,
+            Values::Booleans(_) => BOOLEAN,
         }
     }
 
-    fn plain(&self) -> Vec<u8> {
+    fn repetition(&self) -> i64 {
+        if self.present.is_some() {
+            OPTIONAL
+        } else {
+            REQUIRED
+        }
+    }
+
+    /// The page of the column: its levels, then its values.
+    fn page(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        if let Some(present) = &self.present {
+            let levels = levels(present);
+            out.extend((levels.len() as u32).to_le_bytes());
+            out.extend(levels);
+        }
+
         match &self.values {
             Values::Words(values) => values.iter().for_each(|value| {
                 out.extend((value.len() as u32).to_le_bytes());
@@ -94,16 +167,34 @@ impl Column {
             Values::Integers(values) => values
                 .iter()
                 .for_each(|value| out.extend(value.to_le_bytes())),
+
+            // Eight to a byte, the first in the lowest bit.
+            Values::Booleans(values) => out.extend(values.chunks(8).map(|eight| {
+                let bits = eight.iter().enumerate();
+                bits.fold(0, |byte, (bit, value)| byte | u8::from(*value) << bit)
+            })),
         }
         out
     }
 }
 
+/// Definition levels of one bit, in runs: twice the length of a run as a varint, then its level.
+fn levels(present: &[bool]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for run in present.chunk_by(|one, next| one == next) {
+        out.extend(varint((run.len() as u64) << 1));
+        out.push(u8::from(run[0]));
+    }
+    out
+}
+
 // Constants of parquet.thrift.
+const BOOLEAN: i64 = 0;
 const INT64: i64 = 2;
 const DOUBLE: i64 = 5;
 const BYTE_ARRAY: i64 = 6;
 const REQUIRED: i64 = 0;
+const OPTIONAL: i64 = 1;
 const UTF8: i64 = 0;
 const PLAIN: i64 = 0;
 const RLE: i64 = 3;
@@ -129,14 +220,13 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
 
     for column in columns {
         let offset = out.len() as i64;
-        let values = column.plain();
+        let page = column.page();
 
-        // A PageHeader, with its DataPageHeader in field 5. Both levels are empty: no value is
-        // optional or repeated.
+        // A PageHeader, with its DataPageHeader in field 5.
         let header = Struct::default()
             .int(1, I32, DATA_PAGE)
-            .int(2, I32, values.len() as i64)
-            .int(3, I32, values.len() as i64)
+            .int(2, I32, page.len() as i64)
+            .int(3, I32, page.len() as i64)
             .inner(
                 5,
                 Struct::default()
@@ -147,7 +237,7 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
             );
 
         out.extend(header.end());
-        out.extend(values);
+        out.extend(page);
 
         chunks.push(Chunk {
             offset,
@@ -173,7 +263,7 @@ fn metadata(columns: &[Column], chunks: &[Chunk], rows: i64) -> Vec<u8> {
     let field = |column: &Column| {
         let field = Struct::default()
             .int(1, I32, column.kind())
-            .int(3, I32, REQUIRED)
+            .int(3, I32, column.repetition())
             .text(4, &column.name);
         if column.kind() == BYTE_ARRAY {
             field.int(6, I32, UTF8)
@@ -319,6 +409,35 @@ mod tests {
             ("1.5".into(), String::new())
         );
     }
+
+    // The `parquet` crate and pyarrow have read these bytes back; `python/tests` compares each column.
+    #[test]
+    fn nulls_are_levels_and_take_no_place_among_the_values() {
+        let columns = [
+            Column::nullable("seed", Nullable::Integers(vec![Some(1), None, Some(-3)])),
+            Column::nullable(
+                "dedup",
+                Nullable::Booleans(vec![Some(true), Some(false), None]),
+            ),
+            Column::nullable("p99", Nullable::Numbers(vec![None; 3])),
+            Column::nullable(
+                "gc",
+                Nullable::Words(vec![None, Some("greedy".into()), None]),
+            ),
+        ];
+        // A run of one value, one null, one value; then the two values.
+        let mut page = vec![6, 0, 0, 0, 2, 1, 2, 0, 2, 1];
+        page.extend([1i64, -3].iter().flat_map(|value| value.to_le_bytes()));
+        assert_eq!(columns[0].page(), page);
+        assert_eq!(columns[1].page(), [4, 0, 0, 0, 4, 1, 2, 0, 1]);
+        assert_eq!(columns[2].page(), [2, 0, 0, 0, 6, 0]);
+        assert!(columns.iter().all(|column| column.rows() == 3));
+        let cells = |row: usize| columns.iter().map(|column| column.cell(row)).collect();
+        let (first, second): (Vec<String>, Vec<String>) = (cells(0), cells(1));
+        assert_eq!(first, ["1", "true", "", ""]);
+        assert_eq!(second, ["", "false", "", "greedy"]);
+    }
+
     #[test]
     fn a_column_of_text_is_read_back_and_damaged_files_have_none() {
         let text = |row: usize| format!("{{\"row\":{row},\"long\":\"{}\"}}", "ä".repeat(300 * row));

@@ -6,7 +6,7 @@
 //! them.
 
 use crate::field::{Kind, text_of};
-use crate::{ComparisonSpec, OptionDef, comparison};
+use crate::{ComparisonSpec, OptionDef, comparison, typed_option};
 use remap_ssd_device::DeviceConfig;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -168,6 +168,14 @@ pub(crate) fn point(
         words.collect()
     };
     let said_of_all = as_words(&values);
+
+    // A column of whole numbers has 64 bits with a sign.
+    for (name, text) in &said_of_all {
+        let typed = typed_option(name, text).map(|(_, value)| value);
+        if typed.is_some_and(|value| value.is_u64() && !value.is_i64()) {
+            return Err(format!("{name} = {text}: at most 2^63 - 1 in a table"));
+        }
+    }
 
     // Everything that determines the result, by name: the order in a file must not matter.
     let mut decides: BTreeMap<&str, String> = BTreeMap::new();

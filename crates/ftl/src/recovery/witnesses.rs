@@ -11,12 +11,12 @@ use crate::superblock::life::LoadedLife;
 use crate::superblock::{SuperblockState, Superblocks};
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Lpn, Media, Oob, Ppn, Purpose, SbId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Figures of a recovery.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryReport {
     /// Head pages read.
     pub head_pages: u64,

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// Maximum nesting of structs: hostile bytes must not exhaust the stack.
 const DEPTH_MAX: u32 = 16;
 
-/// Returns the values of a text column; `None` if the file has no such column or another format.
+/// Returns the values of a text column without nulls; `None` if the file has no such column or
+/// another format.
 pub fn read_words(bytes: &[u8], name: &str) -> Option<Vec<String>> {
     let inner = bytes.strip_prefix(b"PAR1")?.strip_suffix(b"PAR1")?;
     let (rest, length) = inner.split_last_chunk::<4>()?;
