@@ -83,7 +83,7 @@ impl Cluster {
             .arg(file)
             .arg("--into")
             .arg(folder)
-            .args(["--scheduler", &self.scheduler])
+            .args(["--scheduler", &self.scheduler, "--keep-going"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status();

@@ -132,11 +132,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             folder.display()
         )));
     }
-    match failed.first() {
-        None => Ok(()),
-        Some(first) => Err(Failure::Failed(format!(
-            "{without} of {} without a result: {first}",
+    match &failed[..] {
+        [] => Ok(()),
+        reasons => Err(Failure::Failed(format!(
+            "{without} of {} without a result:\n  {}",
             counted(points.len() as u64, "point"),
+            reasons.join("\n  ")
         ))),
     }
 }
@@ -159,6 +160,14 @@ fn make_missing(
             "{} of {} are there already",
             points.len() - missing.len(),
             counted(points.len() as u64, "point")
+        ));
+    }
+    let others = study::of_other_sources(folder, points.iter().map(|point| &point.name));
+    if others > 0 {
+        output::note(format_args!(
+            "{} in {} of other sources or another version: kept, not reused; the column `sources` tells them apart",
+            counted(others, "result"),
+            folder.display()
         ));
     }
     // Unreadable results, or results to be replaced, would be in the way.

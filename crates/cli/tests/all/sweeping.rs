@@ -76,6 +76,34 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn failed_points_are_listed_and_the_others_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let grid = "[options]\nscheme = \"none\"\nscale = \"1/256\"\nno_aging = true\nuntil_death = true\n\
+        \"flash.endurance\" = 2\n[grid]\nworkload = [\"randread\", \"seqread\", \"seqwrite\"]\n";
+    std::fs::write(dir.join("grid.toml"), grid).unwrap();
+    let swept = run_in(dir, &["sweep", "grid.toml"]);
+    swept.fails(
+        1,
+        &[
+            "2 of 3 points without a result:\n",
+            "\n  workload=randread: ",
+            "\n  workload=seqread: ",
+        ],
+    );
+
+    let results = dir.join("grid.sweep/scheme=none");
+    assert_eq!(std::fs::read_dir(&results).unwrap().count(), 1);
+
+    // Files without a digest of these sources are kept, and said.
+    std::fs::write(results.join("0123.parquet"), "PAR1PAR1").unwrap();
+    let swept = run_in(dir, &["sweep", "grid.toml"]);
+    let said = "1 result in grid.sweep of other sources or another version: kept, not reused";
+    swept.fails(1, &[said, "1 of 3 points are there already"]);
+    assert!(results.join("0123.parquet").exists());
+}
+
+#[test]
 fn combinations_that_are_skipped_are_no_points() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
