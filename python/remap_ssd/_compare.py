@@ -31,10 +31,14 @@ def compare(
     dedup: Optional[bool] = None,
     set: Union[str, Sequence[str], None] = None,
     gc: Union[str, Sequence[str], None] = None,
+    mapping: Union[str, Sequence[str], None] = None,
     workload: Optional[str] = None,
     duplicates: Optional[Number] = None,
     content: Optional[str] = None,
+    job: Optional[Path] = None,
     writes: Optional[Number] = None,
+    steady: Optional[Number] = None,
+    precision: Optional[str] = None,
     trace: Union["Trace", Path, Any, None] = None,
     format: Optional[str] = None,
     fold: Optional[str] = None,
@@ -46,6 +50,7 @@ def compare(
     queue_depth: Optional[int] = None,
     seed: Optional[int] = None,
     threads: Optional[int] = None,
+    memory: Optional[Number] = None,
     no_aging: bool = False,
     aging: Optional[str] = None,
     until_death: bool = False,
@@ -53,14 +58,15 @@ def compare(
     age: Optional[Path] = None,
     save_aged: Optional[Path] = None,
     report: Optional[Path] = None,
+    report_x: Optional[str] = None,
+    out: Optional[Path] = None,
     progress: Progress = None,
-    **options: Any,
 ) -> Results:
     """Runs one workload or trace against several schemes, on the same device, and returns their results.
 
     Equivalent to ``remap-ssd compare``: every option of the command line is a keyword argument, with ``_`` for ``-`` (``--log-size``
-    is ``log_size``), and has the same default and the same meaning; ``remap-ssd compare --help`` describes them. Options of a
-    newer command line that are not listed above also work. The same options and seed give the same figures.
+    is ``log_size``), and has the same default and the same meaning; ``remap-ssd compare --help`` describes them. The same options and
+    seed give the same figures.
 
     Each device is aged first, as in the published evaluations, unless ``no_aging``.
 
@@ -97,12 +103,8 @@ def compare(
     Raises ``ValueError`` if the options do not fit together, with the command line's sentence; ``Failed`` if a file cannot be
     read or a run has no result; ``TypeError`` if there is no such option.
     """
-    named = {name: value for name, value in locals().items() if name not in ("schemes", "progress", "options")}
+    named = {name: value for name, value in locals().items() if name not in ("schemes", "progress")}
     named["scheme"] = config.firmware.scheme if schemes is None and isinstance(config, Config) else schemes
-    for name, value in options.items():
-        if name in named:
-            raise TypeError(f"`{name}` is given twice" if name != "scheme" else "schemes are given by `schemes`")
-        named[name] = value
 
     if is_trace(named["trace"]) and format is None:
         named["format"] = "session"
@@ -150,8 +152,6 @@ def _values(named: dict[str, Any]) -> str:
     """The options as a JSON object; those that are ``None`` are left out."""
     known = {name: takes_value for name, takes_value, _ in _native.compare_options()}
     for name, value in named.items():
-        if name not in known:
-            raise TypeError(f"compare() has no option `{name}`")
         if not known[name] and not (value is None or isinstance(value, bool)):
             raise TypeError(f"`{name}` is True or False, and not {value!r}")
     texts = [f"{json.dumps(name)}: {as_json(name, value)}" for name, value in named.items() if value is not None]

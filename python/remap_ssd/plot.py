@@ -7,9 +7,12 @@ can tell apart. Raises ``ImportError`` without matplotlib.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 from ._results import Run
+
+if TYPE_CHECKING:
+    from ._figures import Figure, SampleName
 
 _COLORS = {"none": "#30343a", "remap-ssd": "#0072b2", "flog": "#e69f00", "nlog": "#cc79a7", "opt": "#009e73"}
 _OTHERS = ("#d55e00", "#56b4e9", "#f0e442", "#9aa1aa")
@@ -21,7 +24,7 @@ def color(scheme: str) -> str:
     return _COLORS.get(scheme) or _OTHERS[sum(scheme.encode()) % len(_OTHERS)]
 
 
-def bars(runs: Iterable[Run], field: str = "write_amplification", *, axes: Any = None, label: Optional[str] = None) -> Any:
+def bars(runs: Iterable[Run], field: Figure = "write_amplification", *, axes: Any = None, label: Optional[str] = None) -> Any:
     """A bar for each run. ``field`` names a figure, a nested one with a dot: ``"latency_us.p99"``."""
     axes = _axes(axes)
     shown = list(runs)
@@ -33,7 +36,7 @@ def bars(runs: Iterable[Run], field: str = "write_amplification", *, axes: Any =
     return _plain(axes)
 
 
-def series(runs: Iterable[Run], field: str = "bandwidth_mib_s", *, axes: Any = None, label: Optional[str] = None) -> Any:
+def series(runs: Iterable[Run], field: SampleName = "bandwidth_mib_s", *, axes: Any = None, label: Optional[str] = None) -> Any:
     """A line for each run over virtual time, in seconds. ``field`` names a figure of the time series."""
     axes = _axes(axes)
     shown = list(runs)
