@@ -14,7 +14,7 @@ import time
 import remap_ssd
 
 SCHEMES = ["none", "remap-ssd", "flog", "nlog", "opt", "unsafe", "pebble", "remap-ssd-x", "local-flash", "remap-ssd-lh", "wal-ssd", "shadow-oob"]
-NVRAM = ["20MiB", "40MiB", "80MiB", "120MiB", "160MiB", "200MiB", "240MiB", "320MiB"]
+NVRAM = [mib << 20 for mib in (20, 40, 80, 120, 160, 200, 240, 320)]
 WORKLOADS = ["randwrite", "zipf:0.99", "fileserver", "oltp", "fiu-mail", "journal"]
 SEEDS = [1, 2, 3]
 
@@ -58,7 +58,7 @@ def draw(study, folder):
             values = [figures[scheme, size] for size in sizes]
             means = [statistics.fmean(value) for value in values]
             spread = [[mean - min(value) for mean, value in zip(means, values)], [max(value) - mean for mean, value in zip(means, values)]]
-            x = [int(size.removesuffix("MiB")) for size in sizes]
+            x = [size >> 20 for size in sizes]
             style = {"color": f"C{at % 10}", "marker": "os^vD<"[at % 6], "linestyle": "-" if at < 6 else "--"}
             axes.errorbar(x, means, yerr=spread, label=scheme, capsize=2, markersize=4, linewidth=1.2, **style)
         axes.set(title=workload, xlabel="remapping metadata of the whole device, MiB", ylabel="write amplification, flash pages per host page")
@@ -81,7 +81,7 @@ def main():
     )
     print(f"{len(study)} points in {time.monotonic() - began:.0f} s")
 
-    table = study.to_pandas()
+    table = study.to_pandas(["scheme", "option.workload", "write_amplification"])
     means = table.pivot_table(index="scheme", columns="option.workload", values="write_amplification")
     print(means.round(3).to_string())
     print(*draw(study, words.into), sep="\n")
