@@ -22,6 +22,7 @@
 
 use crate::field::text_of;
 use crate::point::{self, Fetch, Files, Point};
+use crate::schema::NO_PART;
 use crate::settings::listed;
 use crate::{Error, OptionDef};
 use remap_ssd_device::Setting;
@@ -29,20 +30,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
-
-/// Execution and output options of a run: no part of a point.
-pub(crate) const NO_PART: [&str; 10] = [
-    "memory",
-    "threads",
-    "report",
-    "report_x",
-    "out",
-    "json",
-    "details",
-    "save_aged",
-    "age",
-    "set",
-];
 
 /// Names in the order of the file, each with all its values.
 type Values = Vec<(String, Vec<Value>)>;

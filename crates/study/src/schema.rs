@@ -7,13 +7,26 @@
 
 use crate::field::on_off;
 use crate::fields::{Type, type_of};
-use crate::grid::NO_PART;
 use crate::{OPTIONS, OptionDef, numbers};
 use remap_ssd_device::keys::{self, DeviceKey, KEYS, KeyKind};
 use remap_ssd_ftl::RecoveryReport;
 use remap_ssd_sim::aging::AgingReport;
 use remap_ssd_sim::summary::RunSummary;
 use serde_json::Value;
+
+/// Execution and output options of a run: no part of a point.
+pub(crate) const NO_PART: [&str; 10] = [
+    "memory",
+    "threads",
+    "report",
+    "report_x",
+    "out",
+    "json",
+    "details",
+    "save_aged",
+    "age",
+    "set",
+];
 
 /// The type of a run in `compare --json`.
 pub fn run_type() -> Type {
