@@ -261,13 +261,6 @@ def test_a_trace_at_an_address_is_known_by_what_is_in_it(tmp_path):
     assert set(there.points) == set(here.points) and len(files(tmp_path / "study")) == 2
 
 
-def test_a_point_that_fails_is_said_and_the_others_are_kept(tmp_path):
-    grid = {"workload": ["randwrite", "randread"], "until_death": True, "flash.endurance": 20}
-    with pytest.raises(remap_ssd.Failed, match="does not wear the device out"):
-        remap_ssd.sweep(grid, tmp_path, workers=1, scheme="none", scale="1/64", no_aging=True)
-    assert len(files(tmp_path)) == 1
-
-
 def test_a_point_that_fails_is_named_and_need_not_end_the_others(tmp_path):
     # The second of three does not wear the device out.
     grid = {"workload": ["randwrite", "randread", "seqwrite"], "until_death": True, "flash.endurance": 2}
