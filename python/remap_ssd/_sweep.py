@@ -62,7 +62,7 @@ class Sweep:
                 row = parquet.ParquetFile(file)
                 names = [name for name in row.schema_arrow.names if name.startswith("option.")]
                 values = row.read(names).to_pylist()[0]
-            except (IndexError, ValueError) as error:
+            except (IndexError, OSError, ValueError) as error:
                 raise _native.Failed(f"{file}: {error}") from None
             typed = (_typed(name.partition(".")[2], value) for name, value in values.items() if value is not None)
             options = {"scheme": file.parent.name.partition("=")[2], **dict(typed)}
