@@ -18,6 +18,10 @@
 //! assert_eq!(diff.json()["runs"][0]["label"], "none");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//! Two figures with 95 % confidence intervals differ only if their difference is larger than its own
+//! interval, `sqrt(a² + b²)` for half widths `a` and `b` (the difference of two independent means);
+//! else they count as unchanged. Figures without intervals differ if their values do.
+//!
 //! Invariant: a condition on a figure that is missing in a result is an error, and never counts as
 //! met. Absent: running anything.
 
@@ -131,9 +135,11 @@ impl fmt::Display for Condition {
 impl Condition {
     fn holds(&self, pair: Pair) -> bool {
         let found = match self.of {
+            ComparedQuantity::Value => pair.b,
+            // Noise is no change, whichever direction is a regression.
+            _ if pair.is_noise() => 0.0,
             ComparedQuantity::Share => pair.change(),
             ComparedQuantity::Change => pair.b - pair.a,
-            ComparedQuantity::Value => pair.b,
         };
         if self.above {
             found > self.limit
@@ -150,6 +156,8 @@ pub struct Pair {
     pub a: f64,
     /// Its value in the second.
     pub b: f64,
+    /// The half widths of both 95 % confidence intervals; none unless both are known.
+    pub halves: Option<(f64, f64)>,
 }
 
 impl Pair {
@@ -160,6 +168,17 @@ impl Pair {
             0.0 => 0.0,
             difference => difference / self.a.abs(),
         }
+    }
+
+    /// The half width of the 95 % confidence interval of the difference, if it is known.
+    pub fn ci95(self) -> Option<f64> {
+        self.halves.map(|(a, b)| a.hypot(b))
+    }
+
+    /// Returns true if the difference is no larger than chance explains, with 95 % confidence.
+    pub fn is_noise(self) -> bool {
+        self.ci95()
+            .is_some_and(|half| (self.b - self.a).abs() <= half)
     }
 }
 
@@ -288,7 +307,15 @@ impl Diff {
     /// The difference as JSON.
     pub fn json(&self) -> Value {
         let run = |(label, figures): &(String, Vec<(String, Pair)>)| {
-            let pair = |pair: &Pair| json!({ "a": pair.a, "b": pair.b, "change": pair.change() });
+            let pair = |pair: &Pair| {
+                json!({
+                    "a": pair.a,
+                    "b": pair.b,
+                    "change": pair.change(),
+                    "ci95": pair.ci95(),
+                    "within_noise": pair.is_noise(),
+                })
+            };
             let figures = figures
                 .iter()
                 .map(|(name, found)| (name.clone(), pair(found)));
@@ -345,13 +372,11 @@ fn labelled(result: &ResultFile) -> Result<Vec<(String, &Value)>, Error> {
 impl Both<'_> {
     /// The figure in both results, if both have it.
     fn figure(&self, name: &str) -> Option<Pair> {
-        let of = |run: &Value| {
-            let found = name.split('.').try_fold(run, |value, part| value.get(part));
-            found.and_then(Value::as_f64)
-        };
+        let half = |run: &Value| number_at(run.get("ci95")?, name);
         Some(Pair {
-            a: of(self.a)?,
-            b: of(self.b)?,
+            a: number_at(self.a, name)?,
+            b: number_at(self.b, name)?,
+            halves: half(self.a).zip(half(self.b)),
         })
     }
 
@@ -372,6 +397,12 @@ impl Both<'_> {
             ))
         })
     }
+}
+
+/// A number by its name, inner ones with a dot.
+fn number_at(run: &Value, name: &str) -> Option<f64> {
+    let found = name.split('.').try_fold(run, |value, part| value.get(part));
+    found.and_then(Value::as_f64)
 }
 
 /// Figures to show: the default ones, and those of conditions.
@@ -412,7 +443,9 @@ mod tests {
     use super::*;
 
     fn holds(text: &str, a: f64, b: f64) -> bool {
-        text.parse::<Condition>().unwrap().holds(Pair { a, b })
+        let halves = None;
+        let pair = Pair { a, b, halves };
+        text.parse::<Condition>().unwrap().holds(pair)
     }
 
     #[test]
@@ -425,5 +458,26 @@ mod tests {
         for wrong in ["wa", ">2", "wa>2%", "wa>", "wa>+x%"] {
             assert!(wrong.parse::<Condition>().is_err(), "{wrong}");
         }
+    }
+
+    /// Half widths of 3 and 4 make 5: a change of 5 is noise, and one of 6 is not.
+    #[test]
+    fn a_difference_within_the_combined_interval_is_no_change() {
+        let holds = |text: &str, b: f64, halves: Option<(f64, f64)>| {
+            let pair = Pair {
+                a: 100.0,
+                b,
+                halves,
+            };
+            text.parse::<Condition>().unwrap().holds(pair)
+        };
+        let known = Some((3.0, 4.0));
+        assert!(!holds("wa>+2%", 105.0, known) && holds("wa>+2%", 106.0, known));
+        assert!(!holds("bw<-1", 95.0, known) && holds("bw<-1", 94.0, known));
+        assert!(holds("wa>+2%", 105.0, None));
+
+        // A demanded gain is not met by noise, and a limit of the value has nothing to do with it.
+        assert!(holds("bw<+2%", 105.0, known) && !holds("bw<+2%", 106.0, known));
+        assert!(holds("wa>104", 105.0, known));
     }
 }

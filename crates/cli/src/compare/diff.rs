@@ -4,14 +4,16 @@
 
 use crate::failure::Failure;
 use crate::output::{self, table};
-use remap_ssd_sim::report::format::number;
+use remap_ssd_sim::report::format::{interval, number};
 use remap_ssd_study::{Condition, Diff, Pair, ResultFile};
 use std::path::PathBuf;
 
 /// Compares two results side by side, and fails if a figure has changed too much.
 ///
 /// Exit code 1 if a condition holds for any scheme. Results are files from `compare --out`, or the
-/// output of `compare --json`.
+/// output of `compare --json`. A difference of two figures with 95 % confidence intervals, of half
+/// widths a and b, counts as no change if it is within sqrt(a² + b²); without intervals every
+/// difference counts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -60,8 +62,8 @@ fn show(args: &Args, diff: &Diff) -> Result<(), Failure> {
         for (name, pair) in figures {
             rows.push(vec![
                 format!("{label} {name}"),
-                number(pair.a),
-                number(pair.b),
+                figure(pair.a, pair.halves.map(|halves| halves.0)),
+                figure(pair.b, pair.halves.map(|halves| halves.1)),
                 change(*pair),
             ]);
         }
@@ -95,9 +97,14 @@ fn show(args: &Args, diff: &Diff) -> Result<(), Failure> {
     Ok(())
 }
 
+fn figure(value: f64, half: Option<f64>) -> String {
+    half.map_or_else(|| number(value), |half| interval(value, half))
+}
+
 fn change(pair: Pair) -> String {
     match pair.change() {
         0.0 => "same".into(),
+        change if pair.is_noise() => format!("within the noise ({:+.2} %)", change * 100.0),
         change if change.is_finite() => format!("{:+.2} %", change * 100.0),
         _ => "new".into(),
     }

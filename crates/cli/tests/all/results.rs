@@ -342,6 +342,52 @@ fn two_results_are_compared_and_a_condition_that_holds_fails() {
 }
 
 #[test]
+fn a_difference_within_both_intervals_is_noise_and_no_regression() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let write = |name: &str, bandwidth: f64, ci95: serde_json::Value| {
+        let run = serde_json::json!({
+            "scheme": "none",
+            "bandwidth_mib_s": bandwidth,
+            "requests_per_s": 10.0 * bandwidth,
+            "ci95": { "bandwidth_mib_s": ci95 },
+        });
+        let text = serde_json::json!({ "runs": [run] }).to_string();
+        std::fs::write(dir.join(name), text).unwrap();
+    };
+    write("a.json", 100.0, 3.0.into());
+    write("near.json", 96.0, 4.0.into());
+    write("far.json", 94.0, 4.0.into());
+    write("short.json", 96.0, serde_json::Value::Null);
+    let diff = |b: &str, more: &[&str]| {
+        let args = ["compare", "diff", "a.json", b, "--fail-if", "bw<-2%"];
+        run_in(dir, &[&args, more].concat())
+    };
+
+    // The difference of means known to ±3 and ±4 is known to ±5.
+    let near = diff("near.json", &[]).ok();
+    assert!(
+        near.out.contains("100 ±3") && near.out.contains("within the noise (-4.00 %)"),
+        "{}",
+        near.out
+    );
+    // Requests have no interval.
+    assert!(near.out.contains("      -4.00 %"), "{}", near.out);
+    let json = diff("near.json", &["--json"]).ok().json();
+    let figure = &json["runs"][0]["figures"]["bandwidth_mib_s"];
+    assert_eq!(
+        (&figure["ci95"], &figure["within_noise"]),
+        (&5.0.into(), &true.into())
+    );
+    assert_eq!(json["failed"], serde_json::json!([]));
+
+    diff("far.json", &[]).fails(1, &[]);
+    let json = diff("short.json", &["--json"]).fails(1, &[]).json();
+    let figure = &json["runs"][0]["figures"]["bandwidth_mib_s"];
+    assert!(figure["ci95"].is_null() && figure["within_noise"] == false);
+}
+
+#[test]
 fn any_value_of_the_device_is_set_by_its_name_and_a_misspelt_one_is_suggested() {
     let result = compare(&[
         "--scheme",
