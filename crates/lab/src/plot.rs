@@ -73,6 +73,7 @@ impl Plot {
                 panels,
                 names: names.into_iter().zip(paints).collect(),
                 reference: *reference,
+                half: &|_, _, _| f64::NAN,
             }
             .draw(size, alone),
 

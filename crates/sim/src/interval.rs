@@ -1,4 +1,4 @@
-//! Confidence intervals of a run's figures, by batch means.
+//! Confidence intervals of a run's figures, by batch means, and of means over independent runs.
 //!
 //! A run is one long series of correlated values, so the spread of single values says little about
 //! their mean. The run is divided into consecutive batches instead. If these are long, their means
@@ -20,9 +20,12 @@ const BATCHES: usize = 32;
 /// Fewer batches give no interval.
 const BATCHES_MIN: usize = 8;
 
-/// Student's t for 95 % and `BATCHES - 1`, `BATCHES / 2 - 1` and `BATCHES_MIN - 1` degrees of
-/// freedom.
-const STUDENT: [(usize, f64); 3] = [(32, 2.0395), (16, 2.1314), (8, 2.3646)];
+/// Student's t for 95 %, from one degree of freedom on.
+const STUDENT: [f64; 31] = [
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010,
+    2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687,
+    2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423, 2.0395,
+];
 
 /// Correlation of neighbours below which batches are merged, since a single batch then varies more
 /// than its share of the whole.
@@ -73,12 +76,38 @@ pub fn ratio(readings: &[(f64, f64)]) -> Option<Interval> {
     let count = batches.len() as f64;
     let squares: f64 = batches.iter().map(|batch| off(*batch, value).powi(2)).sum();
     let deviation = (squares / (count - 1.0) * count).sqrt() / wholes;
-    let student = STUDENT.iter().find(|(len, _)| *len == batches.len())?.1;
 
     Some(Interval {
         value,
-        half: student * deviation,
+        half: student(batches.len() - 1) * deviation,
     })
+}
+
+/// The mean of independent values, such as a figure of runs with different seeds.
+///
+/// Returns `None` for fewer than two values.
+pub fn mean(values: &[f64]) -> Option<Interval> {
+    if values.len() < 2 {
+        return None;
+    }
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let deviation = (squares / (count - 1.0) / count).sqrt();
+    Some(Interval {
+        value: mean,
+        half: student(values.len() - 1) * deviation,
+    })
+}
+
+/// Student's t of a two-sided interval of 95 %.
+fn student(freedom: usize) -> f64 {
+    // The expansion about the normal distribution (Abramowitz and Stegun, 26.7.5) is exact to the
+    // table's digits where the table ends.
+    let inverse = 1.0 / freedom as f64;
+    let expansion = || 1.959_964 + inverse * (2.372_27 + inverse * (2.822_5 + inverse * 2.555_8));
+    let known = freedom.checked_sub(1).and_then(|at| STUDENT.get(at));
+    known.copied().unwrap_or_else(expansion)
 }
 
 /// The growth of both counters in each of `count` batches, of equal numbers of readings but for one.
@@ -172,6 +201,25 @@ mod tests {
             })
         );
         assert_eq!(ratio(&[(0.0, 0.0); 64]), None);
+    }
+
+    #[test]
+    fn the_mean_over_seeds_has_students_interval() {
+        // Mean 4, deviation 2, so 4.3027 * 2 / sqrt(3).
+        let found = mean(&[2.0, 4.0, 6.0]).unwrap();
+        assert!(found.value == 4.0 && (found.half - 4.96834).abs() < 1e-4);
+        assert_eq!(mean(&[2.0]), None);
+
+        // From statistical tables.
+        for (freedom, t) in [
+            (1, 12.7062),
+            (31, 2.0395),
+            (32, 2.0369),
+            (40, 2.0211),
+            (120, 1.9799),
+        ] {
+            assert!((student(freedom) - t).abs() < 6e-5, "{freedom}");
+        }
     }
 
     #[test]

@@ -400,7 +400,7 @@ impl Both<'_> {
 }
 
 /// A number by its name, inner ones with a dot.
-fn number_at(run: &Value, name: &str) -> Option<f64> {
+pub(crate) fn number_at(run: &Value, name: &str) -> Option<f64> {
     let found = name.split('.').try_fold(run, |value, part| value.get(part));
     found.and_then(Value::as_f64)
 }

@@ -116,12 +116,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 
     // The figure shows all results in the folder, not only those of this call.
+    let title = args.file.file_stem().unwrap_or_default().to_string_lossy();
+    let grid = study::means(&title, &found, &args.show);
     if !args.dry_run
-        && let Some(figure) = show::figure(args, &found)
+        && let Some(figure) = grid.svg(0)
     {
         study::file::write(&folder.join("_figure.svg"), &figure)?;
     }
-    let text = || show::text(args, &folder, &found);
+    let text = || show::text(&grid, &folder, &found);
     output::result(args.json, || show::json(&found), text)?;
 
     if interrupted {

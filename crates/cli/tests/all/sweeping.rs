@@ -63,9 +63,6 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     );
     assert_eq!(points(dir), 12);
     assert_eq!(std::fs::read(file(4)).unwrap(), bytes);
-    let figure = std::fs::read_to_string(dir.join("grid.sweep/_figure.svg")).unwrap();
-    assert!(figure.contains("seed=3"), "{figure}");
-
     // A point equals the result of `compare` with the same options.
     let args = [
         "compare", "--json", "--scale", "1/256", "--writes", "2000", "--scheme", "none",
@@ -73,6 +70,81 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     let same = ["--set", "firmware.gc_free=0.1"];
     let alone = run_in(dir, &[&args[..], &same].concat()).ok().json();
     assert_eq!(alone["runs"][0], all[0]["run"]);
+}
+
+/// The mean of three values, and half of its interval: Student's t for two degrees of freedom.
+fn mean_of_three(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / 3.0;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, 4.3027 * (squares / 2.0 / 3.0).sqrt())
+}
+
+#[test]
+fn seeds_are_averaged_in_table_and_picture_and_a_single_one_keeps_its_interval() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let write = |seeds: &str| {
+        let text = GRID
+            .replace("seed = [1, 2]", seeds)
+            .replace("2000", "20000");
+        std::fs::write(dir.join("grid.toml"), text).unwrap();
+    };
+    write("seed = [1, 2, 3]");
+    let shown = run_in(
+        dir,
+        &["sweep", "grid.toml", "--show", "write_amplification"],
+    )
+    .ok()
+    .out;
+    let all = run_in(dir, &["sweep", "grid.toml", "--json"]).ok().json();
+
+    // The first combination is every fourth point.
+    let of = |point: &serde_json::Value| point["run"]["write_amplification"].as_f64().unwrap();
+    let points = all["points"].as_array().unwrap();
+    let values: Vec<f64> = points.iter().step_by(4).map(of).collect();
+    let (mean, half) = mean_of_three(&values);
+    let row = |text: &str, words: &str| -> String {
+        text.lines()
+            .find(|line| line.starts_with(words))
+            .expect(words)
+            .to_owned()
+    };
+    let expected = remap_ssd_sim::report::format::interval(mean, half);
+    assert!(
+        row(&shown, "0.1").ends_with(&expected),
+        "{shown}, not {expected}"
+    );
+    assert_eq!(
+        shown
+            .lines()
+            .filter(|line| line.contains("remap-ssd"))
+            .count(),
+        2
+    );
+    assert!(shown.contains("Means over 3 seeds") && shown.contains("12 of 12 points done"));
+    let figure = std::fs::read_to_string(dir.join("grid.sweep/_figure.svg")).unwrap();
+    assert!(
+        !figure.contains("seed=") && figure.contains("whisker\" d="),
+        "{figure}"
+    );
+
+    // One seed: the interval of its run.
+    write("seed = 1");
+    let shown = run_in(
+        dir,
+        &["sweep", "grid.toml", "--show", "write_amplification"],
+    )
+    .ok()
+    .out;
+    let own = points[0]["run"]["ci95"]["write_amplification"]
+        .as_f64()
+        .unwrap();
+    let expected = remap_ssd_sim::report::format::interval(values[0], own);
+    assert!(
+        row(&shown, "1 ").ends_with(&expected),
+        "{shown}, not {expected}"
+    );
+    assert!(!shown.contains("Means over"));
 }
 
 #[test]

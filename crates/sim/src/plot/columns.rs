@@ -9,8 +9,8 @@ use maud::{Markup, html};
 use super::axis::Axis;
 use super::legend::{Legend, Mark};
 use super::paint::Paint;
-use super::{Size, px, svg, text};
-use crate::report::format::number;
+use super::{Size, px, svg, text, whisker};
+use crate::report::format::interval;
 
 /// Minimum column width before the panel continues in another row.
 const THIN: f64 = 5.0;
@@ -47,6 +47,8 @@ pub struct ColumnChart<'a> {
     pub names: Vec<(&'a str, Paint)>,
     /// Value of a reference line across all columns.
     pub reference: Option<f64>,
+    /// Half the width of the interval of the column of a panel, a group and a name; NaN without one.
+    pub half: &'a dyn Fn(&str, &str, &str) -> f64,
 }
 
 /// Some groups of a panel, side by side.
@@ -83,10 +85,14 @@ impl ColumnChart<'_> {
         let heading = heading(self.heading, width);
         let legend = Legend::new(self.names.iter().copied(), Mark::Box, (6.0, width - 6.0));
 
-        let values = self.panels.iter().flat_map(|panel| &panel.groups);
-        let largest = values
-            .flat_map(|group| &group.1)
-            .map(|column| usable(column.1))
+        let upper = |panel: &Panel, group: &str, (name, value): &(String, f64)| {
+            usable(*value) + usable((self.half)(&panel.title, group, name))
+        };
+        let largest = self
+            .panels
+            .iter()
+            .flat_map(|panel| panel.groups.iter().map(move |group| (panel, group)))
+            .flat_map(|(panel, group)| group.1.iter().map(move |one| upper(panel, &group.0, one)))
             .fold(self.reference.unwrap_or(0.0), f64::max);
         // One axis for all rows, so that heights can be compared.
         let axis = Axis::rounded(largest);
@@ -250,9 +256,13 @@ impl ColumnChart<'_> {
                 }
                 @for (c, (name, value)) in columns.iter().enumerate() {
                     @let paint = paint(name);
+                    @let half = (self.half)(piece.title, label, name);
                     rect class=(paint.fill.class()) style=(format!("--c:{}", paint.color)) x=(px(first + thick * c as f64))
                         width=(px(thick * 0.92)) y=(px(y(*value))) height=(px(bottom - y(*value))) {
-                        title { (piece.title) " " (label) " " (name) ": " (number(*value)) }
+                        title { (piece.title) " " (label) " " (name) ": " (interval(*value, half)) }
+                    }
+                    @if half.is_finite() {
+                        path class="whisker" d=(whisker(first + thick * (c as f64 + 0.46), y(value + half), y(value - half), thick * 0.2)) {}
                     }
                 }
             }

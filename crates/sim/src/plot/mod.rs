@@ -91,6 +91,15 @@ pub(crate) fn svg(
     }
 }
 
+/// The path of an error bar from `top` to `bottom`, with an end of `half` to each side.
+pub(crate) fn whisker(x: f64, top: f64, bottom: f64, half: f64) -> String {
+    let (left, middle, right) = (px(x - half), px(x), px(x + half));
+    let (top, bottom) = (px(top), px(bottom));
+    format!(
+        "M{left} {top}L{right} {top}M{middle} {top}L{middle} {bottom}M{left} {bottom}L{right} {bottom}"
+    )
+}
+
 /// Formats a coordinate to a tenth of a unit, as short as possible.
 pub(crate) fn px(coordinate: f64) -> String {
     format!("{}", (coordinate * 10.0).round() / 10.0)

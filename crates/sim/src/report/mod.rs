@@ -11,6 +11,7 @@
 
 mod figures;
 pub mod format;
+pub mod grid;
 mod headline;
 pub mod html;
 pub mod metrics;

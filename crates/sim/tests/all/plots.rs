@@ -222,6 +222,7 @@ fn columns_of_twenty_names_read_well_in_every_size_and_all_are_there() {
             .zip(paints(names.iter().map(String::as_str)))
             .collect(),
         reference: Some(100.0),
+        half: &|_, _, name| name.len() as f64,
     };
     for size in SIZES {
         let picture = chart.draw(size, true).into_string();
