@@ -8,7 +8,7 @@ use maud::Markup;
 use remap_ssd_sim::plot::axis::Axis;
 use remap_ssd_sim::plot::columns::ColumnChart;
 pub use remap_ssd_sim::plot::columns::Panel;
-use remap_ssd_sim::plot::lines::{ChartLine, LineChart};
+use remap_ssd_sim::plot::lines::{ChartLine, LineChart, LinePanel};
 use remap_ssd_sim::plot::paint::paints;
 use remap_ssd_sim::plot::series::finite;
 use remap_ssd_sim::plot::{self, Size};
@@ -100,6 +100,7 @@ impl Plot {
                         label,
                         paint,
                         points: finite(points.iter().copied()),
+                        halves: Vec::new(),
                         trend: None,
                     });
                 LineChart {
@@ -109,7 +110,7 @@ impl Plot {
                     y_title: &self.y,
                     x,
                     y,
-                    lines: chart_lines.collect(),
+                    panels: LinePanel::alone(chart_lines.collect()),
                     dots: true,
                 }
                 .draw(size, alone)

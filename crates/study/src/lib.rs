@@ -32,6 +32,7 @@
 
 #![warn(unreachable_pub)]
 
+mod axis;
 mod comparison;
 mod diff;
 mod error;

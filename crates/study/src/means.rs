@@ -5,6 +5,7 @@
 //! (`remap_ssd_sim::report::grid`).
 
 use crate::Point;
+use crate::axis::numbers;
 use crate::diff::number_at;
 use remap_ssd_sim::interval::{Interval, mean};
 use remap_ssd_sim::report::grid::{Grid, GridAxis, GridRow};
@@ -35,6 +36,9 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
         .find(|axis| is_averaged(axis))
         .map_or(1, |axis| axis.values.len());
     axes.retain(|axis| !is_averaged(axis));
+    for axis in &mut axes {
+        axis.numbers = numbers(&axis.name, &axis.values);
+    }
 
     let mut rows: Vec<(Vec<usize>, Vec<&Value>)> = Vec::new();
     for (point, run) in points {

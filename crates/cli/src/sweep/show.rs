@@ -24,9 +24,7 @@ pub(super) fn title(point: &Point) -> String {
 pub(super) fn text(grid: &Grid, folder: &Path, found: &[PointResult<'_>]) -> String {
     let (head, rows) = grid.table();
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let remark = grid
-        .remark()
-        .map_or(String::new(), |said| format!("{said}\n"));
+    let remark = format!("{}\n", grid.remark());
     let done = found.iter().filter(|(_, result)| result.is_some()).count();
 
     format!(

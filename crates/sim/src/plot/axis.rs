@@ -1,8 +1,8 @@
 //! Axes: the range of values, their positions, and the tick marks.
 //!
 //! Invariants: `low < high`, both finite; marks lie within and are numbers of the 1-2-5 series
-//! times a power of ten; a linear axis starts at zero, so lengths can be compared.
-//! Absent: pixels. An axis maps a value to `0..=1`, the chart does the rest.
+//! times a power of ten, or the values of a grid; a linear axis starts at zero, so lengths can be
+//! compared, unless it goes through the values of a grid. Absent: pixels. An axis maps a value to `0..=1`, the chart does the rest.
 
 use crate::report::format;
 
@@ -90,6 +90,46 @@ impl Axis {
         }
     }
 
+    /// Through the values of a grid, each with its own mark; logarithmic if the largest is more than
+    /// a hundred times the smallest.
+    pub fn through(mut marks: Vec<(f64, String)>) -> Axis {
+        /// Space before the first mark and after the last, as a share of the axis.
+        const SPACE: f64 = 0.04;
+
+        marks.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let first = marks.first().map_or(0.0, |mark| mark.0);
+        let last = marks.last().map_or(1.0, |mark| mark.0);
+        let logarithmic = is_wide([first, last]);
+        let (low, high) = if logarithmic {
+            let space = (last / first).powf(SPACE);
+            (first / space, last * space)
+        } else {
+            // A single value is in the middle.
+            let space = if last > first {
+                (last - first) * SPACE
+            } else {
+                1.0
+            };
+            (first - space, last + space)
+        };
+        Axis {
+            logarithmic,
+            low,
+            high,
+            marks,
+        }
+    }
+
+    /// For measured values: from zero, or logarithmic if the largest is more than a hundred times
+    /// the smallest.
+    pub fn fitting(values: &[f64]) -> Axis {
+        if is_wide(values.iter().copied()) {
+            Axis::logarithmic(values.iter().copied(), format::number)
+        } else {
+            Axis::rounded(values.iter().copied().fold(0.0, f64::max))
+        }
+    }
+
     /// Position of a value: 0 at the low end, 1 at the high end, never outside.
     pub fn place(&self, value: f64) -> f64 {
         let place = if self.logarithmic {
@@ -141,6 +181,16 @@ pub(crate) fn time_unit(seconds: f64) -> (f64, &'static str) {
         s if s <= 36_000.0 => (60.0, "min"),
         _ => (3600.0, "h"),
     }
+}
+
+/// Returns true if positive values span more than two decades.
+fn is_wide(values: impl IntoIterator<Item = f64>) -> bool {
+    let (mut low, mut high) = (f64::INFINITY, 0.0f64);
+    for value in values {
+        low = low.min(value);
+        high = high.max(value);
+    }
+    low > 0.0 && high.is_finite() && high / low > 100.0
 }
 
 /// A valid upper end of an axis for any measured value.

@@ -1,4 +1,4 @@
-//! Line charts.
+//! Line charts, in one panel or in several with common axes.
 //!
 //! Invariants: at most `POINTS_MAX` points per line; every coordinate is finite and inside the
 //! plot; tick labels neither overlap nor leave the picture.
@@ -11,10 +11,17 @@ use super::axis::Axis;
 use super::legend::{Legend, Mark};
 use super::paint::Paint;
 use super::series::{Point, downsample};
-use super::{Size, px, svg, text};
+use super::{Size, px, svg, text, whisker};
+use crate::report::format::{interval, number};
 
 /// Room for half of the last tick label.
 const RIGHT: f64 = 14.0;
+/// Least width of one of several panels.
+const PANEL: f64 = 270.0;
+/// Room for the heading of a panel.
+const TITLE: f64 = 20.0;
+/// Room for tick labels below a panel.
+const LABELS: f64 = 24.0;
 
 /// A chart of lines over common axes.
 pub struct LineChart<'a> {
@@ -30,10 +37,26 @@ pub struct LineChart<'a> {
     pub x: Axis,
     /// The vertical axis, common to all lines.
     pub y: Axis,
-    /// The lines, later ones in front.
-    pub lines: Vec<ChartLine<'a>>,
+    /// The panels, from left to right and then down.
+    pub panels: Vec<LinePanel<'a>>,
     /// True if each point has a dot with its values as a tooltip.
     pub dots: bool,
+}
+
+/// Lines under one heading.
+pub struct LinePanel<'a> {
+    /// Heading of the panel; may be empty.
+    pub title: String,
+    /// The lines, later ones in front.
+    pub lines: Vec<ChartLine<'a>>,
+}
+
+impl<'a> LinePanel<'a> {
+    /// A chart's only panel.
+    pub fn alone(lines: Vec<ChartLine<'a>>) -> Vec<Self> {
+        let title = String::new();
+        vec![Self { title, lines }]
+    }
 }
 
 /// One line of a chart.
@@ -44,6 +67,8 @@ pub struct ChartLine<'a> {
     pub paint: Paint,
     /// Points (x, y), by x.
     pub points: Vec<Point>,
+    /// Half the width of each point's interval, NaN if it is unknown; empty if there are none.
+    pub halves: Vec<f64>,
     /// Optional trend, drawn boldly; the points are then drawn faintly in the background.
     pub trend: Option<Vec<Point>>,
 }
@@ -74,55 +99,97 @@ impl LineChart<'_> {
     pub fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
         let heading = super::columns::heading(self.heading, width);
-        let legend = Legend::new(
-            self.lines.iter().map(|line| (line.label, line.paint)),
-            Mark::Line,
-            (6.0, width - 6.0),
-        );
+        let legend = Legend::new(self.names(), Mark::Line, (6.0, width - 6.0));
 
-        // The widest tick label decides where the plot begins.
-        let labels = self
-            .y
-            .marks
-            .iter()
-            .map(|mark| text::width(&mark.1, text::TEXT));
         let (legend_top, title_y) = (heading.height, heading.height + legend.height() + 15.0);
-        let top = title_y + 13.0;
-        let plane = Plane {
-            x: &self.x,
-            y: &self.y,
-            left: labels.fold(24.0, f64::max) + 12.0,
-            right: width - RIGHT,
-            top,
-            bottom: top + (width * 0.4).clamp(190.0, 280.0),
-            points_max: size.points_max(),
-        };
+        let planes = self.planes(size, title_y + 13.0);
+        let edges = |of: fn(&Plane) -> f64| planes.iter().map(of);
+        let (left, right) = (edges(|plane| plane.left), edges(|plane| plane.right));
+        let (left, right) = (left.fold(width, f64::min), right.fold(0.0, f64::max));
+        let bottom = edges(|plane| plane.bottom).fold(title_y, f64::max);
 
         let titles = text::wrapped(&self.x_title, width - 12.0, text::TEXT, 2);
-        let height = plane.bottom + 24.0 + 15.0 * titles.len() as f64 + 5.0;
-        let middle = (plane.left + plane.right) / 2.0;
+        let height = bottom + LABELS + 15.0 * titles.len() as f64 + 5.0;
+        let middle = (left + right) / 2.0;
 
         let content = html! {
             (heading.markup)
             (legend.draw(legend_top))
             text class="axis-title" x="6" y=(px(title_y)) { (text::fitted(self.y_title, width - 12.0, text::TEXT)) }
-            (axes(&plane))
-
+            @for (panel, plane) in self.panels.iter().zip(&planes) { (panel.draw(plane, self.dots)) }
             @for (row, title) in titles.iter().enumerate() {
                 // In the middle of the plot, unless it is too long for that.
                 @let half = text::width(title, text::TEXT) / 2.0;
                 text class="axis-title" x=(px(middle.clamp(half + 2.0, (width - half - 2.0).max(half + 2.0))))
-                    y=(px(plane.bottom + 36.0 + 15.0 * row as f64)) text-anchor="middle" { (title) }
-            }
-
-            // All faint lines first: no line's noise hides another one's trend.
-            @for line in &self.lines { @if line.trend.is_some() { (path(&plane, line, &line.points, "noise")) } }
-            @for line in &self.lines {
-                (path(&plane, line, line.trend.as_ref().unwrap_or(&line.points), "line"))
-                @if self.dots { (dots(&plane, line)) }
+                    y=(px(bottom + LABELS + 12.0 + 15.0 * row as f64)) text-anchor="middle" { (title) }
             }
         };
         svg((width, height), &self.description, alone, &content)
+    }
+
+    /// The distinct names of all panels' lines.
+    fn names(&self) -> Vec<(&str, Paint)> {
+        let mut names: Vec<(&str, Paint)> = Vec::new();
+        for line in self.panels.iter().flat_map(|panel| &panel.lines) {
+            if !names.iter().any(|known| *known == (line.label, line.paint)) {
+                names.push((line.label, line.paint));
+            }
+        }
+        names
+    }
+
+    /// The positions of the panels, in rows from `top` on.
+    fn planes(&self, size: Size, top: f64) -> Vec<Plane<'_>> {
+        let fitting = (size.width() / PANEL) as usize;
+        let columns = fitting.clamp(1, self.panels.len().max(1));
+        let width = size.width() / columns as f64;
+        let title = match self.panels.iter().any(|panel| !panel.title.is_empty()) {
+            true => TITLE,
+            false => 0.0,
+        };
+        let height = (width * 0.4).clamp(190.0, 280.0);
+
+        // The widest tick label decides where the plots begin.
+        let labels = self.y.marks.iter();
+        let labels = labels.map(|mark| text::width(&mark.1, text::TEXT));
+        let left = labels.fold(24.0, f64::max) + 12.0;
+
+        let plane = |at: usize| {
+            let (row, column) = ((at / columns) as f64, (at % columns) as f64);
+            let top = top + title + row * (title + height + LABELS + 10.0);
+            Plane {
+                x: &self.x,
+                y: &self.y,
+                left: column * width + left,
+                right: (column + 1.0) * width - RIGHT,
+                top,
+                bottom: top + height,
+                points_max: size.points_max(),
+            }
+        };
+        (0..self.panels.len()).map(plane).collect()
+    }
+}
+
+impl LinePanel<'_> {
+    fn draw(&self, plane: &Plane, with_dots: bool) -> Markup {
+        let room = (plane.right - plane.left) / 1.12;
+        html! {
+            @if !self.title.is_empty() {
+                text class="panel" x=(px(plane.left)) y=(px(plane.top - 7.0)) {
+                    (text::fitted(&self.title, room, text::TEXT)) title { (self.title) }
+                }
+            }
+            (axes(plane))
+
+            // All faint parts first: no line's noise hides another one's trend.
+            @for line in &self.lines { @if line.trend.is_some() { (path(plane, line, &line.points, "noise")) } }
+            @for line in &self.lines { (intervals(plane, line)) }
+            @for line in &self.lines {
+                (path(plane, line, line.trend.as_ref().unwrap_or(&line.points), "line"))
+                @if with_dots { (dots(plane, line)) }
+            }
+        }
     }
 }
 
@@ -197,12 +264,41 @@ fn path(plane: &Plane, line: &ChartLine, points: &[Point], class: &str) -> Marku
     }
 }
 
-fn dots(plane: &Plane, line: &ChartLine) -> Markup {
-    use crate::report::format::number;
+/// The intervals of points: a band between neighbours, and an error bar at each.
+fn intervals(plane: &Plane, line: &ChartLine) -> Markup {
+    const END: f64 = 3.5;
+    let (mut bars, mut band) = (String::new(), String::new());
+    let mut before: Option<(f64, f64, f64)> = None;
+    for (&(x, y), &half) in line.points.iter().zip(&line.halves) {
+        let (x, top, bottom) = (plane.x_at(x), plane.y_at(y + half), plane.y_at(y - half));
+        let point = half.is_finite().then_some((x, top, bottom));
+        if point.is_some() {
+            bars += &whisker(x, top, bottom, END.min(x - plane.left).min(plane.right - x));
+        }
+        if let (Some((x, top, bottom)), Some(last)) = (point, before) {
+            let corners = [(last.0, last.1), (x, top), (x, bottom), (last.0, last.2)];
+            let corners = corners.map(|(x, y)| format!("{} {}", px(x), px(y)));
+            write!(band, "M{}Z", corners.join("L")).expect("a String takes all text");
+        }
+        before = point;
+    }
+
+    let color = format!("--c:{}", line.paint.color);
     html! {
-        @for &(x, y) in &line.points {
+        @if !band.is_empty() { path class="band" d=(band) style=(color) {} }
+        @if !bars.is_empty() { path class="whisker" d=(bars) style=(color) {} }
+    }
+}
+
+fn dots(plane: &Plane, line: &ChartLine) -> Markup {
+    let said = |at: usize, y: f64| match line.halves.get(at) {
+        Some(half) => interval(y, *half),
+        None => number(y),
+    };
+    html! {
+        @for (at, &(x, y)) in line.points.iter().enumerate() {
             circle class="dot" style=(format!("--c:{}", line.paint.color)) cx=(px(plane.x_at(x))) cy=(px(plane.y_at(y))) r="2.8" {
-                title { (line.label) ": " (number(x)) ", " (number(y)) }
+                title { (line.label) ": " (number(x)) ", " (said(at, y)) }
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Colours, dashes and fills of named lines and bars.
 //!
 //! The first colours are Okabe and Ito's, which colour-blind readers can distinguish. A scheme has
-//! the same colour in every figure. Other names take the remaining colours in turn; when these are
-//! used up, lines differ in dashes and bars in their fill, so that forty names of a figure differ.
+//! the same colour in every figure, whatever stands beside it: a name belongs to the scheme that is
+//! its first word, such as `nlog, 40 MB`. Other names take the remaining colours in turn. Names of
+//! one colour differ as lines in dashes and as bars in their fill, so that forty names of a figure
+//! differ.
 //! Absent: the colours' values (`plot.css` has them, for light and dark).
 
 use remap_ssd_ftl::{Hue, SchemeKind};
@@ -43,6 +45,18 @@ impl Fill {
     }
 }
 
+/// Colours of the schemes without a hue, in the order of the list of schemes: none is that of a
+/// part of a stacked bar but the grey of `unsafe`, which loses data.
+const SCHEMES: [&str; 7] = [
+    "var(--grey)",
+    "var(--violet)",
+    "var(--moss)",
+    "var(--rose)",
+    "var(--teal)",
+    "var(--brown)",
+    "var(--wine)",
+];
+
 /// Colours for names that are not schemes, in order.
 const OTHERS: [&str; 10] = [
     "var(--sky)",
@@ -80,33 +94,44 @@ impl Paint {
 
 /// Returns a paint for each of a figure's names.
 pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
-    let (mut unknown, mut hues) = (0, Vec::new());
+    let mut others = OTHERS.into_iter().cycle();
+    let mut taken: Vec<&str> = Vec::new();
     names
         .into_iter()
-        .map(|name| match of_scheme(name) {
-            Some(color) => {
-                // The second run of a scheme keeps its colour and differs in its dashes.
-                let turn = hues.iter().filter(|hue| **hue == color).count();
-                hues.push(color);
-                Paint::of(color, turn)
+        .map(|name| {
+            // The second run of a scheme keeps its colour and differs in its dashes, as long as
+            // there are any.
+            let mut color = of_scheme(name).or_else(|| others.next());
+            let turn = |color: &str| taken.iter().filter(|other| **other == color).count();
+            for _ in OTHERS {
+                color = color
+                    .filter(|color| turn(color) < DASHES.len())
+                    .or_else(|| others.next());
             }
-            None => {
-                unknown += 1;
-                Paint::other(unknown - 1)
-            }
+            let color = color.unwrap_or(OTHERS[0]);
+            let paint = Paint::of(color, turn(color));
+            taken.push(color);
+            paint
         })
         .collect()
 }
 
-/// Returns the fixed colour of a scheme, if it has one.
-pub(crate) fn of_scheme(scheme: &str) -> Option<&'static str> {
-    let hue = scheme.parse::<SchemeKind>().ok()?.facts().hue?;
-    Some(match hue {
-        Hue::Black => "var(--black)",
-        Hue::Green => "var(--green)",
-        Hue::Blue => "var(--blue)",
-        Hue::Orange => "var(--orange)",
-        Hue::Purple => "var(--purple)",
+/// Returns the fixed colour of the scheme that is the first word of a name.
+pub(crate) fn of_scheme(name: &str) -> Option<&'static str> {
+    let word = name.split([' ', ',', ':', '/', '+']).next()?;
+    let scheme: SchemeKind = word.parse().ok()?;
+    Some(match scheme.facts().hue {
+        Some(Hue::Black) => "var(--black)",
+        Some(Hue::Green) => "var(--green)",
+        Some(Hue::Blue) => "var(--blue)",
+        Some(Hue::Orange) => "var(--orange)",
+        Some(Hue::Purple) => "var(--purple)",
+        None => {
+            let mut rest = SchemeKind::ALL
+                .into_iter()
+                .filter(|other| other.facts().hue.is_none());
+            SCHEMES[rest.position(|other| other == scheme)? % SCHEMES.len()]
+        }
     })
 }
 
@@ -126,6 +151,29 @@ mod tests {
             .map(|paint| (paint.color, paint.fill.class()))
             .collect();
         assert_eq!((lines.len(), bars.len()), (40, 40));
+    }
+
+    #[test]
+    fn a_scheme_has_its_own_colour_in_every_figure() {
+        let names = SchemeKind::ALL.map(|scheme| scheme.name());
+        let together: Vec<_> = paints(names).into_iter().map(|paint| paint.color).collect();
+        assert_eq!(together.iter().collect::<BTreeSet<_>>().len(), names.len());
+
+        for (name, color) in names.into_iter().zip(together) {
+            let detailed = format!("{name}, 40 MB");
+            let beside = ["something else", name, &detailed];
+            let found = paints(beside);
+            assert_eq!((found[1].color, found[2].color), (color, color), "{name}");
+            assert_ne!(found[1].dash, found[2].dash);
+        }
+    }
+
+    #[test]
+    fn twenty_runs_of_one_scheme_look_different_too() {
+        let names: Vec<String> = (0..20).map(|at| format!("nlog {at}")).collect();
+        let all = paints(names.iter().map(String::as_str));
+        let lines: BTreeSet<_> = all.iter().map(|paint| (paint.color, paint.dash)).collect();
+        assert_eq!(lines.len(), 20);
     }
 
     #[test]

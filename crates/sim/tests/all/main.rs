@@ -3,6 +3,7 @@
 mod arrivals;
 mod collection;
 mod fio_jobs;
+mod grids;
 mod micro;
 mod models;
 mod pipeline;

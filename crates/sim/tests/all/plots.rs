@@ -4,7 +4,7 @@ use remap_ssd_sim::plot::axis::Axis;
 use remap_ssd_sim::plot::bars::{Bar, BarChart, Part};
 use remap_ssd_sim::plot::columns::{ColumnChart, Panel};
 use remap_ssd_sim::plot::legend::{Legend, Mark};
-use remap_ssd_sim::plot::lines::{ChartLine, LineChart};
+use remap_ssd_sim::plot::lines::{ChartLine, LineChart, LinePanel};
 use remap_ssd_sim::plot::paint::paints;
 use remap_ssd_sim::plot::{self, Size, text};
 
@@ -62,7 +62,7 @@ fn extents(picture: &roxmltree::Document) -> Vec<Extent> {
 }
 
 /// Checks that all text is within the picture, and nothing overlaps.
-fn reads_well(picture: &str, size: Size) {
+pub fn reads_well(picture: &str, size: Size) {
     let document = roxmltree::Document::parse(picture).expect("the picture is well-formed");
     let root = document.root_element();
     let height: f64 = root
@@ -113,17 +113,29 @@ fn lines_of_twenty_names_read_well_in_every_size() {
                 label,
                 paint,
                 points: points(at),
+                halves: points(at).iter().map(|point| point.1 / 3.0).collect(),
                 trend: None,
             })
             .collect()
     };
 
-    for (x, y) in [
-        (Axis::upto(123_456_789.0), Axis::rounded(98_765.0)),
-        (Axis::upto(7.0), Axis::rounded(0.000_12)),
+    let points = |at: usize| {
+        let point = |x: usize| (x as f64, (x * at) as f64);
+        (0..50).map(point).collect()
+    };
+    let one = [""].as_slice();
+    let titled =
+        "workload=zipfrw:0.99:70,pages=4, firmware.gc_free=0.1, and more that does not fit";
+    let several = ["a panel", titled, "another", "", "the last"].as_slice();
+
+    for (x, y, titles) in [
+        (Axis::upto(123_456_789.0), Axis::rounded(98_765.0), one),
+        (Axis::upto(123_456_789.0), Axis::rounded(98_765.0), several),
+        (Axis::upto(7.0), Axis::rounded(0.000_12), several),
         (
             Axis::logarithmic([1e-3, 1e9], |value| format!("{value} us")),
             Axis::logarithmic([1.0, 2.0], |value| format!("{value}")),
+            one,
         ),
     ] {
         let chart = LineChart {
@@ -135,11 +147,13 @@ fn lines_of_twenty_names_read_well_in_every_size() {
             y_title: "what is measured here, with a unit that takes its room as well",
             x,
             y,
-            lines: lines(|at| {
-                (0..50)
-                    .map(|x| (f64::from(x), (x as usize * at) as f64))
-                    .collect()
-            }),
+            panels: titles
+                .iter()
+                .map(|title| LinePanel {
+                    title: (*title).to_owned(),
+                    lines: lines(points),
+                })
+                .collect(),
             dots: true,
         };
         for size in SIZES {
@@ -246,7 +260,7 @@ fn a_file_brings_its_colours_for_light_and_dark() {
         y_title: "",
         x: Axis::upto(1.0),
         y: Axis::upto(1.0),
-        lines: vec![],
+        panels: LinePanel::alone(vec![]),
         dots: false,
     };
     let file = plot::file(&chart.draw(Size::Wide, true));

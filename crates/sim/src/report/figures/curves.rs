@@ -5,7 +5,7 @@
 
 use super::{Figure, Series};
 use crate::plot::axis::{Axis, time_unit};
-use crate::plot::lines::{ChartLine, LineChart};
+use crate::plot::lines::{ChartLine, LineChart, LinePanel};
 use crate::plot::series::{Point, finite, staircase, trend};
 use crate::plot::{Size, fluid};
 use crate::report::format::si;
@@ -254,6 +254,7 @@ impl Series<'_> {
                 paint,
                 trend: trend(&points),
                 points,
+                halves: Vec::new(),
             })
             .collect();
 
@@ -268,7 +269,7 @@ impl Series<'_> {
             y_title,
             x,
             y,
-            lines,
+            panels: LinePanel::alone(lines),
             heading: None,
             dots: false,
         };

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a name of which nothing is known is kept, with blanks for its separators.
 
+use super::GridAxis;
+
 /// Names that do not say all.
 const KNOWN: [(&str, &str); 3] = [
     ("iops", "page operations per second"),
@@ -46,6 +48,19 @@ pub(super) fn label(name: &str) -> String {
         "" => words,
         "per second" => format!("{words} per second"),
         unit => format!("{words}, {unit}"),
+    }
+}
+
+/// An axis in words, with the unit of its numbers.
+pub(super) fn axis_label(axis: &GridAxis) -> String {
+    let words = label(&axis.name);
+    let Some(numbers) = &axis.numbers else {
+        return words;
+    };
+    let words = format!("{words} {}", numbers.model);
+    match numbers.unit.as_str() {
+        "" => words.trim_end().to_owned(),
+        unit => format!("{}, {unit}", words.trim_end()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Figures of a grid of runs, such as a sweep's: a row for each combination of values.
 //!
 //! ```text
+//! GridAxis  a name of the grid, its values, and their numbers if they are numbers
 //! label    the names of axes and figures in words, with their units
 //! picture  one figure over the grid
 //! ```
@@ -37,6 +38,30 @@ pub struct GridAxis {
     pub name: String,
     /// Its values as text.
     pub values: Vec<String>,
+    /// Its values as numbers, if they are numbers.
+    pub numbers: Option<Numbers>,
+}
+
+/// The values of an axis as numbers.
+#[derive(Clone, Debug)]
+pub struct Numbers {
+    /// The model that all values name, such as `plain` of `plain:0.2`; may be empty.
+    pub model: String,
+    /// Their unit; may be empty.
+    pub unit: String,
+    /// Each value in this unit, and its label.
+    pub marks: Vec<(f64, String)>,
+}
+
+impl Numbers {
+    /// Numbers of a unit, without a model.
+    pub fn new(unit: &str, marks: Vec<(f64, String)>) -> Self {
+        Self {
+            model: String::new(),
+            unit: unit.to_owned(),
+            marks,
+        }
+    }
 }
 
 impl GridAxis {
@@ -45,6 +70,7 @@ impl GridAxis {
         Self {
             name: name.to_owned(),
             values: Vec::new(),
+            numbers: None,
         }
     }
 
@@ -91,16 +117,14 @@ impl Grid {
         (head, self.rows.iter().map(row).collect())
     }
 
-    /// What must be said of all figures.
-    pub fn remark(&self) -> Option<String> {
-        let seeds = self.seeds;
-        (seeds > 1).then(|| {
-            format!(
-                "Means over {seeds} seeds, ± half of their 95 % confidence interval (Student's t)."
-            )
-        })
+    /// The meaning of the intervals.
+    pub fn remark(&self) -> String {
+        let half = "half of the 95 % confidence interval";
+        match self.seeds {
+            1 => format!("After ±: {half}."),
+            seeds => format!("Means over {seeds} seeds; after ±: {half} (Student's t)."),
+        }
     }
-
     /// The figure of a row, if it is a number.
     fn figure(&self, row: &GridRow, figure: usize) -> Option<Interval> {
         let found = row.figures.as_ref()?[figure]?;

@@ -1,16 +1,27 @@
-//! A picture of one figure over a grid.
+//! A picture of one figure over a grid: lines with the intervals of their points over an axis of
+//! numbers, else columns with error bars.
 //!
-//! Invariants: a scheme has its own colour; what distinguishes neither a line nor a position on the
-//! horizontal axis makes a panel of its own. Absent: how lines and columns are drawn
+//! Invariants: a scheme has its own colour; what distinguishes neither a colour nor a position on
+//! the horizontal axis makes a panel of its own. Absent: how lines and columns are drawn
 //! (`crate::plot`).
 
-use super::label::label;
-use super::{Grid, GridRow};
+use super::label::{axis_label, label};
+use super::{Grid, GridRow, Numbers};
 use crate::interval::Interval;
+use crate::plot::axis::Axis;
 use crate::plot::columns::{ColumnChart, Panel};
-use crate::plot::paint::paints;
+use crate::plot::lines::{ChartLine, LineChart, LinePanel};
+use crate::plot::paint::{Paint, paints};
 use crate::plot::{self, Size};
 use maud::Markup;
+
+impl Grid {
+    /// A stand-alone SVG file of a figure; none if no run has it.
+    pub fn svg(&self, figure: usize) -> Option<String> {
+        let picture = Picture::new(self, figure)?;
+        Some(plot::file(&picture.draw(Size::Wide, true)))
+    }
+}
 
 /// The axes of a grid by their use in a picture, as indices.
 struct Parts {
@@ -22,6 +33,33 @@ struct Parts {
     panels: Vec<usize>,
 }
 
+impl Parts {
+    fn of(grid: &Grid) -> Self {
+        let varies = |at: &usize| grid.axes[*at].values.len() > 1;
+        let mut rest: Vec<usize> = (0..grid.axes.len()).filter(varies).collect();
+        let numbers = |at: usize| {
+            let numbers = grid.axes[at].numbers.as_ref();
+            numbers.map_or(0, |numbers| numbers.marks.len())
+        };
+        let most = rest.iter().map(|at| numbers(*at)).max();
+
+        let mut take = |wanted: &dyn Fn(usize) -> bool| {
+            let found = rest.iter().position(|at| wanted(*at))?;
+            Some(rest.remove(found))
+        };
+        // The scheme is the subject of the comparison.
+        let scheme = take(&|at| grid.axes[at].name == "scheme");
+        // The axis of numbers with the most values; without one, the first axis.
+        let across = take(&|at| Some(numbers(at)) == most);
+        let colors = scheme.or_else(|| take(&|_| true));
+        Self {
+            colors,
+            across,
+            panels: rest,
+        }
+    }
+}
+
 /// The figure of a row, and where it is drawn.
 struct Mark {
     panel: String,
@@ -30,147 +68,178 @@ struct Mark {
     figure: Interval,
 }
 
-impl Grid {
-    /// A stand-alone SVG file of a figure; none if no run has it.
-    pub fn svg(&self, figure: usize) -> Option<String> {
-        let picture = self.draw(figure, Size::Wide, true)?;
-        Some(plot::file(&picture))
-    }
+/// What lines and columns have in common.
+pub(super) struct Picture<'a> {
+    grid: &'a Grid,
+    parts: Parts,
+    marks: Vec<Mark>,
+    /// Names of the colours.
+    names: Vec<String>,
+    /// The figure in words.
+    title: String,
+}
 
+impl<'a> Picture<'a> {
     /// A picture of a figure; none if no run has it.
-    pub(super) fn draw(&self, figure: usize, size: Size, alone: bool) -> Option<Markup> {
-        let parts = self.parts();
+    pub(super) fn new(grid: &'a Grid, figure: usize) -> Option<Self> {
+        let parts = Parts::of(grid);
         let mark = |row: &GridRow| {
             let at = |axis: Option<usize>| axis.map_or(0, |axis| row.values[axis]);
+            let panel = parts
+                .panels
+                .iter()
+                .map(|axis| said(grid, *axis, row.values[*axis]));
             Some(Mark {
-                panel: self.panel(row, &parts),
+                panel: panel.collect::<Vec<_>>().join(", "),
                 across: at(parts.across),
                 color: at(parts.colors),
-                figure: self.figure(row, figure)?,
+                figure: grid.figure(row, figure)?,
             })
         };
-        let marks: Vec<Mark> = self.rows.iter().filter_map(mark).collect();
+        let marks: Vec<Mark> = grid.rows.iter().filter_map(mark).collect();
         if marks.is_empty() {
             return None;
         }
-        Some(self.columns(figure, &parts, &marks, size, alone))
+
+        let names = match parts.colors {
+            None => vec![grid.scheme.clone()],
+            Some(axis) if grid.axes[axis].name == "scheme" => grid.axes[axis].values.clone(),
+            Some(axis) => (0..grid.axes[axis].values.len())
+                .map(|at| said(grid, axis, at))
+                .collect(),
+        };
+        Some(Self {
+            grid,
+            parts,
+            marks,
+            names,
+            title: label(&grid.figures[figure]),
+        })
     }
 
-    fn parts(&self) -> Parts {
-        let varies = |at: &usize| self.axes[*at].values.len() > 1;
-        let mut rest: Vec<usize> = (0..self.axes.len()).filter(varies).collect();
-        let mut take = |wanted: &dyn Fn(&usize) -> bool| {
-            let found = rest.iter().position(wanted)?;
-            Some(rest.remove(found))
+    /// The picture for a page, or stand-alone.
+    pub(super) fn draw(&self, size: Size, alone: bool) -> Markup {
+        let axis = self.parts.across.map(|axis| &self.grid.axes[axis]);
+        match axis.and_then(|axis| Some((axis_label(axis), axis.numbers.as_ref()?))) {
+            Some((label, numbers)) => self.lines(label, numbers).draw(size, alone),
+            None => self.columns(size, alone),
+        }
+    }
+
+    fn lines(&self, x_title: String, numbers: &Numbers) -> LineChart<'_> {
+        let paints = self.paints();
+        let line = |panel: &str, color: usize| {
+            let its = |mark: &&Mark| mark.panel == panel && mark.color == color;
+            let point = |mark: &Mark| (numbers.marks[mark.across].0, mark.figure);
+            let mut points: Vec<(f64, Interval)> =
+                self.marks.iter().filter(its).map(point).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            ChartLine {
+                label: &self.names[color],
+                paint: paints[color],
+                points: points
+                    .iter()
+                    .map(|point| (point.0, point.1.value))
+                    .collect(),
+                halves: points.iter().map(|point| point.1.half).collect(),
+                trend: None,
+            }
+        };
+        let panel = |title: &str| LinePanel {
+            title: title.to_owned(),
+            lines: (0..self.names.len())
+                .map(|color| line(title, color))
+                .collect(),
         };
 
-        // The scheme is the subject of the comparison.
-        let scheme = take(&|at| self.axes[*at].name == "scheme");
-        let across = take(&|_| true);
-        let colors = scheme.or_else(|| take(&|_| true));
-        Parts {
-            colors,
-            across,
-            panels: rest,
+        // With the upper ends of intervals, which would else leave the picture.
+        let upper = |mark: &Mark| mark.figure.value + mark.figure.half.max(0.0);
+        let values = self
+            .marks
+            .iter()
+            .flat_map(|mark| [mark.figure.value, upper(mark)]);
+        LineChart {
+            heading: Some(&self.grid.title),
+            description: self.description(),
+            x_title,
+            y_title: &self.title,
+            x: Axis::through(numbers.marks.clone()),
+            y: Axis::fitting(&values.collect::<Vec<_>>()),
+            panels: self.panels().into_iter().map(panel).collect(),
+            dots: true,
         }
     }
 
-    fn columns(
-        &self,
-        figure: usize,
-        parts: &Parts,
-        marks: &[Mark],
-        size: Size,
-        alone: bool,
-    ) -> Markup {
-        let names = self.names(parts);
-        let mut panels: Vec<Panel> = Vec::new();
-        for mark in marks {
-            let panel = match panels.iter().position(|panel| panel.title == mark.panel) {
-                Some(at) => at,
-                None => {
-                    panels.push(Panel {
-                        title: mark.panel.clone(),
-                        groups: Vec::new(),
-                    });
-                    panels.len() - 1
+    fn columns(&self, size: Size, alone: bool) -> Markup {
+        let position = |mark: &Mark| {
+            let said = |axis| said(self.grid, axis, mark.across);
+            self.parts.across.map_or(String::new(), said)
+        };
+        let panel = |title: &str| {
+            let mut groups: Vec<(String, Vec<(String, f64)>)> = Vec::new();
+            for mark in self.marks.iter().filter(|mark| mark.panel == title) {
+                let label = position(mark);
+                let column = (self.names[mark.color].clone(), mark.figure.value);
+                match groups.iter_mut().find(|(other, _)| *other == label) {
+                    Some((_, columns)) => columns.push(column),
+                    None => groups.push((label, vec![column])),
                 }
-            };
-            let groups = &mut panels[panel].groups;
-            let label = self.position(parts, mark);
-            let column = (names[mark.color].clone(), mark.figure.value);
-            match groups.iter_mut().find(|(other, _)| *other == label) {
-                Some((_, columns)) => columns.push(column),
-                None => groups.push((label, vec![column])),
             }
-        }
-
+            Panel {
+                title: title.to_owned(),
+                groups,
+            }
+        };
         let half = |panel: &str, group: &str, name: &str| {
             let is_it = |mark: &&Mark| {
-                mark.panel == panel
-                    && self.position(parts, mark) == group
-                    && names[mark.color] == name
+                mark.panel == panel && position(mark) == group && self.names[mark.color] == name
             };
-            marks
+            self.marks
                 .iter()
                 .find(is_it)
                 .map_or(f64::NAN, |mark| mark.figure.half)
         };
-        let paints = paints(names.iter().map(String::as_str));
+
+        let names = self.names.iter().map(String::as_str);
         ColumnChart {
-            heading: Some(&self.title),
-            description: self.description(figure),
-            y_title: &label(&self.figures[figure]),
-            panels: &panels,
-            names: names.iter().map(String::as_str).zip(paints).collect(),
+            heading: Some(&self.grid.title),
+            description: self.description(),
+            y_title: &self.title,
+            panels: &self.panels().into_iter().map(panel).collect::<Vec<_>>(),
+            names: names.zip(self.paints()).collect(),
             reference: None,
             half: &half,
         }
         .draw(size, alone)
     }
 
-    /// Names of the colours.
-    fn names(&self, parts: &Parts) -> Vec<String> {
-        match parts.colors {
-            None => vec![self.scheme.clone()],
-            Some(axis) => {
-                let axis = &self.axes[axis];
-                let name = |value: &String| match axis.name.as_str() {
-                    "scheme" => value.clone(),
-                    name => format!("{name}={value}"),
-                };
-                axis.values.iter().map(name).collect()
+    fn paints(&self) -> Vec<Paint> {
+        paints(self.names.iter().map(String::as_str))
+    }
+
+    /// The distinct headings of panels, in order.
+    fn panels(&self) -> Vec<&str> {
+        let mut titles: Vec<&str> = Vec::new();
+        for mark in &self.marks {
+            if !titles.contains(&mark.panel.as_str()) {
+                titles.push(&mark.panel);
             }
         }
+        titles
     }
 
-    fn position(&self, parts: &Parts, mark: &Mark) -> String {
-        parts
-            .across
-            .map_or(String::new(), |axis| self.said(axis, mark.across))
-    }
-
-    fn panel(&self, row: &GridRow, parts: &Parts) -> String {
-        let values = parts
-            .panels
-            .iter()
-            .map(|axis| self.said(*axis, row.values[*axis]));
-        values.collect::<Vec<_>>().join(", ")
-    }
-
-    fn said(&self, axis: usize, value: usize) -> String {
-        let axis = &self.axes[axis];
-        format!("{}={}", axis.name, axis.values[value])
-    }
-
-    fn description(&self, figure: usize) -> String {
-        let remark = self
-            .remark()
-            .unwrap_or_else(|| "± is half of a 95 % confidence interval.".into());
+    fn description(&self) -> String {
         format!(
-            "{}: {} of each point. {remark}",
+            "{}: {}. {}",
+            self.grid.title,
             self.title,
-            label(&self.figures[figure])
+            self.grid.remark()
         )
     }
+}
+
+/// A name and one of its values.
+fn said(grid: &Grid, axis: usize, value: usize) -> String {
+    let axis = &grid.axes[axis];
+    format!("{}={}", axis.name, axis.values[value])
 }

@@ -1,0 +1,151 @@
+//! Grids of runs: lines over numbers, columns over names, a page and tables.
+
+use crate::plots::reads_well;
+use remap_ssd_sim::interval::Interval;
+use remap_ssd_sim::plot::Size;
+use remap_ssd_sim::report::grid::{Grid, GridAxis, GridRow, Numbers};
+
+const SCHEMES: [&str; 3] = ["none", "remap-ssd", "pebble"];
+
+fn axis(name: &str, values: &[&str], numbers: Option<Numbers>) -> GridAxis {
+    GridAxis {
+        name: name.to_owned(),
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+        numbers,
+    }
+}
+
+/// Sizes of 20, 80 and `last` MiB.
+fn sizes(last: f64) -> GridAxis {
+    let marks = [20.0, 80.0, last].map(|size| (size, format!("{size}")));
+    axis(
+        "log_size",
+        &["20MiB", "80MiB", "last"],
+        Some(Numbers::new("MiB", marks.to_vec())),
+    )
+}
+
+/// Every combination of the axes' values, with one figure and its interval.
+fn grid(axes: Vec<GridAxis>) -> Grid {
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for axis in &axes {
+        let longer = |row: &Vec<usize>| -> Vec<Vec<usize>> {
+            (0..axis.values.len())
+                .map(|at| [row.clone(), vec![at]].concat())
+                .collect()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    let row = |values: Vec<usize>| {
+        let value = 2.0 + values.iter().sum::<usize>() as f64;
+        GridRow {
+            values,
+            figures: Some(vec![Some(Interval { value, half: 0.25 })]),
+        }
+    };
+    Grid {
+        title: "grid".into(),
+        scheme: "remap-ssd".into(),
+        seeds: 3,
+        axes,
+        figures: vec!["latency_us.p99".into()],
+        rows: all.into_iter().map(row).collect(),
+    }
+}
+
+fn svg(grid: &Grid) -> String {
+    let svg = grid.svg(0).expect("there are results");
+    let body = svg
+        .split_once('\n')
+        .expect("a declaration is first")
+        .1
+        .trim_end()
+        .to_owned();
+    reads_well(&body, Size::Wide);
+    body
+}
+
+#[test]
+fn sizes_are_an_axis_of_lines_with_bands_and_units() {
+    let picture = svg(&grid(vec![axis("scheme", &SCHEMES, None), sizes(320.0)]));
+    for part in [
+        "log size, MiB",
+        "write latency p99, µs",
+        ">20</text>",
+        ">320</text>",
+        "remap-ssd: 80.0, 4.00 ±0.25",
+    ] {
+        assert!(picture.contains(part), "{part} is not in {picture}");
+    }
+    // One of each for each scheme.
+    for class in ["class=\"band\"", "class=\"whisker\""] {
+        assert_eq!(picture.matches(class).count(), 3, "{class}");
+    }
+    assert!(!picture.contains("<rect class=\"part"));
+}
+
+#[test]
+fn an_axis_is_logarithmic_from_more_than_two_decades_on() {
+    // Positions of the dots of one line.
+    let places = |last: f64| -> Vec<f64> {
+        let picture = svg(&grid(vec![sizes(last)]));
+        let dots = picture.split("cx=\"").skip(1);
+        dots.map(|dot| dot.split('"').next().unwrap().parse().unwrap())
+            .collect()
+    };
+    let even = |at: &[f64]| (at[1] - at[0]) / (at[2] - at[0]);
+    assert!((even(&places(2000.0)) - 60.0 / 1980.0).abs() < 0.01);
+    assert!((even(&places(2001.0)) - 4f64.ln() / 100.05f64.ln()).abs() < 0.01);
+}
+
+#[test]
+fn other_names_make_panels_and_a_scheme_keeps_its_colour() {
+    let workloads = axis("workload", &["oltp", "journal", "tpcc", "ycsb"], None);
+    let lines = svg(&grid(vec![
+        workloads.clone(),
+        sizes(320.0),
+        axis("scheme", &SCHEMES, None),
+    ]));
+    for title in ["workload=oltp", "workload=ycsb"] {
+        assert!(lines.contains(title), "{title}");
+    }
+    let columns = svg(&grid(vec![workloads, axis("scheme", &SCHEMES, None)]));
+    assert!(columns.contains("whisker\" d=") && columns.contains("workload=oltp"));
+
+    // The colour of a scheme that is alone, in its own picture.
+    let alone = svg(&grid(vec![sizes(320.0)]));
+    assert!(alone.contains("--c:var(--blue)"));
+    for picture in [lines, columns] {
+        for color in ["black", "blue", "violet"] {
+            assert!(picture.contains(&format!("--c:var(--{color})")), "{color}");
+        }
+    }
+}
+
+#[test]
+fn missing_results_are_left_out_of_pictures_and_shown_in_tables() {
+    let mut grid = grid(vec![axis("scheme", &SCHEMES, None), sizes(320.0)]);
+    grid.rows[0].figures = None;
+    grid.rows[1].figures = Some(vec![None]);
+    grid.rows[2].figures = Some(vec![Some(Interval {
+        value: 7.0,
+        half: f64::NAN,
+    })]);
+    let (head, rows) = grid.table();
+    assert_eq!(head, ["scheme", "log_size", "latency_us.p99"]);
+    assert_eq!(rows[0], ["none", "20MiB", "not done"]);
+    assert_eq!(
+        (
+            rows[1][2].as_str(),
+            rows[2][2].as_str(),
+            rows[3][2].as_str()
+        ),
+        ("-", "7.00", "3.00 ±0.25")
+    );
+    svg(&grid);
+
+    for row in &mut grid.rows {
+        row.figures = None;
+    }
+    assert_eq!(grid.svg(0), None);
+}
