@@ -17,7 +17,6 @@ table.claims td.figure { text-align: right; white-space: nowrap; }
 .verdict { font-weight: 600; white-space: nowrap; }
 .holds { color: var(--green); } .same-direction { color: var(--accent); } .differs { color: var(--vermilion); }
 .readme { white-space: pre-wrap; max-width: 60rem; }
-.figures.wide { grid-template-columns: 1fr; }
 ";
 
 /// Renders the report of all experiments as one self-contained HTML page.

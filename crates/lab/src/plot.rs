@@ -57,7 +57,9 @@ impl Plot {
 
     /// Renders it as an element of a page, which has its heading.
     pub fn draw(&self) -> Markup {
-        plot::fluid(Size::Wide, |size| self.drawn(size, false))
+        plot::fluid(Size::Wide, &self.name, |size, alone| {
+            self.drawn(size, alone)
+        })
     }
 
     fn drawn(&self, size: Size, alone: bool) -> Markup {

@@ -14,6 +14,7 @@
 //! (`steady`).
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// Batches at first; merged in pairs down to `BATCHES_MIN`.
 const BATCHES: usize = 32;
@@ -80,6 +81,21 @@ pub fn ratio(readings: &[(f64, f64)]) -> Option<Interval> {
     Some(Interval {
         value,
         half: student(batches.len() - 1) * deviation,
+    })
+}
+
+/// A figure of a run's JSON by its name, inner ones with a dot (`latency_us.p99`). An interval that
+/// the run does not have is NaN.
+pub fn of_run(run: &Value, name: &str) -> Option<Interval> {
+    let number = |value: &Value| {
+        let found = name
+            .split('.')
+            .try_fold(value, |value, part| value.get(part));
+        found.and_then(Value::as_f64)
+    };
+    Some(Interval {
+        value: number(run)?,
+        half: run.get("ci95").and_then(number).unwrap_or(f64::NAN),
     })
 }
 

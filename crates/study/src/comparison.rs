@@ -12,6 +12,7 @@ use crate::{ComparisonSpec, Error, result, rows};
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::counted;
+use remap_ssd_sim::report::sheet::TableForm;
 use remap_ssd_sim::study::{Requests, RunResult, RunSpec, Staged, Start, TraceReplay};
 use remap_ssd_sim::summary::RunSummary;
 use std::path::PathBuf;
@@ -243,6 +244,7 @@ impl Comparison {
         // Hours of work must not end at a missing folder.
         let begin = |path: &PathBuf| Pending::begin(path);
         let report = self.spec.report.as_ref().map(begin).transpose()?;
+        let table = self.spec.table.as_ref().map(begin).transpose()?;
         let out = self.spec.out.as_ref().map(begin).transpose()?;
 
         // Files for saved devices are checked as well.
@@ -282,6 +284,11 @@ impl Comparison {
 
         if let Some(report) = report {
             report.write(&result::page(&self.spec, &self.plan, &measured.done))?;
+        }
+        if let (Some(table), Some(path)) = (table, &self.spec.table) {
+            let form = TableForm::of(path).map_err(Error::usage)?;
+            table
+                .write(&result::sheet(&self.spec, &self.plan, &measured.done, form).write(form))?;
         }
         if let Some(out) = out {
             out.write(&format!("{:#}\n", self.json(&measured)))?;

@@ -27,6 +27,7 @@
 
 use crate::{Error, FORMAT_VERSION};
 use remap_ssd_device::keys::did_you_mean;
+use remap_ssd_sim::interval::of_run;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -372,11 +373,12 @@ fn labelled(result: &ResultFile) -> Result<Vec<(String, &Value)>, Error> {
 impl Both<'_> {
     /// The figure in both results, if both have it.
     fn figure(&self, name: &str) -> Option<Pair> {
-        let half = |run: &Value| number_at(run.get("ci95")?, name);
+        let (a, b) = (of_run(self.a, name)?, of_run(self.b, name)?);
+        let is_known = a.half.is_finite() && b.half.is_finite();
         Some(Pair {
-            a: number_at(self.a, name)?,
-            b: number_at(self.b, name)?,
-            halves: half(self.a).zip(half(self.b)),
+            a: a.value,
+            b: b.value,
+            halves: is_known.then_some((a.half, b.half)),
         })
     }
 
@@ -397,12 +399,6 @@ impl Both<'_> {
             ))
         })
     }
-}
-
-/// A number by its name, inner ones with a dot.
-pub(crate) fn number_at(run: &Value, name: &str) -> Option<f64> {
-    let found = name.split('.').try_fold(run, |value, part| value.get(part));
-    found.and_then(Value::as_f64)
 }
 
 /// Figures to show: the default ones, and those of conditions.

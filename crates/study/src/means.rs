@@ -6,10 +6,10 @@
 
 use crate::Point;
 use crate::axis::numbers;
-use crate::diff::number_at;
-use remap_ssd_sim::interval::{Interval, mean};
+use remap_ssd_sim::interval::{Interval, mean, of_run};
 use remap_ssd_sim::report::grid::{Grid, GridAxis, GridRow};
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// The name of the axis that is averaged.
 const SEED: &str = "seed";
@@ -41,18 +41,13 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
     }
 
     let mut rows: Vec<(Vec<usize>, Vec<&Value>)> = Vec::new();
+    let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
     for (point, run) in points {
-        let values: Vec<usize> = axes
-            .iter()
-            .filter_map(|axis| axis.find(&point.of_grid))
-            .collect();
-        let row = match rows.iter().position(|row| row.0 == values) {
-            Some(at) => at,
-            None => {
-                rows.push((values, Vec::new()));
-                rows.len() - 1
-            }
-        };
+        let values = axes.iter().filter_map(|axis| axis.find(&point.of_grid));
+        let row = *known.entry(values.collect()).or_insert_with_key(|values| {
+            rows.push((values.clone(), Vec::new()));
+            rows.len() - 1
+        });
         rows[row].1.extend(run);
     }
 
@@ -67,23 +62,77 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
             .first()
             .map_or(String::new(), |(point, _)| point.name.scheme.clone()),
         seeds,
+        transient: points
+            .iter()
+            .filter(|(_, run)| is_transient(run.as_ref()))
+            .count(),
         axes,
         figures: figures.to_vec(),
         rows: rows.into_iter().map(row).collect(),
     }
 }
 
+fn is_transient(run: Option<&Value>) -> bool {
+    let state = run.and_then(|run| run.pointer("/steady/is_steady"));
+    state == Some(&Value::Bool(false))
+}
+
 /// A figure of runs that differ by their seed alone.
 fn averaged(runs: &[&Value], name: &str) -> Option<Interval> {
-    let values: Vec<f64> = runs.iter().filter_map(|run| number_at(run, name)).collect();
-    let own = || {
-        let half = number_at(runs[0].get("ci95")?, name);
-        half.filter(|_| runs.len() == 1)
-    };
-    mean(&values).or_else(|| {
-        Some(Interval {
-            value: *values.first()?,
-            half: own().unwrap_or(f64::NAN),
-        })
-    })
+    let found: Vec<Interval> = runs.iter().filter_map(|run| of_run(run, name)).collect();
+    let values: Vec<f64> = found.iter().map(|figure| figure.value).collect();
+    mean(&values).or(found.first().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::of_json;
+    use serde_json::json;
+
+    #[test]
+    fn points_that_differ_by_their_seed_alone_are_one_row() {
+        let text = r#"{"options": [["writes", 2000], ["scale", "1/256"]],
+            "grid": [["scheme", ["none", "remap-ssd"]], ["seed", [1, 2, 3]]]}"#;
+        let points = of_json(text, None).unwrap();
+        let run = |wa: f64| {
+            json!({
+                "write_amplification": wa,
+                "ci95": { "write_amplification": 0.5 },
+                "steady": { "is_steady": wa > 2.0 },
+            })
+        };
+        // Of the second scheme only one seed is done.
+        let runs = [2.0, 4.0, 6.0, 3.0].map(run).map(Some);
+        let runs = runs.into_iter().chain([None, None]);
+        let found: Vec<_> = points.iter().zip(runs).collect();
+        let grid = means(
+            "grid",
+            &found,
+            &["write_amplification".into(), "gc_pages".into()],
+        );
+
+        assert_eq!((grid.seeds, grid.rows.len(), grid.axes.len()), (3, 2, 1));
+        assert_eq!(grid.transient, 1);
+        let figures: Vec<_> = grid
+            .rows
+            .iter()
+            .flat_map(|row| row.figures.clone())
+            .collect();
+        let all = figures[0][0].unwrap();
+        assert!(
+            all.value == 4.0 && (all.half - 4.9683).abs() < 1e-3,
+            "{all:?}"
+        );
+        assert_eq!(
+            figures[1],
+            [
+                Some(Interval {
+                    value: 3.0,
+                    half: 0.5
+                }),
+                None
+            ]
+        );
+    }
 }

@@ -12,6 +12,7 @@ use remap_ssd_sim::aging::FillSpec;
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::report;
 use remap_ssd_sim::report::format::{bytes, counted, exact, percent};
+use remap_ssd_sim::report::sheet::{Sheet, TableForm};
 use remap_ssd_sim::study::{Requests, RunResult, TraceReplay};
 use remap_ssd_sim::summary::RunSummary;
 use serde_json::{Value, json as object};
@@ -41,6 +42,29 @@ pub(crate) fn page(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> St
         }),
         spec.seed(),
         spec.report_x.unwrap_or_default(),
+    )
+}
+
+/// The comparison's table for a paper.
+pub(crate) fn sheet(
+    spec: &ComparisonSpec,
+    plan: &Plan,
+    done: &[RunResult],
+    form: TableForm,
+) -> Sheet {
+    let command = format!(
+        "remap-ssd {}: {}",
+        env!("CARGO_PKG_VERSION"),
+        spec.command.join(" ")
+    );
+    let heading = heading(spec, plan, done);
+    let lines = heading
+        .iter()
+        .map(|(label, text)| format!("{label}: {text}"));
+    report::sheet(
+        &summaries(done),
+        form,
+        std::iter::once(command).chain(lines).collect(),
     )
 }
 

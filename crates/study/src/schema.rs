@@ -15,11 +15,12 @@ use remap_ssd_sim::summary::RunSummary;
 use serde_json::Value;
 
 /// Execution and output options of a run: no part of a point.
-pub(crate) const NO_PART: [&str; 10] = [
+pub(crate) const NO_PART: [&str; 11] = [
     "memory",
     "threads",
     "report",
     "report_x",
+    "table",
     "out",
     "json",
     "details",

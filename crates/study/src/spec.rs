@@ -12,6 +12,7 @@ use remap_ssd_sim::aging::AgingSpec;
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::precision::Precision;
 use remap_ssd_sim::report::Progress;
+use remap_ssd_sim::report::sheet::TableForm;
 use remap_ssd_sim::study::WARM_UP;
 use remap_ssd_sim::trace::{Action, Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
@@ -330,6 +331,13 @@ options! {
         /// X axis of the page: host pages, or virtual time.
         report_x: Option<Progress> = "pages|time", parsed,
             default: Some("pages"), needs: Some("report"), is_rare: true;
+
+        /// Write the table for a paper or a spreadsheet: FILE.tex (LaTeX), FILE.md or FILE.csv.
+        table: Option<PathBuf> = "FILE", parsed, kind: Kind::Path, set: |spec, path| {
+            TableForm::of(path.as_ref())?;
+            spec.table = Some(path.into());
+            Ok(())
+        }, is_rare: true;
 
         /// Write the results as JSON to a file, for `compare diff`.
         out: Option<PathBuf> = "JSON", parsed, kind: Kind::Path, set: |spec, path| {

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{self, counted};
 use cluster::Cluster;
+use remap_ssd_sim::report::sheet::TableForm;
 use remap_ssd_study::{self as study, Point, PointEvent};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ pub struct Args {
     /// Folder for results; results already in it are reused [default: FILE.sweep].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Figures to show, by their names in the JSON of `compare`; the first of them is drawn.
+    /// Figures to show, by their names in the JSON of `compare`; the first of them is drawn in
+    /// _figure.svg.
     #[arg(
         long,
         value_name = "LIST",
@@ -38,6 +40,12 @@ pub struct Args {
         default_value = "write_amplification,bandwidth_mib_s,requests_per_s,latency_us.p99"
     )]
     pub show: Vec<String>,
+    /// Write a page with a picture of each figure and the table.
+    #[arg(long, value_name = "HTML")]
+    pub report: Option<PathBuf>,
+    /// Write the table for a paper or a spreadsheet: FILE.tex (LaTeX), FILE.md or FILE.csv.
+    #[arg(long, value_name = "FILE", value_parser = TableForm::checked)]
+    pub table: Option<PathBuf>,
     /// Run every point again, even if the folder has its result.
     #[arg(long)]
     pub fresh: bool,
@@ -71,7 +79,11 @@ Examples:
   remap-ssd sweep grid.toml
   remap-ssd sweep grid.toml --dry-run
   remap-ssd sweep grid.toml --out results --show write_amplification,gc_pages --json
+  remap-ssd sweep grid.toml --report grid.html --table grid.tex
   remap-ssd sweep grid.toml --scheduler tcp://head:8786
+
+Pictures and tables have the mean of all seeds and its 95 % interval, or the interval of a single run. Values that are
+numbers, such as sizes, are drawn along an axis, with a line for each scheme.
 
 The folder is a Parquet data set, a file for each point: scheme=NAME/KEY.parquet; _figure.svg is drawn beside them. The
 same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
@@ -95,6 +107,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .out
         .clone()
         .unwrap_or_else(|| args.file.with_extension("sweep"));
+    let files = show::Files::begin(args)?;
     let interrupt = Interrupt::listen()?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
@@ -123,6 +136,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     {
         study::file::write(&folder.join("_figure.svg"), &figure)?;
     }
+    files.write(&grid, &points)?;
     let text = || show::text(&grid, &folder, &found);
     output::result(args.json, || show::json(&found), text)?;
 

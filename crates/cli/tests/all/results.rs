@@ -435,3 +435,33 @@ fn any_value_of_the_device_is_set_by_its_name_and_a_misspelt_one_is_suggested() 
     };
     assert!(kept.into_iter().any(|entry| is_set(entry.unwrap().path())));
 }
+
+#[test]
+fn the_table_of_a_comparison_is_written_for_a_paper() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let make = |file: &str| {
+        let args = ["compare", "--scheme", "none,remap-ssd", "--table", file];
+        run_in(dir, &[&args, TINY].concat())
+    };
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+
+    make("a.md").ok();
+    let markdown = read("a.md");
+    assert!(markdown.starts_with("| scheme | MiB/s |"), "{markdown}");
+    assert!(markdown.contains("\n| remap-ssd | "), "{markdown}");
+    let command = "remap-ssd compare --scheme none,remap-ssd --table a.md";
+    assert!(markdown.contains(command), "{markdown}");
+
+    make("a.tex").ok();
+    let latex = read("a.tex");
+    assert!(latex.contains("\\begin{tabular}{lrr"), "{latex}");
+    assert!(latex.contains("\n  remap-ssd & "), "{latex}");
+
+    make("a.csv").ok();
+    let csv = read("a.csv");
+    let json = compare(&["--scheme", "none,remap-ssd"]);
+    let of_remap = &json["runs"][1]["write_amplification"];
+    assert!(csv.contains(&format!(",{of_remap},")), "{csv}");
+    make("a.pdf").fails(2, &["--table", "ends in .tex, .md or .csv"]);
+}

@@ -124,9 +124,10 @@ fn seeds_are_averaged_in_table_and_picture_and_a_single_one_keeps_its_interval()
     assert!(shown.contains("Means over 3 seeds") && shown.contains("12 of 12 points done"));
     let figure = std::fs::read_to_string(dir.join("grid.sweep/_figure.svg")).unwrap();
     assert!(
-        !figure.contains("seed=") && figure.contains("whisker\" d="),
+        !figure.contains("seed=") && figure.contains("firmware gc free"),
         "{figure}"
     );
+    assert_eq!(figure.matches("class=\"band\"").count(), 2);
 
     // One seed: the interval of its run.
     write("seed = 1");
@@ -173,6 +174,48 @@ fn failed_points_are_listed_and_the_others_are_kept() {
     let said = "1 result in grid.sweep of other sources or another version: kept, not reused";
     swept.fails(1, &[said, "1 of 3 points are there already"]);
     assert!(results.join("0123.parquet").exists());
+}
+
+#[test]
+fn a_sweep_writes_a_page_and_the_table_for_a_paper() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    std::fs::write(dir.join("grid.toml"), GRID).unwrap();
+    let sweep = |more: &[&str]| run_in(dir, &[&["sweep", "grid.toml"], more].concat());
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+
+    // Before anything runs.
+    sweep(&["--table", "grid.txt"]).fails(2, &["ends in .tex, .md or .csv"]);
+    sweep(&["--report", "nowhere/grid.html"]).fails(1, &["there is no folder nowhere"]);
+    assert_eq!(std::fs::exists(dir.join("grid.sweep")).ok(), Some(false));
+
+    let files = ["--report", "grid.html", "--table", "grid.tex"];
+    sweep(&[&files[..], &["--show", "write_amplification,gc_pages"]].concat()).ok();
+    let page = read("grid.html");
+    for part in [
+        "<h3>write amplification</h3>",
+        "<h3>gc pages</h3>",
+        "remap-ssd sweep grid.toml --report grid.html",
+        "--seed=2",
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        assert!(page.contains(part), "{part} is not in the page");
+    }
+    let table = read("grid.tex");
+    let head = "firmware gc free & scheme & write amplification & gc pages \\\\";
+    assert!(
+        table.contains(head) && table.contains("\\toprule"),
+        "{table}"
+    );
+    // Two combinations a scheme, the seeds being one.
+    assert!(table.contains("0.2 & remap-ssd &"), "{table}");
+    assert_eq!(table.matches("& remap-ssd &").count(), 2);
+
+    sweep(&["--table", "grid.csv"]).ok();
+    let csv = read("grid.csv");
+    let head = "firmware.gc_free,scheme,write_amplification,ci95.write_amplification,";
+    assert!(csv.starts_with(head), "{csv}");
+    assert_eq!(csv.lines().count(), 5);
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl LineChart<'_> {
     fn names(&self) -> Vec<(&str, Paint)> {
         let mut names: Vec<(&str, Paint)> = Vec::new();
         for line in self.panels.iter().flat_map(|panel| &panel.lines) {
-            if !names.iter().any(|known| *known == (line.label, line.paint)) {
+            if !names.contains(&(line.label, line.paint)) {
                 names.push((line.label, line.paint));
             }
         }

@@ -8,7 +8,8 @@
 //! Invariants: text is measured before it is placed ([`text`]); text that does not fit is wrapped
 //! or shortened, never cut off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that
 //! fits the page; the first forty names of a figure look different; bars begin at zero; every bar
-//! and line has a tooltip; the same input gives the same bytes; no script, font or image is needed.
+//! and line has a tooltip; the same input gives the same bytes; no script, font or image is needed;
+//! a picture of a page can be saved as a file ([`fluid`]).
 //! Absent: the data.
 
 pub mod axis;
@@ -55,12 +56,33 @@ impl Size {
     }
 }
 
-/// A picture that adapts to its page: the narrow drawing on a narrow one, else `size`'s.
-pub fn fluid(size: Size, draw: impl Fn(Size) -> Markup) -> Markup {
+/// A picture that adapts to its page, the narrow drawing on a narrow one, else `size`'s; with a link
+/// that saves it as an SVG file of this name. `draw` gets the size, and true for the file.
+pub fn fluid(size: Size, name: &str, draw: impl Fn(Size, bool) -> Markup) -> Markup {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = name.chars().map(letter).collect();
     html! {
-        div class="fits-wide" { (draw(size)) }
-        div class="fits-narrow" { (draw(Size::Narrow)) }
+        div class="fits-wide" { (draw(size, false)) }
+        div class="fits-narrow" { (draw(Size::Narrow, false)) }
+        p class="save" {
+            a download=(format!("{name}.svg")) href=(data_url(&file(&draw(size, true)))) { "Save as SVG" }
+        }
     }
+}
+
+/// A picture as the address of its own content (RFC 2397).
+fn data_url(svg: &str) -> String {
+    let mut url = "data:image/svg+xml,".to_owned();
+    for byte in svg.bytes() {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => url.push(byte.into()),
+            b'-' | b'.' | b'_' | b'~' | b':' | b';' | b'=' | b',' | b'(' | b')' => {
+                url.push(byte.into())
+            }
+            byte => url += &format!("%{byte:02X}"),
+        }
+    }
+    url
 }
 
 /// Renders a stand-alone SVG file.

@@ -1,6 +1,7 @@
 //! The page: one self-contained HTML file.
 //!
-//! Invariants: the page loads nothing and runs nothing (no script, font, image or link); all
+//! Invariants: the page loads nothing and runs nothing (no script, font or image; the only links
+//! save its own pictures); all
 //! external text is escaped; the same input gives the same bytes, so it has neither a date nor
 //! wall-clock time; it can be read without colours. Absent: the choice of data ([`super::metrics`],
 //! `figures`, `headline`).
@@ -59,6 +60,25 @@ pub fn html(
     seed: u64,
     progress: Progress,
 ) -> String {
+    let content = markup! {
+        @if runs.is_empty() {
+            p class="empty" { "There are no runs to show." }
+        } @else {
+            (headline(runs))
+            (overview(runs))
+            section aria-labelledby="figures" {
+                h2 id="figures" { "Figures" }
+                div class="figures" { @for figure in figures(runs, progress) { (draw(&figure)) } }
+            }
+            (everything(runs))
+        }
+        (configuration(config, &format!("Seed {seed}. The same seed and configuration give")))
+    };
+    document(title, subtitle, &content)
+}
+
+/// A whole page of this content.
+pub(super) fn document(title: &str, subtitle: &str, content: &Markup) -> String {
     markup! {
         (DOCTYPE)
         html lang="en" {
@@ -75,21 +95,7 @@ pub fn html(
                     h1 { (title) }
                     @if !subtitle.is_empty() { p class="subtitle" { (subtitle) } }
                 }
-
-                main {
-                    @if runs.is_empty() {
-                        p class="empty" { "There are no runs to show." }
-                    } @else {
-                        (headline(runs))
-                        (overview(runs))
-                        section aria-labelledby="figures" {
-                            h2 id="figures" { "Figures" }
-                            div class="figures" { @for figure in figures(runs, progress) { (draw(&figure)) } }
-                        }
-                        (everything(runs))
-                    }
-                    (configuration(config, seed))
-                }
+                main { (content) }
             }
         }
     }
@@ -210,12 +216,13 @@ fn everything(runs: &[RunSummary]) -> Markup {
     }
 }
 
-fn configuration(config: &serde_json::Value, seed: u64) -> Markup {
+/// How to repeat the runs; `given` begins a sentence on what must be the same.
+pub(super) fn configuration(config: &serde_json::Value, given: &str) -> Markup {
     let text = format!("{config:#}");
     markup! {
         section aria-labelledby="configuration" {
             h2 id="configuration" { "Configuration" }
-            p { "Seed " code { (seed) } ". The same seed and configuration give the same figures on any machine." }
+            p { (given) " the same figures on any machine." }
             @if !config.is_null() {
                 pre class="scroll" tabindex="0" { (text) }
             }

@@ -1,8 +1,8 @@
 //! Reports: several [`RunSummary`](crate::summary::RunSummary)s side by side, on a terminal or on
 //! one page of HTML.
 //!
-//! [`table()`] and [`details()`] are for terminals, [`html()`] for a browser. All three read the
-//! same rows ([`metrics`]), so a number can't differ from one to the other.
+//! [`table()`] and [`details()`] are for terminals, [`html()`] for a browser, [`sheet()`] for a
+//! paper. All read the same rows ([`metrics`]), so a number can't differ from one to the other.
 //!
 //! Invariants: the same summaries give the same bytes (so the page omits wall-clock time); a value
 //! that is not a number is shown as `-`, never as `NaN` or `inf`; a run keeps its position, its
@@ -17,10 +17,11 @@ pub mod html;
 pub mod metrics;
 mod palette;
 mod progress;
+pub mod sheet;
 pub mod table;
 
 pub use crate::plot::series;
 pub use html::html;
 pub use metrics::{labels, remarks};
 pub use progress::Progress;
-pub use table::{details, table};
+pub use table::{details, sheet, table};

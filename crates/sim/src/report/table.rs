@@ -1,4 +1,4 @@
-//! Tables for a terminal.
+//! Tables of runs, for a terminal and for papers.
 //!
 //! Invariants: all lines of a table have the same display width; numbers are right-aligned; no
 //! escape codes, so the text can be piped and compared. Absent: fitting the terminal width. The
@@ -8,6 +8,8 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 
 use super::format::{one_line, seconds};
 use super::metrics::{self, Overview};
+use super::sheet::{Cell, Sheet, SheetColumn, TableForm};
+use crate::interval::of_run;
 use crate::summary::RunSummary;
 
 /// One row per run: bandwidth, amplification, pages, demotions, erases and write latency.
@@ -24,6 +26,74 @@ pub fn table(runs: &[RunSummary]) -> String {
     table.add_rows(rows);
     align_right(&mut table, 1..columns.len());
     finish(&mut table)
+}
+
+/// The same table for a paper. In CSV the figures of a run have their names in JSON, with all
+/// digits.
+pub fn sheet(runs: &[RunSummary], form: TableForm, notes: Vec<String>) -> Sheet {
+    if form == TableForm::Csv {
+        return numbers(runs);
+    }
+    let Overview { columns, rows } = metrics::overview(runs);
+    let column = |(at, column): (usize, &metrics::Column)| SheetColumn {
+        name: column.head.to_owned(),
+        label: format!("{} {}", column.head, column.unit)
+            .trim_end()
+            .to_owned(),
+        is_figure: at > 0,
+    };
+    let cells = |row: Vec<String>| row.into_iter().map(Cell::Text).collect();
+    Sheet {
+        columns: columns.iter().enumerate().map(column).collect(),
+        rows: rows.into_iter().map(cells).collect(),
+        notes: notes.into_iter().chain(metrics::remarks(runs)).collect(),
+    }
+}
+
+/// Figures of a run by their names in JSON, in a table for programs.
+const FIGURES: [&str; 16] = [
+    "bandwidth_mib_s",
+    "iops",
+    "requests_per_s",
+    "write_amplification",
+    "host_pages",
+    "flash_pages",
+    "gc_pages",
+    "remaps",
+    "erases",
+    "lost_references",
+    "latency_us.p50",
+    "latency_us.p99",
+    "latency_us.p999",
+    "read_latency_us.p50",
+    "read_latency_us.p99",
+    "read_latency_us.p999",
+];
+
+fn numbers(runs: &[RunSummary]) -> Sheet {
+    let text = |name: &str| SheetColumn {
+        name: name.to_owned(),
+        label: name.to_owned(),
+        is_figure: false,
+    };
+    let figure = |name: &&str| SheetColumn {
+        is_figure: true,
+        ..text(name)
+    };
+    let row = |(run, label): (&RunSummary, String)| {
+        let run = serde_json::json!(run);
+        let found = FIGURES
+            .iter()
+            .map(|name| of_run(&run, name).map_or(Cell::Missing, Cell::Figure));
+        std::iter::once(Cell::Text(label)).chain(found).collect()
+    };
+    Sheet {
+        columns: std::iter::once(text("scheme"))
+            .chain(FIGURES.iter().map(figure))
+            .collect(),
+        rows: runs.iter().zip(metrics::labels(runs)).map(row).collect(),
+        notes: Vec::new(),
+    }
 }
 
 /// All other measurements of one run, in two columns.

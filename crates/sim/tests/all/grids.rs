@@ -4,6 +4,8 @@ use crate::plots::reads_well;
 use remap_ssd_sim::interval::Interval;
 use remap_ssd_sim::plot::Size;
 use remap_ssd_sim::report::grid::{Grid, GridAxis, GridRow, Numbers};
+use remap_ssd_sim::report::sheet::TableForm;
+use serde_json::json;
 
 const SCHEMES: [&str; 3] = ["none", "remap-ssd", "pebble"];
 
@@ -47,6 +49,7 @@ fn grid(axes: Vec<GridAxis>) -> Grid {
         title: "grid".into(),
         scheme: "remap-ssd".into(),
         seeds: 3,
+        transient: 0,
         axes,
         figures: vec!["latency_us.p99".into()],
         rows: all.into_iter().map(row).collect(),
@@ -142,10 +145,50 @@ fn missing_results_are_left_out_of_pictures_and_shown_in_tables() {
         ),
         ("-", "7.00", "3.00 ±0.25")
     );
+    let csv = grid.sheet(vec![]).write(TableForm::Csv);
+    assert!(
+        csv.starts_with("scheme,log_size,latency_us.p99,ci95.latency_us.p99\r\nnone,20MiB,,\r\n"),
+        "{csv}"
+    );
+    assert!(
+        csv.contains("none,last,7,\r\nremap-ssd,20MiB,3,0.25\r\n"),
+        "{csv}"
+    );
     svg(&grid);
 
     for row in &mut grid.rows {
         row.figures = None;
     }
     assert_eq!(grid.svg(0), None);
+}
+
+#[test]
+fn the_page_has_its_pictures_as_files() {
+    let mut grid = grid(vec![axis("scheme", &SCHEMES, None), sizes(320.0)]);
+    grid.title = "a <b> & c".into();
+    grid.transient = 2;
+    let page = grid.page(&json!({ "command": "remap-ssd sweep \"a <b>.toml\"" }));
+    assert!(!page.contains("<b>") && !page.contains("http://") && !page.contains("<script"));
+    assert!(
+        page.contains("Means over 3 seeds")
+            && page.contains("Transient, not a steady state: 2 runs")
+    );
+
+    let link = page
+        .split("href=\"data:image/svg+xml,")
+        .nth(1)
+        .expect("there is a link");
+    let (url, _) = link.split_once('"').unwrap();
+    let (mut bytes, mut rest) = (Vec::new(), url.bytes());
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next().unwrap(), rest.next().unwrap()];
+                u8::from_str_radix(str::from_utf8(&digits).unwrap(), 16).unwrap()
+            }
+            byte => byte,
+        });
+    }
+    assert_eq!(String::from_utf8(bytes).unwrap(), grid.svg(0).unwrap());
+    assert!(page.contains("download=\"a--b----c-latency-us-p99.svg\""));
 }

@@ -123,10 +123,10 @@ fn lines_of_twenty_names_read_well_in_every_size() {
         let point = |x: usize| (x as f64, (x * at) as f64);
         (0..50).map(point).collect()
     };
-    let one = [""].as_slice();
+    let one: &[&str] = &[""];
     let titled =
         "workload=zipfrw:0.99:70,pages=4, firmware.gc_free=0.1, and more that does not fit";
-    let several = ["a panel", titled, "another", "", "the last"].as_slice();
+    let several: &[&str] = &["a panel", titled, "another", "", "the last"];
 
     for (x, y, titles) in [
         (Axis::upto(123_456_789.0), Axis::rounded(98_765.0), one),

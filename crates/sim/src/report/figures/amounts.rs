@@ -227,7 +227,9 @@ impl<'a> Series<'a> {
             legend: parts.iter().copied().zip(PARTS).collect(),
             reference,
         };
-        Ok(fluid(Size::Column, |size| chart.draw(size, false)))
+        Ok(fluid(Size::Column, title, |size, alone| {
+            chart.draw(size, alone)
+        }))
     }
 }
 

@@ -280,7 +280,9 @@ impl Series<'_> {
             picture: if empty {
                 Err("Nothing was recorded.")
             } else {
-                Ok(fluid(Size::Column, |size| chart.draw(size, false)))
+                Ok(fluid(Size::Column, title, |size, alone| {
+                    chart.draw(size, alone)
+                }))
             },
         }
     }

@@ -2,17 +2,21 @@
 //!
 //! ```text
 //! GridAxis  a name of the grid, its values, and their numbers if they are numbers
-//! label    the names of axes and figures in words, with their units
-//! picture  one figure over the grid
+//! label     the names of axes and figures in words, with their units
+//! picture   one figure over the grid
+//! page      all figures and the table as HTML
 //! ```
 //! Invariants: a figure keeps its interval in every table and picture; a combination without a
 //! result is shown as missing, not left out. Absent: the runs, and averaging over them.
 
 mod label;
+mod page;
 mod picture;
 
 use crate::interval::Interval;
-use crate::report::format::{MISSING, interval};
+use crate::report::format::{MISSING, counted, interval};
+use crate::report::sheet::{Cell, Sheet, SheetColumn};
+use label::label;
 
 /// The figures of a grid of runs.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Grid {
     pub scheme: String,
     /// Number of runs with different seeds of which each figure is the mean; 1 without averaging.
     pub seeds: usize,
+    /// Number of runs that measured no steady state.
+    pub transient: usize,
     /// Names and values.
     pub axes: Vec<GridAxis>,
     /// Names of the figures, as in the JSON of a run.
@@ -125,6 +131,45 @@ impl Grid {
             seeds => format!("Means over {seeds} seeds; after ±: {half} (Student's t)."),
         }
     }
+    /// What must be said where the figures stand.
+    pub fn remarks(&self) -> Vec<String> {
+        let transient = format!(
+            "Transient, not a steady state: {}, whose figures depend on the length of the measurement.",
+            counted(self.transient as u64, "run")
+        );
+        let transient = (self.transient > 0).then_some(transient);
+        std::iter::once(self.remark()).chain(transient).collect()
+    }
+
+    /// The table for a paper.
+    pub fn sheet(&self, notes: Vec<String>) -> Sheet {
+        let column = |name: &String, label: String, is_figure| SheetColumn {
+            name: name.clone(),
+            label,
+            is_figure,
+        };
+        let axes = self
+            .axes
+            .iter()
+            .map(|axis| column(&axis.name, label(&axis.name), false));
+        let figures = self
+            .figures
+            .iter()
+            .map(|name| column(name, label(name), true));
+
+        let row = |row: &GridRow| {
+            let values = self.axes.iter().zip(&row.values);
+            let values = values.map(|(axis, at)| Cell::Text(axis.values[*at].clone()));
+            let figure = |at| self.figure(row, at).map_or(Cell::Missing, Cell::Figure);
+            values.chain((0..self.figures.len()).map(figure)).collect()
+        };
+        Sheet {
+            columns: axes.chain(figures).collect(),
+            rows: self.rows.iter().map(row).collect(),
+            notes: notes.into_iter().chain(self.remarks()).collect(),
+        }
+    }
+
     /// The figure of a row, if it is a number.
     fn figure(&self, row: &GridRow, figure: usize) -> Option<Interval> {
         let found = row.figures.as_ref()?[figure]?;

@@ -63,6 +63,8 @@ impl Parts {
 /// The figure of a row, and where it is drawn.
 struct Mark {
     panel: String,
+    /// The position along the horizontal axis, in words and as an index.
+    position: String,
     across: usize,
     color: usize,
     figure: Interval,
@@ -91,6 +93,9 @@ impl<'a> Picture<'a> {
                 .map(|axis| said(grid, *axis, row.values[*axis]));
             Some(Mark {
                 panel: panel.collect::<Vec<_>>().join(", "),
+                position: parts
+                    .across
+                    .map_or(String::new(), |axis| said(grid, axis, row.values[axis])),
                 across: at(parts.across),
                 color: at(parts.colors),
                 figure: grid.figure(row, figure)?,
@@ -171,18 +176,13 @@ impl<'a> Picture<'a> {
     }
 
     fn columns(&self, size: Size, alone: bool) -> Markup {
-        let position = |mark: &Mark| {
-            let said = |axis| said(self.grid, axis, mark.across);
-            self.parts.across.map_or(String::new(), said)
-        };
         let panel = |title: &str| {
             let mut groups: Vec<(String, Vec<(String, f64)>)> = Vec::new();
             for mark in self.marks.iter().filter(|mark| mark.panel == title) {
-                let label = position(mark);
                 let column = (self.names[mark.color].clone(), mark.figure.value);
-                match groups.iter_mut().find(|(other, _)| *other == label) {
+                match groups.iter_mut().find(|(other, _)| *other == mark.position) {
                     Some((_, columns)) => columns.push(column),
-                    None => groups.push((label, vec![column])),
+                    None => groups.push((mark.position.clone(), vec![column])),
                 }
             }
             Panel {
@@ -192,7 +192,7 @@ impl<'a> Picture<'a> {
         };
         let half = |panel: &str, group: &str, name: &str| {
             let is_it = |mark: &&Mark| {
-                mark.panel == panel && position(mark) == group && self.names[mark.color] == name
+                mark.panel == panel && mark.position == group && self.names[mark.color] == name
             };
             self.marks
                 .iter()
