@@ -126,12 +126,12 @@ impl<'a> Picture<'a> {
     pub(super) fn draw(&self, size: Size, alone: bool) -> Markup {
         let axis = self.parts.across.map(|axis| &self.grid.axes[axis]);
         match axis.and_then(|axis| Some((axis_label(axis), axis.numbers.as_ref()?))) {
-            Some((label, numbers)) => self.lines(label, numbers).draw(size, alone),
+            Some((label, numbers)) => self.lines(label, numbers, alone).draw(size, alone),
             None => self.columns(size, alone),
         }
     }
 
-    fn lines(&self, x_title: String, numbers: &Numbers) -> LineChart<'_> {
+    fn lines(&self, x_title: String, numbers: &Numbers, alone: bool) -> LineChart<'_> {
         let paints = self.paints();
         let line = |panel: &str, color: usize| {
             let its = |mark: &&Mark| mark.panel == panel && mark.color == color;
@@ -164,7 +164,7 @@ impl<'a> Picture<'a> {
             .iter()
             .flat_map(|mark| [mark.figure.value, upper(mark)]);
         LineChart {
-            heading: Some(&self.grid.title),
+            heading: alone.then_some(&self.grid.title),
             description: self.description(),
             x_title,
             y_title: &self.title,
@@ -202,7 +202,7 @@ impl<'a> Picture<'a> {
 
         let names = self.names.iter().map(String::as_str);
         ColumnChart {
-            heading: Some(&self.grid.title),
+            heading: alone.then_some(&self.grid.title),
             description: self.description(),
             y_title: &self.title,
             panels: &self.panels().into_iter().map(panel).collect::<Vec<_>>(),
