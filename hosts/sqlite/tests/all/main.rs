@@ -14,6 +14,7 @@ mod log_lines;
 mod pairs;
 mod pending;
 mod processes;
+mod recorded;
 mod refusals;
 mod sharing;
 mod sqlite_cuts;
