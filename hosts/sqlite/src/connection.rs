@@ -20,7 +20,7 @@
 //! Absent: locks, names, and C.
 
 use crate::database::{Database, PageRead};
-use crate::journal::{Journal, JournalCounters};
+use crate::journal::{Journal, JournalCounters, NeverSynced};
 use crate::mark::Mark;
 use crate::page_places::{PagePlace, PagePlaces};
 use crate::statistics;
@@ -45,6 +45,7 @@ pub(crate) enum Role {
 pub(crate) struct Connection {
     store: Arc<dyn Store>,
     page_places: Arc<PagePlaces>,
+    never_synced: Arc<NeverSynced>,
     mark: Mark,
     stamps: bool,
     database: Option<Database>,
@@ -66,8 +67,13 @@ pub(crate) struct Connection {
 const MARK_OF_FILES: [u8; 16] = *b"remap-ssd\0files\0";
 
 impl Connection {
-    /// Creates a connection without files. All connections to a store share its `page_places`.
-    pub(crate) fn new(store: Arc<dyn Store>, page_places: Arc<PagePlaces>) -> Self {
+    /// Creates a connection without files. All connections to a store share its `page_places` and
+    /// `never_synced`.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        page_places: Arc<PagePlaces>,
+        never_synced: Arc<NeverSynced>,
+    ) -> Self {
         let identity = store.identity();
         let mark = Mark::of(&identity.unwrap_or(MARK_OF_FILES));
         let stamps = identity.is_some();
@@ -75,6 +81,7 @@ impl Connection {
         Self {
             store,
             page_places,
+            never_synced,
             mark,
             stamps,
             database: None,
@@ -453,6 +460,9 @@ impl Connection {
             }
             Role::Journal => {
                 let flushed = self.flush_database().and_then(|()| self.flush_journal());
+                if let (Ok(()), Some((_, journal))) = (&flushed, &self.journal) {
+                    journal.leave(&self.never_synced);
+                }
                 // In most modes a journal lasts for one transaction; counters belong to the
                 // connection.
                 self.journals_before = self.journals();

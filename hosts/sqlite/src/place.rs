@@ -23,6 +23,7 @@
 
 use crate::forked::{PerProcess, take_inherited};
 use crate::image;
+use crate::journal::NeverSynced;
 use crate::memory;
 use crate::page_places::PagePlaces;
 use crate::served;
@@ -118,6 +119,8 @@ pub(crate) struct StorePlace {
     pub store: Arc<dyn Store>,
     /// Places of pages read earlier.
     pub page_places: Arc<PagePlaces>,
+    /// The journal that was closed without a sync, and is about to be deleted.
+    pub never_synced: Arc<NeverSynced>,
     /// Prefix of a file's full name: `/UUID/`, or the folder.
     prefix: String,
     /// Tells copies of a volume apart: they have the same UUID.
@@ -364,6 +367,7 @@ pub(crate) fn of_full_name(full: &str) -> Result<(Arc<StorePlace>, String), Plac
     let place = Arc::new(StorePlace {
         store: Arc::new(store),
         page_places: Arc::default(),
+        never_synced: Arc::default(),
         prefix: prefix.clone(),
         copy: None,
         locks: None,
@@ -496,6 +500,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlac
     Ok(Arc::new(StorePlace {
         store,
         page_places: Arc::default(),
+        never_synced: Arc::default(),
         prefix: format!("/{uuid}/"),
         copy,
         locks: Some(locks),

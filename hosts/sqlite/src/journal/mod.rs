@@ -36,7 +36,11 @@
 //!    committed. The call returns after the sync, so that a committed transaction stays so, and no
 //!    slot is reused before, so that a journal that reappears is complete. `write` of a new header
 //!    first invalidates any existing journal. A transaction that was never synced (synchronous=OFF)
-//!    is invalidated without a sync: it has no guarantee for a power cut.
+//!    is invalidated without a sync: it has no guarantee for a power cut. If only the process is
+//!    killed, the deallocation was sent or not, and a later connection finds no journal or all of
+//!    it. In journal_mode=DELETE SQLite closes the journal first: its owner leaves the nonce
+//!    (`NeverSynced`), and the deletion trusts it only if metadata page 0 has the same one. A nonce
+//!    that is missing or of another transaction costs a sync.
 //!
 //! *Cached state.* A connection that has written its header in this transaction owns the journal:
 //! SQLite's RESERVED lock excludes other writers until the journal is invalidated, and its
@@ -64,12 +68,13 @@ mod opening;
 mod segment;
 
 use crate::mark::Mark;
-use layout::{HEADER_BYTES, Header, JournalGeometry, PAGE, Page};
+use layout::{HEADER_BYTES, Head, Header, JournalGeometry, PAGE, Page};
 use remap_ssd_store::{FileId, Store, StoreError};
 use segment::{Part, Segment};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 /// Counters of a journal.
@@ -99,6 +104,11 @@ enum Standing {
     /// All of it is valid: this connection writes the journal.
     Owned,
 }
+
+/// Nonce of the last journal that its owner in this process closed and never synced; 0 if none. It
+/// is of one transaction, so a stale one matches no journal.
+#[derive(Debug, Default)]
+pub(crate) struct NeverSynced(AtomicU64);
 
 /// The rollback journal of a database.
 pub struct Journal {
@@ -352,13 +362,47 @@ impl Journal {
             return Ok(()); // There was none when it began.
         }
 
-        self.store.discard(self.file, 0, PAGE as u64)?;
-        self.counters.invalidations += 1;
-        self.unsynced = true;
+        self.discard_first()?;
         if durably {
             self.store.sync(self.file)?;
             self.unsynced = false;
         }
+        Ok(())
+    }
+
+    /// Leaves the nonce of an own transaction that was never synced, before the journal is closed.
+    pub(crate) fn leave(&self, left: &NeverSynced) {
+        if self.standing == Standing::Owned
+            && !self.ever_synced
+            && let Some(first) = self.segments.first()
+        {
+            left.0.store(first.nonce, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a closed journal: as `invalidate`, but without the sync if its owner left its nonce.
+    ///
+    /// # Errors
+    /// The store.
+    pub(crate) fn delete(&mut self, left: &NeverSynced) -> Result<(), StoreError> {
+        self.know(true)?;
+        let nonce = self
+            .first
+            .as_deref()
+            .and_then(Head::get)
+            .map(|head| head.nonce);
+        if nonce.is_none_or(|nonce| left.0.swap(0, Ordering::Relaxed) != nonce) {
+            return self.invalidate();
+        }
+        self.forget();
+        self.discard_first()
+    }
+
+    /// Deallocates metadata page 0.
+    fn discard_first(&mut self) -> Result<(), StoreError> {
+        self.store.discard(self.file, 0, PAGE as u64)?;
+        self.counters.invalidations += 1;
+        self.unsynced = true;
         Ok(())
     }
 

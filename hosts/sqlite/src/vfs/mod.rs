@@ -467,8 +467,9 @@ fn delete(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     if !journal.exists()? {
         return Ok(false);
     }
-    // Always durable, even if SQLite does not ask for it: the next transaction reuses the space.
-    journal.invalidate()?;
+    // Durable even if SQLite does not ask for it, as the next transaction reuses the space; unless
+    // the transaction itself was never synced.
+    journal.delete(&place.never_synced)?;
     Ok(true)
 }
 

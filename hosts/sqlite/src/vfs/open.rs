@@ -258,6 +258,7 @@ fn attach(
         Arc::new(Mutex::new(Connection::new(
             Arc::clone(&place.store),
             Arc::clone(&place.page_places),
+            Arc::clone(&place.never_synced),
         )))
     });
     let role = {

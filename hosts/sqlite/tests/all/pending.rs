@@ -2,7 +2,7 @@
 
 use crate::kit::engine::{Db, start_with_vfs};
 use remap_ssd_store::{NewVolume, Processes, Volume};
-use remap_ssd_testkit::MemDisk;
+use remap_ssd_testkit::{MemDisk, Op};
 use std::sync::Arc;
 
 const ROWS: i64 = 600;
@@ -140,5 +140,30 @@ fn what_is_committed_is_on_the_disk_however_little_is_synced() {
         });
         assert_eq!((verdict.text(), rows.integer()), ("ok", ROWS), "{journal}");
         drop((found, after));
+    }
+}
+
+/// Flushes of a transaction that changes all rows, in each of the modes that have a journal.
+#[test]
+fn a_transaction_at_off_flushes_nothing_and_one_at_full_still_flushes_the_end_of_its_journal() {
+    for journal in ["DELETE", "TRUNCATE", "PERSIST"] {
+        let name = format!("flushes-{journal}");
+        let (disk, db, mounted) = filled(&name, &[&format!("PRAGMA journal_mode={journal}")]);
+        // No row grows, and the journal has its place: files keep their sizes.
+        let change = "UPDATE t SET v = printf('%0200d', a + random() % 1000)";
+        db.run(change).expect("possible");
+        let flushes = |synchronous: &str| {
+            db.run(&format!("PRAGMA synchronous={synchronous}"))
+                .expect("possible");
+            let before = disk.medium().log.len();
+            db.run(change).expect("possible");
+            let medium = disk.medium();
+            let log = medium.log[before..].iter();
+            log.filter(|op| matches!(op, Op::Flush)).count()
+        };
+        // FULL: the journal, the database, the journal's end.
+        let found = ["FULL", "OFF", "OFF", "FULL"].map(flushes);
+        assert_eq!(found, [3, 0, 0, 3], "{journal}");
+        drop((db, mounted));
     }
 }
