@@ -5,8 +5,11 @@
 
 `fileserver` is Filebench's: a file is deleted, one is written, another appended to, one is read. `database` is YCSB A on SQLite, in WAL
 mode at NORMAL: half updates, half reads, of rows of 1 KB of which a fifth gets four fifths of the requests.
+
+The initial files take FULL of the file system.
 """
 
+import glob
 import json
 import os
 import random
@@ -14,8 +17,14 @@ import sqlite3
 import sys
 import time
 
-FOLDERS, FILES, CYCLES = 20, 1500, 1300
-ROWS, TRANSACTIONS, PER_TRANSACTION = 100_000, 3_000, 5
+FULL = 0.75
+FOLDERS, CYCLES = 20, 8_000
+TRANSACTIONS, PER_TRANSACTION = 10_000, 5
+
+
+def used(base):
+    there = os.statvfs(base)
+    return 1 - there.f_bavail / there.f_blocks
 
 
 def path(base, number):
@@ -31,8 +40,10 @@ def make_fileserver(base):
     chosen = random.Random(1)
     for folder in range(FOLDERS):
         os.makedirs(f"{base}/files/{folder}")
-    for number in range(FILES):
+    number = 0
+    while used(base) < FULL:
         write(path(base, number), chosen)
+        number += 1
 
 
 def run_fileserver(base, seed):
@@ -66,20 +77,23 @@ def make_database(base):
     chosen = random.Random(1)
     database = opened(base)
     database.execute("CREATE TABLE t(k INTEGER PRIMARY KEY, v BLOB)")
-    for first in range(0, ROWS, 1000):
+    first = 0
+    while used(base) < FULL:
         database.execute("BEGIN")
         database.executemany("INSERT INTO t VALUES (?, ?)", ((key, chosen.randbytes(1000)) for key in range(first, first + 1000)))
         database.execute("COMMIT")
+        first += 1000
     database.close()
 
 
 def run_database(base, seed):
     chosen = random.Random(seed)
     database = opened(base)
+    rows = database.execute("SELECT max(k) FROM t").fetchone()[0] + 1
     for _ in range(TRANSACTIONS):
         database.execute("BEGIN")
         for _ in range(PER_TRANSACTION):
-            keys = [chosen.randrange(ROWS // 5) * 5 if chosen.random() < 0.8 else chosen.randrange(ROWS) for _ in range(2)]
+            keys = [chosen.randrange(rows // 5) * 5 if chosen.random() < 0.8 else chosen.randrange(rows) for _ in range(2)]
             database.execute("SELECT v FROM t WHERE k = ?", keys[:1]).fetchone()
             database.execute("UPDATE t SET v = ? WHERE k = ?", (chosen.randbytes(1000), keys[1]))
         database.execute("COMMIT")
@@ -87,8 +101,19 @@ def run_database(base, seed):
     return TRANSACTIONS * PER_TRANSACTION * 2
 
 
+def cleanings():
+    """Blocks that F2FS's cleaners have moved, by its own counts."""
+    told = {}
+    for path in glob.glob("/sys/fs/f2fs/*/moved_blocks_*ground"):
+        with open(path) as file:
+            told[os.path.basename(path)] = int(file.read())
+    return told
+
+
 name, what, base = sys.argv[1:4]
+before = cleanings()
 begin = time.monotonic()
 operations = globals()[f"{what}_{name}"](base, *map(int, sys.argv[4:]))
 os.sync()
-print(json.dumps({"seconds": round(time.monotonic() - begin, 3), "operations": operations}))
+moved = {name: count - before[name] for name, count in cleanings().items()}
+print(json.dumps({"seconds": round(time.monotonic() - begin, 3), "operations": operations, **moved}))

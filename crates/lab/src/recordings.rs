@@ -55,9 +55,9 @@ built_in! {
     "sqlite-rollback-10000-full-copyless",
     "sqlite-rollback-10000-full-nojournal",
     "f2fs-fileserver-stock",
-    "f2fs-fileserver-remap",
+    "f2fs-fileserver-flagged",
     "f2fs-database-stock",
-    "f2fs-database-remap",
+    "f2fs-database-flagged",
     "f2fs-sync-stock",
     "f2fs-sync-lists",
 }

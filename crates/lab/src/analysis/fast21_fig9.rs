@@ -18,7 +18,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     for load in LOADS {
         let stock: [Phase; 3] = phases(table, &format!("f2fs-{load}-stock"), "none")?;
-        let ours = |scheme| phases(table, &format!("f2fs-{load}-remap"), scheme);
+        let ours = |scheme| phases(table, &format!("f2fs-{load}-flagged"), scheme);
         let [flog, nlog, remap, _] = [
             ours("flog")?,
             ours("nlog")?,
@@ -26,16 +26,24 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             ours("opt")?,
         ];
 
-        let saved =
-            |of: fn(&Phase) -> f64, phase: usize| 1.0 - of(&remap[phase]) / of(&stock[phase]);
-        found.measure(
-            format!("cleaning_time_saved {load}"),
-            saved(|phase| phase.seconds, 1),
-        );
-        found.measure(
-            format!("cleaning_pages_saved {load}"),
-            saved(|phase| phase.flash_pages, 1),
-        );
+        let saved = |ours: &[Phase; 3], of: fn(&Phase) -> f64| 1.0 - of(&ours[1]) / of(&stock[1]);
+        for (name, value) in [
+            ("cleaning_time_saved", saved(&remap, |phase| phase.seconds)),
+            (
+                "cleaning_pages_saved",
+                saved(&remap, |phase| phase.flash_pages),
+            ),
+            ("cleaning_seconds_stock", stock[1].seconds),
+            ("cleaning_seconds", remap[1].seconds),
+            ("remaps_before", remap[0].remaps),
+            ("remaps_cleaned", remap[1].remaps),
+            ("remaps_after", remap[2].remaps),
+            ("collected_before", remap[0].gc_pages),
+            ("collected_after", remap[2].gc_pages),
+            ("host_pages_after", remap[2].host_pages),
+        ] {
+            found.measure(format!("{name} {load}"), value);
+        }
         for (index, phase) in PHASES.iter().enumerate() {
             let faster_than = |other: &[Phase; 3]| other[index].seconds / remap[index].seconds;
             found.measure(format!("over_stock {phase} {load}"), faster_than(&stock));
@@ -73,7 +81,7 @@ fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
     for scheme in REMAPPING {
         arms.push((
             scheme,
-            phases(table, &format!("f2fs-{load}-remap"), scheme)?,
+            phases(table, &format!("f2fs-{load}-flagged"), scheme)?,
         ));
     }
 

@@ -15,6 +15,10 @@ pub(super) struct Phase {
     pub flash_pages: f64,
     /// Pages written by the host.
     pub host_pages: f64,
+    /// Pages remapped.
+    pub remaps: f64,
+    /// Pages moved by garbage collection.
+    pub gc_pages: f64,
 }
 
 /// The phases of a recording under a scheme: the first from mark 1 to mark 2.
@@ -37,6 +41,8 @@ pub(super) fn phases<const N: usize>(
             seconds: row.number("seconds_simulated")?,
             flash_pages: row.number("flash_pages")?,
             host_pages: row.number("host_pages")?,
+            remaps: row.number("remaps")?,
+            gc_pages: row.number("gc_pages")?,
         })
     };
 
@@ -47,6 +53,8 @@ pub(super) fn phases<const N: usize>(
             seconds: to.seconds - from.seconds,
             flash_pages: to.flash_pages - from.flash_pages,
             host_pages: to.host_pages - from.host_pages,
+            remaps: to.remaps - from.remaps,
+            gc_pages: to.gc_pages - from.gc_pages,
         };
     }
     Ok(phases)
