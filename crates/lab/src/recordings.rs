@@ -58,6 +58,8 @@ built_in! {
     "f2fs-fileserver-flagged",
     "f2fs-database-stock",
     "f2fs-database-flagged",
+    "f2fs-oltp-stock",
+    "f2fs-oltp-lists",
     "f2fs-sync-stock",
     "f2fs-sync-lists",
 }

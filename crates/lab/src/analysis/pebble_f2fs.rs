@@ -9,6 +9,8 @@ use crate::table::Table;
 const SCHEME: &str = "pebble";
 /// Pages written by the synchronous writers: 4 times 500.
 const SYNCED_PAGES: f64 = 2000.0;
+/// Transactions of sysbench between two marks.
+const TRANSACTIONS: f64 = 500.0;
 
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
@@ -33,6 +35,14 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         stock.flash_pages,
         ours.flash_pages,
     ));
+
+    let [stock]: [Phase; 1] = phases(table, "f2fs-oltp-stock", SCHEME)?;
+    let [lists]: [Phase; 1] = phases(table, "f2fs-oltp-lists", SCHEME)?;
+    found.measure("oltp_throughput", stock.seconds / lists.seconds);
+    for (arm, phase) in [("stock", stock), ("lists", lists)] {
+        found.measure(format!("oltp_pages {arm}"), phase.host_pages / TRANSACTIONS);
+        found.measure(format!("oltp_ms {arm}"), phase.seconds * 1e3 / TRANSACTIONS);
+    }
 
     let [stock, _]: [Phase; 2] = phases(table, "f2fs-sync-stock", SCHEME)?;
     let [lists, _]: [Phase; 2] = phases(table, "f2fs-sync-lists", SCHEME)?;
