@@ -244,7 +244,11 @@ impl Comparison {
         // Hours of work must not end at a missing folder.
         let begin = |path: &PathBuf| Pending::begin(path);
         let report = self.spec.report.as_ref().map(begin).transpose()?;
-        let table = self.spec.table.as_ref().map(begin).transpose()?;
+        let table = |path: &PathBuf| {
+            let form = TableForm::of(path).map_err(Error::usage)?;
+            Ok::<_, Error>((form, begin(path)?))
+        };
+        let table = self.spec.table.as_ref().map(table).transpose()?;
         let out = self.spec.out.as_ref().map(begin).transpose()?;
 
         // Files for saved devices are checked as well.
@@ -285,8 +289,7 @@ impl Comparison {
         if let Some(report) = report {
             report.write(&result::page(&self.spec, &self.plan, &measured.done))?;
         }
-        if let (Some(table), Some(path)) = (table, &self.spec.table) {
-            let form = TableForm::of(path).map_err(Error::usage)?;
+        if let Some((form, table)) = table {
             table
                 .write(&result::sheet(&self.spec, &self.plan, &measured.done, form).write(form))?;
         }
