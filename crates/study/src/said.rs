@@ -3,16 +3,24 @@
 /// The words of a command line that affect the results, without those that only affect execution or
 /// presentation.
 pub fn said(words: impl IntoIterator<Item = String>) -> Vec<String> {
-    const SHOWN: [&str; 7] = [
+    const SHOWN: [&str; 8] = [
         "--threads",
         "--memory",
         "--json",
         "--details",
         "--report",
         "--report-x",
+        "--table",
         "--out",
     ];
-    const VALUES: [&str; 5] = ["--threads", "--memory", "--report", "--report-x", "--out"];
+    const VALUES: [&str; 6] = [
+        "--threads",
+        "--memory",
+        "--report",
+        "--report-x",
+        "--table",
+        "--out",
+    ];
 
     // The words are part of the result, which must not depend on threads or on files.
     let mut words = words.into_iter();

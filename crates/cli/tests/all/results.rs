@@ -450,7 +450,7 @@ fn the_table_of_a_comparison_is_written_for_a_paper() {
     let markdown = read("a.md");
     assert!(markdown.starts_with("| scheme | MiB/s |"), "{markdown}");
     assert!(markdown.contains("\n| remap-ssd | "), "{markdown}");
-    let command = "remap-ssd compare --scheme none,remap-ssd --table a.md";
+    let command = "remap-ssd compare --scheme none,remap-ssd --scale 1/64";
     assert!(markdown.contains(command), "{markdown}");
 
     make("a.tex").ok();

@@ -195,7 +195,7 @@ fn a_sweep_writes_a_page_and_the_table_for_a_paper() {
     for part in [
         "<h3>write amplification</h3>",
         "<h3>gc pages</h3>",
-        "remap-ssd sweep grid.toml --report grid.html",
+        "remap-ssd sweep grid.toml",
         "--seed=2",
         env!("CARGO_PKG_VERSION"),
     ] {
