@@ -59,6 +59,7 @@ def compare(
     save_aged: Optional[Path] = None,
     report: Optional[Path] = None,
     report_x: Optional[str] = None,
+    table: Optional[Path] = None,
     out: Optional[Path] = None,
     progress: Progress = None,
 ) -> Results:

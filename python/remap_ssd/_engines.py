@@ -59,7 +59,11 @@ def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Call
         if deaths == DEATHS_MAX:
             was_killed = -signal.SIGKILL in codes
             why = "killed: is there too little memory?" if was_killed else f"with exit code {', '.join(map(str, sorted(codes)))}: see above"
-            _give_up(waiting, f"processes died {deaths} times without a point done, {why}", fail)
+            # One of them ends its process, and with it those beside it. Alone, each shows whether it is that one.
+            for key in list(waiting):
+                alone = {key: waiting.pop(key)}
+                _round(work, alone, 1, count, fail)
+                _give_up(alone, f"its process died: {why}", fail)
 
 
 def _give_up(waiting: dict[str, Task], why: str, fail: Fail) -> None:

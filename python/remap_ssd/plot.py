@@ -14,14 +14,27 @@ from ._results import Run
 if TYPE_CHECKING:
     from ._figures import Figure, SampleName
 
-_COLORS = {"none": "#30343a", "remap-ssd": "#0072b2", "flog": "#e69f00", "nlog": "#cc79a7", "opt": "#009e73"}
-_OTHERS = ("#d55e00", "#56b4e9", "#f0e442", "#9aa1aa")
+#: As in the command line's pictures (`crates/sim/src/plot/plot.css` and `paint.rs`).
+_COLORS = {
+    "none": "#30343a",
+    "remap-ssd": "#0072b2",
+    "flog": "#e69f00",
+    "nlog": "#cc79a7",
+    "opt": "#009e73",
+    "unsafe": "#9aa1aa",
+    "pebble": "#7b5fc9",
+    "remap-ssd-x": "#7aa60b",
+    "local-flash": "#e0457b",
+    "remap-ssd-lh": "#12a3b4",
+    "wal-ssd": "#8a5a2b",
+    "shadow-oob": "#8b1e4f",
+}
 _DASHES: dict[str, Any] = {"none": (0, (6, 4)), "opt": (0, (2, 3))}
 
 
 def color(scheme: str) -> str:
     """A scheme's colour, the same in every comparison."""
-    return _COLORS.get(scheme) or _OTHERS[sum(scheme.encode()) % len(_OTHERS)]
+    return _COLORS[scheme]
 
 
 def bars(runs: Iterable[Run], field: Figure = "write_amplification", *, axes: Any = None, label: Optional[str] = None) -> Any:

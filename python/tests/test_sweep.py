@@ -11,6 +11,7 @@ import time
 import pytest
 
 import remap_ssd
+from remap_ssd import _engines
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -302,7 +303,20 @@ def test_processes_that_die_are_said_with_how(tmp_path):
         'else:\n    raise SystemExit(5)\n'
     )
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "seed=1: processes died 3 times without a point done, with exit code 5: see above" in done.stderr
+    assert done.returncode == 1 and "seed=1: its process died: with exit code 5: see above" in done.stderr
+
+
+def _ends_on_bad(task):
+    if task["key"] == "bad":
+        os._exit(3)
+
+
+def test_a_point_that_ends_its_process_fails_alone():
+    failed, done = {}, []
+    tasks = [{"key": key, "memory_bytes": 1} for key in ("bad", "a", "b", "c")]
+    _engines.processes(_ends_on_bad, tasks, 2, lambda: done.append(1), lambda task, error: failed.update({task["key"]: str(error)}))
+    assert list(failed) == ["bad"] and "exit code 3" in failed["bad"]
+    assert len(done) == 3
 
 
 CLIENT = """

@@ -51,8 +51,8 @@ pub(crate) struct Step {
 impl Step {
     pub(crate) fn new(data: DataPath, goes_on: bool) -> Self {
         let pages = match data {
-            DataPath::Own | DataPath::Absent | DataPath::Flush => 0,
-            DataPath::FromHost | DataPath::ToHost | DataPath::ToMerge | DataPath::Merged => 1,
+            DataPath::Own | DataPath::Absent | DataPath::Flush | DataPath::Merged => 0,
+            DataPath::FromHost | DataPath::ToHost | DataPath::ToMerge => 1,
         };
         Self {
             data,
@@ -191,7 +191,8 @@ impl OpCharger {
     pub(crate) fn charge(&mut self, now: u64, step: Step, ops: &[Op]) -> u64 {
         let timing = &mut self.timing;
         let Step { data, pages, .. } = step;
-        let begins = data != DataPath::Own && !std::mem::replace(&mut self.goes_on, step.goes_on);
+        // Also at the end of a request that the firmware ends itself.
+        let begins = !std::mem::replace(&mut self.goes_on, step.goes_on) & (data != DataPath::Own);
 
         // In the same order with one thread or two: each call takes a turn on a lane, and turns
         // determine the times.
@@ -206,7 +207,7 @@ impl OpCharger {
             DataPath::FromHost | DataPath::Merged if self.hashes => timing.hash_page(now, received),
             _ => received,
         };
-        let ready = timing.process(received, hashed, begins, pages.into());
+        let ready = timing.process(timing.arrive(now), hashed, begins, pages.into());
 
         let done = if self.timed {
             timing.charge(ops, CommandStart { now, ready })
@@ -217,7 +218,7 @@ impl OpCharger {
         // A page that was read is sent; one to be merged stays for the next step.
         match data {
             DataPath::ToHost => timing.send_page(now, done),
-            DataPath::Flush => done + timing.flush_ns(),
+            DataPath::Flush => timing.flush(done),
             DataPath::ToMerge => {
                 self.merged = done;
                 done

@@ -90,6 +90,8 @@ pub struct Timing {
     hash: SerialResource,
     /// Cores that execute the firmware.
     cores: Vec<SerialResource>,
+    /// The core that executes the latest command.
+    core: usize,
     link_in: SerialResource,
     link_out: SerialResource,
     programs: ProgramEnds,
@@ -125,6 +127,7 @@ impl Timing {
             scanning: SerialResource::default(),
             hash: SerialResource::default(),
             cores: vec![SerialResource::default(); latencies.controller.cores.max(1) as usize],
+            core: 0,
             link_in: SerialResource::default(),
             link_out: SerialResource::default(),
             programs: ProgramEnds::new(geometry),
@@ -188,20 +191,30 @@ impl Timing {
 
         match u64::from(begins) * firmware_ns + pages * page_ns {
             0 => ready,
-            length => self.occupy_core(asked, ready, length),
+            length => self.occupy_core(asked, ready, begins, length),
         }
     }
 
     #[inline(never)]
-    fn occupy_core(&mut self, asked: u64, ready: u64, length: u64) -> u64 {
-        let cores = self.cores.iter_mut();
-        let core = cores.min_by_key(|core| core.free).expect("there is a core");
-        core.pass(asked, length, ready)
+    fn occupy_core(&mut self, asked: u64, ready: u64, begins: bool, length: u64) -> u64 {
+        // All of a command is executed by one core.
+        if begins {
+            let cores = 0..self.cores.len();
+            let first_free = cores.min_by_key(|at| self.cores[*at].free);
+            self.core = first_free.unwrap_or(0);
+        }
+        self.cores[self.core].pass(asked, length, ready)
     }
 
-    /// Duration of a flush, in nanoseconds, once everything before it has ended.
-    pub fn flush_ns(&self) -> u64 {
-        self.latencies.flush_ns
+    /// End of a flush whose operations end at `done`.
+    #[inline]
+    pub fn flush(&mut self, done: u64) -> u64 {
+        if self.latencies.flush_ns == 0 {
+            return done;
+        }
+        let end = done + self.latencies.flush_ns;
+        self.all_end = self.all_end.max(end);
+        end
     }
 
     /// Charges the operations of one command; returns its completion time.

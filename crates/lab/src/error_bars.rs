@@ -5,12 +5,13 @@
 //! the squared changes (the delta method, with differences for derivatives). The runs of an experiment
 //! draw the same requests, so that ratios of them vary less than this says.
 //!
-//! Absent: runs without intervals (recoveries, single commands, host software), and figures that are no
-//! speed, amplification or latency.
+//! Absent: runs without intervals (recoveries, single commands, host software), recordings, which are replayed
+//! whole and are no sample of a steady load, and figures that are no speed, amplification or latency.
 
 use crate::LabError;
 use crate::analysis::Analysis;
 use crate::claim::Measures;
+use crate::recordings;
 use crate::table::{Row, Table};
 use serde_json::Value;
 
@@ -30,6 +31,13 @@ pub(crate) fn half_widths(
     let mut squares = Measures::new();
 
     for index in 0..table.rows.len() {
+        if table.rows[index]
+            .run
+            .workload
+            .starts_with(recordings::PREFIX)
+        {
+            continue;
+        }
         for move_figures in MOVES {
             let whole = table.rows[index].result.clone();
             if move_figures(&mut table.rows[index]).is_some() {
@@ -76,6 +84,7 @@ fn amplification(row: &mut Row) -> Option<()> {
     let half = half(row, "write_amplification")?;
     let pages = half * row.number("host_pages").ok()?;
     add(row, "write_amplification", half)?;
+    add(row, "write_amplification_data", half)?;
     add(row, "flash_pages", pages)
 }
 
@@ -122,7 +131,7 @@ mod tests {
         let result = |iops: f64, half: Option<f64>| {
             json!({
                 "iops": iops, "bandwidth_mib_s": iops / 10.0, "requests_per_s": iops,
-                "flash_pages": 300, "metadata_pages": 0, "host_pages": 100, "write_amplification": 3.0,
+                "flash_pages": 300, "metadata_pages": 0, "host_pages": 100, "write_amplification": 3.0, "write_amplification_data": 3.0,
                 "ci95": { "iops": half, "bandwidth_mib_s": half.map(|half| half / 10.0), "write_amplification": half.map(|half| half / 100.0) },
             })
         };

@@ -57,7 +57,7 @@ pub fn run(
     let clock = if options.open_loop {
         RunClock::Open(Box::new(OpenLoop::new(start, options.bound)))
     } else {
-        RunClock::Closed(InFlight::new(options.queue_depth, start))
+        RunClock::Closed(InFlight::new(options.queue_depth, start + options.host_ns))
     };
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;

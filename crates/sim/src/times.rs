@@ -54,7 +54,7 @@ impl RequestTimes {
         // A flush waits for all earlier requests, any other request for the latest flush.
         let after = if is_flush { self.ended } else { self.flushed };
         let (now, backlog) = match &mut self.clock {
-            RunClock::Closed(queue) => (queue.earliest().max(after), None),
+            RunClock::Closed(queue) => (queue.earliest().max(after + self.host_ns), None),
             RunClock::Open(open) => {
                 let now = open.arrive(at_ns).max(self.entered).max(after);
                 (now, Some(open.backlog()))

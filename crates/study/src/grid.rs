@@ -224,6 +224,14 @@ fn values(table: &[(String, Value)], wrong: &mut Vec<String>) -> Values {
             continue;
         };
 
+        if let Some(twice) = (1..words.len()).find(|at| words[..*at].contains(&words[*at])) {
+            wrong.push(format!("`{name}` has {} twice", words[twice]));
+        }
+        // A point's scheme is its option, by which results are found and drawn.
+        if name == "firmware.scheme" {
+            wrong.push("`firmware.scheme` is the option `scheme`".into());
+        }
+
         // Options may be spelled as in Python or on the command line; settings of a device file
         // have dots.
         let name = if name.contains('.') {

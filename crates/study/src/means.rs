@@ -58,9 +58,16 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
     };
     Grid {
         title: title.to_owned(),
-        scheme: points
-            .first()
-            .map_or(String::new(), |(point, _)| point.name.scheme.clone()),
+        scheme: match points {
+            [(first, _), rest @ ..]
+                if rest
+                    .iter()
+                    .all(|(other, _)| other.name.scheme == first.name.scheme) =>
+            {
+                first.name.scheme.clone()
+            }
+            _ => String::new(),
+        },
         seeds,
         transient: points
             .iter()

@@ -119,7 +119,7 @@ pub(crate) struct StorePlace {
     pub store: Arc<dyn Store>,
     /// Places of pages read earlier.
     pub page_places: Arc<PagePlaces>,
-    /// The journal that was closed without a sync, and is about to be deleted.
+    /// The last journal that was closed without a sync: usually it is deleted next.
     pub never_synced: Arc<NeverSynced>,
     /// Prefix of a file's full name: `/UUID/`, or the folder.
     prefix: String,

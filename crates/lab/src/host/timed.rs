@@ -42,7 +42,7 @@ pub(super) struct TimedDisk {
     /// Completion times of the commands in flight.
     under_way: BinaryHeap<Reverse<u64>>,
     depth: usize,
-    /// Host's time for a command.
+    /// Host's time for a request.
     host_ns: u64,
     contents: FxHashMap<Lpn, PageData>,
     metadata: u64,
@@ -95,7 +95,6 @@ impl TimedDisk {
         {
             self.now = self.now.max(done);
         }
-        self.now += self.host_ns;
         let (done, result) = submit(&mut self.device, self.now);
         self.under_way.push(Reverse(done));
         result
@@ -128,6 +127,7 @@ impl Disk for TimedDisk {
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Refusal> {
+        self.now += self.host_ns;
         let mut last = self.now;
 
         let lpns = self.lpns(page, (into.len() / PAGE_BYTES) as u64)?;
@@ -156,6 +156,7 @@ impl Disk for TimedDisk {
     }
 
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Refusal> {
+        self.now += self.host_ns;
         let lpns = self.lpns(page, (data.len() / PAGE_BYTES) as u64)?;
         for (lpn, bytes) in Lpn::between(lpns).zip(data.as_chunks::<PAGE_BYTES>().0) {
             let words = bytes.as_chunks::<8>().0;
@@ -173,6 +174,7 @@ impl Disk for TimedDisk {
     }
 
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), Refusal> {
+        self.now += self.host_ns;
         let lpns = self.lpns(page, pages)?;
         let len = lpns.end.offset_from(lpns.start);
         self.post(|device, now| ended(device.deallocate(now, lpns.start, len)))?;
@@ -198,6 +200,7 @@ impl Disk for TimedDisk {
         let DiskRemap {
             relocate, atomic, ..
         } = *remap;
+        self.now += self.host_ns;
         let target = self.lpns(remap.target, remap.pages.into())?;
         let source = self.lpns(remap.source, remap.pages.into())?;
         let command = Remap {

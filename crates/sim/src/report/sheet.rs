@@ -199,7 +199,10 @@ fn csv_field(text: &str) -> String {
 fn escaped_markdown(text: &str) -> String {
     let mut escaped = String::new();
     for letter in one_line(text).chars() {
-        if matches!(letter, '\\' | '|' | '*' | '_' | '`' | '<' | '[' | '~' | '#') {
+        if matches!(
+            letter,
+            '\\' | '|' | '*' | '_' | '`' | '<' | '[' | '~' | '#' | '&' | '$'
+        ) {
             escaped.push('\\');
         }
         escaped.push(letter);
@@ -221,6 +224,9 @@ fn escaped_latex(text: &str) -> String {
             '\u{fffd}' => escaped.push('?'),
             'µ' => escaped += "\\textmu{}",
             '±' => escaped += "$\\pm$",
+            // After the end of a row, the first would be an argument and the second a star.
+            '[' => escaped += "{[}",
+            '*' => escaped += "{*}",
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
                 escaped.push('\\');
                 escaped.push(letter);

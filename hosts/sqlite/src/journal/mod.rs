@@ -55,7 +55,8 @@
 //! has no meaning. *Plain bytes for small pages*: after a crash their end would be unknown, so that
 //! a super-journal's name is not found, and a torn record can have SQLite's checksum.
 //!
-//! Limit: a process killed between the two steps of 5 leaves an invalidation that is not durable.
+//! Limit: a process killed between the two steps of 5 leaves an invalidation that is not durable, and
+//! so does a transaction at synchronous=OFF, after which SQLite promises nothing if the power fails.
 //! If the next transaction uses slots and the power fails before its first sync, the old journal
 //! can reappear in part. SQLite's own PERSIST mode has the same limit.
 //!
@@ -106,7 +107,7 @@ enum Standing {
 }
 
 /// Nonce of the last journal that its owner in this process closed and never synced; 0 if none. It
-/// is of one transaction, so a stale one matches no journal.
+/// is of one transaction: only that transaction's journal has it, hot or not.
 #[derive(Debug, Default)]
 pub(crate) struct NeverSynced(AtomicU64);
 

@@ -34,7 +34,8 @@ pub(super) fn label(name: &str) -> String {
                 .iter()
                 .find_map(|end| Some((part.strip_suffix(end.0)?, end.1)));
             let (part, its_unit) = found.unwrap_or((part, unit));
-            unit = its_unit;
+            // A number of latencies is no latency.
+            unit = if part == "count" { "" } else { its_unit };
             match part {
                 "p999" => "p99.9".to_owned(),
                 "p9999" => "p99.99".to_owned(),

@@ -53,7 +53,7 @@ fn the_latency_of_a_request_is_that_of_its_last_page() {
     assert_eq!(summary.host_pages, 33);
 }
 
-// 500 us of program and 2.2 us of link, and the host's time before each request but the first.
+// 500 us of program and 2.2 us of link, and the host's time before each request.
 #[test]
 fn a_host_takes_its_time_before_each_request_and_no_latency_contains_it() {
     let of = |host_ns, depth| {
@@ -67,12 +67,26 @@ fn a_host_takes_its_time_before_each_request_and_no_latency_contains_it() {
     };
     let (without, with) = (of(0, 1), of(500_000, 1));
     let longer = with.seconds_simulated - without.seconds_simulated;
-    assert!((longer - 99.0 * 0.0005).abs() < 1e-9, "{longer}");
+    assert!((longer - 100.0 * 0.0005).abs() < 1e-9, "{longer}");
     assert_eq!(with.latency_us.p50, without.latency_us.p50);
 
     // With four requests in flight the host's times pass side by side.
     let longer = of(500_000, 4).seconds_simulated - of(0, 4).seconds_simulated;
-    assert!((longer - 24.0 * 0.0005).abs() < 1e-4, "{longer}");
+    assert!((longer - 25.0 * 0.0005).abs() < 1e-4, "{longer}");
+
+    // A flush waits for all requests, and all wait for it: the host takes its time before each.
+    let flushed = |host_ns| {
+        let options = RunOptions {
+            host_ns,
+            ..options(100, 4)
+        };
+        let pages = writes(0..100).into_iter();
+        let pages = pages.flat_map(|write| [write, page(PageKind::Flush, 0, true)]);
+        let mut device = device(SchemeKind::None);
+        go(&mut device, &mut Fixed(pages.collect()), &options).unwrap()
+    };
+    let longer = flushed(500_000).seconds_simulated - flushed(0).seconds_simulated;
+    assert!((199.0..200.5).contains(&(longer / 0.0005)), "{longer}");
 }
 
 #[test]
