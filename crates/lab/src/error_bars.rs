@@ -6,7 +6,7 @@
 //! draw the same requests, so that ratios of them vary less than this says.
 //!
 //! Absent: runs without intervals (recoveries, single commands, host software), recordings, which are replayed
-//! whole and are no sample of a steady load, and figures that are no speed, amplification or latency.
+//! whole, runs that were not steady, whose spread is their trend, and figures that are no speed, amplification or latency.
 
 use crate::LabError;
 use crate::analysis::Analysis;
@@ -31,11 +31,10 @@ pub(crate) fn half_widths(
     let mut squares = Measures::new();
 
     for index in 0..table.rows.len() {
-        if table.rows[index]
-            .run
-            .workload
-            .starts_with(recordings::PREFIX)
-        {
+        let row = &table.rows[index];
+        let state = row.result.pointer("/steady/is_steady");
+        let is_steady = state == Some(&Value::Bool(true));
+        if row.run.workload.starts_with(recordings::PREFIX) {
             continue;
         }
         for move_figures in MOVES {
@@ -45,7 +44,9 @@ pub(crate) fn half_widths(
                     let change = moved - measures.get(&name).copied().unwrap_or(moved);
                     // A limit, such as a count of at least one, may hide a figure.
                     if change.is_finite() && change != 0.0 {
-                        *squares.entry(name).or_default() += change * change;
+                        // What depends on one that was not steady has no interval at all.
+                        let square = if is_steady { change * change } else { f64::NAN };
+                        *squares.entry(name).or_default() += square;
                     }
                 }
             }
@@ -55,6 +56,7 @@ pub(crate) fn half_widths(
 
     Ok(squares
         .into_iter()
+        .filter(|(_, sum)| sum.is_finite())
         .map(|(name, sum)| (name, sum.sqrt()))
         .collect())
 }
@@ -130,7 +132,7 @@ mod tests {
         let study = Study::plan(&built_in(), &["fast21-fig6".into()], Form::Smoke).unwrap();
         let result = |iops: f64, half: Option<f64>| {
             json!({
-                "iops": iops, "bandwidth_mib_s": iops / 10.0, "requests_per_s": iops,
+                "steady": { "is_steady": true }, "iops": iops, "bandwidth_mib_s": iops / 10.0, "requests_per_s": iops,
                 "flash_pages": 300, "metadata_pages": 0, "host_pages": 100, "write_amplification": 3.0, "write_amplification_data": 3.0,
                 "ci95": { "iops": half, "bandwidth_mib_s": half.map(|half| half / 10.0), "write_amplification": half.map(|half| half / 100.0) },
             })
@@ -155,5 +157,11 @@ mod tests {
         assert!((half["ratio"] - 0.1).abs() < 0.004, "{half:?}");
         assert!((half["amplification"] - 0.06).abs() < 1e-9, "{half:?}");
         assert!(!half.contains_key("alone"), "{half:?}");
+
+        // A ratio with a run that was not steady.
+        let mut table = table;
+        table.rows[1].result["steady"]["is_steady"] = json!(false);
+        let half = half_widths(&table, ratio, &measures).unwrap();
+        assert_eq!(half.keys().collect::<Vec<_>>(), ["amplification"]);
     }
 }

@@ -224,9 +224,6 @@ fn values(table: &[(String, Value)], wrong: &mut Vec<String>) -> Values {
             continue;
         };
 
-        if let Some(twice) = (1..words.len()).find(|at| words[..*at].contains(&words[*at])) {
-            wrong.push(format!("`{name}` has {} twice", words[twice]));
-        }
         // A point's scheme is its option, by which results are found and drawn.
         if name == "firmware.scheme" {
             wrong.push("`firmware.scheme` is the option `scheme`".into());

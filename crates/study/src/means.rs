@@ -9,7 +9,7 @@ use crate::axis::numbers;
 use remap_ssd_sim::interval::{Interval, mean, of_run};
 use remap_ssd_sim::report::grid::{Grid, GridAxis, GridRow};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The name of the axis that is averaged.
 const SEED: &str = "seed";
@@ -42,7 +42,12 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
 
     let mut rows: Vec<(Vec<usize>, Vec<&Value>)> = Vec::new();
     let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
+    // A value given twice is no second run.
+    let mut counted = HashSet::new();
     for (point, run) in points {
+        if !counted.insert(&point.name.key) {
+            continue;
+        }
         let values = axes.iter().filter_map(|axis| axis.find(&point.of_grid));
         let row = *known.entry(values.collect()).or_insert_with_key(|values| {
             rows.push((values.clone(), Vec::new()));
@@ -140,6 +145,21 @@ mod tests {
                 }),
                 None
             ]
+        );
+    }
+    #[test]
+    fn a_seed_given_twice_is_one_run() {
+        let text =
+            r#"{"options": [["writes", 2000], ["scale", "1/256"]], "grid": [["seed", [1, 1, 2]]]}"#;
+        let points = of_json(text, None).unwrap();
+        let runs = [4.65, 4.65, 4.67].map(|wa| Some(json!({ "write_amplification": wa })));
+        let found: Vec<_> = points.iter().zip(runs).collect();
+        let grid = means("grid", &found, &["write_amplification".into()]);
+        let figure = grid.rows[0].figures.as_ref().unwrap()[0].unwrap();
+        // Student's t for two values: 12.706 * 0.01.
+        assert!(
+            (figure.value - 4.66).abs() < 1e-9 && (figure.half - 0.127).abs() < 1e-3,
+            "{figure:?}"
         );
     }
 }
