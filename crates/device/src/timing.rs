@@ -182,7 +182,7 @@ impl Timing {
     /// End of the firmware's work for a part of a command that arrived at `asked`: its beginning, if
     /// `begins`, and `pages` pages that are ready at `ready`.
     #[inline]
-    pub fn process(&mut self, asked: u64, ready: u64, begins: bool, pages: u64) -> u64 {
+    pub(crate) fn process(&mut self, asked: u64, ready: u64, begins: bool, pages: u64) -> u64 {
         let Controller {
             firmware_ns,
             page_ns,
@@ -208,7 +208,7 @@ impl Timing {
 
     /// End of a flush whose operations end at `done`.
     #[inline]
-    pub fn flush(&mut self, done: u64) -> u64 {
+    pub(crate) fn flush(&mut self, done: u64) -> u64 {
         if self.latencies.flush_ns == 0 {
             return done;
         }

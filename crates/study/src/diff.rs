@@ -14,7 +14,8 @@
 //!     Ok::<_, Box<dyn std::error::Error>>(ResultFile::read(&path)?)
 //! };
 //! let diff = Diff::new(&result("a", 2.0)?, &result("b", 2.5)?, &["wa>+20%".parse()?])?;
-//! assert_eq!(diff.failed[0].pair.change(), 0.25);
+//! let pair = diff.failed[0].pair;
+//! assert_eq!((pair.change(), pair.ci95(), pair.is_noise()), (0.25, None, false));
 //! assert_eq!(diff.json()["runs"][0]["label"], "none");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

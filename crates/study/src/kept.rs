@@ -5,7 +5,7 @@
 //!                                    their names with dots, the run as JSON
 //! ```
 //! ```
-//! use remap_ssd_study::{Comparison, keep, load, of_file, of_json, path, unfollowed};
+//! use remap_ssd_study::{Comparison, keep, load, of_file, of_json, of_other_sources, path, unfollowed};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let file = folder.path().join("grid.toml");
@@ -24,6 +24,7 @@
 //! }
 //! let run = load(folder.path(), &point.name).expect("it is done");
 //! assert_eq!(run["host_pages"], 2000);
+//! assert_eq!(of_other_sources(folder.path(), points.iter().map(|point| &point.name)), 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //! The command line and the Python package use the same files. Other tools read such a folder as
