@@ -57,13 +57,21 @@ def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Call
             )
         deaths = deaths + 1 if len(waiting) == before else 0
         if deaths == DEATHS_MAX:
-            was_killed = -signal.SIGKILL in codes
-            why = "killed: is there too little memory?" if was_killed else f"with exit code {', '.join(map(str, sorted(codes)))}: see above"
             # One of them ends its process, and with it those beside it. Alone, each shows whether it is that one.
             for key in list(waiting):
                 alone = {key: waiting.pop(key)}
-                _round(work, alone, 1, count, fail)
-                _give_up(alone, f"its process died: {why}", fail)
+                codes = _round(work, alone, 1, count, fail)
+                if alone:
+                    _give_up(alone, f"its process died: {_how(codes)}", fail)
+                    break
+            deaths = 0
+
+
+def _how(codes: set[int]) -> str:
+    """How processes ended."""
+    if -signal.SIGKILL in codes:
+        return "killed: is there too little memory?"
+    return f"with exit code {', '.join(map(str, sorted(codes)))}: see above"
 
 
 def _give_up(waiting: dict[str, Task], why: str, fail: Fail) -> None:

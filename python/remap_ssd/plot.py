@@ -1,7 +1,7 @@
 """Pictures of results, by matplotlib: ``from remap_ssd import plot``.
 
 Each function draws into ``axes`` (a matplotlib ``Axes``; by default those of a new figure) and returns it. A scheme has the same
-colour and dashes in every picture, those of the command line's report: Okabe and Ito's colours, which colour-blind readers
+colour and dashes in every picture. The colours are those of the command line's report: Okabe and Ito's colours, which colour-blind readers
 can tell apart. Raises ``ImportError`` without matplotlib.
 """
 
@@ -34,7 +34,7 @@ _DASHES: dict[str, Any] = {"none": (0, (6, 4)), "opt": (0, (2, 3))}
 
 def color(scheme: str) -> str:
     """A scheme's colour, the same in every comparison."""
-    return _COLORS[scheme]
+    return _COLORS.get(scheme, "#9aa1aa")
 
 
 def bars(runs: Iterable[Run], field: Figure = "write_amplification", *, axes: Any = None, label: Optional[str] = None) -> Any:

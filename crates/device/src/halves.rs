@@ -218,7 +218,7 @@ impl OpCharger {
         // A page that was read is sent; one to be merged stays for the next step.
         match data {
             DataPath::ToHost => timing.send_page(now, done),
-            DataPath::Flush => timing.flush(done),
+            DataPath::Flush if self.timed => timing.flush(done),
             DataPath::ToMerge => {
                 self.merged = done;
                 done

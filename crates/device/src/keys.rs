@@ -142,7 +142,7 @@ static COMMON: &[DeviceKey] = &[
     key("flash.program_ns", "ns", TIME_ABOVE_0, "Programming a page inside its die."),
     key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
     key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled."),
-    key("flash.flush_ns", "ns", TIME, "A flush, once everything before it has ended."),
+    key("flash.flush_ns", "ns", TIME, "A flush, once everything before it has ended. Traces with `--flushes`, recordings and host software have flushes."),
     key("flash.endurance", "cycles", KeyKind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
 
     key("nvram.read_ns", "ns", TIME, "Reading 64 bytes of NVRAM; other amounts in proportion."),

@@ -249,6 +249,7 @@ fn about_table(table: &str) -> &'static str {
         "nvram" => "Non-volatile memory beside the flash.",
         "hash" => "The unit that computes fingerprints.",
         "link" => "The connection to the host.",
+        "controller" => "The processor that runs the firmware, which takes no time by default.",
         "background" => "When the firmware works for itself.",
         "firmware" => "Every key has a default, without a preset too.",
         // The table of a scheme.

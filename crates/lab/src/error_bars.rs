@@ -37,6 +37,9 @@ pub(crate) fn half_widths(
         if row.run.workload.starts_with(recordings::PREFIX) {
             continue;
         }
+        if !is_steady {
+            suppose_intervals(&mut table.rows[index]);
+        }
         for move_figures in MOVES {
             let whole = table.rows[index].result.clone();
             if move_figures(&mut table.rows[index]).is_some() {
@@ -59,6 +62,18 @@ pub(crate) fn half_widths(
         .filter(|(_, sum)| sum.is_finite())
         .map(|(name, sum)| (name, sum.sqrt()))
         .collect())
+}
+
+/// Gives a run intervals of a hundredth, to see which measures depend on it.
+fn suppose_intervals(row: &mut Row) {
+    for name in ["iops", "bandwidth_mib_s", "write_amplification"] {
+        if let (Ok(value), Some(fields)) = (row.number(name), row.result.as_object_mut()) {
+            let ci95 = fields
+                .entry("ci95")
+                .or_insert_with(|| Value::Object(Default::default()));
+            ci95[name] = Value::from(value / 100.0);
+        }
+    }
 }
 
 fn half(row: &Row, name: &str) -> Option<f64> {

@@ -45,15 +45,14 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
     // A value given twice is no second run.
     let mut counted = HashSet::new();
     for (point, run) in points {
-        if !counted.insert(&point.name.key) {
-            continue;
-        }
         let values = axes.iter().filter_map(|axis| axis.find(&point.of_grid));
         let row = *known.entry(values.collect()).or_insert_with_key(|values| {
             rows.push((values.clone(), Vec::new()));
             rows.len() - 1
         });
-        rows[row].1.extend(run);
+        if counted.insert((row, &point.name.key)) {
+            rows[row].1.extend(run);
+        }
     }
 
     let row = |(values, runs): (Vec<usize>, Vec<&Value>)| GridRow {

@@ -1,8 +1,7 @@
 //! Copyless Copy figures 4 to 6: CCAW against DEDUP (OrderMergeDedup), by window and deduplication
 //! ratio.
 //!
-//! Latencies in milliseconds are of another device than the paper's; their ratios do not depend on
-//! the device.
+//! Latencies and their ratios depend on dies and flushes, which the paper does not give (`--variants`).
 
 use super::{Findings, least, most};
 use crate::LabError;

@@ -67,7 +67,7 @@ fn sqlite_on_copies_is_compared_with_stock_and_with_no_journal_by_insert() {
             ("off_gap_reads_1000", 1.0),
             ("off_ms_100 copyless", 4.0),
             ("full_gain", 2.5),
-            ("off_gap_change", 1.0),
+            ("single_gap_change", 1.0),
         ],
     );
 }
