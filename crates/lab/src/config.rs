@@ -19,7 +19,6 @@
 //! one figure alone: those are in the paper's table. Absent: combining the lists (`grid`).
 
 use crate::LabError;
-use crate::variant::Variant;
 use remap_ssd_ftl::GcPolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -146,6 +145,31 @@ pub struct Paper {
     /// Other readings of what it leaves open.
     #[serde(default)]
     pub variant: Vec<Variant>,
+}
+
+/// Other inputs for some experiments of a paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name, in a few words.
+    pub name: String,
+    /// What it changes, and what speaks for it.
+    pub about: String,
+    /// The experiments that have it.
+    pub experiments: Vec<String>,
+    /// Overrides of the setups' devices.
+    #[serde(default)]
+    pub device: toml::Table,
+    /// How the device is filled.
+    pub fill: Option<Fill>,
+    /// Fraction of the remapping metadata in use after aging.
+    pub nvram_used: Option<f64>,
+    /// Content model of aging's writes; `own`: the run's.
+    pub aging_content: Option<String>,
+    /// Content model of all runs.
+    pub content: Option<String>,
+    /// Factor of the setups' lengths.
+    pub rounds: Option<f64>,
 }
 
 /// One device of a paper, its aging, and the length of its runs.

@@ -14,34 +14,9 @@
 //! running them (`study`).
 
 use crate::claim::Claim;
-use crate::config::{Fill, Paper, Setup};
-use serde::{Deserialize, Serialize};
+use crate::config::{Paper, Setup, Variant};
+use serde::Serialize;
 use std::fmt::Write as _;
-
-/// Other inputs for some experiments of a paper.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Variant {
-    /// Its name, in a few words.
-    pub name: String,
-    /// What it changes, and what speaks for it.
-    pub about: String,
-    /// The experiments that have it.
-    pub experiments: Vec<String>,
-    /// Overrides of the setups' devices.
-    #[serde(default)]
-    pub device: toml::Table,
-    /// How the device is filled.
-    pub fill: Option<Fill>,
-    /// Fraction of the remapping metadata in use after aging.
-    pub nvram_used: Option<f64>,
-    /// Content model of aging's writes; `own`: the run's.
-    pub aging_content: Option<String>,
-    /// Content model of all runs.
-    pub content: Option<String>,
-    /// Factor of the setups' lengths.
-    pub rounds: Option<f64>,
-}
 
 /// The claims of an experiment under a variant.
 #[derive(Debug, Serialize)]

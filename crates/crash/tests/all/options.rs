@@ -29,6 +29,8 @@ const NOT_DRAWN: &[(&str, &str)] = &[
         "nvram",
         "a campaign has no time, and NVRAM does not wear out in it",
     ),
+    ("host_ns", "a campaign has no time"),
+    ("controller", "a campaign has no time"),
     ("hash", "a campaign has no time"),
     ("link", "a campaign has no time"),
     (
