@@ -277,8 +277,8 @@ mod tests {
     fn names_do_not_break_markdown() {
         assert_eq!(
             sheet().write(TableForm::Markdown),
-            "| scheme | latency p99, µs |\n| --- | ---: |\n| a\\_b\\|c, \"100%\" & \\#1\u{fffd} | 1,235 ±3 |\n\
-             | {\\~^\\<\\\\>}$ | 0.500 |\n| plain | - |\n\nmade by\u{fffd}\\\\end{tabular}\n"
+            "| scheme | latency p99, µs |\n| --- | ---: |\n| a\\_b\\|c, \"100%\" \\& \\#1\u{fffd} | 1,235 ±3 |\n\
+             | {\\~^\\<\\\\>}\\$ | 0.500 |\n| plain | - |\n\nmade by\u{fffd}\\\\end{tabular}\n"
         );
     }
 
@@ -292,6 +292,11 @@ mod tests {
              \\{\\textasciitilde{}\\textasciicircum{}\\textless{}\\textbackslash{}\\textgreater{}\\}\\$ & 0.500 \\\\\n  \
              plain & - \\\\\n  \\bottomrule\n\\end{tabular}\n"
         );
+    }
+
+    #[test]
+    fn a_name_is_no_argument_of_the_row_before_it() {
+        assert_eq!(escaped_latex("[2pt] *"), "{[}2pt] {*}");
     }
 
     #[test]
