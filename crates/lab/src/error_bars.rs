@@ -1,4 +1,4 @@
-//! Confidence intervals of measures, from those of the runs behind them.
+//! Confidence intervals of measures, computed from those of their runs.
 //!
 //! A measure is a function of many runs' figures. Each figure is moved by half of its interval's width,
 //! one after the other, and the analysis is made again: the measure's interval is the root of the sum of

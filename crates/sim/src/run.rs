@@ -4,7 +4,8 @@
 //! them outstanding. Open loop: a request enters at its own time, however many are outstanding, or
 //! waits for one of a bounded number of places; between requests the device may do background work.
 //! A flush enters when all requests before it have completed, and requests after it enter when it
-//! has. All pages of a request enter together; its latency is that of its last page.
+//! has. In a closed loop the host takes its time (`host_ns`) before each of these entries. All pages of a
+//! request enter together; its latency is that of its last page, without the host's time.
 //!
 //! Invariants: every request that the source yields is completed or refused, or the run is an
 //! error; submission times never decrease. Absent: the semantics of a request (the device's) and

@@ -165,7 +165,7 @@ fn a_request_of_several_pages_is_one_command_of_the_firmware() {
     let next = self::write(&mut two, start, 6, 6);
     assert_eq!(next - start, LINK_NS + 31_000 + PROGRAM_NS);
 
-    // Late data delays nothing that needs the core meanwhile.
+    // A page still on its way over the link delays no other command of the core.
     let start = 10 * next;
     let pages: Vec<PageCommand> = (10..40).map(write).collect();
     let (mut one, _) = with_firmware(1);

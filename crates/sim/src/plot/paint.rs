@@ -1,8 +1,8 @@
 //! Colours, dashes and fills of named lines and bars.
 //!
 //! The first colours are Okabe and Ito's, which colour-blind readers can distinguish. A scheme has
-//! the same colour in every figure, whatever stands beside it: a name belongs to the scheme that is
-//! its first word, such as `nlog, 40 MB`. Other names take the remaining colours in turn. Names of
+//! the same colour in every figure: a name belongs to the scheme that is its first word, such as
+//! `nlog, 40 MB`. Other names take the remaining colours in turn. Names of
 //! one colour differ as lines in dashes and as bars in their fill, so that forty names of a figure
 //! differ.
 //! Absent: the colours' values (`plot.css` has them, for light and dark).

@@ -131,7 +131,7 @@ impl Grid {
             seeds => format!("Means over {seeds} seeds; after ±: {half} (Student's t)."),
         }
     }
-    /// What must be said where the figures stand.
+    /// Remarks shown beside the figures.
     pub fn remarks(&self) -> Vec<String> {
         let transient = format!(
             "Transient, not a steady state: {}, whose figures depend on the length of the measurement.",
