@@ -1,4 +1,4 @@
-//! Write amplification as theory predicts it: uniform random writes, pages of one temperature.
+//! Write amplification as theory predicts it, for random writes.
 //!
 //! A block of `b` pages is collected when it is the emptiest of `d` random ones; with `d` large that
 //! is greedy collection. In the limit of many blocks, the share S(k) of blocks with at least k valid
@@ -12,7 +12,9 @@
 //! of garbage collection algorithms in flash-based solid state drives", SIGMETRICS 2013).
 //!
 //! Invariant: pages kept free for collection are no spare space, so the caller subtracts them.
-//! Absent: hot and cold data.
+//! Data of two temperatures: `hot_cold`.
+
+pub mod hot_cold;
 
 /// Draws from which the emptiest block is as good as the emptiest of all.
 pub const GREEDY: f64 = 10_000.0;

@@ -152,8 +152,8 @@ options! {
         /// Host workload: randwrite, zipf:0.99, oltp, ...
         ///
         /// Synthetic addresses: randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%,
-        /// zipf:THETA, zipfread:THETA or zipfrw:THETA:READ%, each with `,pages=N` for requests of N
-        /// pages.
+        /// zipf:THETA, zipfread:THETA, zipfrw:THETA:READ%, hot:20:80 (80 % of the writes go to 20 % of
+        /// the pages), hotread or hotrw, each with `,pages=N` for requests of N pages.
         ///
         /// Models of programs: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm,
         /// journal (pages that name their home, checkpointed by remaps; required by wal-ssd) or

@@ -4,13 +4,11 @@
 //! SIGMETRICS 2013).
 
 use super::VictimCandidate;
-use std::cmp::Reverse;
-
 /// Superblocks drawn.
 const CHOICES: usize = 10;
 
-/// The superblock with the most unreferenced pages of ten, the oldest of several. The draw depends on
-/// `now` alone, so that a run repeats.
+/// The superblock with the most unreferenced pages of ten, any of several: the oldest would be the coldest, and
+/// theory does not prefer it. The draw depends on `now` alone, so that a run repeats.
 pub(super) fn victim(
     candidates: impl Iterator<Item = VictimCandidate>,
     now: u64,
@@ -27,7 +25,7 @@ pub(super) fn victim(
     }
 
     let drawn = drawn.into_iter().map(|(_, candidate)| candidate);
-    drawn.max_by_key(|candidate| (candidate.garbage(), Reverse(candidate.opened)))
+    drawn.max_by_key(VictimCandidate::garbage)
 }
 
 /// The finalizer of SplitMix64: every bit of the result depends on every bit of `value`.

@@ -1,17 +1,74 @@
-//! Write amplification of uniform random writes against closed forms, over spare space.
+//! Write amplification of random writes against closed forms, over spare space: all pages alike, and a
+//! fifth of them receiving four fifths of the writes.
 
 use super::Findings;
 use crate::LabError;
 use crate::plot::{Lines, MarkKind, Plot};
 use crate::table::{Ask, Row, Table};
-use remap_ssd_sim::theory::{GREEDY, write_amplification};
+use remap_ssd_sim::theory::hot_cold::{self, Moved, Skew};
+use remap_ssd_sim::theory::{self, GREEDY};
 use std::fmt::Write as _;
 
-/// Setup, policy, how many blocks it chooses among, and its name in the figure.
-const ARMS: [(&str, &str, f64, &str); 3] = [
-    ("background", "greedy", GREEDY, "greedy, ahead of need"),
-    ("published", "greedy", GREEDY, "greedy, at once"),
-    ("background", "d-choices", 10.0, "best of ten"),
+/// Workload of the experiment, what measures add to its names, its skew, and the figure's words.
+const WORKLOADS: [Workload; 2] = [
+    Workload {
+        name: "randwrite",
+        suffix: "",
+        skew: None,
+        plot: "closed-forms",
+        about: "Uniform random writes",
+    },
+    Workload {
+        name: "hot:20:80",
+        suffix: " hot",
+        skew: Some(Skew {
+            hot_data: 0.2,
+            hot_writes: 0.8,
+        }),
+        plot: "closed-forms-hot-cold",
+        about: "Random writes, 80 % of them to 20 % of the data",
+    },
+];
+
+struct Workload {
+    name: &'static str,
+    suffix: &'static str,
+    skew: Option<Skew>,
+    plot: &'static str,
+    about: &'static str,
+}
+
+/// How victims are chosen and where their pages go.
+struct Collection {
+    setup: &'static str,
+    gc: &'static str,
+    draws: f64,
+    moved: Moved,
+    name: &'static str,
+}
+
+const COLLECTIONS: [Collection; 3] = [
+    Collection {
+        setup: "background",
+        gc: "greedy",
+        draws: GREEDY,
+        moved: Moved::Apart,
+        name: "greedy, ahead of need",
+    },
+    Collection {
+        setup: "published",
+        gc: "greedy",
+        draws: GREEDY,
+        moved: Moved::WithHost,
+        name: "greedy, at once",
+    },
+    Collection {
+        setup: "background",
+        gc: "d-choices",
+        draws: 10.0,
+        moved: Moved::Apart,
+        name: "best of ten",
+    },
 ];
 
 /// Points of a curve.
@@ -25,21 +82,33 @@ struct Point {
 }
 
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
-    let mut found = Findings::default();
-    let mut lines = Vec::new();
-    found.text = "| collection | spare space | closed form | measured | off |\n".into();
-    found.text += "| --- | ---: | ---: | ---: | ---: |\n";
+    let mut found = Findings {
+        text: "| writes | collection | spare space | closed form | measured | off |\n".into(),
+        ..Findings::default()
+    };
+    found.text += "| --- | --- | ---: | ---: | ---: | ---: |\n";
+    for workload in &WORKLOADS {
+        compare(table, workload, &mut found)?;
+    }
+    Ok(found)
+}
 
-    for (setup, gc, draws, name) in ARMS {
+/// Adds a workload's measures, rows and figure.
+fn compare(table: &Table, workload: &Workload, found: &mut Findings) -> Result<(), LabError> {
+    let mut lines = Vec::new();
+    for collection in &COLLECTIONS {
         let rows = table.rows(Ask {
-            setup: Some(setup),
-            gc: Some(gc),
+            setup: Some(collection.setup),
+            gc: Some(collection.gc),
+            workload: Some(workload.name),
             ..Ask::default()
         });
         let points: Vec<Point> = rows
-            .map(|row| point(row, draws))
+            .map(|row| point(row, workload, collection))
             .collect::<Result<_, _>>()?;
 
+        let Collection { setup, gc, .. } = collection;
+        let suffix = workload.suffix;
         let mut farthest = 1.0_f64;
         for point in &points {
             let off = point.measured / point.predicted;
@@ -48,35 +117,30 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             }
             _ = writeln!(
                 found.text,
-                "| {name} | {:.1} % | {:.3} | {:.3} | {:+.1} % |",
+                "| {} | {} | {:.1} % | {:.3} | {:.3} | {:+.1} % |",
+                workload.name,
+                collection.name,
                 point.spare * 100.0,
                 point.predicted,
                 point.measured,
                 (off - 1.0) * 100.0
             );
             found.measure(
-                format!("wa {gc} {setup} {:.3}", point.spare),
+                format!("wa {gc} {setup}{suffix} {:.3}", point.spare),
                 point.measured,
             );
         }
-        found.measure(format!("off {gc} {setup}"), farthest);
+        found.measure(format!("off {gc} {setup}{suffix}"), farthest);
 
         let measured = points.iter().map(|point| (point.spare, point.measured));
-        lines.push((format!("{name}, measured"), measured.collect()));
+        lines.push((format!("{}, measured", collection.name), measured.collect()));
     }
 
-    for (draws, name) in [
-        (GREEDY, "greedy, closed form"),
-        (10.0, "best of ten, closed form"),
-    ] {
-        let curve = curve(table, draws);
-        lines.push((name.to_owned(), curve));
-    }
+    lines.extend(curves(table, workload));
     found.plots.push(Plot {
-        name: "closed-forms".into(),
-        title: "Write amplification over spare space".into(),
-        reading: "Uniform random writes in a steady state: points are runs, curves are theory's."
-            .into(),
+        name: workload.plot.into(),
+        title: format!("{}: write amplification over spare space", workload.about),
+        reading: "Runs in a steady state: points are measured, curves are theory's.".into(),
         y: "flash pages per page written".into(),
         shape: MarkKind::Lines(Lines {
             x: "spare space, as a share of the data".into(),
@@ -84,7 +148,57 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             lines,
         }),
     });
-    Ok(found)
+    Ok(())
+}
+
+/// Theory's curves between the runs with the least and the most spare space; without skew it does not
+/// matter where the pages of a victim go.
+fn curves(table: &Table, workload: &Workload) -> Vec<(String, Vec<(f64, f64)>)> {
+    let Some(row) = table.rows.first() else {
+        return Vec::new();
+    };
+    let spares = table.rows.iter().map(|row| {
+        let (_, total) = data_pages(row);
+        total / f64::from(row.run.device.addressable_lpns()) - 1.0
+    });
+    let (least, most) = spares.fold((f64::INFINITY, 0.0), |(least, most), spare| {
+        (spare.min(least), spare.max(most))
+    });
+    let (of_block, _) = data_pages(row);
+    let curve = |collection: &Collection| {
+        let point = |index: u32| {
+            let spare = least + (most - least) * f64::from(index) / f64::from(POINTS);
+            (
+                spare,
+                workload.predict(of_block, 1.0 / (1.0 + spare), collection),
+            )
+        };
+        (0..=POINTS).map(point).collect()
+    };
+
+    let is_apart =
+        |collection: &&Collection| workload.skew.is_some() || collection.moved == Moved::Apart;
+    let curves = COLLECTIONS.iter().filter(is_apart);
+    curves
+        .map(|collection| {
+            let name = match workload.skew {
+                Some(_) => collection.name,
+                None if collection.gc == "greedy" => "greedy",
+                None => collection.name,
+            };
+            (format!("{name}, closed form"), curve(collection))
+        })
+        .collect()
+}
+
+impl Workload {
+    fn predict(&self, block_pages: u32, valid: f64, collection: &Collection) -> f64 {
+        let Collection { draws, moved, .. } = *collection;
+        match self.skew {
+            None => theory::write_amplification(block_pages, valid, draws),
+            Some(skew) => hot_cold::write_amplification(block_pages, valid, draws, skew, moved),
+        }
+    }
 }
 
 /// Data pages of a block, and of all blocks but those that are kept free.
@@ -96,36 +210,12 @@ fn data_pages(row: &Row) -> (u32, f64) {
     (of_block, f64::from(blocks) * f64::from(of_block))
 }
 
-fn point(row: &Row, draws: f64) -> Result<Point, LabError> {
+fn point(row: &Row, workload: &Workload, collection: &Collection) -> Result<Point, LabError> {
     let (of_block, total) = data_pages(row);
     let addressed = f64::from(row.run.device.addressable_lpns());
     Ok(Point {
         spare: total / addressed - 1.0,
-        predicted: write_amplification(of_block, addressed / total, draws),
+        predicted: workload.predict(of_block, addressed / total, collection),
         measured: row.number("write_amplification_data")?,
     })
-}
-
-/// Theory's curve between the runs with the least and the most spare space.
-fn curve(table: &Table, draws: f64) -> Vec<(f64, f64)> {
-    let Some(row) = table.rows.first() else {
-        return Vec::new();
-    };
-    let spares = table.rows.iter().map(|row| {
-        let (_, total) = data_pages(row);
-        total / f64::from(row.run.device.addressable_lpns()) - 1.0
-    });
-    let (least, most) = spares.fold((f64::INFINITY, 0.0), |(least, most), spare| {
-        (spare.min(least), spare.max(most))
-    });
-
-    let (of_block, _) = data_pages(row);
-    let at = |index: u32| least + (most - least) * f64::from(index) / f64::from(POINTS);
-    let point = |index| {
-        (
-            at(index),
-            write_amplification(of_block, 1.0 / (1.0 + at(index)), draws),
-        )
-    };
-    (0..=POINTS).map(point).collect()
 }

@@ -66,6 +66,14 @@ pub enum Pattern {
         /// The skew; 0 is uniform, 0.99 is the customary strong one.
         theta: f64,
     },
+    /// A share of the units receives its own share of the requests; both are uniform within. The hot
+    /// units are scattered over the range.
+    HotCold {
+        /// Percentage of the units that is hot, 1 to 99.
+        data_percent: u8,
+        /// Percentage of the requests for hot units, 1 to 99.
+        request_percent: u8,
+    },
 }
 
 /// An endless source that assigns identities to contents.
@@ -118,8 +126,18 @@ pub struct Workload {
 /// The state of a [`Pattern`]; yields units.
 enum PatternState {
     Random,
-    Sequential { next: u32 },
-    Zipf { ranks: Zipf, stride: u32 },
+    Sequential {
+        next: u32,
+    },
+    Zipf {
+        ranks: Zipf,
+        stride: u32,
+    },
+    HotCold {
+        hot: u32,
+        is_hot: Chance,
+        stride: u32,
+    },
 }
 
 impl Workload {
@@ -236,6 +254,27 @@ impl PatternState {
                 ranks: Zipf::new(units, theta)?,
                 stride: stride(units),
             },
+            Pattern::HotCold {
+                data_percent,
+                request_percent,
+            } => {
+                if [data_percent, request_percent]
+                    .iter()
+                    .any(|percent| !(1..=99).contains(percent))
+                {
+                    return Err(WorkloadError::new(format!(
+                        "{data_percent} % hot data with {request_percent} % of the requests: 1 to 99 are possible"
+                    )));
+                }
+                // At least one; of a single unit all requests are hot.
+                let hot = (u64::from(units) * u64::from(data_percent)).div_ceil(100) as u32;
+                let share = f64::from(request_percent) / 100.0;
+                PatternState::HotCold {
+                    hot,
+                    is_hot: Chance::of(if hot == units { 1.0 } else { share }),
+                    stride: stride(units),
+                }
+            }
         })
     }
 
@@ -247,13 +286,26 @@ impl PatternState {
                 *next = if unit + 1 == units { 0 } else { unit + 1 };
                 unit
             }
-            PatternState::Zipf { ranks, stride } => {
-                // Scattered, so that popular units are not neighbours.
-                let rank_z = u64::from(ranks.draw(rng) - 1);
-                (rank_z * u64::from(*stride) % u64::from(units)) as u32
+            PatternState::Zipf { ranks, stride } => scattered(ranks.draw(rng) - 1, *stride, units),
+            PatternState::HotCold {
+                hot,
+                is_hot,
+                stride,
+            } => {
+                let rank = if is_hot.happens(rng) {
+                    below(*hot, rng)
+                } else {
+                    *hot + below(units - *hot, rng)
+                };
+                scattered(rank, *stride, units)
             }
         }
     }
+}
+
+/// The unit of a rank that counts from 0. Popular units are not neighbours.
+fn scattered(rank: u32, stride: u32, units: u32) -> u32 {
+    (u64::from(rank) * u64::from(stride) % u64::from(units)) as u32
 }
 
 /// A step near `units` / golden ratio without a common divisor: ranks this far apart visit every

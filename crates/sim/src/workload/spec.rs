@@ -4,6 +4,7 @@
 //! randwrite   randread   randrw[:READ%]       uniformly over all pages
 //! seqwrite    seqread    seqrw[:READ%]        one after the other
 //! zipf:THETA  zipfwrite:THETA  zipfread:THETA  zipfrw:THETA[:READ%]
+//! hot:D:R  hotwrite:D:R  hotread:D:R  hotrw:D:R[:READ%]   D % of the pages receive R % of the requests
 //! mixed[:READ%]                               same as randrw
 //! ...,pages=N                                 requests of N pages instead of one
 //! ```
@@ -78,6 +79,13 @@ impl FromStr for WorkloadSpec {
             })
         };
 
+        let hot = |data, requests| {
+            Ok::<_, WorkloadError>(Pattern::HotCold {
+                data_percent: number(text, data)?,
+                request_percent: number(text, requests)?,
+            })
+        };
+
         // A mix without a share reads half the time, as in fio.
         let (pattern, reads) = match fields[..] {
             ["randwrite"] => (Pattern::Random, "0"),
@@ -92,11 +100,15 @@ impl FromStr for WorkloadSpec {
             ["zipfread", theta] => (zipf(theta)?, "100"),
             ["zipfrw", theta] => (zipf(theta)?, READ_PERCENT_MIXED),
             ["zipfrw", theta, reads] => (zipf(theta)?, reads),
+            ["hot" | "hotwrite", data, requests] => (hot(data, requests)?, "0"),
+            ["hotread", data, requests] => (hot(data, requests)?, "100"),
+            ["hotrw", data, requests] => (hot(data, requests)?, READ_PERCENT_MIXED),
+            ["hotrw", data, requests, reads] => (hot(data, requests)?, reads),
             _ => {
                 return Err(WorkloadError::new(format!(
                     "unknown workload `{text}`: randwrite, randread, randrw:READ%, seqwrite, seqread, \
-                     seqrw:READ%, zipf:THETA, zipfread:THETA or zipfrw:THETA:READ%, each with \
-                     `,pages=N` if requests have more than one page; or a model: {}",
+                     seqrw:READ%, zipf:THETA, zipfread:THETA, zipfrw:THETA:READ%, hot:DATA%:REQUESTS%, \
+                     hotread or hotrw, each with `,pages=N` if requests have more than one page; or a model: {}",
                     MODELS.map(ModelKind::name).join(", ")
                 )));
             }
@@ -139,6 +151,7 @@ impl fmt::Display for WorkloadSpec {
             Pattern::Random => "rand",
             Pattern::Sequential => "seq",
             Pattern::Zipf { .. } => "zipf",
+            Pattern::HotCold { .. } => "hot",
         };
 
         // Only a real mix has the share in its name: for the other two the verb says it.
@@ -149,8 +162,13 @@ impl fmt::Display for WorkloadSpec {
         };
 
         write!(f, "{name}{verb}")?;
-        if let Pattern::Zipf { theta } = self.pattern {
-            write!(f, ":{theta}")?;
+        match self.pattern {
+            Pattern::Zipf { theta } => write!(f, ":{theta}")?,
+            Pattern::HotCold {
+                data_percent,
+                request_percent,
+            } => write!(f, ":{data_percent}:{request_percent}")?,
+            Pattern::Random | Pattern::Sequential => {}
         }
         if verb == "rw" {
             write!(f, ":{}", self.read_percent)?;

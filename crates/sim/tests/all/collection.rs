@@ -4,23 +4,30 @@
 use remap_ssd_device::{DeviceConfig, SchemeKind, Setting};
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::study::{Length, NewDevice, Requests, RunResult, RunSpec, Start};
+use remap_ssd_sim::theory::hot_cold::{self, Moved, Skew};
 use remap_ssd_sim::theory::{GREEDY, write_amplification};
 use remap_ssd_sim::workload::ContentModel;
 use std::ops::ControlFlow;
 
-/// Random writes of unique contents to a 64th of a device.
-fn overwritten(settings: &[&str], aging: &str, writes: u64) -> RunResult {
+/// Random writes of unique contents to a part of a device.
+fn random_writes(
+    settings: &[&str],
+    scale: f64,
+    workload: &str,
+    aging: &str,
+    writes: u64,
+) -> RunSpec {
     let settings: Vec<Setting> = settings.iter().map(|text| text.parse().unwrap()).collect();
     let mut config = DeviceConfig::preset("fast21-32g")
         .unwrap()
         .with(&settings)
         .unwrap()
-        .scale(1.0 / 64.0)
+        .scale(scale)
         .unwrap();
     config.firmware.scheme = SchemeKind::None;
     config.firmware.dedup = false;
 
-    let mut spec = RunSpec::new(config.clone(), "randwrite".parse().unwrap());
+    let mut spec = RunSpec::new(config.clone(), workload.parse().unwrap());
     if let Requests::Workload { content, .. } = &mut spec.requests {
         *content = ContentModel::Unique;
     }
@@ -31,6 +38,10 @@ fn overwritten(settings: &[&str], aging: &str, writes: u64) -> RunResult {
     }));
     spec.warm_up = 0.0;
     spec.length = Length::Pages(writes);
+    spec
+}
+
+fn perform(spec: &RunSpec) -> RunResult {
     spec.perform(&Cores::default(), &mut |_| ControlFlow::Continue(()))
         .unwrap()
 }
@@ -45,8 +56,16 @@ fn free(run: &RunResult) -> f64 {
 
 #[test]
 fn the_pool_of_free_superblocks_stays_at_its_watermark_over_30_fills() {
-    let fills = [0, 2, 6, 12, 30]
-        .map(|times| overwritten(&[], &format!("fill=whole,overwrite={times}"), 200_000));
+    let fills = [0, 2, 6, 12, 30].map(|times| {
+        let aging = format!("fill=whole,overwrite={times}");
+        perform(&random_writes(
+            &[],
+            1.0 / 64.0,
+            "randwrite",
+            &aging,
+            200_000,
+        ))
+    });
     let config = &fills[0].config;
     let watermark = f64::from(config.firmware.gc_start(&config.geometry));
     for run in &fills {
@@ -60,6 +79,33 @@ fn the_pool_of_free_superblocks_stays_at_its_watermark_over_30_fills() {
     }
 }
 
+/// Random writes to a 256th of a device of one die, which keeps a victim's pages together, with blocks of
+/// 64 pages and little space kept free.
+fn of_theory(mode: &str, policy: &str, addressable: f64, workload: &str, aging: &str) -> RunSpec {
+    let settings = [
+        format!("firmware.gc_mode={mode}"),
+        format!("firmware.gc_policy={policy}"),
+        format!("addressable={addressable}"),
+        "geometry.channels=1".into(),
+        "geometry.dies=1".into(),
+        "geometry.superblocks=2304".into(),
+        "geometry.pages_per_block=16384".into(),
+        "firmware.lpns=35_200_000".into(),
+        "firmware.gc_free=0.02".into(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    random_writes(&settings, 1.0 / 256.0, workload, aging, 300_000)
+}
+
+/// Data pages of a superblock, and the share of all but those kept free that is valid.
+fn valid_share(run: &RunResult) -> (u32, f64) {
+    let (firmware, geometry) = (&run.config.firmware, &run.config.geometry);
+    let data_pages = firmware.data_pages(geometry);
+    let superblocks = geometry.superblocks() - firmware.gc_start(geometry);
+    let total = f64::from(superblocks) * f64::from(data_pages);
+    (data_pages, f64::from(run.config.addressable_lpns()) / total)
+}
+
 /// Greedy at once and ahead of need, and the best of ten random blocks; spare space of 5, 20 and 50 %
 /// of the data.
 #[test]
@@ -70,34 +116,50 @@ fn write_amplification_is_what_theory_predicts_from_little_to_much_spare_space()
         ("background", "d-choices", 10.0),
     ] {
         for addressable in [1.0, 0.875, 0.70] {
-            let settings = [
-                &format!("firmware.gc_mode={mode}")[..],
-                &format!("firmware.gc_policy={policy}"),
-                &format!("addressable={addressable}"),
-                "geometry.superblock_dies=1",
-                "geometry.pages_per_block=4096",
-                "firmware.lpns=35_200_000",
-                "firmware.gc_free=0.02",
-            ];
-            let run = overwritten(&settings, "fill=whole,overwrite=3", 300_000);
-            let geometry = &run.config.geometry;
+            let aging = "fill=whole,overwrite=3";
+            let run = perform(&of_theory(mode, policy, addressable, "randwrite", aging));
             // Pages that are no data, and the rest of each victim, would drain the pool slowly.
-            let watermark = f64::from(run.config.firmware.gc_start(geometry));
+            let watermark = f64::from(run.config.firmware.gc_start(&run.config.geometry));
             assert!(
                 free(&run) > 0.93 * watermark,
                 "{mode} {policy}: {} of {watermark}",
                 free(&run)
             );
-            // A head and a tail in each superblock are no data.
-            let data_pages = geometry.pages_per_superblock() - 2;
-            let superblocks = f64::from(geometry.superblocks()) - watermark;
-            let valid =
-                f64::from(run.config.addressable_lpns()) / (superblocks * f64::from(data_pages));
+            let (data_pages, valid) = valid_share(&run);
             let predicted = write_amplification(data_pages, valid, draws);
             let found = run.summary.write_amplification_data;
             assert!(
                 (found / predicted - 1.0).abs() < 0.02,
                 "{mode} {policy} {addressable}: {found}, predicted {predicted} for {valid} valid"
+            );
+        }
+    }
+}
+
+/// A fifth of the data receives four fifths of the writes; 10 and 50 % of spare space. The experiment has
+/// more points, on a larger device.
+#[test]
+fn write_amplification_of_hot_and_cold_data_is_what_theory_predicts() {
+    let skew = Skew {
+        hot_data: 0.2,
+        hot_writes: 0.8,
+    };
+    for (mode, policy, draws, moved) in [
+        ("published", "d-choices", 10.0, Moved::WithHost),
+        ("background", "d-choices", 10.0, Moved::Apart),
+    ] {
+        for addressable in [0.9545, 0.70] {
+            let mut spec = of_theory(mode, policy, addressable, "hot:20:80", "fill=whole");
+            // Cold pages are overwritten every fourth time.
+            spec.warm_up = 16.0;
+            let run = perform(&spec);
+            let (data_pages, valid) = valid_share(&run);
+            let predicted = hot_cold::write_amplification(data_pages, valid, draws, skew, moved);
+            let uniform = write_amplification(data_pages, valid, draws);
+            let found = run.summary.write_amplification_data;
+            assert!(
+                (found / predicted - 1.0).abs() < 0.02,
+                "{mode} {policy} {addressable}: {found}, predicted {predicted}, without skew {uniform}"
             );
         }
     }

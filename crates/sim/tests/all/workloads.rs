@@ -319,6 +319,26 @@ fn sequential_requests_wrap_around_and_the_last_one_is_shorter() {
 }
 
 #[test]
+fn hot_pages_receive_their_share_and_lie_among_the_others() {
+    let mut workload = Workload::new(config("hot:20:80", ContentModel::Unique, 1000)).unwrap();
+    let mut writes = vec![0u32; 1000];
+    for page in take(&mut workload, 200_000) {
+        writes[page.lpn.index()] += 1;
+    }
+    // 800 writes of a hot page, 50 of a cold one.
+    let is_hot: Vec<bool> = writes.iter().map(|&count| count > 400).collect();
+    assert_eq!(is_hot.iter().filter(|hot| **hot).count(), 200);
+    let of_hot: u32 = writes.iter().filter(|&&count| count > 400).sum();
+    assert!((of_hot.abs_diff(160_000)) < 1000, "{of_hot}");
+    assert!(writes.iter().all(|&count| count > 10));
+    // Hot pages are scattered: any tenth of the pages holds about as many of them as any other.
+    for tenth in is_hot.chunks(100) {
+        let hot = tenth.iter().filter(|hot| **hot).count();
+        assert!((15..=25).contains(&hot), "{hot}");
+    }
+}
+
+#[test]
 fn zipf_ranks_reach_every_page_and_hot_ones_are_not_neighbours() {
     for addressable in [1u32, 2, 3, 10, 1000, 4096] {
         let mut workload =
@@ -429,6 +449,10 @@ fn patterns() -> impl Strategy<Value = Pattern> {
         Just(Pattern::Random),
         Just(Pattern::Sequential),
         (0.0..3.0).prop_map(|theta| Pattern::Zipf { theta }),
+        (1u8..=99, 1u8..=99).prop_map(|(data_percent, request_percent)| Pattern::HotCold {
+            data_percent,
+            request_percent,
+        }),
     ]
 }
 
@@ -509,6 +533,8 @@ fn specs_have_short_forms_and_wrong_ones_are_explained() {
     let spec = |text: &str| text.parse::<WorkloadSpec>().map(|spec| spec.to_string());
     assert_eq!(spec("zipf:0.99"), Ok("zipfwrite:0.99".to_owned()));
     assert_eq!(spec("mixed"), Ok("randrw:50".to_owned()));
+    assert_eq!(spec("hot:20:80"), Ok("hotwrite:20:80".to_owned()));
+    assert_eq!(spec("hotrw:20:80"), Ok("hotrw:20:80:50".to_owned()));
     assert_eq!(spec("seqrw:25,pages=8"), Ok("seqrw:25,pages=8".to_owned()));
     let wrong = |text: &str| spec(text).unwrap_err().to_string();
     assert!(wrong("write").starts_with("unknown workload `write`: randwrite, randread"));
