@@ -3,7 +3,8 @@
 //!
 //! Each is a compressed session (`remap_ssd_sim::trace`), without times and contents.
 //! `rig/sqlite-figures`, `rig/f2fs` and `rig/fswrite` make them. `NAME@2` is a recording up to its
-//! second mark: the time between two marks is a difference of two replays.
+//! second mark: the time between two marks is a difference of two replays. `NAME+headers` is a recording
+//! of SQLite that writes a page of frame headers with each transaction.
 //!
 //! Invariant: replayed from front to back, with its flushes. Absent: other traces (`trace:FILE`).
 
@@ -15,6 +16,13 @@ use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
 /// A mark is a deallocation of this page alone: the last page of the 500 MiB that `rig/f2fs` and
 /// `rig/fswrite` record on, which no file system uses.
 const MARK: Lpn = Lpn((500 << 20) / 4096 - 1);
+
+/// Pages of frame headers, which transactions write in turn: the first pages beyond the 2,000 MiB that
+/// `rig/sqlite-figures` records on.
+const HEADERS: std::ops::Range<u32> = 512_000..512_064;
+
+/// Suffix of a recording that writes frame headers, too.
+const WITH_HEADERS: &str = "+headers";
 
 /// Prefix of a workload that is a recording.
 pub const PREFIX: &str = "recording:";
@@ -71,13 +79,19 @@ pub struct Recording {
     bytes: &'static [u8],
     /// The mark at which it ends; `None`: its own end.
     ends_at: Option<u32>,
+    /// Whether transactions write frame headers to pages of their own.
+    has_headers: bool,
 }
 
-/// Returns the recording of that name, or its beginning: `NAME@MARK`.
+/// Returns the recording of that name, its beginning, `NAME@MARK`, or with headers, `NAME+headers`.
 ///
 /// # Errors
 /// Lists the valid names.
 pub fn find(wanted: &str) -> Result<Recording, String> {
+    let (wanted, has_headers) = match wanted.strip_suffix(WITH_HEADERS) {
+        Some(name) => (name, true),
+        None => (wanted, false),
+    };
     let (wanted, mark) = wanted
         .split_once('@')
         .map_or((wanted, None), |(name, mark)| (name, Some(mark)));
@@ -94,6 +108,7 @@ pub fn find(wanted: &str) -> Result<Recording, String> {
             name,
             bytes,
             ends_at,
+            has_headers,
         }),
         None => {
             let known = names().collect::<Vec<_>>().join(", ");
@@ -134,6 +149,10 @@ impl Recorded for Recording {
                 reader,
                 left,
             }),
+            None if self.has_headers => Box::new(WithHeaders {
+                reader,
+                next: HEADERS.start,
+            }),
             None => Box::new(reader),
         })
     }
@@ -173,5 +192,37 @@ impl Source for Beginning {
             }
         }
         Ok(true)
+    }
+}
+
+/// A recording of SQLite's log in which each transaction, a write of several pages, is followed by a page of frame headers:
+/// FAST'21 (section 5.3) stores these "collectively in reserved pages", the extension in the frames' own pages.
+struct WithHeaders {
+    reader: TraceReader,
+    /// The reserved page that the next transaction writes.
+    next: u32,
+}
+
+impl Source for WithHeaders {
+    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        let mut pages = Vec::new();
+        let more = self.reader.fill(&mut pages, want)?;
+        let mut is_first = true;
+        for page in pages {
+            let ends_transaction = page.last && !is_first && page.kind == PageKind::Write;
+            is_first = page.last;
+            out.push(page);
+            if ends_transaction {
+                out.push(HostPage {
+                    lpn: Lpn(self.next),
+                    ..page
+                });
+                self.next += 1;
+                if self.next == HEADERS.end {
+                    self.next = HEADERS.start;
+                }
+            }
+        }
+        Ok(more)
     }
 }

@@ -4,7 +4,7 @@
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::grid::GridRun;
 use remap_ssd_lab::{Form, Study, digest::digest, recordings};
-use remap_ssd_sim::source::PageKind;
+use remap_ssd_sim::source::{HostPage, PageKind};
 use remap_ssd_sim::study::{Recorded, WHOLE_DISK};
 use remap_ssd_sim::trace::TraceOptions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
     let mut runs: BTreeMap<String, &GridRun> = BTreeMap::new();
     for run in study.planned.iter().flat_map(|planned| &planned.runs) {
         if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
-            let whole = name.split_once('@').map_or(name, |(whole, _)| whole);
+            let whole = name.split(['@', '+']).next().unwrap_or(name);
             runs.insert(whole.to_owned(), run);
         }
     }
@@ -78,6 +78,37 @@ fn an_unknown_recording_names_those_there_are() {
     assert!(
         error.contains("`nothing`") && error.contains("sqlite-wal-fillseq-remap"),
         "{error}"
+    );
+}
+
+/// Each write of several pages is a transaction, and is followed by a page beyond the recording's own.
+#[test]
+fn a_recording_with_headers_has_a_page_more_for_each_transaction() {
+    let pages = |text: &str| {
+        let mut source = recordings::find(text)
+            .unwrap()
+            .replay(TraceOptions::new(WHOLE_DISK))
+            .unwrap();
+        let mut all = Vec::new();
+        while source.fill(&mut all, 1000).unwrap() {}
+        all
+    };
+    let plain = pages("sqlite-wal-fillseq-remap");
+    let with = pages("sqlite-wal-fillseq-remap+headers");
+    let (headers, others): (Vec<&HostPage>, Vec<&HostPage>) = with
+        .iter()
+        .partition(|page| (512_000..512_064).contains(&page.lpn.0));
+    assert!(others.into_iter().eq(&plain));
+    let transactions = plain
+        .chunk_by(|page, _| !page.last)
+        .filter(|request| request.len() > 1 && request[0].kind == PageKind::Write)
+        .count();
+    assert_eq!(headers.len(), transactions);
+    assert!(transactions > 10_000);
+    assert!(
+        headers
+            .iter()
+            .all(|page| page.last && page.kind == PageKind::Write)
     );
 }
 
