@@ -341,7 +341,7 @@ fn unknown(path: String) -> KeyProblem {
 
 impl DeviceKey {
     /// Its permitted values, to follow "must be".
-    pub fn range(&self) -> String {
+    pub(crate) fn range(&self) -> String {
         let unit = |text: String| match self.unit {
             "" => text,
             unit => format!("{text} {unit}"),

@@ -45,7 +45,7 @@ mod halves;
 pub mod inspect;
 pub mod keys;
 mod open_error;
-pub mod preset;
+mod preset;
 mod problems;
 mod ranges;
 pub mod reference;
@@ -77,7 +77,7 @@ pub use ranges::PageRanges;
 // Re-exported so that a program needs only this crate.
 pub use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap, SchemeKind, Stats};
 pub use remap_ssd_media::{Lpn, Page, PageView, Payload};
-pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
+pub use service::SERVICE_BYTES_MIN;
 pub use setting::Setting;
 pub use timing::{CommandStart, Timing};
 

@@ -121,7 +121,7 @@ pub const PRESETS: &[Preset] = &[
 ///
 /// # Errors
 /// Lists the known names.
-pub fn preset(name: &str) -> Result<&'static Preset, DeviceConfigError> {
+pub(crate) fn preset(name: &str) -> Result<&'static Preset, DeviceConfigError> {
     PRESETS
         .iter()
         .find(|preset| preset.name == name)

@@ -11,7 +11,7 @@ use remap_ssd_media::{ContentMode, Geometry};
 /// Size of the smallest supported device.
 pub const SERVICE_BYTES_MIN: u64 = 16 << 20;
 /// Size of the largest: contents are memory-mapped, but the tables are in memory.
-pub const SERVICE_BYTES_MAX: u64 = 4 << 40;
+pub(crate) const SERVICE_BYTES_MAX: u64 = 4 << 40;
 /// Target number of superblocks: enough for victims to differ, few enough to scan.
 const SUPERBLOCKS: u64 = 256;
 /// A ninth of the flash is over-provisioned, as in FAST'21.

@@ -24,7 +24,7 @@ use serde::Serialize;
 
 /// One remapping to make durable.
 #[derive(Clone, Copy, Debug)]
-pub struct Remapping {
+pub(crate) struct Remapping {
     /// LPN that now reads the page.
     pub lpn: Lpn,
     /// The page it is remapped to.

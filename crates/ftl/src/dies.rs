@@ -15,7 +15,7 @@ impl DieMask {
 
     /// The set with one die, which is below 64.
     #[inline]
-    pub fn of(die: u32) -> Self {
+    pub(crate) fn of(die: u32) -> Self {
         Self(1 << die)
     }
 
@@ -38,7 +38,7 @@ impl DieMask {
     }
 
     /// The dies below `dies` that are not in the set, in ascending order.
-    pub fn others(self, dies: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn others(self, dies: u32) -> impl Iterator<Item = u32> {
         (0..dies).filter(move |die| !self.has(*die))
     }
 

@@ -7,7 +7,7 @@
 #![warn(unreachable_pub)]
 
 mod clock;
-pub mod config;
+mod config;
 mod contract;
 mod core;
 mod dedup;
@@ -19,7 +19,7 @@ mod mapping;
 mod names;
 pub mod policy;
 mod records;
-pub mod recovery;
+mod recovery;
 pub mod scheme;
 mod stats;
 mod superblock;
@@ -39,8 +39,8 @@ pub use policy::GcPolicy;
 pub use records::files::{FileBlock, FilePage, FileStatus};
 pub use recovery::witnesses::RecoveryReport;
 pub use remap_ssd_media::Lpn;
-pub use stats::{Demotion, RemapCounts, SchemeCounters, Stats};
-pub use superblock::{Owners, Stream, Superblock, SuperblockHead, SuperblockState};
+pub use stats::{RemapCounts, SchemeCounters, Stats};
+pub use superblock::{Owners, Stream, Superblock, SuperblockState};
 pub use verbs::command;
 pub use verbs::glimpse::{Glimpse, UsablePages};
 pub use verbs::relearn::UnknownPage;

@@ -5,7 +5,7 @@ use std::ops::Sub;
 
 /// Why a remap became a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demotion {
+pub(crate) enum Demotion {
     /// The page's reference counter is full.
     CounterFull,
     /// There is no room for remapping metadata.
@@ -36,11 +36,11 @@ const SCHEME_COUNTERS: usize = 8;
 
 /// One of a scheme's own counters: an index into the list of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counter(usize);
+pub(crate) struct Counter(usize);
 
 impl Counter {
     /// The counter of this name. For constants: a name that is not listed does not compile.
-    pub const fn named(name: &str, list: &[&str]) -> Self {
+    pub(crate) const fn named(name: &str, list: &[&str]) -> Self {
         assert!(list.len() <= SCHEME_COUNTERS, "too many counters");
         let mut at = 0;
         // Indexing past the end of the list is a compile error in a constant.
@@ -69,12 +69,12 @@ pub struct SchemeCounters([u64; SCHEME_COUNTERS]);
 impl SchemeCounters {
     /// Adds to a counter that the scheme has named.
     #[inline]
-    pub fn add(&mut self, counter: Counter, times: u64) {
+    pub(crate) fn add(&mut self, counter: Counter, times: u64) {
         self.0[counter.0] += times;
     }
 
     /// The values, in the order of the names.
-    pub fn values(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = u64> {
         self.0.into_iter()
     }
 }

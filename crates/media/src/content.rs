@@ -21,7 +21,7 @@ pub enum ContentMode {
 }
 
 /// A page's bytes, shared between the flash page and its copies.
-pub type PageBytes = Arc<[u8; PAGE_BYTES]>;
+pub(crate) type PageBytes = Arc<[u8; PAGE_BYTES]>;
 
 /// The data of a host write. Bytes stay in the host's buffer until the flash page takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of the file format.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// The number of groups less one is above the channels.
 const GROUPS_SHIFT: u32 = 16;
 const MAGIC: [u8; 8] = *b"RMPSSD\r\n";

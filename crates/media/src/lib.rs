@@ -10,14 +10,14 @@
 #![warn(unreachable_pub)]
 
 mod array;
-pub mod content;
+mod content;
 mod effect;
 mod escaped;
-pub mod fault;
+mod fault;
 pub mod folder;
 pub mod geometry;
 mod identities;
-pub mod image;
+mod image;
 pub mod image_file;
 mod media;
 pub mod oob;

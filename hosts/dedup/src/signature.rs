@@ -42,7 +42,7 @@ impl Hash {
     }
 
     /// Computes the signature of a page.
-    pub fn signature(self, key: &[u8; 32], page: &[u8; PAGE_BYTES]) -> Signature {
+    pub(crate) fn signature(self, key: &[u8; 32], page: &[u8; PAGE_BYTES]) -> Signature {
         // MD5 has no key: it is the papers' choice, and its hits are compared.
         let mut signature: Signature = match self {
             Self::Md5 => Md5::digest(page).into(),

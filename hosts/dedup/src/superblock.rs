@@ -36,7 +36,7 @@ pub enum Scheme {
 
 impl Scheme {
     /// Name in options and messages.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ccaw => "ccaw",
             Self::OrderMerge => "ordermerge",

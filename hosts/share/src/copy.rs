@@ -312,7 +312,7 @@ fn plan_move<N: Namespaces + ?Sized>(
 ///
 /// # Errors
 /// An invalid range, a device error, or a transport error.
-pub fn first_written<N: Namespaces + ?Sized>(
+pub(crate) fn first_written<N: Namespaces + ?Sized>(
     device: &mut N,
     at: NamespacePage,
     pages: u64,

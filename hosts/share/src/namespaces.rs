@@ -61,7 +61,7 @@ impl Counts {
     }
 
     /// Counters of a served device, by the names of its log page.
-    pub fn of_statistics(values: &[(&'static str, u64)]) -> Self {
+    pub(crate) fn of_statistics(values: &[(&'static str, u64)]) -> Self {
         let of = |name: &str| {
             values
                 .iter()

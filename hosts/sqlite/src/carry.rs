@@ -74,11 +74,6 @@ impl<'a> Export<'a> {
         Ok(Self(StockFile::open(volume, file)?))
     }
 
-    /// Its size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.0.size()
-    }
-
     /// Copies all of it.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ impl Mark {
     }
 
     /// The header that a page carries.
-    pub fn header(self, page: &[u8]) -> Option<[u8; HEADER_BYTES]> {
+    pub(crate) fn header(self, page: &[u8]) -> Option<[u8; HEADER_BYTES]> {
         let tail = page.last_chunk::<STAMP_BYTES>()?;
         let (header, mark) = tail.split_first_chunk::<HEADER_BYTES>()?;
         (mark == self.0).then_some(*header)

@@ -64,7 +64,7 @@ impl<'a> StockFile<'a> {
     ///
     /// # Errors
     /// The store.
-    pub fn open(store: &'a dyn Store, file: FileId) -> Result<Self, StoreError> {
+    pub(crate) fn open(store: &'a dyn Store, file: FileId) -> Result<Self, StoreError> {
         let size = store.size(file)?;
         let plain = Self {
             store,
@@ -102,7 +102,7 @@ impl<'a> StockFile<'a> {
     }
 
     /// Size of the file in bytes.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
@@ -111,7 +111,7 @@ impl<'a> StockFile<'a> {
     ///
     /// # Errors
     /// The store.
-    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let bytes = self.size.saturating_sub(offset).min(into.len() as u64) as usize;
         let read = self.store.read(self.file, offset, &mut into[..bytes])?;
         if let Some((mark, page)) = self.stamps {

@@ -4,7 +4,7 @@
 //! than the device is refused. Absent: serving the device, and checking the checksum of
 //! `service.json`, which the service writes and verifies.
 
-use crate::Window;
+use crate::window::Window;
 use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError, RestingDevice};
 use remap_ssd_media::folder::{FileVersion, WitnessedFile, newest_version};
 use serde::Deserialize;

@@ -32,7 +32,7 @@ pub enum WindowError<E: Error + 'static> {
 
 impl<D: Disk> Window<D> {
     /// Creates a window; `None` if it exceeds the disk.
-    pub fn new(disk: D, first: u64, pages: u64) -> Option<Self> {
+    pub(crate) fn new(disk: D, first: u64, pages: u64) -> Option<Self> {
         let fits = first
             .checked_add(pages)
             .is_some_and(|end| end <= disk.pages());
@@ -40,7 +40,7 @@ impl<D: Disk> Window<D> {
     }
 
     /// The window's first page of the disk.
-    pub fn first(&self) -> u64 {
+    pub(crate) fn first(&self) -> u64 {
         self.first
     }
 
@@ -50,7 +50,7 @@ impl<D: Disk> Window<D> {
     }
 
     /// The underlying disk.
-    pub fn disk(&self) -> &D {
+    pub(crate) fn disk(&self) -> &D {
         &self.disk
     }
 

@@ -19,7 +19,7 @@ pub struct DiskGeometry {
 
 impl DiskGeometry {
     /// Size of the disk, and of the served file, in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_bytes)
     }
 

@@ -227,15 +227,8 @@ impl<'a> Campaign<'a> {
         })
     }
 
-    /// Adds a device with this firmware below the cache; it loses power too, and recovers.
-    ///
-    /// # Errors
-    /// There is no such device.
-    pub fn on(self, firmware: Firmware) -> Result<Self, TortureError> {
-        self.on_device(firmware, &[])
-    }
-
-    /// Like `on`, with settings for the device.
+    /// Adds a device with this firmware and these settings below the cache; it loses power too, and
+    /// recovers.
     ///
     /// # Errors
     /// There is no such device.

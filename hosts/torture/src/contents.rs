@@ -79,7 +79,7 @@ impl Contents {
     ///
     /// # Errors
     /// The temporary file cannot be read.
-    pub fn get(&self, id: ContentId, into: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn get(&self, id: ContentId, into: &mut [u8]) -> io::Result<()> {
         match id {
             ZEROES => {
                 into.fill(0);

@@ -168,7 +168,7 @@ impl DiskState {
 
 /// The recording, replayed from its beginning to some entry.
 #[derive(Clone)]
-pub struct Replay<'a> {
+pub(crate) struct Replay<'a> {
     recording: &'a Recording,
     played: usize,
     state: DiskState,
@@ -182,7 +182,7 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// A replay at the beginning of the recording.
-    pub fn new(recording: &'a Recording) -> Self {
+    pub(crate) fn new(recording: &'a Recording) -> Self {
         let durable = vec![ZEROES; recording.shape.blocks as usize];
         let state = DiskState {
             durable,
@@ -199,7 +199,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Replays forward, until before entry `instant`.
-    pub fn until(mut self, instant: usize) -> Self {
+    pub(crate) fn until(mut self, instant: usize) -> Self {
         let recording = self.recording;
         for index in self.played..instant {
             self.apply(recording, index as u32, &recording.events[index]);
@@ -209,7 +209,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Number of entries replayed.
-    pub fn played(&self) -> usize {
+    pub(crate) fn played(&self) -> usize {
         self.played
     }
 
@@ -224,7 +224,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The disk's possible states now.
-    pub fn into_state(self) -> DiskState {
+    pub(crate) fn into_state(self) -> DiskState {
         self.state
     }
 

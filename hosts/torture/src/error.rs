@@ -38,7 +38,7 @@ pub enum TortureError {
 
 impl TortureError {
     /// Creates an error for a missing requirement of this machine.
-    pub fn missing(sentence: impl Into<String>) -> Self {
+    pub(crate) fn missing(sentence: impl Into<String>) -> Self {
         Self::Missing(sentence.into())
     }
 }

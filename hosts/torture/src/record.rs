@@ -214,7 +214,7 @@ impl Recorder {
     ///
     /// # Errors
     /// There is no room for the contents, or the record is full.
-    pub fn submit_write(&self, offset: u64, data: &[u8], through: bool) -> io::Result<u32> {
+    pub(crate) fn submit_write(&self, offset: u64, data: &[u8], through: bool) -> io::Result<u32> {
         let (block, _, _) = self.shape.cover(offset, data.len() as u64);
         let block_bytes = self.shape.block_bytes as usize;
         self.state().write(block, data, block_bytes, through)
@@ -224,7 +224,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The record is full.
-    pub fn submit_zero(&self, offset: u64, len: u64, through: bool) -> io::Result<u32> {
+    pub(crate) fn submit_zero(&self, offset: u64, len: u64, through: bool) -> io::Result<u32> {
         let (block, count, _) = self.shape.cover(offset, len);
         self.state().zero(block, count, through)
     }
@@ -233,7 +233,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The record is full.
-    pub fn submit_flush(&self) -> io::Result<u32> {
+    pub(crate) fn submit_flush(&self) -> io::Result<u32> {
         self.state().submit(Event::Flush)
     }
 
@@ -241,7 +241,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The record is full.
-    pub fn done(&self, request: u32) -> io::Result<()> {
+    pub(crate) fn done(&self, request: u32) -> io::Result<()> {
         self.note(Event::Done(request))
     }
 

@@ -4,7 +4,7 @@
 
 /// Searches for a smaller list that still fails. `fails` returns true for a failing list, and
 /// `None` when time is up. The second result is true if no element can be left out.
-pub fn shrink<T: Clone, E>(
+pub(crate) fn shrink<T: Clone, E>(
     whole: &[T],
     mut fails: impl FnMut(&[T]) -> Result<Option<bool>, E>,
 ) -> Result<(Vec<T>, bool), E> {

@@ -123,13 +123,13 @@ impl Guards {
     }
     /// Returns true if the guard is on.
     #[inline]
-    pub fn has(self, guard: Guard) -> bool {
+    pub(crate) fn has(self, guard: Guard) -> bool {
         self.0 >> (guard as u64) & 1 == 1
     }
 
     /// `after` if the guard is on; otherwise nothing.
     #[inline]
-    pub fn waits(self, guard: Guard, after: After) -> After {
+    pub(crate) fn waits(self, guard: Guard, after: After) -> After {
         if self.has(guard) {
             after
         } else {

@@ -102,7 +102,7 @@ pub struct SchemeFacts {
 impl SchemeFacts {
     /// A durable scheme with entries in NVRAM and no special properties: the base of the other
     /// declarations.
-    pub const DURABLE: Self = Self {
+    pub(crate) const DURABLE: Self = Self {
         name: "",
         durable: true,
         remaps: true,

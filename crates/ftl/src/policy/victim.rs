@@ -19,7 +19,7 @@ pub struct VictimCandidate {
 
 impl VictimCandidate {
     /// Pages gained by collecting it.
-    pub fn garbage(&self) -> u32 {
+    pub(crate) fn garbage(&self) -> u32 {
         // References without room count as live pages, so `live` may exceed the capacity.
         self.capacity.saturating_sub(self.live)
     }

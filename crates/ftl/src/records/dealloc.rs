@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 /// First word of a record.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct DeallocWhen {
+pub(crate) struct DeallocWhen {
     pub torn: bool,
     /// The LPNs were in doubt, not deallocated.
     pub doubt: bool,
@@ -35,7 +35,7 @@ pub struct DeallocWhen {
 /// Second word of a record.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct DeallocWhat {
+pub(crate) struct DeallocWhat {
     pub torn: bool,
     /// First LPN of the extent.
     #[bits(31)]

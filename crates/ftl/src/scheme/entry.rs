@@ -47,7 +47,7 @@ pub struct RmmEntry {
 /// Third word of the 24-byte form: the command that the entry belongs to.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct CommandWord {
+pub(crate) struct CommandWord {
     /// Torn bit of this word.
     pub torn: bool,
     /// First target LPN of the command.
@@ -65,7 +65,7 @@ const _: () = assert!(size_of::<RmmEntry>() == 16 && size_of::<CommandWord>() ==
 impl RmmEntry {
     /// The entry of a remapping to a page offset.
     #[inline]
-    pub fn of(remapping: &Remapping, offset: u32) -> Self {
+    pub(crate) fn of(remapping: &Remapping, offset: u32) -> Self {
         let second = EntryOwners::from_bits(Self::second_of(remapping.lpn, remapping.source));
         Self {
             first: EntryPlace::new()
@@ -88,7 +88,7 @@ impl RmmEntry {
 
     /// The entry as two NVRAM words.
     #[inline]
-    pub fn words(self) -> [u64; 2] {
+    pub(crate) fn words(self) -> [u64; 2] {
         [self.first.into_bits(), self.second.into_bits()]
     }
 
@@ -109,7 +109,7 @@ impl RmmEntry {
 
     /// Flash page offset in the superblock.
     #[inline]
-    pub fn offset(self) -> u32 {
+    pub(crate) fn offset(self) -> u32 {
         self.first.offset()
     }
 
@@ -134,12 +134,12 @@ impl RmmEntry {
 
 impl CommandWord {
     /// The word of an entry that no longer belongs to a command: it counts on its own.
-    pub fn alone(target: Lpn) -> Self {
+    pub(crate) fn alone(target: Lpn) -> Self {
         Self::new().with_torn(true).with_start(target).with_pages(1)
     }
 
     /// The word of a remapping.
-    pub fn of(remapping: &Remapping) -> Self {
+    pub(crate) fn of(remapping: &Remapping) -> Self {
         let (start, len) = remapping.atomic.unwrap_or((remapping.lpn, 1));
         Self::new()
             .with_torn(true)

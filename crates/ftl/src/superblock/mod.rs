@@ -22,7 +22,7 @@ mod regions;
 mod stream;
 
 use free::FreePool;
-pub use open::SuperblockHead;
+pub(crate) use open::SuperblockHead;
 pub use owners::Owners;
 pub(crate) use regions::{RegionChanges, RegionPeak, RegionPeaks};
 pub(crate) use stream::{AllocatedPage, OpenSuperblock};
@@ -57,7 +57,7 @@ pub enum Stream {
 
 impl Stream {
     /// All streams, in the order of their persisted numbers.
-    pub const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Host,
         Self::Gc,
         Self::Log,

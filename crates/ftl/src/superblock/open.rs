@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Head metadata, the first page of a superblock (FAST'21 §4.5).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct SuperblockHead {
+pub(crate) struct SuperblockHead {
     /// `SuperblockHead::MAGIC`; otherwise the page is not a head.
     pub magic: u32,
     /// Superblock number, against misplaced heads.

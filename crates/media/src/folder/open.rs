@@ -60,7 +60,7 @@ pub struct FoundFolder {
 
 impl FoundFolder {
     /// Result of replaying the folder's journal.
-    pub fn report(&self) -> ReplayReport {
+    pub(crate) fn report(&self) -> ReplayReport {
         self.report
     }
 

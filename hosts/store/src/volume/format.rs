@@ -18,9 +18,9 @@ pub(super) type Page = [u8; PAGE_BYTES];
 const MAGIC: [u8; 8] = *b"RMPVOLUM";
 const VERSION: u32 = 1;
 /// Maximum number of files in a volume.
-pub const SLOTS_MAX: u32 = 65_536;
+pub(crate) const SLOTS_MAX: u32 = 65_536;
 /// Default for the maximum number of files of a new volume.
-pub const SLOTS_DEFAULT: u32 = 256;
+pub(crate) const SLOTS_DEFAULT: u32 = 256;
 /// Maximum length of a name in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 255;
 /// Maximum number of extents in a record.

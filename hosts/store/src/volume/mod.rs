@@ -42,7 +42,7 @@ mod words;
 
 pub use cache::CACHE_BYTES_DEFAULT;
 pub use defrag::DefragPlan;
-pub use format::{SLOTS_DEFAULT, SLOTS_MAX, uuid_text};
+pub use format::uuid_text;
 pub use make::NewVolume;
 pub use resting::RestingVolume;
 pub use space::Extent;

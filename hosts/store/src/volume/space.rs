@@ -15,7 +15,7 @@ pub struct Extent {
 
 impl Extent {
     /// The page after the last one.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.first + self.pages
     }
 }

@@ -9,7 +9,7 @@ use bitfield_struct::bitfield;
 /// First word of a segment: its owner, and when it was allocated.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct SegmentHead {
+pub(crate) struct SegmentHead {
     pub torn: bool,
     /// Superblock whose group the segment belongs to.
     #[bits(21)]
@@ -22,7 +22,7 @@ pub struct SegmentHead {
 /// Second word: its position in the group.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct SegmentLink {
+pub(crate) struct SegmentLink {
     pub torn: bool,
     /// Sequence number of the segment in the group.
     #[bits(31)]
@@ -34,7 +34,7 @@ pub struct SegmentLink {
 
 impl SegmentLink {
     /// The link of a group's last segment.
-    pub fn of(sequence: u32) -> Self {
+    pub(crate) fn of(sequence: u32) -> Self {
         Self::new().with_torn(true).with_sequence(sequence)
     }
 }
