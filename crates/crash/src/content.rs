@@ -4,13 +4,13 @@
 //! (`oracle`).
 
 /// Content of a page, by number; every number stands for different bytes.
-pub type Content = u64;
+pub(crate) type Content = u64;
 
 /// Content of an unmapped page.
 pub(crate) const ZEROES: Content = 0;
 
 /// Content of a lost page: a media error.
-pub const LOST: Content = Content::MAX;
+pub(crate) const LOST: Content = Content::MAX;
 
 /// Content numbers from here on are unknown contents of lost pages; each stands for a list of
 /// candidates.
@@ -22,7 +22,7 @@ pub(crate) fn is_known(content: Content) -> bool {
 }
 
 /// Name of a content, for reports.
-pub fn name(content: Content) -> String {
+pub(crate) fn name(content: Content) -> String {
     match content {
         ZEROES => "zeroes".to_owned(),
         LOST => "a media error".to_owned(),

@@ -37,7 +37,7 @@ const NONE: Range<Lpn> = Lpn::ZERO..Lpn::ZERO;
 
 /// LPNs that may be media errors.
 #[derive(Clone, Debug)]
-pub struct DamageDoubts {
+pub(crate) struct DamageDoubts {
     of: Vec<bool>,
     /// The last command that left an LPN in doubt: earlier ones may be acknowledged after it.
     unsound: Vec<Option<CommandId>>,
@@ -50,7 +50,7 @@ pub struct DamageDoubts {
 
 impl DamageDoubts {
     /// No doubts, on a device of `lpns` pages.
-    pub fn new(lpns: u32) -> Self {
+    pub(crate) fn new(lpns: u32) -> Self {
         Self {
             of: vec![false; lpns as usize],
             unsound: vec![None; lpns as usize],
@@ -61,12 +61,12 @@ impl DamageDoubts {
     }
 
     /// Returns true if this LPN may be a media error.
-    pub fn may_be_lost(&self, lpn: Lpn) -> bool {
+    pub(crate) fn may_be_lost(&self, lpn: Lpn) -> bool {
         self.of[lpn.index()]
     }
 
     /// Records damage: of a page, possibly with this content, or of a word.
-    pub fn damaged(&mut self, held: Option<Content>, has_word: bool) {
+    pub(crate) fn damaged(&mut self, held: Option<Content>, has_word: bool) {
         self.shared.extend(held);
         self.has_word |= has_word;
         // All LPNs, not only those of the page: which witnesses a page or word held is internal to
@@ -79,7 +79,7 @@ impl DamageDoubts {
     }
 
     /// Records the submission of a command.
-    pub fn submit(&mut self, id: CommandId, command: &ScriptCommand) {
+    pub(crate) fn submit(&mut self, id: CommandId, command: &ScriptCommand) {
         let mut is_sound = true;
         let lpns = match *command {
             ScriptCommand::Write { lpn, content }
@@ -126,7 +126,7 @@ impl DamageDoubts {
     }
 
     /// The host saw the acknowledgement of a command.
-    pub fn acknowledge(&mut self, id: CommandId) {
+    pub(crate) fn acknowledge(&mut self, id: CommandId) {
         // Flushes and background work leave nothing in doubt and were not recorded.
         let Some(at) = self.pending.iter().position(|pending| pending.id == id) else {
             return;
@@ -153,7 +153,7 @@ impl DamageDoubts {
     }
 
     /// Resets the commands in flight and the word damage after a recovery.
-    pub fn adopt(&mut self) {
+    pub(crate) fn adopt(&mut self) {
         self.pending.clear();
         self.has_word = false;
     }
@@ -215,7 +215,7 @@ fn taken(media: &Media) -> BTreeSet<SbId> {
 }
 
 /// Draws a page that can be damaged, if there is one.
-pub fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<Ppn> {
+pub(crate) fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<Ppn> {
     let geometry = media.geometry();
     let taken = taken(media);
     let mut described = described(media, config);
@@ -230,7 +230,7 @@ pub fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<
 }
 
 /// The content of a data page.
-pub fn held(media: &Media, page: Ppn) -> Option<Content> {
+pub(crate) fn held(media: &Media, page: Ppn) -> Option<Content> {
     match media.view(page) {
         PageView::Identity(content) => Some(content),
         PageView::Bytes(bytes) => Some(Content::from_le_bytes(
@@ -241,7 +241,7 @@ pub fn held(media: &Media, page: Ppn) -> Option<Content> {
 }
 
 /// Draws a word to damage, with the bits to flip: mostly one that is not zero.
-pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
+pub(crate) fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
     let (words, taken) = (media.nvram_words() as u32, taken(media));
 
     // Several draws; `None` if all words drawn are zero or taken.
@@ -256,7 +256,7 @@ pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
 }
 
 /// The damage after a cut, including earlier damage whose overwrite the cut has undone.
-pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Faults {
+pub(crate) fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Faults {
     let (before, after) = (Media::from_image(before), Media::from_image(after));
     // The damaged page is present again: not erased, and not reprogrammed.
     let is_same_page =
@@ -291,3 +291,6 @@ pub(crate) fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

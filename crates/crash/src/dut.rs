@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// A violation of the device's guarantees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Description of the violation.
     pub text: String,
     /// The LPN concerned.
@@ -29,7 +29,7 @@ pub struct Failure {
 
 impl Failure {
     /// A violation that concerns the whole device.
-    pub fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             lpn: None,
@@ -47,7 +47,7 @@ impl Failure {
 }
 
 /// A powered-on device.
-pub struct DeviceUnderTest {
+pub(crate) struct DeviceUnderTest {
     /// The firmware under test, with its media.
     pub ftl: Ftl,
     /// Model of the readable contents.
@@ -75,7 +75,7 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// The firmware refuses the configuration.
-    pub fn format(setup: &Setup, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn format(setup: &Setup, seed: u64) -> Result<Self, Failure> {
         let words = setup.config.nvram_words(&setup.geometry);
         let mut media = Media::blank(setup.geometry, setup.mode, words);
         media.attach_rail();
@@ -114,7 +114,11 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// The firmware refuses it.
-    pub fn submit(&mut self, command: ScriptCommand, history: &mut History) -> Result<(), Failure> {
+    pub(crate) fn submit(
+        &mut self,
+        command: ScriptCommand,
+        history: &mut History,
+    ) -> Result<(), Failure> {
         history.push(DeviceEvent::Submitting(command));
 
         // Between these two calls the media collect the operations that the acknowledgement waits
@@ -243,7 +247,7 @@ impl DeviceUnderTest {
     }
 
     /// The host sees the acknowledgement of command `at` of those in flight.
-    pub fn acknowledge(&mut self, at: usize, history: &mut History) {
+    pub(crate) fn acknowledge(&mut self, at: usize, history: &mut History) {
         let (id, ack) = self.in_flight.swap_remove(at);
         self.ftl.media_mut().settle(&ack);
         self.oracle.acknowledge(id);
@@ -253,7 +257,7 @@ impl DeviceUnderTest {
     }
 
     /// All operations in flight complete; the host has not been notified.
-    pub fn settle_all(&mut self, history: &mut History) {
+    pub(crate) fn settle_all(&mut self, history: &mut History) {
         self.ftl.media_mut().settle_all();
         history.push(DeviceEvent::Settled);
     }
@@ -357,7 +361,7 @@ impl DeviceUnderTest {
 
 /// Configures at power-on the LPNs that share nothing: two ranges, with others before, between and
 /// after.
-pub fn keep_apart(ftl: &mut Ftl, setup: &Setup) {
+pub(crate) fn keep_apart(ftl: &mut Ftl, setup: &Setup) {
     if setup.apart {
         let eighth = setup.config.lpns / 8;
         ftl.keep_apart(Lpn(eighth)..Lpn(2 * eighth));

@@ -12,7 +12,7 @@ use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl, Lpn};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The firmware's lists: files and their pages, in order.
-pub type Listing = BTreeMap<u32, Vec<FileBlock>>;
+pub(crate) type Listing = BTreeMap<u32, Vec<FileBlock>>;
 
 #[derive(Clone, Copy, Debug)]
 enum FileMapOp {
@@ -29,7 +29,7 @@ struct FileMapEvent {
 
 /// Outcome of the commands in flight at a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileVerdict {
+pub(crate) struct FileVerdict {
     /// Pages listed although not acknowledged.
     pub kept: u64,
     /// Pages neither acknowledged nor listed.
@@ -42,7 +42,7 @@ pub struct FileVerdict {
 
 /// Model of the file map: the lists allowed after a cut.
 #[derive(Clone, Debug, Default)]
-pub struct FileModel {
+pub(crate) struct FileModel {
     events: Vec<FileMapEvent>,
     /// A cut since the last reset may have left slots that are not reused.
     leaky: bool,
@@ -53,7 +53,7 @@ impl FileModel {
     ///
     /// # Errors
     /// The firmware's status cannot be right.
-    pub fn submit(
+    pub(crate) fn submit(
         &mut self,
         id: CommandId,
         (page, lpn): (FilePage, Lpn),
@@ -92,7 +92,7 @@ impl FileModel {
     }
 
     /// Records a reset of the map.
-    pub fn reset(&mut self, id: CommandId) {
+    pub(crate) fn reset(&mut self, id: CommandId) {
         self.events.push(FileMapEvent {
             id,
             op: FileMapOp::Reset,
@@ -102,7 +102,7 @@ impl FileModel {
     }
 
     /// The host saw the acknowledgement of a command.
-    pub fn acknowledge(&mut self, id: CommandId) {
+    pub(crate) fn acknowledge(&mut self, id: CommandId) {
         self.events
             .iter_mut()
             .filter(|event| event.id == id)
@@ -110,7 +110,7 @@ impl FileModel {
     }
 
     /// The lists while power is on.
-    pub fn live(&self) -> Listing {
+    pub(crate) fn live(&self) -> Listing {
         let start = self
             .events
             .iter()

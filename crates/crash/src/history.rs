@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// An event in the life of a device.
 #[derive(Clone, Copy, Debug)]
-pub enum DeviceEvent {
+pub(crate) enum DeviceEvent {
     /// A command was submitted and executed by the firmware.
     Submitted(CommandId, ScriptCommand),
     /// A command is being submitted: if the history ends here, it did not return.
@@ -47,7 +47,7 @@ pub enum DeviceEvent {
 
 /// Events of a script, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct History(Vec<DeviceEvent>);
+pub(crate) struct History(Vec<DeviceEvent>);
 
 /// Events shown for a failure.
 const SHOWN: usize = 40;
@@ -56,7 +56,7 @@ const SHOWN_OF_LPN: usize = 16;
 
 impl History {
     /// Adds an event at the end.
-    pub fn push(&mut self, event: DeviceEvent) {
+    pub(crate) fn push(&mut self, event: DeviceEvent) {
         // The entry stands for the command until it returns, and is then replaced by the result.
         if let (DeviceEvent::Submitted(..) | DeviceEvent::Idled, Some(DeviceEvent::Submitting(_))) =
             (event, self.0.last())
@@ -67,17 +67,17 @@ impl History {
     }
 
     /// Number of events so far.
-    pub fn mark(&self) -> usize {
+    pub(crate) fn mark(&self) -> usize {
         self.0.len()
     }
 
     /// Removes all events since `mark`.
-    pub fn rewind(&mut self, mark: usize) {
+    pub(crate) fn rewind(&mut self, mark: usize) {
         self.0.truncate(mark);
     }
 
     /// The last events, and all commands that touched `lpn`.
-    pub fn explain(&self, lpn: Option<Lpn>) -> String {
+    pub(crate) fn explain(&self, lpn: Option<Lpn>) -> String {
         let mut text = String::new();
         if let Some(lpn) = lpn {
             // Commands only: no other event concerns an LPN.
@@ -158,3 +158,6 @@ fn line(event: &DeviceEvent) -> String {
         DeviceEvent::Seen => "everything was read".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,32 +1,32 @@
 //! Power-cut campaigns that test the firmware's durability guarantee.
 //!
 //! All acknowledged commands survive a power cut at any instant, and deallocated or overwritten
-//! data never returns. A campaign runs [`script`]s on tiny, nearly full devices ([`setup`]), cuts
-//! their power ([`cut`]), lets the firmware recover, and asks the [`oracle`] whether the contents
+//! data never returns. A campaign runs scripts on tiny, nearly full devices ([`setup`]), cuts
+//! their power ([`cut`]), lets the firmware recover, and asks an oracle whether the contents
 //! read are allowed. Every failure has a [`ReplayCode`] that reproduces it; with a
 //! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a campaign must find a failure
 //! ([`hunt`]).
 //!
-//! Failing media have their own setups ([`damage`], [`CampaignOptions::media_faults`]): damaged
+//! Failing media have their own setups ([`CampaignOptions::media_faults`]): damaged
 //! data may be lost, but older data is never read. They do not cover unreadable pages of
 //! superblocks without a tail, since recovery cannot distinguish these from pages torn while being
 //! programmed.
 
 #![warn(unreachable_pub)]
 
-pub mod campaign;
-pub mod code;
-pub mod content;
+mod campaign;
+mod code;
+mod content;
 pub mod cut;
-pub mod damage;
-pub mod dut;
-pub mod files;
-pub mod history;
-pub mod marks;
-pub mod oracle;
+mod damage;
+mod dut;
+mod files;
+mod history;
+mod marks;
+mod oracle;
 mod quiet;
 pub mod run;
-pub mod script;
+mod script;
 pub mod setup;
 
 pub use code::ReplayCode;

@@ -116,7 +116,7 @@ impl SchemeMarks {
 
 impl Marks {
     /// Adds the counters of a firmware about to be powered off.
-    pub fn collect(&mut self, ftl: &Ftl) {
+    pub(crate) fn collect(&mut self, ftl: &Ftl) {
         self.add_stats(&ftl.stats());
         ftl.scheme_counters()
             .for_each(|(name, times)| self.of_schemes.add(name, times));

@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// A host command's number, in order of submission.
-pub type CommandId = u32;
+pub(crate) type CommandId = u32;
 
 #[derive(Clone, Debug, Default)]
 struct CommandEffects {
@@ -38,7 +38,7 @@ struct PossibleValues {
 
 /// Outcome of the atomic commands in flight at a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AtomicVerdict {
+pub(crate) struct AtomicVerdict {
     /// Commands that certainly took effect on all pages.
     pub committed: u64,
     /// Commands that certainly had no effect.
@@ -47,7 +47,7 @@ pub struct AtomicVerdict {
 
 /// Model of the device: all contents that each LPN may read.
 #[derive(Clone, Debug)]
-pub struct Oracle {
+pub(crate) struct Oracle {
     live: Vec<Content>,
     base: Vec<Content>,
     /// The command whose effect is `base`.
@@ -60,7 +60,7 @@ pub struct Oracle {
 
 impl Oracle {
     /// Creates the model of a device of `lpns` pages, all unmapped.
-    pub fn new(lpns: u32) -> Self {
+    pub(crate) fn new(lpns: u32) -> Self {
         let lpns = lpns as usize;
         Self {
             live: vec![ZEROES; lpns],
@@ -73,12 +73,12 @@ impl Oracle {
     }
 
     /// Contents returned by reads while power is on.
-    pub fn live(&self) -> &[Content] {
+    pub(crate) fn live(&self) -> &[Content] {
         &self.live
     }
 
     /// Records the submission of a command; returns its ID.
-    pub fn submit(&mut self, command: &ScriptCommand) -> CommandId {
+    pub(crate) fn submit(&mut self, command: &ScriptCommand) -> CommandId {
         let id = self.next_id;
         self.next_id += 1;
         let mut effects = CommandEffects {
@@ -145,7 +145,7 @@ impl Oracle {
     }
 
     /// The host saw the acknowledgement of a command.
-    pub fn acknowledge(&mut self, id: CommandId) {
+    pub(crate) fn acknowledge(&mut self, id: CommandId) {
         let Some(at) = self.pending.iter().position(|effects| effects.id == id) else {
             return;
         };
@@ -173,14 +173,14 @@ impl Oracle {
 
     /// Returns true if a page with content `held` may read as `read`. A lost page may become
     /// readable again, with its old content.
-    pub fn reads(&self, held: Content, read: Content) -> bool {
+    pub(crate) fn reads(&self, held: Content, read: Content) -> bool {
         held == read
             || read == LOST
             || held >= UNKNOWN && self.unknown[(held - UNKNOWN) as usize].contains(&read)
     }
 
     /// Makes the contents read after a recovery definite.
-    pub fn adopt(&mut self, read: &[Content]) {
+    pub(crate) fn adopt(&mut self, read: &[Content]) {
         let mut truth = read.to_vec();
         for lpn in (0..)
             .map(Lpn)
@@ -228,7 +228,7 @@ impl Oracle {
     ///
     /// # Errors
     /// The first LPN with a forbidden content, or the broken rule between LPNs.
-    pub fn judge(&self, read: &[Content]) -> Result<AtomicVerdict, Misread> {
+    pub(crate) fn judge(&self, read: &[Content]) -> Result<AtomicVerdict, Misread> {
         let choices = self.choices(read);
 
         // Both are sorted by LPN.
@@ -488,7 +488,7 @@ fn explain(
 
 /// A read that no order of events explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misread {
+pub(crate) struct Misread {
     /// The LPN whose content is wrong.
     pub lpn: Lpn,
     /// The content read; `LOST` for a media error.
@@ -523,3 +523,6 @@ impl std::fmt::Display for Misread {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

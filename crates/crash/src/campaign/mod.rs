@@ -23,7 +23,7 @@ use remap_ssd_media::{Faults, Image};
 
 /// Result of a script.
 #[derive(Default)]
-pub struct ScriptEnd {
+pub(crate) struct ScriptEnd {
     /// Digests of the media left by each cut, not necessarily distinct.
     pub digests: Vec<u64>,
     /// Successful recoveries, including those that were cut again.
@@ -40,7 +40,7 @@ pub struct ScriptEnd {
 }
 
 /// A script that is run, cut and recovered.
-pub struct Campaign<'a> {
+pub(crate) struct Campaign<'a> {
     setup: &'a Setup,
     random: Xoshiro256PlusPlus,
     seed: u64,
@@ -65,7 +65,7 @@ struct InFlightLimits {
 
 impl<'a> Campaign<'a> {
     /// Script `seed` on the setup's device.
-    pub fn new(setup: &'a Setup, seed: u64) -> Self {
+    pub(crate) fn new(setup: &'a Setup, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let depth = if setup.deep {
             InFlightLimits {
@@ -96,7 +96,7 @@ impl<'a> Campaign<'a> {
     }
 
     /// Runs the script to its end or first failure.
-    pub fn run(mut self) -> ScriptEnd {
+    pub(crate) fn run(mut self) -> ScriptEnd {
         // A panic of the firmware is a finding like any other.
         let failure = match quiet::catch(|| self.script()) {
             Ok(Ok(())) => None,

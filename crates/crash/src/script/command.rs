@@ -8,7 +8,7 @@ use std::fmt;
 
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScriptCommand {
+pub(crate) enum ScriptCommand {
     /// Writes a page, without hints.
     Write {
         /// LPN written.

@@ -10,9 +10,9 @@ mod command;
 mod mix;
 
 use crate::content::{Content, ZEROES, is_known};
-pub use command::ScriptCommand;
+pub(crate) use command::ScriptCommand;
 pub(crate) use command::content_of_many;
-pub use mix::Mix;
+pub(crate) use mix::Mix;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_ftl::{FilePage, Lpn, Refusal};
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 
 /// Draws the commands of a script.
 #[derive(Clone, Debug)]
-pub struct CommandGenerator {
+pub(crate) struct CommandGenerator {
     random: Xoshiro256PlusPlus,
     lpns: u32,
     mix: Mix,
@@ -64,7 +64,7 @@ const JOURNAL_PAGES: usize = 12;
 impl CommandGenerator {
     /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`; with
     /// `homes`, pages are written for a home and remapped to it.
-    pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32, homes: bool) -> Self {
+    pub(crate) fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32, homes: bool) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
         let hot = Lpn(random.random_range(0..=lpns - hot_len));
@@ -102,7 +102,7 @@ impl CommandGenerator {
     }
 
     /// Returns the next write of the first fill, from LPN 0 up, until all LPNs are written.
-    pub fn fill(&mut self) -> Option<ScriptCommand> {
+    pub(crate) fn fill(&mut self) -> Option<ScriptCommand> {
         if self.filled == self.lpns {
             return None;
         }
@@ -115,7 +115,7 @@ impl CommandGenerator {
     }
 
     /// Returns the next command, for a device that reads as `live`.
-    pub fn command(&mut self, live: &[Content]) -> ScriptCommand {
+    pub(crate) fn command(&mut self, live: &[Content]) -> ScriptCommand {
         // An incomplete fill continues between the other commands.
         if self.filled < self.lpns
             && self.random.random_ratio(3, 4)
@@ -176,7 +176,7 @@ impl CommandGenerator {
     }
 
     /// Returns a command that must be refused, and the reason.
-    pub fn refused(&mut self) -> (ScriptCommand, Refusal) {
+    pub(crate) fn refused(&mut self) -> (ScriptCommand, Refusal) {
         let (first, last, behind) = (Lpn::ZERO, Lpn(self.lpns - 1), Lpn(self.lpns));
         let remap = |target, source, len, relocate, atomic| ScriptCommand::Remap {
             target,

@@ -89,7 +89,7 @@ impl fmt::Debug for Adjust {
 
 impl Adjust {
     /// Returns true if every setup stays as it is.
-    pub fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.firmware.is_none() && self.geometry == GeometryAdjust::default()
     }
 }
@@ -99,13 +99,13 @@ impl Setup {
     /// that ECC corrects.
     pub const COUNT: u32 = PROFILES.len() as u32;
     /// The setups that follow, on failing media.
-    pub const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
+    pub(crate) const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
     /// The setups after these, which are tight in two resources at once, on working or failing
     /// media.
     pub const COMBINED: Range<u32> = Self::FAILING.end..Self::FAILING.end + COMBINED.len() as u32;
 
     /// The setups of a campaign, on working or on failing media.
-    pub fn of_media(media_faults: bool) -> impl Iterator<Item = u32> {
+    pub(crate) fn of_media(media_faults: bool) -> impl Iterator<Item = u32> {
         let combined = COMBINED
             .iter()
             .zip(Self::COMBINED)
@@ -207,7 +207,7 @@ impl Setup {
     }
 
     /// Returns true if commands can be atomic with such entries.
-    pub fn atomic(&self) -> bool {
+    pub(crate) fn atomic(&self) -> bool {
         self.config.entry == EntrySize::Bytes24
     }
 

@@ -1,7 +1,7 @@
 //! The text of a failure: what led to it, in the order of events, and each event in full.
 
-use remap_ssd_crash::history::{DeviceEvent, History};
-use remap_ssd_crash::script::ScriptCommand;
+use crate::history::{DeviceEvent, History};
+use crate::script::ScriptCommand;
 use remap_ssd_ftl::{FilePage, Lpn};
 
 fn write(lpn: u32, content: u64) -> ScriptCommand {

@@ -1,8 +1,8 @@
 //! Doubts after damage: which LPNs may be media errors, and which commands make them certain again.
 
-use remap_ssd_crash::content::Content;
-use remap_ssd_crash::damage::DamageDoubts;
-use remap_ssd_crash::script::ScriptCommand;
+use crate::content::Content;
+use crate::damage::DamageDoubts;
+use crate::script::ScriptCommand;
 use remap_ssd_media::Lpn;
 
 /// LPNs of these devices, and the content of the damaged page.

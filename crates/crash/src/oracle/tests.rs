@@ -1,8 +1,8 @@
 //! Tests of the reference model.
 
-use remap_ssd_crash::content::{Content, LOST};
-use remap_ssd_crash::oracle::{AtomicVerdict, Oracle};
-use remap_ssd_crash::script::ScriptCommand;
+use crate::content::{Content, LOST};
+use crate::oracle::{AtomicVerdict, Oracle};
+use crate::script::ScriptCommand;
 use remap_ssd_media::Lpn;
 
 const LPNS: u32 = 8;
