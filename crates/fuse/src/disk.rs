@@ -46,7 +46,7 @@ impl From<Status> for DiskError {
 
 /// A namespace addressed by bytes.
 #[derive(Clone)]
-pub struct Disk {
+pub(crate) struct Disk {
     gate: Arc<Gate>,
     epoch: Instant,
     /// As of the start: the block size may have changed since, but not the pages.
@@ -181,7 +181,7 @@ impl Cover {
 impl Disk {
     /// A disk over a namespace; `None` if the namespace or the subsystem does not exist. Times
     /// count from `epoch`.
-    pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
+    pub(crate) fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
         // `None` in two cases: the gate is closed, or there is no such namespace.
         let (first, delays_answers) =
             gate.with(|subsystem| Some((subsystem.namespace(nsid)?, subsystem.delays_answers())))??;
@@ -194,19 +194,19 @@ impl Disk {
     }
 
     /// Size of the disk in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.first.pages) * PAGE_BYTES as u64
     }
     /// Number of its namespace, from 1.
-    pub fn nsid(&self) -> u32 {
+    pub(crate) fn nsid(&self) -> u32 {
         self.first.nsid
     }
     /// Returns true if answers must be delayed until their completion times.
-    pub fn delays_answers(&self) -> bool {
+    pub(crate) fn delays_answers(&self) -> bool {
         self.delays_answers
     }
     /// The wall clock, in nanoseconds since the epoch.
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
 
@@ -273,7 +273,7 @@ impl Disk {
     ///
     /// # Errors
     /// The device refused, or is gone.
-    pub fn read(&self, offset: u64, len: u32) -> Result<(Vec<u8>, u64), DiskError> {
+    pub(crate) fn read(&self, offset: u64, len: u32) -> Result<(Vec<u8>, u64), DiskError> {
         let len = self.fitting(offset, len.into());
         if len == 0 {
             return Ok((Vec::new(), self.now()));
@@ -300,7 +300,12 @@ impl Disk {
     ///
     /// # Errors
     /// No part of it is on the disk, or the device refused, or is gone.
-    pub fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
+    pub(crate) fn write(
+        &self,
+        offset: u64,
+        data: &[u8],
+        through: bool,
+    ) -> Result<(u32, u64), DiskError> {
         let len = self.fitting(offset, data.len() as u64) as usize;
 
         // An empty write succeeds anywhere; one entirely past the end does not.
@@ -325,7 +330,7 @@ impl Disk {
     ///
     /// # Errors
     /// The device refused, or is gone.
-    pub fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError> {
+    pub(crate) fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError> {
         let namespace = self.namespace()?;
         let end = offset + self.fitting(offset, len);
 
@@ -377,7 +382,7 @@ impl Disk {
     ///
     /// # Errors
     /// It failed, or the device is gone.
-    pub fn flush(&self) -> Result<u64, DiskError> {
+    pub(crate) fn flush(&self) -> Result<u64, DiskError> {
         let ((), done_at) = self.turn(&self.namespace()?, false, |turn| {
             turn.execute(&IoRequest::Flush, &[], &mut Vec::new())
         })?;
@@ -391,7 +396,7 @@ impl Disk {
     /// # Errors
     /// The range is not whole blocks, or past the end; the device refused, or is gone. If it
     /// refused after some Copy commands, their bytes are returned instead.
-    pub fn copy(
+    pub(crate) fn copy(
         &self,
         offset: u64,
         from: &Self,
@@ -447,3 +452,6 @@ impl Disk {
         Ok((copied << shift, done_at))
     }
 }
+
+#[cfg(test)]
+mod tests;

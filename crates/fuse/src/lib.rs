@@ -22,7 +22,7 @@ mod mount;
 mod pages;
 
 pub use bytes::Bytes;
-pub use disk::{Disk, DiskError};
+pub use disk::DiskError;
 pub use files::file_name;
 pub use mount::{MountError, Mounted};
 pub use pages::Pages;

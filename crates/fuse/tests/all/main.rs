@@ -1,5 +1,4 @@
 //! The integration tests of fuse, in one program.
 
-mod disk;
 mod mount;
 mod pages;

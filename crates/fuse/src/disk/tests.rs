@@ -1,9 +1,9 @@
 //! A disk addressed by bytes is an array of bytes, whatever the blocks are.
 
+use super::{Disk, DiskError};
 use proptest::prelude::*;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_fuse::{Disk, DiskError};
 use remap_ssd_nvme::controller::{Gate, Health, Latency, NamespaceSpec, Subsystem};
 use std::sync::Arc;
 use std::time::Instant;
