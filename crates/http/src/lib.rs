@@ -21,15 +21,15 @@
 #![warn(unreachable_pub)]
 
 pub mod client;
-pub mod metrics;
-pub mod page;
+mod metrics;
+mod page;
 mod places;
-pub mod request;
-pub mod response;
-pub mod route;
-pub mod server;
+mod request;
+mod response;
+mod route;
+mod server;
 pub mod status;
-pub mod token;
+mod token;
 
 pub use server::{Bound, Limits, Server};
 pub use status::{Cells, CommandStatistics, Host, Refused, Status, Watched};

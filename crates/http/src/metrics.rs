@@ -14,7 +14,7 @@ use std::fmt;
 
 /// The format for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// OpenMetrics 1.0, for clients that accept it.
     OpenMetrics,
     /// Prometheus' own text, as `promtool check metrics` reads it.
@@ -23,7 +23,7 @@ pub enum Format {
 
 impl Format {
     /// The format requested by an `Accept` header.
-    pub fn accepted(accept: &str) -> Self {
+    pub(crate) fn accepted(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") {
             Self::OpenMetrics
         } else {
@@ -32,7 +32,7 @@ impl Format {
     }
 
     /// Media type of the format, for `Content-Type`.
-    pub fn content_type(self) -> &'static str {
+    pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -41,7 +41,7 @@ impl Format {
 }
 
 /// Encodes a status.
-pub fn encode(status: Status, format: Format) -> String {
+pub(crate) fn encode(status: Status, format: Format) -> String {
     // One registry per scrape: the counters live elsewhere, and are not duplicated here.
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(status)));

@@ -4,7 +4,7 @@
 
 /// A part of the page.
 #[derive(Clone, Copy, Debug)]
-pub struct Asset {
+pub(crate) struct Asset {
     /// Media type with its charset: answers carry `nosniff`, so browsers rely on it.
     pub content_type: &'static str,
     /// Text of the asset, compiled into the binary.
@@ -12,26 +12,26 @@ pub struct Asset {
 }
 
 /// The page's structure, `/`; it refers to the other three by path.
-pub const HTML: Asset = Asset {
+pub(crate) const HTML: Asset = Asset {
     content_type: "text/html; charset=utf-8",
     text: include_str!("../page/index.html"),
 };
 
 /// The style sheet of [`HTML`], served as `/page.css`.
-pub const CSS: Asset = Asset {
+pub(crate) const CSS: Asset = Asset {
     content_type: "text/css; charset=utf-8",
     text: include_str!("../page/page.css"),
 };
 
 /// Colours and strokes of the page's charts, the same as in the program's figures: the file is
 /// shared with the plotter, so that there is one palette.
-pub const PLOT_CSS: Asset = Asset {
+pub(crate) const PLOT_CSS: Asset = Asset {
     content_type: "text/css; charset=utf-8",
     text: include_str!("../page/plot.css"),
 };
 
 /// The page's script, `/page.js`; it fetches `/api/live`, `/api/map` and `/api/hosts`.
-pub const JS: Asset = Asset {
+pub(crate) const JS: Asset = Asset {
     content_type: "text/javascript; charset=utf-8",
     text: include_str!("../page/page.js"),
 };

@@ -7,14 +7,14 @@
 use crate::response::Response;
 
 /// Maximum size of a request line and its headers.
-pub const HEAD_BYTES_MAX: usize = 8 << 10;
+pub(crate) const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Maximum size of a body.
-pub const BODY_BYTES_MAX: usize = 16 << 10;
+pub(crate) const BODY_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
 /// A request, with the headers used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// Method, as sent: methods are case-sensitive (RFC 9110, 9.1).
     pub method: String,
     /// Path, without the query.
@@ -33,7 +33,7 @@ pub struct Request {
 
 /// A head, and the length of the body that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub(crate) struct Head {
     /// The request, still without its body.
     pub request: Request,
     /// Length of the head in bytes, with its empty line.
@@ -46,7 +46,7 @@ pub struct Head {
 ///
 /// # Errors
 /// The answer to an invalid request.
-pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
+pub(crate) fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
     let head_bytes = match parsed.parse(input) {

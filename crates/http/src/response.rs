@@ -7,7 +7,7 @@ use serde_json::json;
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub(crate) struct Response {
     /// Status code; see `phrase` for its text.
     pub status: u16,
     /// Media type, with its charset if it is text.
@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 
 impl Response {
     /// An error: one sentence as JSON.
-    pub fn error(status: u16, sentence: &str) -> Self {
+    pub(crate) fn error(status: u16, sentence: &str) -> Self {
         Self::json(status, &json!({ "error": sentence }))
     }
 
@@ -52,7 +52,7 @@ impl Response {
     }
 
     /// The reason phrase of the status.
-    pub fn phrase(&self) -> &'static str {
+    pub(crate) fn phrase(&self) -> &'static str {
         match self.status {
             200 => "OK",
             400 => "Bad Request",

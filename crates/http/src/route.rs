@@ -43,7 +43,7 @@ pub(crate) fn caller(request: &Request, token: Option<&Token>) -> Caller {
 }
 
 /// Answers a request, after checking its token and the name of its host.
-pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {
+pub(crate) fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {
     let is_get = matches!(&*request.method, "GET" | "HEAD");
     // Listening only on the loopback does not keep web pages out: a remote page can make its own
     // name resolve to 127.0.0.1 (DNS rebinding). Its requests still carry its name in `Host`.

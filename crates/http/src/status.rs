@@ -208,7 +208,7 @@ pub struct Playing {
 
 impl Status {
     /// A counter of the translation layer; 0 if there is none of this name.
-    pub fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
 }

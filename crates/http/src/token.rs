@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Minimum length of a token.
-pub const LEN_MIN: usize = 16;
+pub(crate) const LEN_MIN: usize = 16;
 
 /// A token that requests must carry.
 pub struct Token(String);
@@ -60,7 +60,7 @@ impl Token {
     }
 
     /// Returns true if the value of an `Authorization` header carries the token.
-    pub fn is_in(&self, authorization: &[u8]) -> bool {
+    pub(crate) fn is_in(&self, authorization: &[u8]) -> bool {
         // `Bearer ` has seven bytes; scheme names are case-insensitive (RFC 9110, section 11.1).
         let Some((scheme, said)) = authorization.split_at_checked(7) else {
             return false;
@@ -70,7 +70,7 @@ impl Token {
     }
 
     /// The header's value, for clients.
-    pub fn authorization(&self) -> String {
+    pub(crate) fn authorization(&self) -> String {
         format!("Bearer {}", self.0)
     }
 }
