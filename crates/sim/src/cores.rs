@@ -12,7 +12,7 @@ pub struct Cores(AtomicU32);
 
 /// A borrowed thread, returned on drop.
 #[derive(Debug)]
-pub struct Loan<'a>(&'a Cores);
+pub(crate) struct Loan<'a>(&'a Cores);
 
 impl Cores {
     /// A pool of `spare` threads.
@@ -21,7 +21,7 @@ impl Cores {
     }
 
     /// Borrows a thread, if one is left.
-    pub fn borrow(&self) -> Option<Loan<'_>> {
+    pub(crate) fn borrow(&self) -> Option<Loan<'_>> {
         // Atomically, so that no two runs take the last one.
         let taken = self
             .0
@@ -39,7 +39,7 @@ impl Cores {
 
 impl Loan<'_> {
     /// Number of threads for a run with or without this loan.
-    pub fn threads(loan: Option<&Self>) -> u32 {
+    pub(crate) fn threads(loan: Option<&Self>) -> u32 {
         1 + u32::from(loan.is_some())
     }
 }

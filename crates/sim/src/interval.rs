@@ -43,13 +43,13 @@ pub struct Interval {
 
 impl Interval {
     /// The half width as a fraction of the figure.
-    pub fn relative(&self) -> f64 {
+    pub(crate) fn relative(&self) -> f64 {
         self.half / self.value.abs()
     }
 
     /// Returns true if the figures of two independent runs differ by more than chance, with 95 %
     /// confidence.
-    pub fn differs(&self, other: &Self) -> bool {
+    pub(crate) fn differs(&self, other: &Self) -> bool {
         (self.value - other.value).abs() > self.half.hypot(other.half)
     }
 }
@@ -57,7 +57,7 @@ impl Interval {
 /// The ratio of two counters over a run. Each reading has both counters since its start, in order.
 ///
 /// Returns `None` if there are too few readings, or the second counter did not grow.
-pub fn ratio(readings: &[(f64, f64)]) -> Option<Interval> {
+pub(crate) fn ratio(readings: &[(f64, f64)]) -> Option<Interval> {
     let mut batches = grown(readings, BATCHES).or_else(|| grown(readings, BATCHES_MIN))?;
     let (parts, wholes) = batches
         .iter()

@@ -28,7 +28,7 @@ const BATCHES: usize = 32;
 const BATCH_REQUESTS: u64 = 16;
 
 /// Latencies of the requests of a kind.
-pub struct Latencies {
+pub(crate) struct Latencies {
     all: Histogram<u64>,
     batches: Vec<Batch>,
     /// Requests of a full batch.
@@ -59,7 +59,7 @@ impl Default for Latencies {
 impl Latencies {
     /// Records one latency in nanoseconds.
     #[inline]
-    pub fn record(&mut self, ns: u64) {
+    pub(crate) fn record(&mut self, ns: u64) {
         self.all.saturating_record(ns);
 
         let batch = self.batches.last_mut().expect("there is always one");
@@ -86,7 +86,7 @@ impl Latencies {
     }
 
     /// Its percentiles; one in a thousand needs a thousand values.
-    pub fn percentiles(&self) -> Percentiles {
+    pub(crate) fn percentiles(&self) -> Percentiles {
         let count = self.all.len();
         if count == 0 {
             return Percentiles::default();
@@ -114,7 +114,7 @@ impl Latencies {
     }
 
     /// Half widths of the 95 % confidence intervals of its percentiles.
-    pub fn ci95(&self) -> PercentilesCi95 {
+    pub(crate) fn ci95(&self) -> PercentilesCi95 {
         let mean = self.interval(|batch| batch.total_ns / 1e3);
         PercentilesCi95 {
             mean,
@@ -165,7 +165,7 @@ impl Latencies {
     }
 
     /// Points (microseconds, fraction of requests that took no longer), dense in the tail.
-    pub fn cdf(&self) -> Vec<(f64, f64)> {
+    pub(crate) fn cdf(&self) -> Vec<(f64, f64)> {
         let total = self.all.len() as f64;
         let (mut points, mut seen, mut shown) = (Vec::new(), 0, 0.0);
         for step in self.all.iter_recorded() {

@@ -27,7 +27,7 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Pages submitted, counted by the run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PageOps {
+pub(crate) struct PageOps {
     /// Page operations of every kind.
     pub operations: u64,
     /// Of those, reads, writes and remaps: they serve 4 KiB each.
@@ -74,7 +74,7 @@ impl CounterTotals {
 }
 
 /// All meters of one run.
-pub struct Meters {
+pub(crate) struct Meters {
     /// Latencies of read requests, from entry to end.
     pub reads: Latencies,
     /// Latencies of write requests, read-modify-writes included.
@@ -93,7 +93,7 @@ pub struct Meters {
 
 impl Meters {
     /// Starts at `now`, with a reading every `interval_ns` until there are twice `wanted`.
-    pub fn start(device: &Device, now: u64, interval_ns: u64, wanted: usize) -> Self {
+    pub(crate) fn start(device: &Device, now: u64, interval_ns: u64, wanted: usize) -> Self {
         let interval_ns = interval_ns.max(1);
         Self {
             reads: Latencies::default(),
@@ -110,7 +110,13 @@ impl Meters {
 
     /// Takes the due reading.
     #[cold]
-    pub fn read(&mut self, glimpse: Glimpse, now: u64, page_ops: PageOps, backlog: Option<u64>) {
+    pub(crate) fn read(
+        &mut self,
+        glimpse: Glimpse,
+        now: u64,
+        page_ops: PageOps,
+        backlog: Option<u64>,
+    ) {
         self.readings.push(Reading {
             at_ns: now,
             page_ops,
@@ -135,7 +141,7 @@ impl Meters {
 
     /// Everything except the accounting of requests and the wall clock; the last completion was at
     /// `end_ns`.
-    pub fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
+    pub(crate) fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
         let last = CounterTotals::of(device, end_ns, page_ops);
         // The last reading is at the end, unless one fell there anyway.
         if self
@@ -228,7 +234,7 @@ impl Meters {
     }
 
     /// Returns true if the figure is as precise as wanted, in a steady state.
-    pub fn is_precise(&self, wanted: &Precision) -> bool {
+    pub(crate) fn is_precise(&self, wanted: &Precision) -> bool {
         self.is_steady() == Some(true)
             && self
                 .interval(wanted.figure)

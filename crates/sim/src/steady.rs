@@ -9,7 +9,7 @@
 //! Absent: which figure, and how long a round is.
 
 /// Rounds in which the state must be steady.
-pub const ROUNDS: usize = 5;
+pub(crate) const ROUNDS: usize = 5;
 /// Maximum difference of two rounds, as a share of their mean.
 const RANGE: f64 = 0.05;
 /// Maximum rise or fall of the fitted line, as a share of the mean.
@@ -17,7 +17,7 @@ const SLOPE: f64 = 0.025;
 
 /// Returns true if the last rounds are steady: there are `ROUNDS` of them, and they neither differ
 /// nor tend anywhere by more than the rule allows.
-pub fn is_steady(rounds: &[f64]) -> bool {
+pub(crate) fn is_steady(rounds: &[f64]) -> bool {
     let Some(start) = rounds.len().checked_sub(ROUNDS) else {
         return false;
     };

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 /// Logical pages of 512 GB.
-pub const PAGES: u64 = 1 << 27;
+pub(crate) const PAGES: u64 = 1 << 27;
 /// Bytes of battery-backed memory in the paper's device.
 pub const NVRAM_BYTES: u64 = 2 << 30;
 /// Bytes of an entry of L2P, and of P2L.

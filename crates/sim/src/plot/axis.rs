@@ -29,7 +29,7 @@ impl Axis {
     }
 
     /// From zero to exactly `largest`.
-    pub fn upto(largest: f64) -> Axis {
+    pub(crate) fn upto(largest: f64) -> Axis {
         let largest = usable(largest);
         Axis::linear(largest, above(largest / 5.0))
     }
@@ -92,7 +92,7 @@ impl Axis {
 
     /// Through the values of a grid, each with its own mark; logarithmic if the largest is more than
     /// a hundred times the smallest.
-    pub fn through(mut marks: Vec<(f64, String)>) -> Axis {
+    pub(crate) fn through(mut marks: Vec<(f64, String)>) -> Axis {
         /// Space before the first mark and after the last, as a share of the axis.
         const SPACE: f64 = 0.04;
 
@@ -122,7 +122,7 @@ impl Axis {
 
     /// For measured values: from zero, or logarithmic if the largest is more than a hundred times
     /// the smallest.
-    pub fn fitting(values: &[f64]) -> Axis {
+    pub(crate) fn fitting(values: &[f64]) -> Axis {
         if is_wide(values.iter().copied()) {
             Axis::logarithmic(values.iter().copied(), format::number)
         } else {
@@ -131,7 +131,7 @@ impl Axis {
     }
 
     /// Position of a value: 0 at the low end, 1 at the high end, never outside.
-    pub fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let place = if self.logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
         } else {

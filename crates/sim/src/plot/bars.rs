@@ -19,7 +19,7 @@ const BOTTOM: f64 = 44.0;
 const THICKNESS: f64 = 22.0;
 
 /// A chart of horizontal bars.
-pub struct BarChart<'a> {
+pub(crate) struct BarChart<'a> {
     /// Text alternative for screen readers.
     pub description: String,
     /// Label of the axis, with its unit.
@@ -33,7 +33,7 @@ pub struct BarChart<'a> {
 }
 
 /// One bar, of one or several parts.
-pub struct Bar<'a> {
+pub(crate) struct Bar<'a> {
     /// Name of its run.
     pub label: &'a str,
     /// Its value as text, set after it.
@@ -43,7 +43,7 @@ pub struct Bar<'a> {
 }
 
 /// A part of a bar.
-pub struct Part {
+pub(crate) struct Part {
     /// Name, shown as a tooltip.
     pub name: String,
     /// Length of the part, in the axis' unit.
@@ -66,7 +66,7 @@ struct BarLayout {
 
 impl BarChart<'_> {
     /// Renders the chart as an SVG element of a page, or stand-alone.
-    pub fn draw(&self, size: Size, alone: bool) -> Markup {
+    pub(crate) fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
         let legend = Legend::new(self.legend.iter().copied(), Mark::Box, (EDGE, width - EDGE));
         let layout = self.layout(width, EDGE + legend.height());

@@ -10,7 +10,7 @@ use super::{px, text};
 
 /// The mark next to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// A short line.
     Line,
     /// A box, for bars and columns.
@@ -22,7 +22,7 @@ const ROW: f64 = 18.0;
 const GAP: f64 = 16.0;
 
 /// A legend, laid out for a given width.
-pub struct Legend<'a> {
+pub(crate) struct Legend<'a> {
     entries: Vec<LegendEntry<'a>>,
     rows: usize,
     mark: Mark,
@@ -38,7 +38,7 @@ struct LegendEntry<'a> {
 
 impl<'a> Legend<'a> {
     /// Entries from `left` to `right`.
-    pub fn new(
+    pub(crate) fn new(
         names: impl IntoIterator<Item = (&'a str, Paint)>,
         mark: Mark,
         (left, right): (f64, f64),
@@ -77,12 +77,12 @@ impl<'a> Legend<'a> {
     }
 
     /// Total height of its rows, 0 without entries.
-    pub fn height(&self) -> f64 {
+    pub(crate) fn height(&self) -> f64 {
         ROW * self.rows as f64
     }
 
     /// Renders the legend as SVG, with its first row below `top`.
-    pub fn draw(&self, top: f64) -> Markup {
+    pub(crate) fn draw(&self, top: f64) -> Markup {
         html! {
             @for entry in &self.entries {
                 @let middle = top + ROW * (entry.row as f64 + 0.5);

@@ -5,7 +5,7 @@
 //! style sheet, so light and dark pages (and print) share one picture, its text can be selected and
 //! read by screen readers, and parts have tooltips.
 //!
-//! Invariants: text is measured before it is placed ([`text`]); text that does not fit is wrapped
+//! Invariants: text is measured before it is placed (`text`); text that does not fit is wrapped
 //! or shortened, never cut off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that
 //! fits the page; the first forty names of a figure look different; bars begin at zero; every bar
 //! and line has a tooltip; the same input gives the same bytes; no script, font or image is needed;
@@ -13,13 +13,13 @@
 //! Absent: the data.
 
 pub mod axis;
-pub mod bars;
+pub(crate) mod bars;
 pub mod columns;
-pub mod legend;
+mod legend;
 pub mod lines;
 pub mod paint;
 pub mod series;
-pub mod text;
+pub(crate) mod text;
 
 use maud::{Markup, PreEscaped, html};
 
@@ -47,7 +47,7 @@ impl Size {
     }
 
     /// Width of the drawing, in its own units.
-    pub fn width(self) -> f64 {
+    pub(crate) fn width(self) -> f64 {
         match self {
             Size::Narrow => 360.0,
             Size::Column => 560.0,
@@ -126,3 +126,6 @@ pub(crate) fn whisker(x: f64, top: f64, bottom: f64, half: f64) -> String {
 pub(crate) fn px(coordinate: f64) -> String {
     format!("{}", (coordinate * 10.0).round() / 10.0)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

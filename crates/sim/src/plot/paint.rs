@@ -35,7 +35,7 @@ pub enum Fill {
 
 impl Fill {
     /// Its class in the style sheet.
-    pub fn class(self) -> &'static str {
+    pub(crate) fn class(self) -> &'static str {
         match self {
             Fill::Solid => "part",
             Fill::Hollow => "part hollow",
@@ -77,7 +77,7 @@ const FILLS: [Fill; 4] = [Fill::Solid, Fill::Hollow, Fill::Pale, Fill::Dashed];
 
 impl Paint {
     /// The paint of the `turn`-th name with this colour, from 0.
-    pub fn of(color: &'static str, turn: usize) -> Self {
+    pub(crate) fn of(color: &'static str, turn: usize) -> Self {
         Self {
             color,
             dash: DASHES[turn % DASHES.len()],
@@ -86,7 +86,7 @@ impl Paint {
     }
 
     /// The paint of the `index`-th name that is not a scheme.
-    pub fn other(index: usize) -> Self {
+    pub(crate) fn other(index: usize) -> Self {
         // All colours first; dashes and fills when these are used up.
         Self::of(OTHERS[index % OTHERS.len()], index / OTHERS.len())
     }

@@ -17,10 +17,10 @@ const ADVANCE_OTHER: u16 = 1000;
 const BOLD: f64 = 1.12;
 
 /// Size of most text, in units of the picture.
-pub const TEXT: f64 = 12.0;
+pub(crate) const TEXT: f64 = 12.0;
 
 /// Width of `text` in a font of this size.
-pub fn width(text: &str, size: f64) -> f64 {
+pub(crate) fn width(text: &str, size: f64) -> f64 {
     let advance = |c: char| match (c as usize).checked_sub(32) {
         Some(at) if at < ADVANCES.len() => ADVANCES[at],
         _ => ADVANCE_OTHER,

@@ -1,11 +1,11 @@
 //! Formats numbers for people.
 //!
 //! Invariants: the width follows the magnitude (three or four significant digits); a non-finite
-//! value becomes [`MISSING`]; a count below 100,000 is exact. Absent: locales. The decimal point is
+//! value becomes `-`; a count below 100,000 is exact. Absent: locales. The decimal point is
 //! `.`, thousands are separated by `,`.
 
 /// Placeholder for a missing number.
-pub const MISSING: &str = "-";
+pub(crate) const MISSING: &str = "-";
 
 /// A count in full: `1,234,567`.
 pub fn exact(count: u64) -> String {
@@ -86,7 +86,7 @@ pub fn interval(value: f64, half: f64) -> String {
 }
 
 /// A ratio to the baseline and half the width of its confidence interval, `1.83x ±0.02`.
-pub fn ratio_interval(value: f64, half: f64) -> String {
+pub(crate) fn ratio_interval(value: f64, half: f64) -> String {
     let text = interval(value, half);
     match text.split_once(' ') {
         Some((value, half)) => format!("{value}x {half}"),
@@ -108,7 +108,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A ratio to the baseline, `1.83x`.
-pub fn ratio(value: f64) -> String {
+pub(crate) fn ratio(value: f64) -> String {
     with_unit(value, number, "x")
 }
 
@@ -162,7 +162,7 @@ pub fn si(magnitude: f64) -> (f64, &'static str) {
 }
 
 /// `part / whole`, or `None` if that is undefined.
-pub fn share(part: f64, whole: f64) -> Option<f64> {
+pub(crate) fn share(part: f64, whole: f64) -> Option<f64> {
     let value = part / whole;
     (whole > 0.0 && value.is_finite()).then_some(value)
 }

@@ -18,7 +18,7 @@ pub mod metrics;
 mod palette;
 mod progress;
 pub mod sheet;
-pub mod table;
+mod table;
 
 pub use crate::plot::series;
 pub use html::html;

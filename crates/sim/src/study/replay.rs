@@ -26,7 +26,7 @@ pub struct TraceReplay {
 
 impl TraceReplay {
     /// Its requests on a device, over all replays. Contents are above `content_base`.
-    pub fn replay(&self, addressable: u32, content_base: u64) -> Replay {
+    pub(crate) fn replay(&self, addressable: u32, content_base: u64) -> Replay {
         let options = TraceOptions {
             addressable,
             content_base,

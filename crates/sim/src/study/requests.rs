@@ -38,7 +38,7 @@ impl Requests {
     }
 
     /// The model of the contents that they write, if there is one.
-    pub fn content(&self) -> Option<ContentModel> {
+    pub(crate) fn content(&self) -> Option<ContentModel> {
         match self {
             Self::Workload { content, .. } => Some(*content),
             Self::Trace(trace) => trace.content,

@@ -23,7 +23,7 @@ use rustc_hash::FxHashMap;
 use super::names::UnknownName;
 
 /// Bytes of a logical page.
-pub const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// A page of the traced disk, and its coverage by an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@
 //! (its parser's), and the rate of replay (the run's).
 
 mod action;
-pub mod address;
+mod address;
 mod alibaba;
 mod biosnoop;
 mod blkparse;
@@ -56,13 +56,12 @@ mod write;
 use std::path::Path;
 
 pub use action::Action;
-pub use address::{Cut, DevicePage, Fold, Folder, PAGE_BYTES, cut};
+pub use address::{Cut, DevicePage, Fold, Folder, cut};
 pub use columns::Columns;
 pub use decoded::{Decoded, Replay};
 pub use file::{WriteTraceError, WrittenTrace, write_file};
 pub use format::Format;
 pub use names::{FormatError, UnknownName};
-pub use order::Disorder;
 pub use profile::{Duplicates, PageClasses, Profile, Profiler, Requests, Skew, profile};
 pub use stat::{TraceStat, stat};
 pub use write::TraceWriter;

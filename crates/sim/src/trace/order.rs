@@ -35,7 +35,7 @@ pub(super) struct TimedOp {
 
 /// Deviation of a trace's requests from the order of their times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disorder {
+pub(crate) struct Disorder {
     /// Requests with an earlier time than a previous one in the file.
     pub earlier: u64,
     /// Those of them that came too late to be sorted: they get the time of the one before.

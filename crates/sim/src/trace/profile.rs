@@ -373,7 +373,7 @@ pub fn profile(
 
 impl Skew {
     /// Computes the skew of these access counts, one per page.
-    pub fn of(mut accesses: Vec<u32>) -> Self {
+    pub(crate) fn of(mut accesses: Vec<u32>) -> Self {
         // Hottest first.
         accesses.sort_unstable_by(|a, b| b.cmp(a));
         let all: u64 = accesses.iter().map(|&count| u64::from(count)).sum();

@@ -189,11 +189,6 @@ impl Workload {
         })
     }
 
-    /// The configuration it was created with.
-    pub fn config(&self) -> &WorkloadConfig {
-        &self.config
-    }
-
     fn append_request(&mut self, out: &mut Vec<HostPage>) {
         // From the requests' own generator: addresses do not depend on contents.
         let read = self.reads.happens(&mut self.requests);

@@ -140,7 +140,7 @@ impl ModelKind {
     }
 
     /// Arrival times of its requests, for a trace.
-    pub fn bursts(self) -> Option<Bursts> {
+    pub(crate) fn bursts(self) -> Option<Bursts> {
         match self {
             ModelKind::FiuHomes => Some(fiu::HOMES.bursts()),
             ModelKind::FiuMail => Some(fiu::MAIL.bursts()),

@@ -3,11 +3,9 @@
 mod arrivals;
 mod collection;
 mod fio_jobs;
-mod grids;
 mod micro;
 mod models;
 mod pipeline;
-mod plots;
 mod precision;
 mod profile;
 mod report;

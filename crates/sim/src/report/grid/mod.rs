@@ -124,7 +124,7 @@ impl Grid {
     }
 
     /// The meaning of the intervals.
-    pub fn remark(&self) -> String {
+    pub(crate) fn remark(&self) -> String {
         let half = "half of the 95 % confidence interval";
         match self.seeds {
             1 => format!("After ±: {half}."),
@@ -176,3 +176,6 @@ impl Grid {
         found.value.is_finite().then_some(found)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use super::wear::{survival, wear};
 use crate::summary::{OpenLoop, Percentiles, RunSummary};
 
 /// Returns all measurements of one run that are not in the overview, except wall-clock time.
-pub fn details(run: &RunSummary) -> Vec<Section> {
+pub(crate) fn details(run: &RunSummary) -> Vec<Section> {
     let always = [
         Section {
             title: "Write latency, µs",

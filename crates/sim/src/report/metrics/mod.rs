@@ -1,6 +1,6 @@
 //! The rows common to terminal and page: the measurements of a run, with their labels and units.
 //!
-//! [`overview()`] is one row per run, [`details()`] all other measurements of one run in titled
+//! `overview()` is one row per run, `details()` all other measurements of one run in titled
 //! sections. Invariants: every run has the same sections and labels, so that runs can be compared
 //! side by side; every cell is one line of text. Absent: rendering of the rows.
 //!
@@ -22,8 +22,8 @@ mod wear;
 
 pub use compare::labels;
 pub(crate) use compare::{BASELINE, IDEAL, attempted, baseline, demoted, occurrence, speedup};
-pub use details::details;
-pub use overview::{Column, Overview, overview};
+pub(crate) use details::details;
+pub(crate) use overview::{Column, Overview, overview};
 pub use remarks::remarks;
 pub(crate) use remarks::{differ, is_without_remaps};
 
@@ -31,7 +31,7 @@ use super::format::{MISSING, percent, share};
 
 /// A titled group of measurements of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
+pub(crate) struct Section {
     /// Title of the group.
     pub title: &'static str,
     /// Label and value of each row.

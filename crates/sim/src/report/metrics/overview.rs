@@ -10,7 +10,7 @@ use crate::summary::{OpenLoop, Percentiles, PercentilesCi95, RunSummary};
 
 /// A column of the overview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
+pub(crate) struct Column {
     /// Heading of the column; short.
     pub head: &'static str,
     /// Second line of the heading: the unit or the rest of the name; may be empty.
@@ -21,7 +21,7 @@ pub struct Column {
 
 /// One row per run, the run's label first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overview {
+pub(crate) struct Overview {
     /// The columns; the first one is the label, all others are numbers.
     pub columns: Vec<Column>,
     /// The cells, as many in each row as there are columns.
@@ -29,7 +29,7 @@ pub struct Overview {
 }
 
 /// Returns one row per run with the main measurements.
-pub fn overview(runs: &[RunSummary]) -> Overview {
+pub(crate) fn overview(runs: &[RunSummary]) -> Overview {
     let compared = baseline(runs).is_some();
     let losing = runs.iter().any(|run| run.lost_references > 0);
     // Measurements that no run has make no column.

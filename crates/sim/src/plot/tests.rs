@@ -1,12 +1,12 @@
 //! Pictures: with many or long names and little space, no text is cut off or overlaps another.
 
-use remap_ssd_sim::plot::axis::Axis;
-use remap_ssd_sim::plot::bars::{Bar, BarChart, Part};
-use remap_ssd_sim::plot::columns::{ColumnChart, Panel};
-use remap_ssd_sim::plot::legend::{Legend, Mark};
-use remap_ssd_sim::plot::lines::{ChartLine, LineChart, LinePanel};
-use remap_ssd_sim::plot::paint::paints;
-use remap_ssd_sim::plot::{self, Size, text};
+use crate::plot::axis::Axis;
+use crate::plot::bars::{Bar, BarChart, Part};
+use crate::plot::columns::{ColumnChart, Panel};
+use crate::plot::legend::{Legend, Mark};
+use crate::plot::lines::{ChartLine, LineChart, LinePanel};
+use crate::plot::paint::paints;
+use crate::plot::{self, Size, text};
 
 const SIZES: [Size; 3] = [Size::Narrow, Size::Column, Size::Wide];
 
@@ -62,7 +62,7 @@ fn extents(picture: &roxmltree::Document) -> Vec<Extent> {
 }
 
 /// Checks that all text is within the picture, and nothing overlaps.
-pub fn reads_well(picture: &str, size: Size) {
+pub(crate) fn reads_well(picture: &str, size: Size) {
     let document = roxmltree::Document::parse(picture).expect("the picture is well-formed");
     let root = document.root_element();
     let height: f64 = root

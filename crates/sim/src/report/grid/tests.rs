@@ -1,10 +1,10 @@
 //! Grids of runs: lines over numbers, columns over names, a page and tables.
 
-use crate::plots::reads_well;
-use remap_ssd_sim::interval::Interval;
-use remap_ssd_sim::plot::Size;
-use remap_ssd_sim::report::grid::{Grid, GridAxis, GridRow, Numbers};
-use remap_ssd_sim::report::sheet::TableForm;
+use crate::interval::Interval;
+use crate::plot::Size;
+use crate::plot::tests::reads_well;
+use crate::report::grid::{Grid, GridAxis, GridRow, Numbers};
+use crate::report::sheet::TableForm;
 use serde_json::json;
 
 const SCHEMES: [&str; 3] = ["none", "remap-ssd", "pebble"];
