@@ -25,7 +25,7 @@ pub enum Backing {
 
 impl Backing {
     /// The folder, if it is an image.
-    pub fn dir(&self) -> Option<&PathBuf> {
+    pub(crate) fn dir(&self) -> Option<&PathBuf> {
         match self {
             Self::Image(dir) => Some(dir),
             Self::Memory(_) => None,
@@ -150,7 +150,7 @@ impl Spec {
     }
 
     /// Serves a device with all defaults: NVMe/TCP on the loopback, at full speed.
-    pub fn of(backing: Backing) -> Self {
+    pub(crate) fn of(backing: Backing) -> Self {
         Self {
             backing,
             shape: Shape::default(),

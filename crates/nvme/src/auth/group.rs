@@ -66,7 +66,7 @@ impl Group {
     }
 
     /// Its identifier in messages of DH-HMAC-CHAP.
-    pub fn id(self) -> u8 {
+    pub(crate) fn id(self) -> u8 {
         self as u8
     }
 
@@ -83,7 +83,7 @@ impl Group {
     }
 
     /// Size of its values; 0 without a group.
-    pub fn bytes(self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         match self {
             Self::Null => 0,
             Self::Ffdhe2048 => 256,

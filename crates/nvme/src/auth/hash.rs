@@ -30,7 +30,7 @@ impl Hash {
     }
 
     /// Its identifier in messages and secrets.
-    pub fn id(self) -> u8 {
+    pub(crate) fn id(self) -> u8 {
         self as u8
     }
 
@@ -44,7 +44,7 @@ impl Hash {
     }
 
     /// Size of its digest, and of a response.
-    pub fn bytes(self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         match self {
             Self::Sha256 => 32,
             Self::Sha384 => 48,

@@ -118,7 +118,7 @@ impl<'a> HostExchange<'a> {
     }
 
     /// Failure2, which tells the controller that the exchange is over.
-    pub fn failure(&self) -> Vec<u8> {
+    pub(crate) fn failure(&self) -> Vec<u8> {
         message::put_failure(self.t_id, true, explanation::FAILED)
     }
 

@@ -21,13 +21,13 @@ pub struct Offer {
 
 impl Offer {
     /// The weakest hash offered that is at least this.
-    pub fn hash(self, least: Hash) -> Option<Hash> {
+    pub(crate) fn hash(self, least: Hash) -> Option<Hash> {
         Hash::ALL
             .into_iter()
             .find(|hash| *hash >= least && self.hashes >> hash.id() & 1 == 1)
     }
     /// The weakest group offered that is at least this.
-    pub fn group(self, least: Group) -> Option<Group> {
+    pub(crate) fn group(self, least: Group) -> Option<Group> {
         Group::ALL
             .into_iter()
             .find(|group| *group >= least && self.groups >> group.id() & 1 == 1)

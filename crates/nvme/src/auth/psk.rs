@@ -150,7 +150,7 @@ impl TlsKey {
     }
 
     /// The hash of its cipher suite.
-    pub fn hash(&self) -> Hash {
+    pub(crate) fn hash(&self) -> Hash {
         if self.bytes.len() == Hash::Sha384.bytes() {
             Hash::Sha384
         } else {

@@ -150,7 +150,11 @@ impl Association {
     ///
     /// # Errors
     /// The refusal to answer.
-    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<JoinedQueue, ConnectRefusal> {
+    pub(crate) fn join(
+        &self,
+        sqe: &Sqe,
+        data: &ConnectData,
+    ) -> Result<JoinedQueue, ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
         // An I/O queue belongs to the host that created the controller, identified by its number
         // and both names.
@@ -349,7 +353,7 @@ impl Association {
 
     /// Ends the controller: none of its queues goes on from now on, and commands in progress have
     /// ended when this returns. The caller must not have the device.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.close();
         self.settle();
     }

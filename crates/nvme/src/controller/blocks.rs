@@ -54,7 +54,7 @@ pub struct Namespace {
 impl Namespace {
     /// The device's page that contains a logical block.
     #[inline]
-    pub fn page_of(&self, slba: u64) -> Lpn {
+    pub(crate) fn page_of(&self, slba: u64) -> Lpn {
         self.first_lpn
             .offset((slba << self.lba_shift >> PAGE_SHIFT) as u32)
     }

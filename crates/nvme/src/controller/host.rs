@@ -155,7 +155,7 @@ impl HostController {
     }
 
     /// Name (NQN) of the host that connected.
-    pub fn hostnqn(&self) -> &str {
+    pub(crate) fn hostnqn(&self) -> &str {
         &self.hostnqn
     }
 
@@ -165,7 +165,7 @@ impl HostController {
     }
 
     /// The host, as reservations identify it.
-    pub fn host(&self) -> HostIdentity<'_> {
+    pub(crate) fn host(&self) -> HostIdentity<'_> {
         HostIdentity {
             id: self.hostid,
             nqn: &self.hostnqn,
@@ -174,7 +174,7 @@ impl HostController {
     }
 
     /// The rights of its host.
-    pub fn rights(&self) -> &HostRights {
+    pub(crate) fn rights(&self) -> &HostRights {
         &self.rights
     }
 
@@ -220,7 +220,7 @@ impl HostController {
     }
 
     /// Returns true if an I/O queue still exists. A reset removes all.
-    pub fn has(&self, queue: &JoinedQueue) -> bool {
+    pub(crate) fn has(&self, queue: &JoinedQueue) -> bool {
         self.epoch.now() == queue.epoch
     }
 
@@ -229,7 +229,7 @@ impl HostController {
     ///
     /// # Errors
     /// Another connection has taken the number, or the controller has been reset.
-    pub fn take_queue(&self, queue: &mut JoinedQueue) -> Result<(), ConnectRefusal> {
+    pub(crate) fn take_queue(&self, queue: &mut JoinedQueue) -> Result<(), ConnectRefusal> {
         let mut state = self.state();
         // Since `join` the host may have spent seconds on authentication: another queue may have
         // been faster.
@@ -256,7 +256,7 @@ impl HostController {
     }
 
     /// Handles the end of an I/O queue's connection.
-    pub fn leave(&self, queue: &JoinedQueue) {
+    pub(crate) fn leave(&self, queue: &JoinedQueue) {
         let mut state = self.state();
         // After a reset the same bit may belong to a newer queue.
         if queue.has_number && self.has(queue) {
@@ -306,7 +306,7 @@ impl HostController {
     }
 
     /// No queue may go on from now on. Steps in progress may last a little longer (`end`).
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.epoch.end();
     }
 

@@ -367,7 +367,7 @@ impl IoCommand {
     /// The part of a write that consists of `len` bytes of its data from `at` on: whole pages,
     /// unless they are its `last` bytes. Parts may be executed as their data arrive, since no write
     /// is atomic beyond a page.
-    pub fn part(&self, at: u32, len: u32, last: bool) -> Option<Self> {
+    pub(crate) fn part(&self, at: u32, len: u32, last: bool) -> Option<Self> {
         let IoRequest::Write { blocks, fua } = self.request else {
             return None;
         };

@@ -321,12 +321,12 @@ impl HostRights {
     }
 
     /// The current rights; they may change in service.
-    pub fn get(&self) -> Rights {
+    pub(crate) fn get(&self) -> Rights {
         self.locked().clone()
     }
 
     /// Number of commands denied so far.
-    pub fn denied(&self) -> u64 {
+    pub(crate) fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }
 

@@ -86,7 +86,7 @@ impl Standing {
 
     /// Returns true if its controller was reset or has ended since.
     #[inline]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match self.since {
             Some(since) => self.epoch.now() != since,
             None => self.epoch.is_ended(),

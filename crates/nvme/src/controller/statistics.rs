@@ -80,7 +80,7 @@ pub fn read(device: &Device) -> [u64; NAMES.len()] {
 }
 
 /// The vendor's log page with all counters of the device.
-pub fn page(device: &Device) -> Vec<u8> {
+pub(crate) fn page(device: &Device) -> Vec<u8> {
     let mut page = MAGIC.to_vec();
     page.extend(VERSION.to_le_bytes());
     // The number of counters is part of the page: clients of older or newer devices read the

@@ -195,7 +195,7 @@ impl Subsystem {
 
     /// The observer of changes, if there is one.
     #[inline]
-    pub fn observer(&self) -> Option<&dyn Observer> {
+    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
         self.device.observer.as_deref()
     }
 

@@ -130,13 +130,6 @@ pub struct KindReading {
     pub failed: u64,
 }
 
-impl KindReading {
-    /// Number of commands, over all buckets.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-}
-
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     // Minus one, so that a bound belongs to the bucket below it.
@@ -218,7 +211,10 @@ mod tests {
         let read = telemetry.read();
         let of = |kind: CommandKind| &read[kind as usize];
         assert_eq!(
-            (of(CommandKind::Read).count(), of(CommandKind::Read).sum_ns),
+            (
+                of(CommandKind::Read).buckets.iter().sum::<u64>(),
+                of(CommandKind::Read).sum_ns
+            ),
             (3, 6500)
         );
         assert_eq!(of(CommandKind::Write).buckets[2], 1);

@@ -34,13 +34,13 @@ impl SecurityCdw10 {
 }
 
 /// Types of messages.
-pub mod kind {
+pub(crate) mod kind {
     pub(crate) const COMMON: u8 = 0x00;
     pub(crate) const DH_HMAC_CHAP: u8 = 0x01;
 }
 
 /// Identifiers of messages within their type.
-pub mod message {
+pub(crate) mod message {
     /// Negotiate, host to controller; common.
     pub(crate) const NEGOTIATE: u8 = 0x00;
     /// The challenge, from the controller to the host.
@@ -84,7 +84,7 @@ pub(crate) const IDENTIFIERS_MAX: usize = 30;
 /// Head of all messages.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Head {
+pub(crate) struct Head {
     /// Type of the message (`kind`).
     pub kind: u8,
     pub message: u8,
@@ -171,7 +171,7 @@ pub(crate) struct Success2 {
 /// The messages Failure1 and Failure2.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Failure {
+pub(crate) struct Failure {
     pub head: Head,
     pub reason: u8,
     pub explanation: u8,

@@ -150,7 +150,7 @@ pub(crate) const OAES_NAMESPACES: u32 = 1 << 8;
 /// Attributes of a namespace (`nsattr`): it is write protected.
 pub(crate) const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
 /// Events that can be enabled (`oaes`, and the feature of events).
-pub mod oaes {
+pub(crate) mod oaes {
     /// The state of asymmetric access has changed.
     pub(crate) const ANA_CHANGE: u32 = 1 << 11;
 }
@@ -176,7 +176,7 @@ pub(crate) mod fna {
 }
 
 /// Bits of `sgls`: supported SGL descriptors.
-pub mod sgls {
+pub(crate) mod sgls {
     pub(crate) const SUPPORTED: u32 = 1 << 0;
     /// SGLs may be longer than the data.
     pub(crate) const LONGER: u32 = 1 << 18;

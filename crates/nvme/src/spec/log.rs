@@ -75,7 +75,7 @@ pub struct ErrorEntry {
 const _: () = assert!(size_of::<ErrorEntry>() == 64);
 
 /// Effects of a command.
-pub mod effects {
+pub(crate) mod effects {
     pub(crate) const SUPPORTED: u32 = 1 << 0;
     pub(crate) const CHANGES_BLOCKS: u32 = 1 << 1;
     /// Changes namespace capabilities: the block size.
@@ -85,7 +85,7 @@ pub mod effects {
 }
 
 /// Support and scope of a feature.
-pub mod features {
+pub(crate) mod features {
     pub(crate) const SUPPORTED: u32 = 1 << 0;
     /// The feature belongs to a namespace.
     pub(crate) const NAMESPACE: u32 = 1 << 20;
@@ -104,7 +104,7 @@ pub mod warning {
 }
 
 /// Asynchronous events (Base 2.0 §5.2.1).
-pub mod event {
+pub(crate) mod event {
     pub(crate) const SMART: u64 = 1;
     pub(crate) const RELIABILITY: u64 = 0;
     /// Of SMART: a temperature is beyond its threshold.

@@ -124,7 +124,7 @@ pub(crate) const TERM_HEADER_BYTES: usize = 24;
 pub(crate) const TERM_DATA_MAX: usize = 128;
 
 /// Offsets of fields in a PDU, for the field in error of a termination request.
-pub mod offset {
+pub(crate) mod offset {
     /// Of all PDUs: the type.
     pub(crate) const KIND: u32 = 0;
     pub(crate) const FLAGS: u32 = 1;

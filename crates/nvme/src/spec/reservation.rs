@@ -20,7 +20,7 @@ pub(crate) struct RegisterCdw10 {
 }
 
 /// Actions of Reservation Register.
-pub mod register {
+pub(crate) mod register {
     pub(crate) const REGISTER: u8 = 0;
     pub(crate) const UNREGISTER: u8 = 1;
     pub(crate) const REPLACE: u8 = 2;
@@ -48,14 +48,14 @@ pub(crate) struct ReservationCdw10 {
 }
 
 /// Actions of Reservation Acquire.
-pub mod acquire {
+pub(crate) mod acquire {
     pub(crate) const ACQUIRE: u8 = 0;
     pub(crate) const PREEMPT: u8 = 1;
     pub(crate) const PREEMPT_AND_ABORT: u8 = 2;
 }
 
 /// Actions of Reservation Release.
-pub mod release {
+pub(crate) mod release {
     pub(crate) const RELEASE: u8 = 0;
     pub(crate) const CLEAR: u8 = 1;
 }
@@ -166,7 +166,7 @@ pub(crate) struct RegistrantEntry {
 const _: () = assert!(size_of::<RegistrantEntry>() == 32);
 
 /// Reservation capabilities (RESCAP).
-pub mod rescap {
+pub(crate) mod rescap {
     /// Persist through power loss, all six types, and IEKEY as since NVMe 1.3.
     pub(crate) const ALL: u8 = 0xff;
 }

@@ -41,7 +41,7 @@ pub struct Proven {
 
 impl Proven {
     /// Name of the negotiated cipher suite.
-    pub fn suite(&self) -> &'static str {
+    pub(crate) fn suite(&self) -> &'static str {
         suite(self.hash)
     }
 }

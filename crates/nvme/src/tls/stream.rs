@@ -113,7 +113,7 @@ impl TlsStream {
     }
 
     /// The proven identity of the peer, if that is a host: after a handshake.
-    pub fn proven(&self) -> Option<Proven> {
+    pub(crate) fn proven(&self) -> Option<Proven> {
         handshake::proven(self.ssl.ssl())
     }
 
@@ -123,12 +123,12 @@ impl TlsStream {
     }
 
     /// Returns true if a read may return something although nothing more arrives.
-    pub fn has_buffered(&self) -> bool {
+    pub(crate) fn has_buffered(&self) -> bool {
         self.has_buffered
     }
 
     /// Tells the peer that nothing more follows, if it still reads.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         let _ = self.ssl.shutdown();
         let _ = self.ssl.get_mut().push();
     }

@@ -141,7 +141,7 @@ pub struct Reservation {
 
 /// A change of a host's registration or reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotificationType {
+pub(crate) enum NotificationType {
     /// Another host removed its registration.
     RegistrationPreempted = 1,
     /// A reservation was released, while the host is registered.
@@ -180,7 +180,7 @@ impl NamespaceReservations {
     }
 
     /// Returns true if a host holds the reservation, alone or with all registrants.
-    pub fn holds(&self, host: HostIdentity<'_>) -> bool {
+    pub(crate) fn holds(&self, host: HostIdentity<'_>) -> bool {
         match &self.reservation {
             None => false,
             Some(Reservation {
@@ -200,7 +200,7 @@ impl NamespaceReservations {
     ///
     /// # Errors
     /// It has another key already, or there are too many registrants.
-    pub fn register(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
+    pub(crate) fn register(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
         match self.key_of(host) {
             Some(has) if has != key => return Err(Status::RESERVATION_CONFLICT),
             Some(_) => {}
@@ -222,7 +222,7 @@ impl NamespaceReservations {
     ///
     /// # Errors
     /// `current` is not its key.
-    pub fn replace(
+    pub(crate) fn replace(
         &mut self,
         host: HostIdentity<'_>,
         current: Option<u64>,
@@ -345,7 +345,7 @@ impl NamespaceReservations {
     ///
     /// # Errors
     /// The host is not registered with this key, or the reservation has another type.
-    pub fn release(
+    pub(crate) fn release(
         &mut self,
         host: HostIdentity<'_>,
         key: u64,
@@ -374,7 +374,7 @@ impl NamespaceReservations {
     ///
     /// # Errors
     /// The host is not registered with this key.
-    pub fn clear(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
+    pub(crate) fn clear(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
         self.must_be_registered(host, key)?;
         let notices = self.notices_to_others(host, NotificationType::ReservationPreempted);
         self.wipe();
