@@ -1,6 +1,6 @@
 //! The corpus and mutations of it, on a stable compiler.
 //!
-//! `FUZZ_SECONDS=600 cargo test` looks longer; `FUZZ_SEED=N` and `FUZZ_FIRST=MUTANT` start
+//! `FUZZ_SECONDS=600 cargo test` looks longer, `FUZZ_MUTANTS=40000` at more mutants; `FUZZ_SEED=N` and `FUZZ_FIRST=MUTANT` start
 //! elsewhere. A finding prints the number of its mutant; `FUZZ_KEEP=folder` keeps the bytes there
 //! as `target-number`, and `FUZZ_REPLAY=folder/target-number` runs them again with a backtrace.
 //! Findings go to `corpus/found` under such names once they are mended. `UPDATE_CORPUS=1` writes
@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Mutants of each target, unless a time is given.
+/// Mutants of each target, unless `FUZZ_MUTANTS` or a time is given.
 const MUTANTS: u64 = 3_000;
 
 fn files(kind: &str) -> Vec<(String, Vec<u8>)> {
@@ -53,9 +53,10 @@ fn hunt(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
         setting("FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut found: Vec<(String, u64)> = Vec::new();
     let begin = setting("FUZZ_FIRST").unwrap_or(0);
+    let mutants = setting("FUZZ_MUTANTS").unwrap_or(MUTANTS);
     let mut number = begin;
 
-    while until.map_or(number - begin < MUTANTS, |until| Instant::now() < until) {
+    while until.map_or(number - begin < mutants, |until| Instant::now() < until) {
         let bytes = &seeds[number as usize % seeds.len()];
         let other = &seeds[(number as usize / seeds.len()) % seeds.len()];
         let mutant = mutate::mutant(first + number, bytes, other);
