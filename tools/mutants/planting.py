@@ -59,13 +59,11 @@ def rename_version(tree, name):
 
 def cargo(arguments, tree, target_dir):
     """Runs Cargo on the rewritten tree; returns its messages, its other output, and its exit code."""
-    # Incremental: each planted fault changes a few lines of one crate.
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(target_dir),
         "CARGO_PROFILE_DEV_DEBUG": "0",
-        "CARGO_INCREMENTAL": "1",
+        "RUSTFLAGS": os.environ.get("RUSTFLAGS", ""),
     }
-    environment |= {"RUSTFLAGS": os.environ.get("RUSTFLAGS", "")}
     command = ["cargo"] + arguments
     done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr, done.returncode
