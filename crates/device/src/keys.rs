@@ -451,6 +451,16 @@ impl DeviceKey {
         })
     }
 
+    /// The units that its values may have on a command line.
+    pub(crate) fn units(&self) -> Vec<&'static str> {
+        let units: &[(&str, u64)] = match self.unit {
+            "bytes" => &SIZES,
+            "ns" => &TIMES,
+            _ => &[],
+        };
+        units.iter().map(|(name, _)| *name).collect()
+    }
+
     /// Parses a value as typed after `=` on a command line.
     pub fn value(&self, text: &str) -> Value {
         // As in TOML, `_` may separate digits.
@@ -475,7 +485,10 @@ impl DeviceKey {
 
         let known = match self.kind {
             KeyKind::Integer(..) if self.unit == "bytes" => {
-                size(text).map(Value::from).or_else(number)
+                with_unit(text, &SIZES).map(Value::from).or_else(number)
+            }
+            KeyKind::Integer(..) if self.unit == "ns" => {
+                with_unit(text, &TIMES).map(Value::from).or_else(number)
             }
             KeyKind::Integer(..) | KeyKind::Number(_) => number(),
             KeyKind::Flag => match text {
@@ -491,21 +504,33 @@ impl DeviceKey {
     }
 }
 
-fn size(text: &str) -> Option<u64> {
-    let at = text.find(|letter: char| letter.is_ascii_alphabetic())?;
+/// Units of sizes, in bytes.
+const SIZES: [(&str, u64); 7] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+];
+
+/// Units of times, in nanoseconds.
+const TIMES: [(&str, u64); 5] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+];
+
+/// A number with one of these units, such as `40MiB` or `30us`.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let at = text.find(char::is_alphabetic)?;
     let (number, unit) = text.split_at(at);
-    let factor: u64 = match unit {
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "TiB" => 1 << 40,
-        "kB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        _ => return None,
-    };
-    let value = number.trim().parse::<f64>().ok()? * factor as f64;
-    (0.0..1e18).contains(&value).then_some(value as u64)
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let value = number.trim().replace('_', "").parse::<f64>().ok()? * *factor as f64;
+    (0.0..1e18).contains(&value).then_some(value.round() as u64)
 }
 
 /// A value nested in the tables of its path.

@@ -44,6 +44,12 @@ impl FromStr for Setting {
         let value = key.value(value.trim());
 
         match key.problem(&value) {
+            // A number with a unit that is not known is text.
+            Some(problem) if value.is_string() && !key.units().is_empty() => Err(format!(
+                "{}; its units are {}",
+                problem.text,
+                key.units().join(", ")
+            )),
             Some(problem) => Err(problem.text),
             None => Ok(Self { key, value }),
         }

@@ -168,12 +168,21 @@ fn single_values_are_set_by_their_names() {
     assert_eq!(config.firmware.log_bytes, 40 << 20);
     assert_eq!(config.flash.read_ns, 40_000);
 
+    let read_ns = |text: &str| {
+        let setting = set(&format!("flash.read_ns={text}")).unwrap();
+        PRESETS[0].config().with(&[setting]).unwrap().flash.read_ns
+    };
+    let times = ["30us", "30 µs", "0.5ms", "700ns", "1s"].map(read_ns);
+    assert_eq!(times, [30_000, 30_000, 500_000, 700, 1_000_000_000]);
+
     let wrong = [
         ("firmware.gc_fre=0.1", "did you mean `firmware.gc_free`?"),
         ("gc_free=0.1", "did you mean `firmware.gc_free`?"),
         ("firmware.gc_free=2", "must be 0 to below 0.9"),
         ("firmware.scheme=REMAP-SSD", "did you mean `remap-ssd`?"),
         ("firmware", "KEY=VALUE"),
+        ("flash.read_ns=30min", "its units are ns, us, µs, ms, s"),
+        ("firmware.log_bytes=4parsec", "its units are KiB, MiB"),
         ("preset=fast21-32g", "use --preset"),
     ];
     for (text, part) in wrong {
