@@ -9,9 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
-use remap_ssd_crash::{
-    Adjust, CampaignOptions, CampaignReport, ReplayCode, mapping_of, replay_adjusted, run,
-};
+use remap_ssd_crash::{Adjust, CampaignOptions, CampaignReport, ReplayCode, replay_adjusted, run};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
@@ -123,25 +121,35 @@ const SECONDS_DEFAULT: f64 = 10.0;
 /// # Errors
 /// An unexpected loss of data, or a missing expected one.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    check(args)?;
     let set = settings::parse_untimed(&args.set, &CHOSEN, "a campaign")?;
     let adjust = Adjust::of_settings(set);
 
     let interrupt = Interrupt::listen()?;
     let (mut reports, asked) = match &args.replay {
         Some(code) => {
+            let of_code = CampaignOptions {
+                mapping: code.mapping,
+                policy: code.policy,
+                ..CampaignOptions::new(code.scheme, args.seed)
+            };
+            of_code.check_mapping().map_err(Failure::usage)?;
             let report = replay_adjusted(code, &adjust);
             let report = report.map_err(|why| refused(args, &why))?;
             (vec![(code.scheme, report)], 1)
         }
         None => {
-            let campaigns: Vec<CampaignOptions> = schemes(args)
+            let schemes = match args.scheme.is_empty() {
+                true => CampaignOptions::schemes(args.mapping, args.mutant),
+                false => args.scheme.clone(),
+            };
+            let campaigns: Vec<CampaignOptions> = schemes
                 .into_iter()
                 .map(|scheme| options(args, scheme, &adjust, &interrupt))
                 .collect();
 
             // All checks come before the first run.
             for options in &campaigns {
+                options.check_mapping().map_err(Failure::usage)?;
                 options.setups().map_err(|why| refused(args, &why))?;
             }
             let reports = campaigns
@@ -185,58 +193,6 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     // A durable scheme must have lost nothing, one in DRAM must have been caught.
     let good = |(scheme, report): &_| is_as_it_should_be(args, *scheme, report);
     Failure::found_unless(reports.iter().all(good))
-}
-
-/// Reports schemes and policies that require page mapping before anything runs, whether they come
-/// from options, a guard or a replay code.
-fn check(args: &Args) -> Result<(), Failure> {
-    let (mapping, policy, schemes) = match &args.replay {
-        Some(code) => (code.mapping, code.policy, vec![code.scheme]),
-        None => (
-            mapping_of(args.mapping, args.mutant),
-            args.gc,
-            schemes(args),
-        ),
-    };
-
-    // Everything works with page mapping.
-    if mapping == Granularity::Page {
-        return Ok(());
-    }
-
-    if let Some((scheme, why)) = schemes
-        .iter()
-        .find_map(|scheme| Some((scheme, scheme.needs_pages()?)))
-    {
-        return Err(Failure::usage(format_args!(
-            "scheme {scheme} {why} and works with --mapping page only"
-        )));
-    }
-    match policy.filter(|policy| policy.zones() > 1) {
-        Some(policy) => Err(Failure::usage(format_args!(
-            "--gc {policy} sorts pages into zones and works with --mapping page only"
-        ))),
-        None => Ok(()),
-    }
-}
-
-fn schemes(args: &Args) -> Vec<SchemeKind> {
-    match (args.scheme.is_empty(), args.mutant) {
-        (false, _) => args.scheme.clone(),
-        // The absence of a guard shows only in a scheme that relies on it.
-        (true, Some(guard)) => vec![SchemeKind::that_shows(guard)],
-        (true, None) => {
-            // Without `--scheme`, all schemes that work with the other options.
-            let works = |scheme: &SchemeKind| {
-                args.mapping == Granularity::Page || scheme.needs_pages().is_none()
-            };
-            SchemeKind::ALL
-                .into_iter()
-                .filter(|scheme| scheme.is_durable())
-                .filter(works)
-                .collect()
-        }
-    }
 }
 
 /// Keys that `--set` cannot change here, and the alternative for each.

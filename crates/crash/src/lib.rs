@@ -35,4 +35,4 @@ pub use run::{
     CampaignBudget, CampaignOptions, CampaignProgress, CampaignReport, FailedScript, hunt, replay,
     replay_adjusted, run,
 };
-pub use setup::{Adjust, GeometryAdjust, mapping_of};
+pub use setup::{Adjust, GeometryAdjust};

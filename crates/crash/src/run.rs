@@ -90,6 +90,41 @@ impl CampaignOptions {
         mapping_of(self.mapping, self.mutant)
     }
 
+    /// The schemes of a campaign that names none: one that shows the absence of the guard, or the
+    /// durable ones that work with the mapping.
+    pub fn schemes(mapping: Granularity, mutant: Option<Guard>) -> Vec<SchemeKind> {
+        if let Some(guard) = mutant {
+            return vec![SchemeKind::that_shows(guard)];
+        }
+        let works = |scheme: &SchemeKind| {
+            scheme.is_durable() && (mapping == Granularity::Page || scheme.needs_pages().is_none())
+        };
+        SchemeKind::ALL.into_iter().filter(works).collect()
+    }
+
+    /// Checks that its scheme and its policy work with its mapping, wherever that comes from: an
+    /// option, a guard or a replay code.
+    ///
+    /// # Errors
+    /// One of them requires page mapping.
+    pub fn check_mapping(&self) -> Result<(), String> {
+        if self.mapping() == Granularity::Page {
+            return Ok(());
+        }
+        let scheme = self.scheme;
+        if let Some(why) = scheme.needs_pages() {
+            return Err(format!(
+                "scheme {scheme} {why} and works with --mapping page only"
+            ));
+        }
+        match self.policy.filter(|policy| policy.zones() > 1) {
+            Some(policy) => Err(format!(
+                "--gc {policy} sorts pages into zones and works with --mapping page only"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The setups of a campaign, in order.
     ///
     /// # Errors

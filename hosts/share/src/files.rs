@@ -67,7 +67,31 @@ pub enum FileState {
     RollingBack,
 }
 
+impl FileSnapshot {
+    /// Bytes of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// The snapshot as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "name": self.name, "made_at": self.made_at, "state": self.state.described(), "bytes": self.bytes(),
+            "usable": self.state != FileState::Part, "files": self.files,
+        })
+    }
+}
+
 impl FileState {
+    /// The state in words.
+    pub fn described(self) -> &'static str {
+        match self {
+            Self::Complete => "whole",
+            Self::Part => "interrupted while it was made or deleted",
+            Self::RollingBack => "rollback interrupted",
+        }
+    }
+
     const ALL: [Self; 3] = [Self::Complete, Self::Part, Self::RollingBack];
 
     fn manifest(self, name: &str) -> String {

@@ -32,6 +32,17 @@ pub enum SnapshotState {
 }
 
 impl SnapshotState {
+    /// The state in words.
+    pub fn described(self) -> &'static str {
+        match self {
+            Self::Complete => "whole",
+            Self::Creating => "interrupted while it was made",
+            Self::RollingBack => "rollback interrupted",
+            Self::Deleting => "interrupted while it was deleted",
+            Self::Vacant => "none",
+        }
+    }
+
     const ALL: [Self; 5] = [
         Self::Vacant,
         Self::Creating,

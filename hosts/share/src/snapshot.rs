@@ -58,6 +58,18 @@ pub struct Snapshot {
     pub state: SnapshotState,
 }
 
+impl Snapshot {
+    /// The snapshot as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "name": self.name, "namespace": self.nsid, "of_namespace": self.source, "pages": self.pages,
+            "bytes": self.pages * PAGE_BYTES as u64, "made_at": self.made_at, "state": self.state.described(),
+            // During a rollback the snapshot is complete: only the rollback is not.
+            "usable": matches!(self.state, SnapshotState::Complete | SnapshotState::RollingBack),
+        })
+    }
+}
+
 /// All snapshot namespaces of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {

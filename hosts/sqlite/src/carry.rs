@@ -8,7 +8,9 @@
 
 use crate::stock::{StockFile, unfinished};
 use remap_ssd_store::{Create, FileHold, FileId, OpenOptions, Store, StoreError};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::path::Path;
 
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;
@@ -74,6 +76,14 @@ impl<'a> Export<'a> {
         Ok(Self(StockFile::open(volume, file)?))
     }
 
+    /// Copies all of it to a local file; an older one stays until the new one is complete.
+    ///
+    /// # Errors
+    /// The volume could not be read, or the file could not be written.
+    pub fn copy_to(&self, path: &Path, progress: Progress<'_>) -> Result<(), CarryError> {
+        replace(path, |out| self.copy(out, progress))
+    }
+
     /// Copies all of it.
     ///
     /// # Errors
@@ -94,6 +104,24 @@ impl<'a> Export<'a> {
             progress(done, self.0.size());
         }
     }
+}
+
+/// Writes to a file beside this one, and renames it when it is complete and durable.
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), CarryError>,
+) -> Result<(), CarryError> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(PART);
+    let mut out = File::create(&part)?;
+    let written = write(&mut out).and_then(|()| {
+        out.sync_all()?;
+        Ok(fs::rename(&part, path)?)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
 }
 
 /// A file to be copied in, whose name no process has open or can open.

@@ -50,7 +50,7 @@ pub struct OpenOptions {
 }
 
 /// An entry of the list of files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FileInfo {
     /// Name of the file, unique in the store.
     pub name: String,

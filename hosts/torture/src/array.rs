@@ -4,6 +4,7 @@
 //! atomically with respect to other requests. Absent: the file (`served`), and recording of
 //! requests.
 
+use crate::error::TortureError;
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
@@ -18,6 +19,35 @@ pub struct DiskGeometry {
 }
 
 impl DiskGeometry {
+    /// A disk of whole pages of a device; without a size, one that the file system has room on.
+    ///
+    /// # Errors
+    /// The size or the block is out of its range.
+    pub fn of(size: Option<u64>, block_bytes: u32, fs: Option<&str>) -> Result<Self, TortureError> {
+        const SIZE_MAX: u64 = 64 << 30;
+        const SIZE_MIN: u64 = 1 << 20;
+
+        let missing = |text: &str| Err(TortureError::Missing(text.into()));
+        if ![512, 4096].contains(&block_bytes) {
+            return missing("--block is 512 or 4096");
+        }
+
+        // XFS has a larger minimum size.
+        let default = if fs == Some("xfs") {
+            512 << 20
+        } else {
+            256 << 20
+        };
+        let bytes = size.unwrap_or(default) / 4096 * 4096;
+        if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
+            return missing("--size is from 1MiB to 64GiB");
+        }
+        Ok(Self {
+            block_bytes,
+            blocks: bytes / u64::from(block_bytes),
+        })
+    }
+
     /// Size of the disk, and of the served file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_bytes)

@@ -7,7 +7,6 @@ use super::shape::DeviceShape;
 use crate::failure::Failure;
 use crate::output::{self, pairs};
 use remap_ssd_device::{DeviceConfig, FolderCheck};
-use remap_ssd_media::folder::FileDamage;
 use remap_ssd_service::ServiceFile;
 use remap_ssd_service::image::{self, CopyName};
 use remap_ssd_sim::report::format::{bytes, exact};
@@ -170,13 +169,8 @@ fn report(
 ) -> Result<(), Failure> {
     // JSON has all of the damage, text a readable part.
     if as_json {
-        let entry = |damage: &FileDamage| {
-            serde_json::json!({
-                "file": damage.file, "offset": damage.offset, "what": damage.what, "lost": damage.lost,
-            })
-        };
         return output::json(&serde_json::json!({
-            "image": dir, "clean": found.is_clean(), "damage": found.damage.iter().map(entry).collect::<Vec<_>>(),
+            "image": dir, "clean": found.is_clean(), "damage": found.damage,
             "beyond_repair": found.beyond, "mapped_pages": found.mapped, "given_up_pages": found.given_up,
             "pages_without_checksum": found.without_checksum, "repaired": repaired.is_some(),
             "kept": repaired.flatten(), "mapped_outside_namespaces": image::mapped_outside(dir, found),

@@ -13,7 +13,7 @@ use remap_ssd_share::extents::{self, Gathered};
 use remap_ssd_share::files::FilesError;
 use remap_ssd_share::volume::Others;
 use remap_ssd_sim::report::format::exact;
-use remap_ssd_store::{DefragPlan, Extent, OpenOptions};
+use remap_ssd_store::{DefragPlan, OpenOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -85,14 +85,8 @@ impl Planned {
     }
 
     fn value(&self, is_done: bool) -> Value {
-        let extents = |extents: &[Extent]| -> Vec<Value> {
-            extents
-                .iter()
-                .map(|extent| json!({ "first": extent.first, "pages": extent.pages }))
-                .collect()
-        };
         json!({
-            "name": self.name, "pages": self.plan.pages(), "from": extents(&self.plan.from), "to": extents(&self.plan.to),
+            "name": self.name, "pages": self.plan.pages(), "from": self.plan.from, "to": self.plan.to,
             "free_in_a_row": self.plan.free_in_a_row, "gain": self.plan.is_gain(), "done": is_done && self.plan.is_gain(),
         })
     }

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::place::NamespacePlace;
 use crate::trace::Patience;
-use remap_ssd_share::files::{self, FileSnapshot, FileState};
-use remap_ssd_share::snapshot::{self, Listed, NewSnapshot, Snapshot, SnapshotState};
+use remap_ssd_share::files::{self, FileSnapshot};
+use remap_ssd_share::snapshot::{self, Listed, NewSnapshot, Snapshot};
 use remap_ssd_share::volume::{Others, VolumeCounts};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Value, json};
@@ -163,16 +163,6 @@ fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
     output::result(as_json, || json!({ "deleted": name }), text)
 }
 
-fn state(state: SnapshotState) -> &'static str {
-    match state {
-        SnapshotState::Complete => "whole",
-        SnapshotState::Creating => "interrupted while it was made",
-        SnapshotState::RollingBack => "rollback interrupted",
-        SnapshotState::Deleting => "interrupted while it was deleted",
-        SnapshotState::Vacant => "none",
-    }
-}
-
 fn list(on: &On) -> Result<(), Failure> {
     let Listed {
         snapshots,
@@ -185,15 +175,7 @@ fn list(on: &On) -> Result<(), Failure> {
         .for_each(|why| output::note(format_args!("error: {why}")));
 
     if on.json {
-        let entry = |one: &Snapshot| {
-            json!({
-                "name": one.name, "namespace": one.nsid, "of_namespace": one.source, "pages": one.pages,
-                "bytes": one.pages * PAGE, "made_at": one.made_at, "state": state(one.state),
-                // During a rollback the snapshot is complete: only the rollback is not.
-                "usable": matches!(one.state, SnapshotState::Complete | SnapshotState::RollingBack),
-            })
-        };
-        let snapshots: Vec<Value> = snapshots.iter().map(entry).collect();
+        let snapshots: Vec<Value> = snapshots.iter().map(Snapshot::json).collect();
         output::json(
             &json!({ "snapshots": snapshots, "vacant": vacant, "blank": blank, "damage": damage }),
         )?;
@@ -205,7 +187,7 @@ fn list(on: &On) -> Result<(), Failure> {
                 one.source.to_string(),
                 bytes(one.pages * PAGE),
                 show::time(one.made_at),
-                state(one.state).to_owned(),
+                one.state.described().to_owned(),
             ]
         };
         let rows: Vec<_> = snapshots.iter().map(row).collect();
@@ -262,24 +244,9 @@ fn list_of_files(on: &On) -> Result<(), Failure> {
         files::list(volume.as_store())
     })?;
 
-    let state = |state: FileState| match state {
-        FileState::Complete => "whole",
-        FileState::Part => "interrupted while it was made or deleted",
-        FileState::RollingBack => "rollback interrupted",
-    };
-
-    let size = |one: &FileSnapshot| one.files.iter().map(|file| file.bytes).sum::<u64>();
-
     if on.json {
-        let entry = |one: &FileSnapshot| {
-            json!({
-                "name": one.name, "made_at": one.made_at, "state": state(one.state), "bytes": size(one),
-                "usable": one.state != FileState::Part, "files": one.files,
-            })
-        };
-        return output::json(
-            &json!({ "snapshots": snapshots.iter().map(entry).collect::<Vec<_>>() }),
-        );
+        let snapshots: Vec<Value> = snapshots.iter().map(FileSnapshot::json).collect();
+        return output::json(&json!({ "snapshots": snapshots }));
     }
 
     let row = |one: &FileSnapshot| {
@@ -287,9 +254,9 @@ fn list_of_files(on: &On) -> Result<(), Failure> {
         vec![
             one.name.clone(),
             files,
-            bytes(size(one)),
+            bytes(one.bytes()),
             show::time(one.made_at),
-            state(one.state).to_owned(),
+            one.state.described().to_owned(),
         ]
     };
 

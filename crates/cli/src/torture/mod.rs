@@ -378,41 +378,13 @@ impl Args {
 
     /// Further settings of its device.
     fn set(&self) -> Result<Vec<Setting>, Failure> {
-        settings::parse_untimed(&self.set, &CHOSEN, "a cut device")
-    }
-
-    fn geometry(&self) -> Result<DiskGeometry, Failure> {
-        const SIZE_MAX: u64 = 64 << 30;
-        const SIZE_MIN: u64 = 1 << 20;
-
-        if ![512, 4096].contains(&self.block) {
-            return Err(Failure::usage("--block is 512 or 4096"));
-        }
-
-        // XFS has a larger minimum size.
-        let default = if self.fs.as_deref() == Some("xfs") {
-            512 << 20
-        } else {
-            256 << 20
-        };
-
-        // Whole pages of the device.
-        let bytes = self.size.unwrap_or(default) / 4096 * 4096;
-
-        if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
-            return Err(Failure::usage("--size is from 1MiB to 64GiB"));
-        }
-
-        Ok(DiskGeometry {
-            block_bytes: self.block,
-            blocks: bytes / u64::from(self.block),
-        })
+        Ok(settings::parse_untimed(&self.set, &CHOSEN, "a cut device")?)
     }
 }
 
 /// Runs and records the workload once: all cuts are of this run.
 fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Failure> {
-    let geometry = args.geometry()?;
+    let geometry = DiskGeometry::of(args.size, args.block, args.fs.as_deref())?;
 
     let fs = args.fs.as_ref().map(|name| FileSystem {
         name: name.clone(),

@@ -12,7 +12,7 @@ use remap_ssd_sim::report::format::exact;
 use remap_ssd_sqlite::carry::{self, CarryError};
 use remap_ssd_store::Volume;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `volume export`.
@@ -47,27 +47,15 @@ pub(super) struct Import {
 pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
     let about = |error| about_copy(&args.place, &args.file, error);
     let source = carry::Export::open(volume, &args.name).map_err(about)?;
-    let copy =
-        |out: &mut dyn Write| Patience::during("export", |progress| source.copy(out, progress));
-    if args.file.as_os_str() == "-" {
-        return copy(&mut io::stdout().lock()).map_err(|error| match error {
-            CarryError::Local(error) => error.into(),
-            error => about(error),
-        });
-    }
-
-    // The old file stays until the new one is complete.
-    let local = |error: io::Error| about(error.into());
-    let part = with_part(&args.file);
-    let mut out = File::create(&part).map_err(local)?;
-    let written = copy(&mut out)
-        .map_err(about)
-        .and_then(|()| out.sync_all().map_err(local))
-        .and_then(|()| std::fs::rename(&part, &args.file).map_err(local));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    written
+    let is_piped = args.file.as_os_str() == "-";
+    let copied = Patience::during("export", |progress| match is_piped {
+        true => source.copy(&mut io::stdout().lock(), progress),
+        false => source.copy_to(&args.file, progress),
+    });
+    copied.map_err(|error| match error {
+        CarryError::Local(error) if is_piped => error.into(),
+        error => about(error),
+    })
 }
 
 fn about_copy(place: &NamespacePlace, file: &Path, error: CarryError) -> Failure {
@@ -79,12 +67,6 @@ fn about_copy(place: &NamespacePlace, file: &Path, error: CarryError) -> Failure
         }
         error => Failure::about(place.name(), error),
     }
-}
-
-fn with_part(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    name.into()
 }
 
 /// Copies a local file into the volume.

@@ -192,11 +192,9 @@ fn described(info: &VolumeInfo) -> String {
 fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
     let info = volume.info().map_err(|error| about(&args.place, error))?;
     if args.json {
-        return output::json(&json!({
-            "uuid": info.uuid, "size_bytes": info.pages * PAGE, "pages": info.pages,
-            "pages_metadata": info.pages_metadata, "pages_free": info.pages_free,
-            "pages_free_in_a_row": info.pages_free_in_a_row, "files": info.files, "files_max": info.files_max,
-        }));
+        let mut value = json!(info);
+        value["size_bytes"] = (info.pages * PAGE).into();
+        return output::json(&value);
     }
     output::text(&described(&info))
 }
@@ -216,13 +214,7 @@ fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
     let damage = volume.damage().map_err(|error| about(&args.place, error))?;
 
     if args.json {
-        let entry = |file: &FileInfo| {
-            json!({
-                "name": file.name, "bytes": file.bytes, "pages": file.pages, "extents": file.extents,
-                "open_end": file.open_end,
-            })
-        };
-        output::json(&files.iter().map(entry).collect())?;
+        output::json(&json!(files))?;
     } else {
         let row = |file: &FileInfo| {
             vec![

@@ -295,7 +295,7 @@ impl GeometryAdjust {
 
 /// The mapping of a campaign: the one requested, unless the absence of a guard shows only under
 /// hybrid mapping.
-pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
+pub(crate) fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
     if mutant == Some(Guard::UnsharedRenewed) {
         Granularity::Hybrid
     } else {

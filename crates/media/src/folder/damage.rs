@@ -7,7 +7,7 @@ use crate::image_file::ImageError;
 use std::fmt;
 
 /// A damaged range of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FileDamage {
     /// Name of the file in the folder.
     pub file: String,

@@ -74,7 +74,7 @@ pub struct Volume<D: Disk> {
 type Rest<D> = Box<dyn FnOnce(VolumeState<D>) + Send + Sync>;
 
 /// A volume's identity and usage.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct VolumeInfo {
     /// UUID in its usual text form.
     pub uuid: String,

@@ -5,7 +5,7 @@
 //! (`change.rs`).
 
 /// Consecutive pages of the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Extent {
     /// The first of its pages.
     pub first: u64,
