@@ -11,18 +11,16 @@ use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
 use indicatif::ProgressBar;
-use remap_ssd_lab::claim::{Claim, Verdict};
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::queue::Limits;
 use remap_ssd_lab::store::Store;
-use remap_ssd_lab::study::{Concluded, Event, Planned};
-use remap_ssd_lab::{Form, Library, Options, Study};
+use remap_ssd_lab::study::{Concluded, Event};
+use remap_ssd_lab::{Form, Options, Study, StudyProgress, text};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Repeats the papers' experiments and compares our figures with every claim.
 ///
@@ -115,8 +113,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         _ => Form::Full,
     };
 
-    let list = args.names == ["list"];
-    let names = names(args, &library, list)?;
+    let names = library.names(&args.names)?;
     let set = settings::parse(&args.set)?;
 
     // Planned completely before anything runs, so that a mistake in the last experiment shows at
@@ -125,9 +122,13 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     if args.variants {
         study.add_variants(&library, &set)?;
     }
-
-    if list {
-        return show_list(args, &study);
+    if args.names == ["list"] {
+        let planned = &study.planned;
+        return output::result(
+            args.json,
+            || text::list_json(planned),
+            || text::list(planned),
+        );
     }
 
     let concluded = run(args, &study)?;
@@ -140,84 +141,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             "findings": concluded.iter().flat_map(|one| &one.findings).collect::<Vec<_>>(),
         })
     };
-    output::result(args.json, json, || text(args, form, &concluded))
-}
-
-/// The requested experiments, without duplicates.
-fn names(args: &Args, library: &Library, list: bool) -> Result<Vec<String>, Failure> {
-    let all = || {
-        library
-            .folders
-            .iter()
-            .map(|folder| folder.name.clone())
-            .collect()
-    };
-
-    // These two words mean all experiments and exclude other names.
-    if list || args.names == ["all"] {
-        return Ok(all());
-    }
-
-    if let Some(word) = args
-        .names
-        .iter()
-        .find(|name| ["all", "list"].contains(&name.as_str()))
-    {
-        return Err(Failure::usage(format_args!(
-            "`{word}` stands alone: leave the other names out"
-        )));
-    }
-
-    let mut names: Vec<String> = Vec::new();
-    for name in &args.names {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-
-    Ok(names)
-}
-
-fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
-    let ids = |planned: &Planned| {
-        // Several claims of one paper may share an identifier.
-        let mut ids: Vec<&str> = planned
-            .expectation
-            .claim
-            .iter()
-            .map(|claim| claim.id.as_str())
-            .collect();
-        ids.dedup();
-        ids.join(" ")
-    };
-
-    if args.json {
-        let one = |planned: &Planned| {
-            json!({
-                "name": planned.name,
-                "title": planned.experiment.title,
-                "paper": planned.paper.title,
-                "claims": ids(planned).split_whitespace().collect::<Vec<_>>(),
-                "runs": planned.runs.len(),
-            })
-        };
-        return output::json(&json!(study.planned.iter().map(one).collect::<Vec<_>>()));
-    }
-
-    let row = |planned: &Planned| {
-        vec![
-            planned.name.clone(),
-            planned.runs.len().to_string(),
-            ids(planned),
-            planned.experiment.title.clone(),
-        ]
-    };
-
-    let rows: Vec<Vec<String>> = study.planned.iter().map(row).collect();
-    output::text(&output::left_table(
-        &["name", "runs", "claims", "shows"],
-        &rows,
-    ))
+    output::result(args.json, json, || {
+        let report = args.out.join("report.html");
+        format!(
+            "{}report: {}\n",
+            text::outcome(&concluded, form),
+            report.display()
+        )
+    })
 }
 
 fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
@@ -254,18 +185,7 @@ const STEPS: u64 = 10_000;
 /// One bar for all runs, with the remaining time.
 struct ExperimentProgress {
     bar: ProgressBar,
-    began: Instant,
-    state: Mutex<Worked>,
-}
-
-#[derive(Default)]
-struct Worked {
-    weight: f64,
-    done: f64,
-    runs: usize,
-    runs_done: usize,
-    /// Runs that were already in the folder.
-    runs_found: usize,
+    state: Mutex<StudyProgress>,
 }
 
 impl ExperimentProgress {
@@ -273,7 +193,6 @@ impl ExperimentProgress {
         let template = "{bar:40} {percent:>3} %  {elapsed}  {msg}";
         Self {
             bar: output::bar(hidden, Some(STEPS), template),
-            began: Instant::now(),
             state: Mutex::default(),
         }
     }
@@ -292,11 +211,11 @@ impl ExperimentProgress {
             let state = progress.state();
             progress.bar.finish_and_clear();
 
-            let said = match state.runs_found + state.runs_done {
+            let said = match state.found + state.made {
                 0 => interrupt::NOTHING.to_owned(),
                 kept => format!(
                     "interrupted: {kept} of {} are in {out}; the same command makes the others",
-                    counted((state.runs_found + state.runs) as u64, "run")
+                    counted((state.found + state.missing) as u64, "run")
                 ),
             };
             let _ = output::failure(&Failure::Interrupted { signal, said });
@@ -309,125 +228,32 @@ impl ExperimentProgress {
             .map_err(Failure::failed)
     }
 
-    fn state(&self) -> MutexGuard<'_, Worked> {
+    fn state(&self) -> MutexGuard<'_, StudyProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, event: &Event<'_>) {
         let mut state = self.state();
-        match event {
-            Event::Begun {
-                missing,
-                runs,
-                others,
-                weight,
-            } => {
-                // Existing results are not part of the estimate.
-                (state.weight, state.runs) = (*weight, *missing);
-                state.runs_found = runs - missing;
-
-                if missing < runs {
-                    output::note(format_args!(
-                        "{} of {} are there already",
-                        runs - missing,
-                        counted(*runs as u64, "run")
-                    ));
-                }
-
-                if *others > 0 {
-                    output::note(format_args!(
-                        "note: {} of them were made by another build of the program; --fresh makes them again",
-                        others
-                    ));
-                }
+        state.add(event);
+        if let Event::Begun { runs, others, .. } = event {
+            if state.found > 0 {
+                let runs = counted(*runs as u64, "run");
+                output::note(format_args!("{} of {runs} are there already", state.found));
             }
-            Event::Worked(weight) => state.done += weight,
-            Event::Done(_) => state.runs_done += 1,
+            if *others > 0 {
+                output::note(format_args!(
+                    "note: {others} of them were made by another build of the program; --fresh makes them again"
+                ));
+            }
         }
 
-        // Nothing is done of nothing.
-        let share = (state.done / state.weight.max(f64::MIN_POSITIVE)).min(1.0);
-        self.bar.set_position((share * STEPS as f64) as u64);
-
-        // An estimate from the completed fraction; none before the first step.
-        let remains = if share > 0.0 {
-            remaining(self.began.elapsed().mul_f64((1.0 - share) / share))
-        } else {
-            "?".into()
-        };
-
+        self.bar.set_position((state.share() * STEPS as f64) as u64);
+        let remains = state.remaining().map_or("?".into(), |time| {
+            format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+        });
         self.bar.set_message(format!(
             "{} of {} runs, {remains} remaining",
-            state.runs_done, state.runs
+            state.made, state.missing
         ));
     }
-}
-
-fn remaining(time: Duration) -> String {
-    let seconds = time.as_secs();
-    format!("{}:{:02}", seconds / 60, seconds % 60)
-}
-
-/// The table of claims, and the location of the results.
-fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
-    let mut text = String::new();
-
-    let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
-    let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
-
-    for list in [&claims, &findings] {
-        if !list.is_empty() {
-            text.push_str(&table(list));
-            text.push('\n');
-        }
-    }
-
-    concluded
-        .iter()
-        .flat_map(|one| [&one.text, &one.variants])
-        .filter(|table| !table.is_empty())
-        .for_each(|table| text.push_str(&format!("{table}\n")));
-
-    // Claims are counted, findings are not: a finding claims nothing.
-    let of = |verdict: Verdict| {
-        claims
-            .iter()
-            .filter(|claim| claim.verdict == verdict)
-            .count()
-    };
-
-    if !claims.is_empty() {
-        text.push_str(&format!(
-            "{}: {} hold, {} show the same direction, {} differ\n",
-            counted(claims.len() as u64, "claim"),
-            of(Verdict::Holds),
-            of(Verdict::SameDirection),
-            of(Verdict::Differs)
-        ));
-    }
-
-    if form == Form::Smoke {
-        text.push_str("smoke form: the figures mean nothing\n");
-    }
-
-    text + &format!("report: {}\n", args.out.join("report.html").display())
-}
-
-fn table(claims: &[&Claim]) -> String {
-    let row = |claim: &&Claim| {
-        let part = if claim.part.is_empty() {
-            claim.text.clone()
-        } else {
-            claim.part.clone()
-        };
-        vec![
-            claim.id.clone(),
-            part,
-            claim.paper_text.clone(),
-            claim.ours_text.clone(),
-            claim.verdict_text(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = claims.iter().map(row).collect();
-    output::left_table(&["claim", "", "paper", "ours", "verdict"], &rows)
 }

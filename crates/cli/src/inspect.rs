@@ -5,11 +5,11 @@
 
 use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
-use crate::presets::values;
 use remap_ssd_device::Device;
 use remap_ssd_device::inspect::{self, Inspection, SuperblockRow};
 use remap_ssd_ftl::{RecoveryReport, Usage};
 use remap_ssd_sim::report::format::{bytes, exact, number, percent};
+use remap_ssd_study::device_rows;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ fn as_text(args: &Args, found: &Inspection) -> String {
         ..
     } = found;
     let mut text = format!("{}: {}\n\n", args.image.display(), device.config().name);
-    text.push_str(&pairs(&values(device.config())));
+    text.push_str(&pairs(&device_rows(device.config())));
     text.push('\n');
     let unreadable = match found.unreadable {
         0 => "all readable".into(),

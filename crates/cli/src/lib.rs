@@ -22,7 +22,6 @@ pub mod output;
 pub mod place;
 pub mod presets;
 pub mod service;
-pub mod settings;
 pub mod share;
 pub mod sweep;
 pub mod torture;
@@ -30,7 +29,7 @@ pub mod trace;
 pub mod volume;
 pub mod watch;
 
-pub use remap_ssd_study::{names, numbers};
+pub use remap_ssd_study::{names, numbers, settings};
 
 use clap::{Parser, Subcommand};
 use failure::Failure;

@@ -2,6 +2,7 @@
 
 use crate::claim::Claim;
 use crate::plot::Plot;
+use remap_ssd_sim::report::sheet::Sheet;
 use std::collections::BTreeMap;
 
 /// An experiment's outcome, for reports.
@@ -23,10 +24,10 @@ pub struct Concluded {
     pub measures: BTreeMap<String, f64>,
     /// Figures in the paper's arrangement.
     pub plots: Vec<Plot>,
-    /// A table in Markdown; empty if there is none.
-    pub text: String,
-    /// Its claims under variants of the paper's inputs, in Markdown; empty if these were not run.
-    pub variants: String,
+    /// A table, where there would be too many figures.
+    pub table: Option<Sheet>,
+    /// Its claims under variants of the paper's inputs, if these were run.
+    pub variants: Option<Sheet>,
     /// Number of its runs, including shared ones.
     pub runs: usize,
 }

@@ -193,7 +193,7 @@ pub struct Setup {
     /// A paper's figure is of the requests that it describes, from the first: 0 unless it says otherwise.
     ///
     /// Maximum pages written before the measurement, in multiples of those that a workload addresses,
-    /// until its load is steady.
+    /// until its load is steady. None in the smoke form.
     #[serde(default)]
     pub warm_up: f64,
     /// Content model of aging's writes; `own`, or left out: the run's if its contents are the papers'

@@ -128,6 +128,29 @@ impl Library {
         }
     }
 
+    /// The names that are asked for, without duplicates; `all` or `list` alone: all of them.
+    ///
+    /// # Errors
+    /// One of these two words stands beside other names.
+    pub fn names(&self, asked: &[String]) -> Result<Vec<String>, LabError> {
+        let is_word = |name: &&String| ["all", "list"].contains(&name.as_str());
+        match (asked, asked.iter().find(is_word)) {
+            ([_], Some(_)) => Ok(self.folders.iter().map(|one| one.name.clone()).collect()),
+            (_, Some(word)) => Err(LabError::Wrong(format!(
+                "`{word}` stands alone: leave the other names out"
+            ))),
+            (_, None) => {
+                let mut names: Vec<String> = Vec::new();
+                for name in asked {
+                    if !names.contains(name) {
+                        names.push(name.clone());
+                    }
+                }
+                Ok(names)
+            }
+        }
+    }
+
     /// Returns a folder by name.
     ///
     /// # Errors

@@ -196,6 +196,10 @@ fn combine(
         grid,
         setup,
         length: setup.length(form),
+        warm_up: match form {
+            Form::Smoke => 0.0,
+            Form::Full | Form::Quick => setup.warm_up,
+        },
         base: &base,
         seed: paper.seed,
     };
@@ -309,6 +313,7 @@ struct GridContext<'a> {
     grid: &'a Grid,
     setup: &'a Setup,
     length: &'a RunLength,
+    warm_up: f64,
     base: &'a DeviceConfig,
     seed: u64,
 }
@@ -375,7 +380,7 @@ impl GridContext<'_> {
             fill: setup.fill,
             nvram_used: setup.nvram_used,
             nvram_valid: setup.nvram_valid,
-            warm_up: setup.warm_up,
+            warm_up: self.warm_up,
             seed: self.seed,
             device,
         })

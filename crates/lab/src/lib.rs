@@ -29,17 +29,20 @@ mod micro;
 pub mod page;
 pub mod perform;
 pub mod plot;
+mod progress;
 pub mod queue;
 pub mod recordings;
 pub mod recovery;
 pub mod store;
 pub mod study;
 pub mod table;
+pub mod text;
 pub mod variant;
 
 pub use claim::{Claim, Verdict};
 pub use config::Form;
 pub use folder::{Folder, Library};
+pub use progress::StudyProgress;
 pub use study::{Options, Study};
 
 /// Why an experiment cannot be run.

@@ -125,6 +125,12 @@ fn experiment(one: &Concluded) -> Markup {
                 }
             }
 
+            @if let Some(table) = &one.table { (table.markup()) }
+            @if let Some(variants) = &one.variants {
+                h3 { "Under other readings of the paper" }
+                (variants.markup())
+            }
+
             details class="words" {
                 summary { "About" }
                 div class="readme" { (one.readme) }

@@ -11,7 +11,7 @@ pub use remap_ssd_sim::plot::columns::Panel;
 use remap_ssd_sim::plot::lines::{ChartLine, LineChart, LinePanel};
 use remap_ssd_sim::plot::paint::paints;
 use remap_ssd_sim::plot::series::finite;
-use remap_ssd_sim::plot::{self, Size};
+use remap_ssd_sim::plot::{self, Certainty, Size};
 use remap_ssd_sim::report::format::number;
 
 /// A figure with its heading and explanation.
@@ -75,7 +75,7 @@ impl Plot {
                 panels,
                 names: names.into_iter().zip(paints).collect(),
                 reference: *reference,
-                half: &|_, _, _| f64::NAN,
+                certainty: &|_, _, _| Certainty::UNKNOWN,
             }
             .draw(size, alone),
 
@@ -102,7 +102,7 @@ impl Plot {
                         label,
                         paint,
                         points: finite(points.iter().copied()),
-                        halves: Vec::new(),
+                        certainties: Vec::new(),
                         trend: None,
                     });
                 LineChart {

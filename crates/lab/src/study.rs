@@ -21,6 +21,7 @@ use crate::table::{Row, Table};
 use crate::variant::{self, VariantClaims};
 use crate::{export, page};
 use remap_ssd_device::Setting;
+use remap_ssd_sim::report::sheet::TableForm;
 use std::collections::BTreeMap;
 
 /// Options for the runs.
@@ -327,8 +328,9 @@ impl Study {
                 )?;
             }
 
-            if !found.text.is_empty() {
-                store.write(&format!("{}/table.md", planned.name), found.text.as_bytes())?;
+            if let Some(table) = &found.table {
+                let text = table.write(TableForm::Markdown);
+                store.write(&format!("{}/table.md", planned.name), text.as_bytes())?;
             }
 
             for plot in &found.plots {
@@ -347,8 +349,8 @@ impl Study {
                 findings: judged(&planned.expectation.finding)?,
                 measures: found.measures,
                 plots: found.plots,
-                text: found.text,
-                variants: String::new(),
+                table: found.table,
+                variants: None,
                 runs: planned.runs.len(),
             });
         }
@@ -369,11 +371,10 @@ impl Study {
                 .filter(|of| of.experiment == one.name)
                 .collect();
             if !own.is_empty() {
-                one.variants = variant::table(&one.claims, &own);
-                store.write(
-                    &format!("{}/variants.md", one.name),
-                    one.variants.as_bytes(),
-                )?;
+                let table = variant::table(&one.claims, &own);
+                let text = table.write(TableForm::Markdown);
+                store.write(&format!("{}/variants.md", one.name), text.as_bytes())?;
+                one.variants = Some(table);
             }
         }
 

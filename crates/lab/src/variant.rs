@@ -15,8 +15,8 @@
 
 use crate::claim::Claim;
 use crate::config::{Paper, Setup, Variant};
+use remap_ssd_sim::report::sheet::Sheet;
 use serde::Serialize;
-use std::fmt::Write as _;
 
 /// The claims of an experiment under a variant.
 #[derive(Debug, Serialize)]
@@ -64,37 +64,35 @@ fn merge(base: &mut toml::Table, over: &toml::Table) {
     }
 }
 
-/// A table in Markdown: a row for each claim, with our figure under each variant; `claims` are those of
-/// the experiment as it is.
-pub fn table(claims: &[Claim], variants: &[&VariantClaims]) -> String {
-    let mut text = String::from("| claim | part | paper | as it is |");
-    for one in variants {
-        _ = write!(text, " {} |", one.variant);
-    }
-    text += &format!("\n|{}\n", " --- |".repeat(4 + variants.len()));
+/// A row for each claim, with our figure under each variant; `claims` are those of the experiment as
+/// it is.
+pub fn table(claims: &[Claim], variants: &[&VariantClaims]) -> Sheet {
+    let heads = ["claim", "part", "paper", "as it is"];
+    let names = variants.iter().map(|one| one.variant.as_str());
+    let columns: Vec<(&str, bool)> = heads
+        .into_iter()
+        .chain(names)
+        .map(|head| (head, false))
+        .collect();
 
     let cell = |claim: &Claim| format!("{}, {}", claim.ours_text, claim.verdict_text());
-    for (index, claim) in claims.iter().enumerate() {
-        let (id, part, paper) = (&claim.id, &claim.part, &claim.paper_text);
-        _ = write!(text, "| {id} | {part} | {paper} | {} |", cell(claim));
-        for one in variants {
-            _ = write!(
-                text,
-                " {} |",
-                one.claims.get(index).map_or_else(String::new, cell)
-            );
-        }
-        text.push('\n');
-    }
-
-    text.push('\n');
-    for one in variants {
-        _ = writeln!(
-            text,
-            "- **{}**: {}.",
-            one.variant,
-            one.about.trim_end_matches('.')
-        );
-    }
-    text
+    let row = |(index, claim): (usize, &Claim)| {
+        let own = [
+            claim.id.clone(),
+            claim.part.clone(),
+            claim.paper_text.clone(),
+            cell(claim),
+        ];
+        let varied = variants
+            .iter()
+            .map(|one| one.claims.get(index).map_or_else(String::new, cell));
+        own.into_iter().chain(varied).collect()
+    };
+    let about =
+        |one: &&VariantClaims| format!("{}: {}.", one.variant, one.about.trim_end_matches('.'));
+    Sheet::of_words(
+        &columns,
+        claims.iter().enumerate().map(row).collect(),
+        variants.iter().map(about).collect(),
+    )
 }

@@ -32,6 +32,8 @@ pub(crate) struct PageOps {
     pub operations: u64,
     /// Of those, reads, writes and remaps: they serve 4 KiB each.
     pub transfers: u64,
+    /// Requests served.
+    pub requests: u64,
 }
 
 /// One reading of the counters for the series.
@@ -186,6 +188,8 @@ impl Meters {
         summary.nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
 
         add_pages(&mut summary, &stats);
+        // For the same pages of the host.
+        summary.ci95.flash_pages = summary.ci95.write_amplification * summary.host_pages as f64;
         add_nvram(&mut summary, device, &last.reading.glimpse);
         add_wear(&mut summary, device, stats.host_writes);
 
@@ -208,7 +212,11 @@ impl Meters {
         Ci95 {
             bandwidth_mib_s: half(Figure::Bandwidth),
             iops: half(Figure::Iops),
+            requests_per_s: self
+                .rate(|ops| ops.requests as f64)
+                .map_or(f64::NAN, |found| found.half),
             write_amplification: half(Figure::WriteAmplification),
+            flash_pages: f64::NAN,
             latency_us: self.writes.ci95(),
             read_latency_us: self.reads.ci95(),
             remap_latency_us: self.remaps.ci95(),
@@ -217,19 +225,27 @@ impl Meters {
 
     /// A figure over all readings so far, with its confidence interval.
     fn interval(&self, figure: Figure) -> Option<Interval> {
-        let first = &self.first.reading;
-        let grown = |reading: &Reading| {
-            let seconds = (reading.at_ns - first.at_ns) as f64 / NS_PER_S;
-            let (ops, now, begin) = (&reading.page_ops, &reading.glimpse, &first.glimpse);
-            match figure {
-                Figure::Bandwidth => (ops.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
-                Figure::Iops => (ops.operations as f64, seconds),
-                Figure::WriteAmplification => (
-                    (now.programs - begin.programs) as f64,
-                    (now.host_writes - begin.host_writes) as f64,
-                ),
-            }
-        };
+        let begin = &self.first.reading.glimpse;
+        match figure {
+            Figure::Bandwidth => self.rate(|ops| ops.transfers as f64 * PAGE_BYTES as f64 / MIB),
+            Figure::Iops => self.rate(|ops| ops.operations as f64),
+            Figure::WriteAmplification => self.ratio(|Reading { glimpse, .. }| {
+                (
+                    (glimpse.programs - begin.programs) as f64,
+                    (glimpse.host_writes - begin.host_writes) as f64,
+                )
+            }),
+        }
+    }
+
+    /// An amount per second of virtual time.
+    fn rate(&self, amount: impl Fn(&PageOps) -> f64) -> Option<Interval> {
+        let start_ns = self.first.reading.at_ns;
+        let seconds = |at_ns: u64| (at_ns - start_ns) as f64 / NS_PER_S;
+        self.ratio(|reading| (amount(&reading.page_ops), seconds(reading.at_ns)))
+    }
+
+    fn ratio(&self, grown: impl Fn(&Reading) -> (f64, f64)) -> Option<Interval> {
         interval::ratio(&self.readings.iter().map(grown).collect::<Vec<_>>())
     }
 

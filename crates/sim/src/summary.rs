@@ -94,9 +94,15 @@ pub struct Ci95 {
     /// Of the page operations per second.
     #[serde(deserialize_with = "number_or_null")]
     pub iops: f64,
+    /// Of the requests completed per second.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub requests_per_s: f64,
     /// Of the write amplification.
     #[serde(deserialize_with = "number_or_null")]
     pub write_amplification: f64,
+    /// Of the flash pages programmed for the same pages of the host.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub flash_pages: f64,
     /// Of the latencies of writes.
     pub latency_us: PercentilesCi95,
     /// Of the latencies of reads.
@@ -110,7 +116,9 @@ impl Default for Ci95 {
         Self {
             bandwidth_mib_s: f64::NAN,
             iops: f64::NAN,
+            requests_per_s: f64::NAN,
             write_amplification: f64::NAN,
+            flash_pages: f64::NAN,
             latency_us: PercentilesCi95::default(),
             read_latency_us: PercentilesCi95::default(),
             remap_latency_us: PercentilesCi95::default(),

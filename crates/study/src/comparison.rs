@@ -3,7 +3,7 @@
 //! Invariants: results are in the order of the schemes and do not depend on threads; finished
 //! results are kept, even if the rest fails. Absent: executing a run (`remap_ssd_sim::study`).
 
-use crate::file::Pending;
+use crate::file::{Pending, Reports};
 use crate::memory::{self, Need};
 use crate::plan::{Plan, plan};
 use crate::reading::{Follow, unfollowed};
@@ -12,22 +12,23 @@ use crate::{ComparisonSpec, Error, result, rows};
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::counted;
-use remap_ssd_sim::report::sheet::TableForm;
 use remap_ssd_sim::study::{Requests, RunResult, RunSpec, Staged, Start, TraceReplay};
 use remap_ssd_sim::summary::RunSummary;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Estimates the memory of a comparison, in bytes, independently of this machine; a trace is read
-/// to its end.
+/// Estimates the memory of a comparison, in bytes, independently of this machine; also returns its
+/// device. A trace is read to its end.
 ///
 /// # Errors
 /// Incompatible arguments, an unreadable file, or a scheme that cannot run.
-pub fn foresee(spec: &ComparisonSpec) -> Result<u64, Error> {
+pub(crate) fn foresee(spec: &ComparisonSpec) -> Result<(u64, String), Error> {
     let mut plan = plan(spec, unfollowed())?;
     if plan.refused.is_empty() {
-        Ok(Need::of(&plan, threads(spec)).total_bytes)
+        let new = plan.runs.iter().find_map(RunSpec::new_device);
+        let device = new.map(|new| result::device_name(&new.config, plan.scale));
+        let memory_bytes = Need::of(&plan, threads(spec)).total_bytes;
+        Ok((memory_bytes, device.unwrap_or_default()))
     } else {
         Err(plan.refused.swap_remove(0).1)
     }
@@ -242,14 +243,8 @@ impl Comparison {
 
     fn run_all(&self, watches: &[impl Watch], failing: Failing) -> Result<Measured, Error> {
         // Hours of work must not end at a missing folder.
-        let begin = |path: &PathBuf| Pending::begin(path);
-        let report = self.spec.report.as_ref().map(begin).transpose()?;
-        let table = |path: &PathBuf| {
-            let form = TableForm::of(path).map_err(Error::usage)?;
-            Ok::<_, Error>((form, begin(path)?))
-        };
-        let table = self.spec.table.as_ref().map(table).transpose()?;
-        let out = self.spec.out.as_ref().map(begin).transpose()?;
+        let reports = Reports::begin(self.spec.report.as_deref(), self.spec.table.as_deref())?;
+        let out = self.spec.out.as_deref().map(Pending::begin).transpose()?;
 
         // Files for saved devices are checked as well.
         let new = self.plan.runs.iter().filter_map(RunSpec::new_device);
@@ -286,13 +281,11 @@ impl Comparison {
             return Err(measured.failed.swap_remove(first).1);
         }
 
-        if let Some(report) = report {
-            report.write(&result::page(&self.spec, &self.plan, &measured.done))?;
-        }
-        if let Some((form, table)) = table {
-            table
-                .write(&result::sheet(&self.spec, &self.plan, &measured.done, form).write(form))?;
-        }
+        let (spec, plan, done) = (&self.spec, &self.plan, &measured.done);
+        reports.write(
+            || result::page(spec, plan, done),
+            |form| result::sheet(spec, plan, done, form),
+        )?;
         if let Some(out) = out {
             out.write(&format!("{:#}\n", self.json(&measured)))?;
         }

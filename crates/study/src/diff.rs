@@ -26,26 +26,13 @@
 //! Invariant: a condition on a figure that is missing in a result is an error, and never counts as
 //! met. Absent: running anything.
 
+use crate::schema::{figure, long_name};
 use crate::{Error, FORMAT_VERSION};
-use remap_ssd_device::keys::did_you_mean;
 use remap_ssd_sim::interval::of_run;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-const SHORT: [(&str, &str); 10] = [
-    ("wa", "write_amplification"),
-    ("bw", "bandwidth_mib_s"),
-    ("iops", "iops"),
-    ("req", "requests_per_s"),
-    ("p50", "latency_us.p50"),
-    ("p99", "latency_us.p99"),
-    ("p999", "latency_us.p999"),
-    ("read_p50", "read_latency_us.p50"),
-    ("read_p99", "read_latency_us.p99"),
-    ("tbw", "life_tb_written"),
-];
 
 /// Figures that are always shown.
 const SHOWN: [&str; 9] = [
@@ -112,11 +99,9 @@ impl FromStr for Condition {
         };
 
         let limit: f64 = digits.trim().parse().map_err(|_| wrong())?;
-        let long = SHORT.iter().find(|(short, _)| *short == name);
-
         Ok(Self {
             text: text.to_owned(),
-            figure: long.map_or(name, |(_, long)| long).to_owned(),
+            figure: long_name(name).to_owned(),
             above: text.as_bytes()[at] == b'>',
             of,
             limit: if of == ComparedQuantity::Share {
@@ -386,18 +371,17 @@ impl Both<'_> {
     /// The figure of a condition; a missing one must not count as a condition met.
     fn limited(&self, condition: &Condition) -> Result<Pair, Error> {
         self.figure(&condition.figure).ok_or_else(|| {
-            let mut names = SHORT.iter().flat_map(|(short, long)| [*short, *long]);
-            let is_known = self.a.get(&condition.figure).is_some()
-                || names.clone().any(|name| name == condition.figure);
-            let hint = if is_known {
-                " in both results".to_owned()
-            } else {
-                did_you_mean(&condition.figure, &mut names)
-            };
-            Error::failed(format_args!(
-                "{condition}: {} has no figure `{}`{hint}",
-                self.label, condition.figure
-            ))
+            let name = &condition.figure;
+            match figure(name) {
+                // Newer and older results have other figures.
+                Err(reason) if self.a.get(name).is_none() => {
+                    Error::Usage(format!("{condition}: {reason}"))
+                }
+                _ => Error::failed(format_args!(
+                    "{condition}: {} has no figure `{name}` in both results",
+                    self.label
+                )),
+            }
         })
     }
 }

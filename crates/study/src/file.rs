@@ -3,6 +3,7 @@
 //! Absent: their contents.
 
 use crate::Error;
+use remap_ssd_sim::report::sheet::{Sheet, TableForm};
 use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -84,5 +85,47 @@ impl Pending {
             .persist(&self.path)
             .map(drop)
             .map_err(|error| about(error.error))
+    }
+}
+
+/// The page and the table of results, where they are wanted.
+#[derive(Debug)]
+pub struct Reports {
+    page: Option<Pending>,
+    table: Option<(TableForm, Pending)>,
+}
+
+impl Reports {
+    /// Checks that they can be written: hours of work must not end at a missing folder.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn begin(page: Option<&Path>, table: Option<&Path>) -> Result<Self, Error> {
+        let form = |path: &Path| {
+            let form = TableForm::of(path).map_err(Error::usage)?;
+            Ok::<_, Error>((form, Pending::begin(path)?))
+        };
+        Ok(Self {
+            page: page.map(Pending::begin).transpose()?,
+            table: table.map(form).transpose()?,
+        })
+    }
+
+    /// Writes them; makes only those that are wanted.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(
+        self,
+        page: impl FnOnce() -> String,
+        sheet: impl FnOnce(TableForm) -> Sheet,
+    ) -> Result<(), Error> {
+        if let Some(pending) = self.page {
+            pending.write(&page())?;
+        }
+        match self.table {
+            Some((form, table)) => table.write(&sheet(form).write(form)),
+            None => Ok(()),
+        }
     }
 }

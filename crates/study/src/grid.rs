@@ -20,11 +20,11 @@
 //! errors of a grid are reported together, before anything runs. Absent: the definition of a point
 //! (`point`), running points.
 
-use crate::field::text_of;
+use crate::field::{Kind, text_of};
 use crate::point::{self, Fetch, Files, Point};
 use crate::schema::NO_PART;
 use crate::settings::listed;
-use crate::{Error, OptionDef};
+use crate::{ComparisonSpec, Error, OptionDef};
 use remap_ssd_device::Setting;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -62,10 +62,8 @@ pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Erro
             .span()
             .map_or(0, |span| text[..span.start].matches('\n').count())
             + 1;
-        about(&format_args!(
-            "line {line}: {}",
-            error.message().replace('\n', ", ")
-        ))
+        let reason = error.message().replace('\n', ", ");
+        Error::usage(format_args!("{}: line {line}: {reason}", path.display()))
     })?;
 
     // Errors are collected, so that a user can fix them all at once.
@@ -245,11 +243,16 @@ fn values(table: &[(String, Value)], wrong: &mut Vec<String>) -> Values {
             wrong.push(format!("`{name}` is no part of a point"));
         } else {
             let of_point = |option: &OptionDef| !NO_PART.contains(&option.name);
-            wrong.extend(
-                OptionDef::find_among(&name, of_point)
-                    .err()
-                    .map(|error| error.to_string()),
-            );
+            match OptionDef::find_among(&name, of_point) {
+                Err(error) => wrong.push(error.to_string()),
+                // Paths are those of a folder, and are checked with their points.
+                Ok(option) if option.kind == Kind::Path => {}
+                Ok(option) => {
+                    let set = |value| ComparisonSpec::default().add(option, value).err();
+                    let errors = values.iter().filter_map(set);
+                    wrong.extend(errors.map(|error| error.to_string().replace('\n', " ")));
+                }
+            }
         }
         if found.iter().any(|(other, _)| *other == name) {
             wrong.push(format!("`{name}` is given twice"));

@@ -32,8 +32,10 @@
 
 #![warn(unreachable_pub)]
 
+mod about;
 mod axis;
 mod comparison;
+mod device;
 mod diff;
 mod error;
 mod field;
@@ -48,6 +50,7 @@ pub mod numbers;
 pub mod parquet;
 mod plan;
 mod point;
+mod profile;
 mod reading;
 mod result;
 mod rows;
@@ -59,7 +62,9 @@ mod spec;
 mod values;
 mod watch;
 
-pub use comparison::{Comparison, Measured, foresee};
+pub use about::{grid_config, points_json};
+pub use comparison::{Comparison, Measured};
+pub use device::device_rows;
 pub use diff::{Condition, Diff, Pair, ResultFile, Violation};
 pub use error::Error;
 pub use field::Kind;
@@ -69,10 +74,11 @@ pub use kept::{keep, load, of_other_sources, path};
 pub use means::means;
 pub use memory::{Need, available};
 pub use point::{Fetch, Name, Point, SOURCES, digest};
-pub use reading::{BytesRead, Follow, reading_note, torn_note, unfollowed, until};
+pub use profile::{Feed, Profiled};
+pub use reading::{BytesRead, Follow, unfollowed, until};
 pub use result::FORMAT_VERSION;
 pub use run::{PointEvent, run_points};
 pub use said::said;
-pub use schema::{columns, run_type, typed_option};
+pub use schema::{columns, figure, run_type, typed_option};
 pub use spec::{ComparisonSpec, OPTIONS, OptionDef};
 pub use watch::{STEPS, Watch};

@@ -4,8 +4,8 @@
 //! over the seeds; a single run keeps its own interval. Absent: tables and pictures
 //! (`remap_ssd_sim::report::grid`).
 
-use crate::Point;
 use crate::axis::numbers;
+use crate::{Point, about};
 use remap_ssd_sim::interval::{Interval, mean, of_run};
 use remap_ssd_sim::report::grid::{Grid, GridAxis, GridRow};
 use serde_json::Value;
@@ -16,18 +16,14 @@ const SEED: &str = "seed";
 
 /// The figures of points, each with its run if it is done. Figures are named as in the JSON of a
 /// run, inner ones with a dot.
-pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]) -> Grid {
-    let mut axes: Vec<GridAxis> = Vec::new();
-    for (name, value) in points.iter().flat_map(|(point, _)| &point.of_grid) {
-        let axis = match axes.iter().position(|axis| axis.name == *name) {
-            Some(at) => at,
-            None => {
-                axes.push(GridAxis::named(name));
-                axes.len() - 1
-            }
-        };
-        axes[axis].add(value);
-    }
+pub fn means(
+    title: &str,
+    command: &str,
+    points: &[(&Point, Option<Value>)],
+    figures: &[String],
+) -> Grid {
+    let all: Vec<&Point> = points.iter().map(|(point, _)| *point).collect();
+    let mut axes = about::axes(all.iter().copied());
 
     // A single seed is an axis like any other.
     let is_averaged = |axis: &GridAxis| axis.name == SEED && axis.values.len() > 1;
@@ -57,6 +53,7 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
 
     let row = |(values, runs): (Vec<usize>, Vec<&Value>)| GridRow {
         values,
+        is_steady: all_steady(&runs),
         figures: (!runs.is_empty())
             .then(|| figures.iter().map(|name| averaged(&runs, name)).collect()),
     };
@@ -75,24 +72,44 @@ pub fn means(title: &str, points: &[(&Point, Option<Value>)], figures: &[String]
         seeds,
         transient: points
             .iter()
-            .filter(|(_, run)| is_transient(run.as_ref()))
+            .filter(|(_, run)| run.as_ref().and_then(is_steady) == Some(false))
             .count(),
+        about: about::about(&all, command),
         axes,
         figures: figures.to_vec(),
         rows: rows.into_iter().map(row).collect(),
     }
 }
 
-fn is_transient(run: Option<&Value>) -> bool {
-    let state = run.and_then(|run| run.pointer("/steady/is_steady"));
-    state == Some(&Value::Bool(false))
+fn is_steady(run: &Value) -> Option<bool> {
+    run.pointer("/steady/is_steady")?.as_bool()
 }
 
-/// A figure of runs that differ by their seed alone.
+/// False if a run was transient, true if all were steady, else unknown.
+fn all_steady(runs: &[&Value]) -> Option<bool> {
+    let states: Vec<Option<bool>> = runs.iter().map(|run| is_steady(run)).collect();
+    if states.contains(&Some(false)) {
+        Some(false)
+    } else {
+        (!states.is_empty() && !states.contains(&None)).then_some(true)
+    }
+}
+
+/// A figure of runs that differ by their seed alone. If all seeds give the same, such as a latency in
+/// the same class, it is known as well as from the best run.
 fn averaged(runs: &[&Value], name: &str) -> Option<Interval> {
     let found: Vec<Interval> = runs.iter().filter_map(|run| of_run(run, name)).collect();
     let values: Vec<f64> = found.iter().map(|figure| figure.value).collect();
-    mean(&values).or(found.first().copied())
+    let own = found
+        .iter()
+        .map(|figure| figure.half)
+        .fold(f64::NAN, f64::min);
+    match mean(&values) {
+        Some(Interval { value, half: 0.0 }) if own.is_finite() => {
+            Some(Interval { value, half: own })
+        }
+        mean => mean.or(found.first().copied()),
+    }
 }
 
 #[cfg(test)]
@@ -119,12 +136,19 @@ mod tests {
         let found: Vec<_> = points.iter().zip(runs).collect();
         let grid = means(
             "grid",
+            "remap-ssd sweep grid.toml",
             &found,
             &["write_amplification".into(), "gc_pages".into()],
         );
 
         assert_eq!((grid.seeds, grid.rows.len(), grid.axes.len()), (3, 2, 1));
         assert_eq!(grid.transient, 1);
+        let states: Vec<_> = grid.rows.iter().map(|row| row.is_steady).collect();
+        assert_eq!(states, [Some(false), Some(true)]);
+        let about = |label: &str| grid.about.iter().find(|line| line.0 == label);
+        assert_eq!(about("device").unwrap().1, "fast21-32g at 1/256");
+        assert_eq!(about("options").unwrap().1, "scale 1/256, writes 2000");
+        assert_eq!(about("seed").unwrap().1, "1, 2, 3");
         let figures: Vec<_> = grid
             .rows
             .iter()
@@ -146,6 +170,16 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn seeds_that_agree_know_a_figure_as_well_as_one_run_does() {
+        let run = |half: f64| json!({ "p99": 53.2, "ci95": { "p99": half } });
+        let (a, b, unknown) = (run(0.4), run(0.1), json!({ "p99": 53.2 }));
+        let half = |runs: &[&Value]| averaged(runs, "p99").unwrap().half;
+        assert_eq!(half(&[&a, &b]), 0.1);
+        assert_eq!(half(&[&unknown, &unknown]), 0.0);
+    }
+
     #[test]
     fn a_seed_given_twice_is_one_run() {
         let text =
@@ -153,7 +187,7 @@ mod tests {
         let points = of_json(text, None).unwrap();
         let runs = [4.65, 4.65, 4.67].map(|wa| Some(json!({ "write_amplification": wa })));
         let found: Vec<_> = points.iter().zip(runs).collect();
-        let grid = means("grid", &found, &["write_amplification".into()]);
+        let grid = means("grid", "", &found, &["write_amplification".into()]);
         let figure = grid.rows[0].figures.as_ref().unwrap()[0].unwrap();
         // Student's t for two values: 12.706 * 0.01.
         assert!(

@@ -214,7 +214,9 @@ fn preset_scale(config: &DeviceConfig, requests: &Requests) -> f64 {
 fn read_config(path: &Path) -> Result<DeviceConfig, Error> {
     let about = |error: &dyn std::fmt::Display| Error::about(path.display(), error);
     let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
-    DeviceConfig::from_toml(&text).map_err(|error| about(&error))
+    // A mistake in a description, wherever it is written.
+    DeviceConfig::from_toml(&text)
+        .map_err(|error| Error::usage(format_args!("{}: {error}", path.display())))
 }
 
 /// Schemes to run: the requested ones, without duplicates, or those of FAST'21.

@@ -46,10 +46,21 @@ pub struct Point {
     pub given: Map<String, Value>,
     /// The path or address of its trace, and the digest of its content.
     pub trace: Option<(String, String)>,
+    /// Its device and the scale of that.
+    pub device: String,
     /// Its comparison.
     pub spec: ComparisonSpec,
     /// Estimated memory in bytes; 0 if its device is unknown before the trace is read.
     pub memory_bytes: u64,
+}
+
+impl Point {
+    /// Its name: its values of the grid.
+    pub fn title(&self) -> String {
+        let value = |(name, value): &(String, String)| format!("{name}={value}");
+        let values: Vec<String> = self.of_grid.iter().map(value).collect();
+        values.join(" ")
+    }
 }
 
 /// The digest of a file's content.
@@ -203,7 +214,7 @@ pub(crate) fn point(
     }
 
     let mut spec = read(&given)?;
-    let memory_bytes = foreseen(&spec)?;
+    let (memory_bytes, device) = foreseen(&spec)?;
 
     // Points run concurrently: one thread each.
     spec.threads = Some(1);
@@ -225,6 +236,7 @@ pub(crate) fn point(
         values,
         given: given.into_iter().collect(),
         trace,
+        device,
         spec,
         memory_bytes,
     })
@@ -256,12 +268,12 @@ fn read(given: &[(String, Value)]) -> Result<ComparisonSpec, String> {
     Ok(spec)
 }
 
-/// Checks that a point can run, without reading its trace; returns its memory estimate.
-fn foreseen(spec: &ComparisonSpec) -> Result<u64, String> {
+/// Checks that a point can run, without reading its trace; returns its memory estimate and its device.
+fn foreseen(spec: &ComparisonSpec) -> Result<(u64, String), String> {
     let own_device = spec.preset.is_none() && spec.config.is_none();
     // Trace and device would have to be read first, which is part of the run.
     if spec.trace.is_some() && own_device {
-        return Ok(0);
+        return Ok((0, "that of the trace".into()));
     }
     let mut spec = spec.clone();
     spec.threads = Some(1);

@@ -96,12 +96,12 @@ pub(crate) fn trace(
 }
 
 /// A note about the reading of a trace.
-pub fn reading_note(path: &Path, text: &str) -> String {
+pub(crate) fn reading_note(path: &Path, text: &str) -> String {
     format!("note: {}: {text}", path.display())
 }
 
 /// A note about a session that a killed server left.
-pub fn torn_note(path: &Path, line: u64) -> String {
+pub(crate) fn torn_note(path: &Path, line: u64) -> String {
     format!(
         "note: {}:{line}: the session ends in half a record, as one whose server was killed: it is left out",
         path.display()

@@ -305,14 +305,17 @@ fn aging_lines(
     lines
 }
 
+/// The device's name and its scale.
+pub(crate) fn device_name(config: &DeviceConfig, scale: Option<f64>) -> String {
+    let scale = scale.map(|scale| format!(" at {}", fraction(scale)));
+    format!("{}{}", config.name, scale.unwrap_or_default())
+}
+
 fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
     let flash = u64::from(config.geometry.pages()) * PAGE_BYTES as u64;
-    let scale = scale
-        .map(|scale| format!(" at {}", fraction(scale)))
-        .unwrap_or_default();
     format!(
-        "{}{scale}: {} logical on {} of flash, {} of remapping metadata, deduplication {}",
-        config.name,
+        "{}: {} logical on {} of flash, {} of remapping metadata, deduplication {}",
+        device_name(config, scale),
         bytes(logical_bytes(config)),
         bytes(flash),
         bytes(config.firmware.log_bytes),

@@ -8,7 +8,7 @@
 use crate::field::on_off;
 use crate::fields::{Type, type_of};
 use crate::{OPTIONS, OptionDef, numbers};
-use remap_ssd_device::keys::{self, DeviceKey, KEYS, KeyKind};
+use remap_ssd_device::keys::{self, DeviceKey, KEYS, KeyKind, did_you_mean};
 use remap_ssd_ftl::RecoveryReport;
 use remap_ssd_sim::aging::AgingReport;
 use remap_ssd_sim::summary::RunSummary;
@@ -61,6 +61,64 @@ pub fn columns() -> Vec<(String, Type)> {
 /// Returns true for an option that is a part of a point.
 pub(crate) fn is_of_points(option: &OptionDef) -> bool {
     !NO_PART.contains(&option.name)
+}
+
+/// Figures with short names.
+const SHORT: [(&str, &str); 10] = [
+    ("wa", "write_amplification"),
+    ("bw", "bandwidth_mib_s"),
+    ("iops", "iops"),
+    ("req", "requests_per_s"),
+    ("p50", "latency_us.p50"),
+    ("p99", "latency_us.p99"),
+    ("p999", "latency_us.p999"),
+    ("read_p50", "read_latency_us.p50"),
+    ("read_p99", "read_latency_us.p99"),
+    ("tbw", "life_tb_written"),
+];
+
+/// The name in the JSON of a figure with a short name; any other name as it is.
+pub(crate) fn long_name(name: &str) -> &str {
+    let long = SHORT.iter().find(|(short, _)| *short == name);
+    long.map_or(name, |(_, long)| long)
+}
+
+/// The name of a figure that is a number of every run, such as `latency_us.p99`, or `p99` for short.
+///
+/// ```
+/// use remap_ssd_study::figure;
+///
+/// assert_eq!(figure("wa").as_deref(), Ok("write_amplification"));
+/// assert_eq!(
+///     figure("write_amplificaton").unwrap_err(),
+///     "`write_amplificaton` is no figure of a run: did you mean `write_amplification`?"
+/// );
+/// ```
+///
+/// # Errors
+/// There is no such figure; with similar names.
+pub fn figure(name: &str) -> Result<String, String> {
+    let name = long_name(name);
+    let mut columns = Vec::new();
+    flat("", &run_type(), &mut columns);
+    let is_number = |(_, of): &(String, Type)| matches!(of, Type::Optional(of) if matches!(**of, Type::Integer | Type::Number));
+    columns.retain(is_number);
+    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+
+    // The reasons of refused requests are names that a run finds.
+    if names.contains(&name) || name.starts_with("requests.refused.") {
+        return Ok(name.to_owned());
+    }
+    let group = format!("{name}.");
+    let of_group = names.iter().filter(|other| other.starts_with(&group));
+    let hint = match &of_group.copied().collect::<Vec<_>>()[..] {
+        [] => did_you_mean(
+            name,
+            names.iter().copied().chain(SHORT.map(|(short, _)| short)),
+        ),
+        of_group => format!(", but a group of them: {}", of_group.join(", ")),
+    };
+    Err(format!("`{name}` is no figure of a run{hint}"))
 }
 
 fn column_of(option: &str, one: Type) -> (String, Type) {
@@ -178,6 +236,30 @@ mod tests {
             ("wall_s", None),
         ] {
             assert_eq!(of(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_figure_is_a_number_of_a_run() {
+        for (name, long) in [
+            ("p99", "latency_us.p99"),
+            ("ci95.iops", "ci95.iops"),
+            ("host_pages", "host_pages"),
+        ] {
+            assert_eq!(figure(name).as_deref(), Ok(long));
+        }
+        for (name, reason) in [
+            ("latency_us.p98", "did you mean `latency_us.p99`?"),
+            ("Bandwidth", "did you mean `bandwidth_mib_s`?"),
+            (
+                "demotions",
+                "a group of them: demotions.counter_full, demotions.nvram_full",
+            ),
+            ("scheme", "`scheme` is no figure of a run"),
+            ("samples", "`samples` is no figure of a run"),
+        ] {
+            let error = figure(name).unwrap_err();
+            assert!(error.contains(reason), "{error}");
         }
     }
 

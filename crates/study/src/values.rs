@@ -139,7 +139,8 @@ impl ComparisonSpec {
         Ok(spec)
     }
 
-    fn add(&mut self, option: &OptionDef, value: &Value) -> Result<(), Error> {
+    /// Sets an option from a value of a table.
+    pub(crate) fn add(&mut self, option: &OptionDef, value: &Value) -> Result<(), Error> {
         let takes_bool = option.kind == Kind::Switch || option.value == ON_OFF;
         let wrong = || {
             let bools = if takes_bool { ", true or false" } else { "" };

@@ -5,13 +5,14 @@
 //! points, running one, storing its result (`remap_ssd_study`).
 
 mod cluster;
-mod show;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::output::{self, counted};
+use crate::output::{self, counted, table};
 use cluster::Cluster;
+use remap_ssd_sim::report::grid::Grid;
 use remap_ssd_sim::report::sheet::TableForm;
+use remap_ssd_study::file::Reports;
 use remap_ssd_study::{self as study, Point, PointEvent};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,13 @@ pub struct Args {
     /// Folder for results; results already in it are reused [default: FILE.sweep].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Figures to show, by their names in the JSON of `compare`; the first of them is drawn in
-    /// _figure.svg.
+    /// Figures to show, by their names in the JSON of `compare` or their short names in `compare
+    /// diff`; the first of them is drawn in _figure.svg.
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
+        value_parser = study::figure,
         default_value = "write_amplification,bandwidth_mib_s,requests_per_s,latency_us.p99"
     )]
     pub show: Vec<String>,
@@ -49,7 +51,7 @@ pub struct Args {
     /// Run every point again, even if the folder has its result.
     #[arg(long)]
     pub fresh: bool,
-    /// List the points and their state, without running any.
+    /// List the points and their state, without running any; no file is written.
     #[arg(long)]
     pub dry_run: bool,
     /// Number of concurrent points [default: one per core, within the available memory].
@@ -83,7 +85,8 @@ Examples:
   remap-ssd sweep grid.toml --scheduler tcp://head:8786
 
 Pictures and tables have the mean of all seeds and its 95 % interval, or the interval of a single run. Values that are
-numbers, such as sizes, are drawn along an axis, with a line for each scheme.
+numbers, such as sizes, are drawn along an axis, with a line for each scheme. `state` is transient if a run measured no
+steady state; its point is hollow.
 
 The folder is a Parquet data set, a file for each point: scheme=NAME/KEY.parquet; _figure.svg is drawn beside them. The
 same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
@@ -107,7 +110,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .out
         .clone()
         .unwrap_or_else(|| args.file.with_extension("sweep"));
-    let files = show::Files::begin(args)?;
+    // A dry run has nothing to write.
+    let reports = match args.dry_run {
+        true => Reports::begin(None, None)?,
+        false => Reports::begin(args.report.as_deref(), args.table.as_deref())?,
+    };
     let interrupt = Interrupt::listen()?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
@@ -130,15 +137,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     // The figure shows all results in the folder, not only those of this call.
     let title = args.file.file_stem().unwrap_or_default().to_string_lossy();
-    let grid = study::means(&title, &found, &args.show);
+    let grid = study::means(&title, &command_line(), &found, &args.show);
     if !args.dry_run
         && let Some(figure) = grid.svg(0)
     {
         study::file::write(&folder.join("_figure.svg"), &figure)?;
     }
-    files.write(&grid, &points)?;
-    let text = || show::text(&grid, &folder, &found);
-    output::result(args.json, || show::json(&found), text)?;
+    let page = || grid.page(&study::grid_config(&points, &command_line()));
+    reports.write(page, |_| grid.sheet())?;
+    let text = || text(&grid, &folder, (found.len() - without, found.len()));
+    output::result(args.json, || study::points_json(&found), text)?;
 
     if interrupted {
         return Err(interrupt.failure(format!(
@@ -214,6 +222,29 @@ fn run(args: &Args, points: &[&Point], folder: &Path, interrupt: &Interrupt) -> 
         );
     bar.finish_and_clear();
 
-    let reason = |(point, error): &(&Point, _)| format!("{}: {error}", show::title(point));
+    let reason = |(point, error): &(&Point, _)| format!("{}: {error}", point.title());
     failed.iter().map(reason).collect()
+}
+
+/// The table, and the location of the results.
+fn text(grid: &Grid, folder: &Path, (done, points): (usize, usize)) -> String {
+    let (head, rows) = grid.table();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let remarks: String = grid
+        .remarks()
+        .iter()
+        .map(|said| format!("{said}\n"))
+        .collect();
+
+    format!(
+        "{}\n{remarks}{done} of {} done, in {}\n",
+        table(&head, &rows),
+        counted(points as u64, "point"),
+        folder.display()
+    )
+}
+
+/// The command line, without the folder of the program.
+fn command_line() -> String {
+    study::said(std::env::args_os().map(|word| word.to_string_lossy().into())).join(" ")
 }

@@ -53,7 +53,7 @@ fn written(name: &str) -> Result<Format, String> {
 /// # Errors
 /// An impossible workload, or a file that cannot be written.
 pub(super) fn command(args: &Args) -> Result<(), Failure> {
-    let mut source = args.feed.source(&args.workload)?;
+    let mut source = args.feed.feed().source(&args.workload)?;
     let (name, format, requests) = (args.out.display(), args.format, args.requests);
     let written = Patience::during("writing", |progress| {
         let progress = &mut |done| progress(done, requests);

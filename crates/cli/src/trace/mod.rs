@@ -8,8 +8,8 @@ mod stat;
 use crate::failure::Failure;
 use crate::numbers;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload, WorkloadKind};
+use remap_ssd_sim::workload::ContentModel;
+use remap_ssd_study::Feed;
 use std::time::{Duration, Instant};
 
 /// Writes workloads as traces, and analyses traces and workloads.
@@ -55,9 +55,6 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Logical pages of a device of 32 GiB.
-const PAGES_DEFAULT: u32 = 8 << 20;
-
 /// Parameters of a workload: size of the device, contents, seed.
 #[derive(Debug, clap::Args)]
 pub struct WorkloadArgs {
@@ -77,48 +74,12 @@ pub struct WorkloadArgs {
 }
 
 impl WorkloadArgs {
-    /// Number of pages that the workload may address.
-    fn addressable(&self, workload: &NamedWorkload) -> Result<u32, Failure> {
-        // A model has the size that it was measured on; a pattern has none.
-        match &workload.kind {
-            WorkloadKind::Model(spec) => self.pages(spec.kind.reference_pages()),
-            WorkloadKind::Pattern(_) => self.pages(PAGES_DEFAULT),
+    fn feed(&self) -> Feed {
+        Feed {
+            device: self.device,
+            content: self.content,
+            seed: self.seed,
         }
-    }
-
-    /// Number of logical pages of the device.
-    fn pages(&self, default: u32) -> Result<u32, Failure> {
-        const PAGES_MAX: u64 = 1 << 31;
-
-        let Some(bytes) = self.device else {
-            return Ok(default);
-        };
-        let pages = bytes / PAGE_BYTES as u64;
-        u32::try_from(pages)
-            .ok()
-            .filter(|_| (1..=PAGES_MAX).contains(&pages))
-            .ok_or_else(|| {
-                Failure::usage(format_args!(
-                    "--device {bytes} bytes: 4KiB to 8TiB are possible"
-                ))
-            })
-    }
-
-    /// The contents of a workload.
-    fn content(&self, workload: &NamedWorkload) -> ContentModel {
-        let default = || workload.content_default();
-        self.content.unwrap_or_else(default)
-    }
-
-    fn source(&self, workload: &NamedWorkload) -> Result<Box<dyn Endless + Send>, Failure> {
-        workload
-            .source(
-                self.content(workload),
-                self.addressable(workload)?,
-                self.seed,
-                0,
-            )
-            .map_err(Failure::usage)
     }
 }
 

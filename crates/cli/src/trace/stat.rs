@@ -1,19 +1,16 @@
 //! `trace stat`: statistics of traces and workloads, side by side.
 //!
-//! Absent: the counting (`remap_ssd_sim::trace::Profile`).
+//! Absent: the statistics (`remap_ssd_study::Feed`).
 
-use super::{PAGES_DEFAULT, Patience, WorkloadArgs};
+use super::{Patience, WorkloadArgs};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
-use remap_ssd_sim::trace::{
-    Action, Fold, Format, Profile, Skew, TraceOptions, TraceReader, profile,
-};
-use remap_ssd_sim::workload::{ContentModel, MODELS, Modelled, NamedWorkload};
-use remap_ssd_study::{reading_note, torn_note};
-use serde_json::json;
-use std::path::{Path, PathBuf};
+use remap_ssd_sim::trace::{Action, Fold, Format, Profile, Skew, TraceOptions};
+use remap_ssd_sim::workload::{MODELS, NamedWorkload};
+use remap_ssd_study::Profiled;
+use std::path::PathBuf;
 
 /// Analyses traces: requests, sizes, working set, duplicates by each definition, skew.
 ///
@@ -58,111 +55,35 @@ pub struct Args {
     pub json: bool,
 }
 
-const REQUESTS_DEFAULT: u64 = 1_000_000;
-
-/// Maximum folding of addresses: 8 TiB.
-const WHOLE_DISK: u32 = u32::MAX >> 1;
-
-/// Statistics of one trace or workload, and the number of records left out.
-struct Profiled {
-    name: String,
-    kind: String,
-    /// The model of its contents; `None`: those of the trace.
-    content: Option<ContentModel>,
-    profile: Profile,
-    skipped: u64,
-    ignored: u64,
-}
-
 /// Runs `trace stat`.
 ///
 /// # Errors
 /// An unreadable trace, or an impossible workload.
 pub(super) fn command(args: &Args) -> Result<(), Failure> {
-    let mut found = Vec::new();
-
-    for path in &args.files {
-        found.push(trace(args, path)?);
-    }
-
-    for workload in &args.workload {
-        let mut source = args.feed.source(workload)?;
-        let requests = args.requests.unwrap_or(REQUESTS_DEFAULT);
-        let mut patience = Patience::new(&workload.to_string(), Some(requests));
-
-        // A workload has no end, so the number of requests is limited.
-        let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at))
-            .map_err(Failure::failed)?;
-
-        found.push(Profiled {
-            name: workload.to_string(),
-            kind: "workload".into(),
-            content: Some(args.feed.content(workload)),
-            profile,
-            skipped: 0,
-            ignored: 0,
-        });
-    }
-
-    let json = || found.iter().map(as_json).collect();
-    output::result(args.json, json, || as_text(&found))
-}
-
-/// Profiles a trace, with the contents of a model if one is given.
-fn trace(args: &Args, path: &Path) -> Result<Profiled, Failure> {
-    // Models repeat contents of a device's pages; otherwise addresses stay as they are.
-    let pages = match args.feed.content {
-        Some(_) => args.feed.pages(PAGES_DEFAULT)?,
-        None => WHOLE_DISK,
-    };
+    let (feed, requests) = (args.feed.feed(), args.requests);
     let options = TraceOptions {
         fold: args.fold,
         skip_bad: args.skip_bad,
         action: args.blkparse_action,
-        ..TraceOptions::new(pages)
+        ..TraceOptions::new(u32::MAX)
     };
 
-    let mut reader = TraceReader::open(path, args.format, options).map_err(Failure::failed)?;
-    let mut patience = Patience::new(&path.display().to_string(), args.requests);
-    let mut at = |requests| patience.at(requests);
-    let profile = match args.feed.content {
-        None => profile(&mut reader, args.requests, &mut at).map_err(Failure::failed)?,
-        Some(content) => {
-            let source = Modelled::new(reader, content, pages, args.feed.seed, 0);
-            let mut source = source.map_err(Failure::usage)?;
-            let profile = profile(&mut source, args.requests, &mut at).map_err(Failure::failed)?;
-            reader = source.into_inner();
-            profile
-        }
-    };
-    if args.feed.content.is_some() && reader.has_digests() {
-        return Err(Failure::usage(format_args!(
-            "--content: {}: the trace (format {}) records digests of its contents, which a model of contents would \
-             replace",
-            path.display(),
-            reader.format()
-        )));
+    let mut found = Vec::new();
+    for path in &args.files {
+        let mut patience = Patience::new(&path.display().to_string(), requests);
+        let mut at = |request| patience.at(request);
+        let one = feed.profile_trace(path, args.format, options, requests, &mut at)?;
+        drop(patience);
+        one.notes.iter().for_each(output::note);
+        found.push(one);
+    }
+    for workload in &args.workload {
+        let mut patience = Patience::new(&workload.to_string(), requests);
+        found.push(feed.profile(workload, requests, &mut |request| patience.at(request))?);
     }
 
-    if let Some(line) = reader.torn() {
-        output::note(torn_note(path, line));
-    }
-    for text in reader.notes() {
-        output::note(reading_note(path, &text));
-    }
-
-    Ok(Profiled {
-        name: path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
-        kind: reader.format().to_string(),
-        content: args.feed.content,
-        profile,
-        skipped: reader.skipped(),
-        ignored: reader.ignored(),
-    })
+    let json = || found.iter().map(Profiled::json).collect();
+    output::result(args.json, json, || as_text(&found))
 }
 
 /// Lists the models.
@@ -173,20 +94,6 @@ pub(super) fn models() -> Result<(), Failure> {
     output::text(&output::pairs(
         &MODELS.map(|kind| (kind.name(), kind.about())),
     ))
-}
-
-fn as_json(found: &Profiled) -> serde_json::Value {
-    let mut json = json!({
-        "name": found.name,
-        "kind": found.kind,
-        "skipped": found.skipped,
-        "ignored": found.ignored,
-        "profile": found.profile,
-    });
-    if let Some(content) = found.content {
-        json["content"] = content.to_string().into();
-    }
-    json
 }
 
 /// A row of the table: its name, and its value for a profile.

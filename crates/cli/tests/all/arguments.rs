@@ -524,7 +524,7 @@ fn a_bad_device_file_is_named_with_the_reason() {
     for (text, word) in cases {
         std::fs::write(directory.path().join("bad.toml"), text).unwrap();
         run_in(directory.path(), &["compare", "--config", "bad.toml"])
-            .fails_in_one_line(1, &["bad.toml", word]);
+            .fails_in_one_line(2, &["bad.toml", word]);
     }
     run_in(directory.path(), &["compare", "--config", "none.toml"])
         .fails_in_one_line(1, &["none.toml", "No such file"]);

@@ -335,7 +335,7 @@ fn two_results_are_compared_and_a_condition_that_holds_fails() {
     assert_eq!(json["failed"][0]["condition"], "iops<1000000000");
     assert_eq!(json["only_in_b"], serde_json::json!(["opt"]));
     diff(&["--fail-if", "write_amplificaton>+2%"])
-        .fails(1, &["did you mean `write_amplification`?"]);
+        .fails(2, &["did you mean `write_amplification`?"]);
     // A missing measurement never counts as a condition met.
     diff(&["--fail-if", "read_p99>+2%"]).fails(1, &["no figure `read_latency_us.p99`"]);
     diff(&["--fail-if", "wa>2%"]).fails(2, &["a change has a sign"]);

@@ -202,20 +202,47 @@ fn a_sweep_writes_a_page_and_the_table_for_a_paper() {
         assert!(page.contains(part), "{part} is not in the page");
     }
     let table = read("grid.tex");
-    let head = "firmware gc free & scheme & write amplification & gc pages \\\\";
+    let head = "firmware gc free & scheme & state & write amplification & gc pages \\\\";
     assert!(
         table.contains(head) && table.contains("\\toprule"),
         "{table}"
     );
+    // The device and the options, without which the figures mean nothing.
+    for text in [&table, &page] {
+        for said in [
+            "device: fast21-32g at 1/256",
+            "scale 1/256, writes 2000",
+            "seed: 1, 2",
+        ] {
+            assert!(text.contains(said), "{said} is not in {text}");
+        }
+    }
     // Two combinations a scheme, the seeds being one.
     assert!(table.contains("0.2 & remap-ssd &"), "{table}");
     assert_eq!(table.matches("& remap-ssd &").count(), 2);
 
     sweep(&["--table", "grid.csv"]).ok();
     let csv = read("grid.csv");
-    let head = "firmware.gc_free,scheme,write_amplification,ci95.write_amplification,";
+    let head = "firmware.gc_free,scheme,state,write_amplification,ci95.write_amplification,";
     assert!(csv.starts_with(head), "{csv}");
     assert_eq!(csv.lines().count(), 5);
+
+    // Without runs there is nothing to write.
+    std::fs::write(dir.join("grid.toml"), GRID.replace("2000", "3000")).unwrap();
+    sweep(&["--table", "grid.csv", "--report", "new.html", "--dry-run"]).ok();
+    assert_eq!(read("grid.csv"), csv);
+    assert_eq!(std::fs::exists(dir.join("new.html")).ok(), Some(false));
+}
+
+#[test]
+fn a_figure_that_no_run_has_is_refused_with_the_one_that_was_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    std::fs::write(dir.join("grid.toml"), GRID).unwrap();
+    let show = |figures: &str| run_in(dir, &["sweep", "grid.toml", "--dry-run", "--show", figures]);
+    show("gc_pages,write_amplificaton").fails(2, &["did you mean `write_amplification`?"]);
+    show("latency_us").fails(2, &["a group of them", "latency_us.p99"]);
+    assert!(show("wa").ok().out.contains("write_amplification"));
 }
 
 #[test]
@@ -286,4 +313,21 @@ fn all_that_is_wrong_with_a_grid_is_said_at_once() {
     run_in(dir, &["sweep", "grid.toml"]).fails(2, &["the Python package reads it"]);
     std::fs::write(dir.join("grid.toml"), "[grid]\nscheme = [\"raid\"]\n").unwrap();
     run_in(dir, &["sweep", "grid.toml"]).fails(2, &["no scheme is named 'raid'"]);
+
+    // Each value of each list, not only the first combination.
+    let text =
+        "[options]\nwrites = \"few\"\n[grid]\nscheme = [\"raid\"]\nseed = [\"a\", 1, \"b\"]\n";
+    std::fs::write(dir.join("grid.toml"), text).unwrap();
+    run_in(dir, &["sweep", "grid.toml"]).fails(
+        2,
+        &[
+            "4 things are wrong",
+            "'few' for '--writes",
+            "'raid'",
+            "'a' for '--seed",
+            "'b' for '--seed",
+        ],
+    );
+    std::fs::write(dir.join("grid.toml"), "[grid]\nseed = [1\n").unwrap();
+    run_in(dir, &["sweep", "grid.toml"]).fails(2, &["grid.toml: line"]);
 }

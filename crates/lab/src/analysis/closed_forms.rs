@@ -5,10 +5,10 @@ use super::Findings;
 use crate::LabError;
 use crate::plot::{Lines, MarkKind, Plot};
 use crate::table::{Ask, Row, Table};
+use remap_ssd_sim::report::sheet::Sheet;
 use remap_ssd_sim::theory::hot_cold::{self, Moved, Skew};
 use remap_ssd_sim::theory::{self, GREEDY};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 /// Workload of the experiment, what measures add to its names, its skew, and the figure's words.
@@ -84,19 +84,30 @@ struct Point {
 }
 
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
-    let mut found = Findings {
-        text: "| writes | collection | spare space | closed form | measured | off |\n".into(),
-        ..Findings::default()
-    };
-    found.text += "| --- | --- | ---: | ---: | ---: | ---: |\n";
+    let mut found = Findings::default();
+    let mut compared = Vec::new();
     for workload in &WORKLOADS {
-        compare(table, workload, &mut found)?;
+        compare(table, workload, &mut compared, &mut found)?;
     }
+    let columns = [
+        ("writes", false),
+        ("collection", false),
+        ("spare space", true),
+        ("closed form", true),
+        ("measured", true),
+        ("off", true),
+    ];
+    found.table = Some(Sheet::of_words(&columns, compared, Vec::new()));
     Ok(found)
 }
 
 /// Adds a workload's measures, rows and figure.
-fn compare(table: &Table, workload: &Workload, found: &mut Findings) -> Result<(), LabError> {
+fn compare(
+    table: &Table,
+    workload: &Workload,
+    compared: &mut Vec<Vec<String>>,
+    found: &mut Findings,
+) -> Result<(), LabError> {
     let mut lines = Vec::new();
     for collection in &COLLECTIONS {
         let rows = table.rows(Ask {
@@ -117,16 +128,14 @@ fn compare(table: &Table, workload: &Workload, found: &mut Findings) -> Result<(
             if (off - 1.0).abs() > (farthest - 1.0).abs() {
                 farthest = off;
             }
-            _ = writeln!(
-                found.text,
-                "| {} | {} | {:.1} % | {:.3} | {:.3} | {:+.1} % |",
-                workload.name,
-                collection.name,
-                point.spare * 100.0,
-                point.predicted,
-                point.measured,
-                (off - 1.0) * 100.0
-            );
+            compared.push(vec![
+                workload.name.to_owned(),
+                collection.name.to_owned(),
+                format!("{:.1} %", point.spare * 100.0),
+                format!("{:.3}", point.predicted),
+                format!("{:.3}", point.measured),
+                format!("{:+.1} %", (off - 1.0) * 100.0),
+            ]);
             found.measure(
                 format!("wa {gc} {setup}{suffix} {:.3}", point.spare),
                 point.measured,

@@ -12,6 +12,7 @@ use super::{Findings, mean};
 use crate::LabError;
 use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Table};
+use remap_ssd_sim::report::sheet::Sheet;
 
 /// Setups that keep moved pages apart, each with the otherwise equal setup.
 const APART: [(&str, &str); 3] = [
@@ -23,24 +24,33 @@ const APART: [(&str, &str); 3] = [
 /// The paper's results of Coldmap over Remap, in the order of `METRICS`.
 const PAPER: [f64; 4] = [1.0 - 0.458, 1.154, 1.0 - 0.311, 1.843];
 
+/// Columns of the table.
+const COLUMNS: [(&str, bool); 11] = [
+    ("setup", false),
+    ("content", false),
+    ("Remap of", false),
+    ("collections", true),
+    ("IOPS", true),
+    ("write amplification", true),
+    ("lifetime", true),
+    ("Remap over the baseline: collections", true),
+    ("IOPS", true),
+    ("write amplification", true),
+    ("lifetime", true),
+];
+
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     let setups = table.distinct(|run| run.setup.as_str());
     let contents = table.distinct(|run| run.content.as_str());
-    let mut text = String::from(
-        "| setup | content | Remap of | collections | IOPS | write amplification | lifetime | Remap over the baseline: collections | IOPS | write amplification | lifetime |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
-    );
     // Where the paper has only Coldmap over the baseline, Remap over the baseline is that divided
     // by Coldmap over Remap.
-    text.push_str(&line(
-        "the paper",
-        "",
-        "",
+    let mut lines = vec![line(
+        ["the paper", "", ""],
         &PAPER,
         &[0.23 / 0.542, 1.35, 0.399 / 0.689, 4.34 / 1.843],
-    ));
+    )];
 
     let mut nearest = f64::INFINITY;
     let mut panels = Vec::new();
@@ -76,7 +86,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
                     format!("{setup} over {base}")
                 };
                 groups.push((name, bars.collect()));
-                text.push_str(&line(setup, content, base, &over_remap, &remap_over_none));
+                lines.push(line([setup, content, base], &over_remap, &remap_over_none));
                 for ((name, ..), value) in METRICS.iter().zip(over_remap) {
                     found.measure(format!("{name} {setup} {content} over {base}"), value);
                 }
@@ -98,7 +108,7 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
         shape: MarkKind::Bars(panels, Some(1.0)),
     });
     found.measure("nearest_factor", nearest);
-    found.text = text;
+    found.table = Some(Sheet::of_words(&COLUMNS, lines, Vec::new()));
     Ok(found)
 }
 
@@ -147,19 +157,8 @@ fn ratios(
     Ok(all)
 }
 
-fn line(
-    setup: &str,
-    content: &str,
-    base: &str,
-    over_remap: &[f64; 4],
-    remap_over_none: &[f64; 4],
-) -> String {
-    let cells = over_remap
-        .iter()
-        .chain(remap_over_none)
-        .map(|value| format!(" {value:.2}x |"));
-    format!(
-        "| {setup} | {content} | {base} |{}\n",
-        cells.collect::<String>()
-    )
+fn line(names: [&str; 3], over_remap: &[f64; 4], remap_over_none: &[f64; 4]) -> Vec<String> {
+    let values = over_remap.iter().chain(remap_over_none);
+    let cells = values.map(|value| format!("{value:.2}x"));
+    names.map(str::to_owned).into_iter().chain(cells).collect()
 }

@@ -27,8 +27,9 @@ mod recovery;
 use crate::LabError;
 use crate::claim::Measures;
 use crate::plot::{MarkKind, Panel, Plot};
-use crate::table::Table;
+use crate::table::{Row, Table};
 use remap_ssd_sim::report::format::number;
+use remap_ssd_sim::report::sheet::Sheet;
 
 /// Output of an analysis.
 #[derive(Debug, Default)]
@@ -37,8 +38,8 @@ pub struct Findings {
     pub measures: Measures,
     /// Figures in the paper's arrangement.
     pub plots: Vec<Plot>,
-    /// A table in Markdown, where there would be too many figures; may be empty.
-    pub text: String,
+    /// A table, where there would be too many figures.
+    pub table: Option<Sheet>,
 }
 
 impl Findings {
@@ -82,24 +83,15 @@ fn plain(table: &Table) -> Result<Findings, LabError> {
         ("write p99, us", "latency_us.p99"),
     ];
 
-    let heads = SHOWN.map(|(head, _)| head).join(" | ");
-    let mut text = format!(
-        "| run | {heads} |\n| --- |{}\n",
-        " ---: |".repeat(SHOWN.len())
-    );
+    let mut columns = vec![("run", false)];
+    columns.extend(SHOWN.map(|(head, _)| (head, true)));
 
-    for row in &table.rows {
-        // Some kinds of runs lack some of these numbers.
-        let cells = SHOWN.map(|(_, name)| row.number(name).map_or("-".into(), number));
-        text.push_str(&format!(
-            "| {} | {} |\n",
-            row.run.title(),
-            cells.join(" | ")
-        ));
-    }
-
+    // Some kinds of runs lack some of these numbers.
+    let cells = |row: &Row| SHOWN.map(|(_, name)| row.number(name).map_or("-".into(), number));
+    let row = |row: &Row| std::iter::once(row.run.title()).chain(cells(row)).collect();
+    let rows = table.rows.iter().map(row).collect();
     Ok(Findings {
-        text,
+        table: Some(Sheet::of_words(&columns, rows, Vec::new())),
         ..Findings::default()
     })
 }

@@ -30,11 +30,14 @@ fn variants_have_the_claims_of_their_experiment_with_figures_of_their_own() {
     let text = std::fs::read(directory.path().join("variants.json")).unwrap();
     let varied: serde_json::Value = serde_json::from_slice(&text).unwrap();
 
+    let page = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
     let usual = &concluded[0].claims;
     assert_eq!(varied.as_array().unwrap().len(), study.variants.len());
     for one in varied.as_array().unwrap() {
         let name = one["variant"].as_str().unwrap();
-        assert!(concluded[0].variants.contains(name));
+        let table = concluded[0].variants.as_ref().unwrap();
+        assert!(table.columns.iter().any(|column| column.name == name));
+        assert!(page.contains(&format!("<th scope=\"col\">{name}</th>")));
         let claims = one["claims"].as_array().unwrap();
         assert_eq!(claims.len(), usual.len());
         let of_id = |id: &str| usual.iter().position(|claim| claim.id == id).unwrap();

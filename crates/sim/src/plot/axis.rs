@@ -90,8 +90,8 @@ impl Axis {
         }
     }
 
-    /// Through the values of a grid, each with its own mark; logarithmic if the largest is more than
-    /// a hundred times the smallest.
+    /// Through the values of a grid, each with its own mark; logarithmic if they grow by a constant
+    /// factor, such as 20, 40, 80, 160, or span more than two decades.
     pub(crate) fn through(mut marks: Vec<(f64, String)>) -> Axis {
         /// Space before the first mark and after the last, as a share of the axis.
         const SPACE: f64 = 0.04;
@@ -99,7 +99,8 @@ impl Axis {
         marks.sort_by(|a, b| a.0.total_cmp(&b.0));
         let first = marks.first().map_or(0.0, |mark| mark.0);
         let last = marks.last().map_or(1.0, |mark| mark.0);
-        let logarithmic = is_wide([first, last]);
+        let values: Vec<f64> = marks.iter().map(|mark| mark.0).collect();
+        let logarithmic = is_wide([first, last]) || is_geometric(&values);
         let (low, high) = if logarithmic {
             let space = (last / first).powf(SPACE);
             (first / space, last * space)
@@ -120,8 +121,7 @@ impl Axis {
         }
     }
 
-    /// For measured values: from zero, or logarithmic if the largest is more than a hundred times
-    /// the smallest.
+    /// For measured values: from zero, or logarithmic if they span more than two decades.
     pub(crate) fn fitting(values: &[f64]) -> Axis {
         if is_wide(values.iter().copied()) {
             Axis::logarithmic(values.iter().copied(), format::number)
@@ -181,6 +181,20 @@ pub(crate) fn time_unit(seconds: f64) -> (f64, &'static str) {
         s if s <= 36_000.0 => (60.0, "min"),
         _ => (3600.0, "h"),
     }
+}
+
+/// Returns true if ascending values grow by a constant factor: at least three, as two always do.
+fn is_geometric(values: &[f64]) -> bool {
+    let [first, second, .., _] = values else {
+        return false;
+    };
+    // Smaller factors look the same on a linear axis; values in rounded units differ a little.
+    let factor = second / first;
+    *first > 0.0
+        && factor >= 1.5
+        && values
+            .windows(2)
+            .all(|two| (two[1] / two[0] / factor - 1.0).abs() < 0.02)
 }
 
 /// Returns true if positive values span more than two decades.

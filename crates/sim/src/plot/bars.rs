@@ -1,8 +1,8 @@
 //! Horizontal bars, plain or stacked.
 //!
 //! Horizontal because then names and values stand next to the bars, in full; without enough room
-//! there they stand above. Invariants: bars start at zero and stay within the plot; each bar has
-//! its value as text.
+//! there they stand above. Invariants: bars and their error bars start at zero and stay within the
+//! plot; each bar has its value as text.
 
 use maud::{Markup, html};
 
@@ -40,6 +40,8 @@ pub(crate) struct Bar<'a> {
     pub note: String,
     /// Its parts from zero on; one for a plain bar. None of them is negative.
     pub parts: Vec<Part>,
+    /// Half the width of the interval of its end, NaN if it is unknown.
+    pub half: f64,
 }
 
 /// A part of a bar.
@@ -68,12 +70,17 @@ impl BarChart<'_> {
     /// Renders the chart as an SVG element of a page, or stand-alone.
     pub(crate) fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
-        let legend = Legend::new(self.legend.iter().copied(), Mark::Box, (EDGE, width - EDGE));
+        let legend = Legend::new(
+            self.legend.iter().copied(),
+            Mark::Box,
+            false,
+            (EDGE, width - EDGE),
+        );
         let layout = self.layout(width, EDGE + legend.height());
         let bottom = layout.top + layout.pitch * self.bars.len() as f64;
 
         // The reference must also be on the axis, however short the bars are.
-        let longest = self.bars.iter().map(Bar::length).fold(0.0, f64::max);
+        let longest = self.bars.iter().map(Bar::end).fold(0.0, f64::max);
         let axis = Axis::rounded(longest.max(self.reference.unwrap_or(0.0)));
         let at = |value: f64| layout.left + axis.place(value) * (layout.right - layout.left);
 
@@ -135,6 +142,11 @@ impl Bar<'_> {
         self.parts.iter().map(|part| part.value).sum()
     }
 
+    /// The upper end of its interval, or its own end.
+    fn end(&self) -> f64 {
+        self.length() + self.half.max(0.0)
+    }
+
     fn draw(&self, layout: &BarLayout, top: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
         let mut start = 0.0;
         let parts: Vec<_> = self
@@ -164,6 +176,11 @@ impl Bar<'_> {
                 }
             }
 
+            @if self.half.is_finite() {
+                @let (low, high) = (at(start - self.half), at(self.end()));
+                path class="whisker" d=(whisker((low, high), bar_top + THICKNESS / 2.0)) {}
+            }
+
             @if layout.above {
                 @let note = text::fitted(&self.note, width * 0.62, NOTE);
                 @let room = width - 3.0 * EDGE - text::width(&note, NOTE);
@@ -172,8 +189,18 @@ impl Bar<'_> {
             } @else {
                 @let y = px(bar_top + THICKNESS / 2.0 + 4.0);
                 text class="name" x=(px(layout.left - 7.0)) y=(y) text-anchor="end" { (self.label) title { (self.label) } }
-                text class="note" x=(px(at(start) + 7.0)) y=(y) { (self.note) }
+                text class="note" x=(px(at(self.end()) + 7.0)) y=(y) { (self.note) }
             }
         }
     }
+}
+
+/// The path of an error bar along a bar, from `low` to `high`.
+fn whisker((low, high): (f64, f64), y: f64) -> String {
+    const END: f64 = 4.0;
+    let (low, high) = (px(low), px(high));
+    let (top, middle, bottom) = (px(y - END), px(y), px(y + END));
+    format!(
+        "M{low} {top}L{low} {bottom}M{low} {middle}L{high} {middle}M{high} {top}L{high} {bottom}"
+    )
 }

@@ -7,9 +7,9 @@
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::legend::{Legend, Mark};
+use super::legend::{Legend, Mark, TRANSIENT};
 use super::paint::Paint;
-use super::{Size, px, svg, text, whisker};
+use super::{Certainty, Size, px, svg, text, whisker};
 use crate::report::format::interval;
 
 /// Minimum column width before the panel continues in another row.
@@ -47,8 +47,8 @@ pub struct ColumnChart<'a> {
     pub names: Vec<(&'a str, Paint)>,
     /// Value of a reference line across all columns.
     pub reference: Option<f64>,
-    /// Half the width of the interval of the column of a panel, a group and a name; NaN without one.
-    pub half: &'a dyn Fn(&str, &str, &str) -> f64,
+    /// What is known about the column of a panel, a group and a name.
+    pub certainty: &'a dyn Fn(&str, &str, &str) -> Certainty,
 }
 
 /// Some groups of a panel, side by side.
@@ -83,16 +83,17 @@ impl ColumnChart<'_> {
     pub fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
         let heading = heading(self.heading, width);
-        let legend = Legend::new(self.names.iter().copied(), Mark::Box, (6.0, width - 6.0));
+        let columns = self.columns();
+        let legend = Legend::new(
+            self.names.iter().copied(),
+            Mark::Box,
+            columns.iter().any(|(_, known)| known.is_transient),
+            (6.0, width - 6.0),
+        );
 
-        let upper = |panel: &Panel, group: &str, (name, value): &(String, f64)| {
-            usable(*value) + usable((self.half)(&panel.title, group, name))
-        };
-        let largest = self
-            .panels
+        let largest = columns
             .iter()
-            .flat_map(|panel| panel.groups.iter().map(move |group| (panel, group)))
-            .flat_map(|(panel, group)| group.1.iter().map(move |one| upper(panel, &group.0, one)))
+            .map(|(value, known)| usable(*value) + usable(known.half))
             .fold(self.reference.unwrap_or(0.0), f64::max);
         // One axis for all rows, so that heights can be compared.
         let axis = Axis::rounded(largest);
@@ -124,6 +125,18 @@ impl ColumnChart<'_> {
             @for (_, row) in &rows { (row) }
         };
         svg((width, top + 2.0), &self.description, alone, &content)
+    }
+
+    /// The values of all columns, and what is known about them.
+    fn columns(&self) -> Vec<(f64, Certainty)> {
+        let mut columns = Vec::new();
+        for panel in self.panels {
+            for (group, named) in &panel.groups {
+                let certainty = |name: &str| (self.certainty)(&panel.title, group, name);
+                columns.extend(named.iter().map(|(name, value)| (*value, certainty(name))));
+            }
+        }
+        columns
     }
 
     /// Distributes panels and pieces of panels over rows of this width.
@@ -256,13 +269,17 @@ impl ColumnChart<'_> {
                 }
                 @for (c, (name, value)) in columns.iter().enumerate() {
                     @let paint = paint(name);
-                    @let half = (self.half)(piece.title, label, name);
+                    @let Certainty { half, is_transient } = (self.certainty)(piece.title, label, name);
                     rect class=(paint.fill.class()) style=(format!("--c:{}", paint.color)) x=(px(first + thick * c as f64))
                         width=(px(thick * 0.92)) y=(px(y(*value))) height=(px(bottom - y(*value))) {
                         title { (piece.title) " " (label) " " (name) ": " (interval(*value, half)) }
                     }
                     @if half.is_finite() {
                         path class="whisker" d=(whisker(first + thick * (c as f64 + 0.46), y(value + half), y(value - half), thick * 0.2)) {}
+                    }
+                    @if is_transient {
+                        circle class="dot hollow" style=(format!("--c:{}", paint.color)) r="2.8"
+                            cx=(px(first + thick * (c as f64 + 0.46))) cy=(px(y(*value))) { title { (TRANSIENT) } }
                     }
                 }
             }

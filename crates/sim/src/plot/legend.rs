@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 
-use super::paint::Paint;
+use super::paint::{Fill, Paint};
 use super::{px, text};
 
 /// The mark next to a name.
@@ -15,7 +15,19 @@ pub(crate) enum Mark {
     Line,
     /// A box, for bars and columns.
     Box,
+    /// The hollow point of a transient run.
+    Transient,
 }
+
+/// The legend of hollow points.
+pub(super) const TRANSIENT: &str = "transient, not a steady state";
+
+/// The colour of a hollow point that stands for those of all lines.
+const HOLLOW: Paint = Paint {
+    color: "var(--soft)",
+    dash: "none",
+    fill: Fill::Hollow,
+};
 
 /// Height of a row, and the gap between two entries.
 const ROW: f64 = 18.0;
@@ -25,30 +37,32 @@ const GAP: f64 = 16.0;
 pub(crate) struct Legend<'a> {
     entries: Vec<LegendEntry<'a>>,
     rows: usize,
-    mark: Mark,
 }
 
 struct LegendEntry<'a> {
     name: &'a str,
     shown: String,
     paint: Paint,
+    mark: Mark,
     x: f64,
     row: usize,
 }
 
 impl<'a> Legend<'a> {
-    /// Entries from `left` to `right`.
+    /// Entries from `left` to `right`; the last one explains hollow points if there are any.
     pub(crate) fn new(
         names: impl IntoIterator<Item = (&'a str, Paint)>,
         mark: Mark,
+        has_transient: bool,
         (left, right): (f64, f64),
     ) -> Self {
         let (mut x, mut row) = (left, 0);
-        let sample = Self::sample_width(mark);
-
+        let names = names.into_iter().map(|(name, paint)| (name, paint, mark));
+        let hollow = (TRANSIENT, HOLLOW, Mark::Transient);
         let entries: Vec<LegendEntry> = names
-            .into_iter()
-            .map(|(name, paint)| {
+            .chain(has_transient.then_some(hollow))
+            .map(|(name, paint, mark)| {
+                let sample = Self::sample_width(mark);
                 let shown = text::fitted(name, right - left - sample, text::TEXT);
                 let width = sample + text::width(&shown, text::TEXT);
                 // A name that does not fit begins a new row, unless the row is empty.
@@ -62,6 +76,7 @@ impl<'a> Legend<'a> {
                     name,
                     shown,
                     paint,
+                    mark,
                     x: at,
                     row,
                 }
@@ -69,11 +84,7 @@ impl<'a> Legend<'a> {
             .collect();
 
         let rows = if entries.is_empty() { 0 } else { row + 1 };
-        Self {
-            entries,
-            rows,
-            mark,
-        }
+        Self { entries, rows }
     }
 
     /// Total height of its rows, 0 without entries.
@@ -86,13 +97,15 @@ impl<'a> Legend<'a> {
         html! {
             @for entry in &self.entries {
                 @let middle = top + ROW * (entry.row as f64 + 0.5);
-                @match self.mark {
+                @match entry.mark {
                     Mark::Line => path class="line" style=(format!("--c:{}", entry.paint.color)) stroke-dasharray=(entry.paint.dash)
                         d=(format!("M{} {}L{} {}", px(entry.x), px(middle), px(entry.x + 24.0), px(middle))) {},
                     Mark::Box => rect class=(entry.paint.fill.class()) style=(format!("--c:{}", entry.paint.color))
                         x=(px(entry.x)) y=(px(middle - 5.5)) width="11" height="11" {},
+                    Mark::Transient => circle class="dot hollow" style=(format!("--c:{}", entry.paint.color))
+                        cx=(px(entry.x + 4.0)) cy=(px(middle)) r="3.5" {},
                 }
-                text class="entry" x=(px(entry.x + Self::sample_width(self.mark))) y=(px(middle + 4.0)) {
+                text class="entry" x=(px(entry.x + Self::sample_width(entry.mark))) y=(px(middle + 4.0)) {
                     (entry.shown)
                     @if entry.shown != entry.name { title { (entry.name) } }
                 }
@@ -104,6 +117,7 @@ impl<'a> Legend<'a> {
         match mark {
             Mark::Line => 30.0,
             Mark::Box => 17.0,
+            Mark::Transient => 13.0,
         }
     }
 }

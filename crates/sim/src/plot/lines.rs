@@ -8,10 +8,10 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::legend::{Legend, Mark};
+use super::legend::{Legend, Mark, TRANSIENT};
 use super::paint::Paint;
 use super::series::{Point, downsample};
-use super::{Size, px, svg, text, whisker};
+use super::{Certainty, Size, px, svg, text, whisker};
 use crate::report::format::{interval, number};
 
 /// Room for half of the last tick label.
@@ -65,10 +65,10 @@ pub struct ChartLine<'a> {
     pub label: &'a str,
     /// Colour and dashes, distinct from the other lines'.
     pub paint: Paint,
-    /// Points (x, y), by x.
+    /// Points (x, y), by x; the line has a gap where y is NaN.
     pub points: Vec<Point>,
-    /// Half the width of each point's interval, NaN if it is unknown; empty if there are none.
-    pub halves: Vec<f64>,
+    /// What is known about each point; empty for points that are no measurements.
+    pub certainties: Vec<Certainty>,
     /// Optional trend, drawn boldly; the points are then drawn faintly in the background.
     pub trend: Option<Vec<Point>>,
 }
@@ -99,7 +99,12 @@ impl LineChart<'_> {
     pub fn draw(&self, size: Size, alone: bool) -> Markup {
         let width = size.width();
         let heading = super::columns::heading(self.heading, width);
-        let legend = Legend::new(self.names(), Mark::Line, (6.0, width - 6.0));
+        let legend = Legend::new(
+            self.names(),
+            Mark::Line,
+            self.has_transient(),
+            (6.0, width - 6.0),
+        );
 
         let (legend_top, title_y) = (heading.height, heading.height + legend.height() + 15.0);
         let planes = self.planes(size, title_y + 13.0);
@@ -136,6 +141,12 @@ impl LineChart<'_> {
             }
         }
         names
+    }
+
+    fn has_transient(&self) -> bool {
+        let lines = self.panels.iter().flat_map(|panel| &panel.lines);
+        let mut certainties = lines.flat_map(|line| &line.certainties);
+        certainties.any(|known| known.is_transient)
     }
 
     /// The positions of the panels, in rows from `top` on.
@@ -234,12 +245,17 @@ fn axes(plane: &Plane) -> Markup {
 }
 
 fn path(plane: &Plane, line: &ChartLine, points: &[Point], class: &str) -> Markup {
-    let mut data = String::new();
+    let (mut data, mut verb) = (String::new(), 'M');
     // More points would be indistinguishable.
-    for (i, &(x, y)) in downsample(points, plane.points_max).iter().enumerate() {
-        let verb = if i == 0 { 'M' } else { 'L' };
+    for &(x, y) in &downsample(points, plane.points_max) {
+        // A missing value is a gap, not a straight line.
+        if y.is_nan() {
+            verb = 'M';
+            continue;
+        }
         write!(data, "{verb}{} {}", px(plane.x_at(x)), px(plane.y_at(y)))
             .expect("a String takes all text");
+        verb = 'L';
     }
 
     let dash = if class == "noise" {
@@ -256,7 +272,7 @@ fn path(plane: &Plane, line: &ChartLine, points: &[Point], class: &str) -> Marku
                 cx=(px(plane.x_at(points[0].0))) cy=(px(plane.y_at(points[0].1))) {
                 title { (line.label) }
             }
-        } @else if !points.is_empty() {
+        } @else if !data.is_empty() {
             path class=(class) d=(data) stroke-dasharray=(dash) style=(color) {
                 title { (line.label) }
             }
@@ -269,9 +285,9 @@ fn intervals(plane: &Plane, line: &ChartLine) -> Markup {
     const END: f64 = 3.5;
     let (mut bars, mut band) = (String::new(), String::new());
     let mut before: Option<(f64, f64, f64)> = None;
-    for (&(x, y), &half) in line.points.iter().zip(&line.halves) {
+    for (&(x, y), &Certainty { half, .. }) in line.points.iter().zip(&line.certainties) {
         let (x, top, bottom) = (plane.x_at(x), plane.y_at(y + half), plane.y_at(y - half));
-        let point = half.is_finite().then_some((x, top, bottom));
+        let point = (half.is_finite() && y.is_finite()).then_some((x, top, bottom));
         if point.is_some() {
             bars += &whisker(x, top, bottom, END.min(x - plane.left).min(plane.right - x));
         }
@@ -291,13 +307,19 @@ fn intervals(plane: &Plane, line: &ChartLine) -> Markup {
 }
 
 fn dots(plane: &Plane, line: &ChartLine) -> Markup {
-    let said = |at: usize, y: f64| match line.halves.get(at) {
-        Some(half) => interval(y, *half),
+    let known = |at: usize| line.certainties.get(at).copied();
+    let said = |at: usize, y: f64| match known(at) {
+        Some(known) if known.is_transient => format!("{}, {TRANSIENT}", interval(y, known.half)),
+        Some(known) => interval(y, known.half),
         None => number(y),
     };
+    let class = |at: usize| match known(at) {
+        Some(known) if known.is_transient => "dot hollow",
+        _ => "dot",
+    };
     html! {
-        @for (at, &(x, y)) in line.points.iter().enumerate() {
-            circle class="dot" style=(format!("--c:{}", line.paint.color)) cx=(px(plane.x_at(x))) cy=(px(plane.y_at(y))) r="2.8" {
+        @for (at, &(x, y)) in line.points.iter().enumerate().filter(|(_, point)| point.1.is_finite()) {
+            circle class=(class(at)) style=(format!("--c:{}", line.paint.color)) cx=(px(plane.x_at(x))) cy=(px(plane.y_at(y))) r="2.8" {
                 title { (line.label) ": " (number(x)) ", " (said(at, y)) }
             }
         }

@@ -9,9 +9,10 @@
 //! or shortened, never cut off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that
 //! fits the page; the first forty names of a figure look different; bars begin at zero; every bar
 //! and line has a tooltip; the same input gives the same bytes; no script, font or image is needed;
-//! a picture of a page can be saved as a file ([`fluid`]).
+//! a picture of a page can be saved as a file ([`fluid`]), whose colours need no style sheet.
 //! Absent: the data.
 
+mod alone;
 pub mod axis;
 pub(crate) mod bars;
 pub mod columns;
@@ -21,7 +22,7 @@ pub mod paint;
 pub mod series;
 pub(crate) mod text;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 /// Style sheet of all pictures, for light and dark; also of a page that shows them.
 pub(crate) const STYLE: &str = include_str!("plot.css");
@@ -54,6 +55,23 @@ impl Size {
             Size::Wide => 960.0,
         }
     }
+}
+
+/// What is known about a measured value in a picture.
+#[derive(Clone, Copy, Debug)]
+pub struct Certainty {
+    /// Half the width of its interval; NaN without one.
+    pub half: f64,
+    /// True if its run measured no steady state: its point is hollow.
+    pub is_transient: bool,
+}
+
+impl Certainty {
+    /// Of a value that is no measurement, or whose interval is unknown.
+    pub const UNKNOWN: Self = Self {
+        half: f64::NAN,
+        is_transient: false,
+    };
 }
 
 /// A picture that adapts to its page, the narrow drawing on a narrow one, else `size`'s; with a link
@@ -93,7 +111,7 @@ pub fn file(picture: &Markup) -> String {
     )
 }
 
-/// An SVG element of this size; `alone`: with its own style sheet and background.
+/// An SVG element of this size; `alone`: with its own colours and background.
 pub(crate) fn svg(
     (width, height): (f64, f64),
     description: &str,
@@ -101,15 +119,20 @@ pub(crate) fn svg(
     content: &Markup,
 ) -> Markup {
     let size = format!("0 0 {} {}", px(width), px(height));
-    html! {
+    let picture = html! {
         svg xmlns=[alone.then_some("http://www.w3.org/2000/svg")] class="plot" role="img" viewBox=(size)
             width=[alone.then(|| px(width))] height=[alone.then(|| px(height))] aria-label=(description) {
             @if alone {
-                style { (PreEscaped(STYLE)) }
+                (alone::dark())
                 rect class="surface" width=(px(width)) height=(px(height)) {}
             }
             (content)
         }
+    };
+    if alone {
+        alone::with_attributes(&picture)
+    } else {
+        picture
     }
 }
 

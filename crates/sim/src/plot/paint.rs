@@ -4,7 +4,7 @@
 //! the same colour in every figure: a name belongs to the scheme that is its first word, such as
 //! `nlog, 40 MB`. Other names take the remaining colours in turn. Names of
 //! one colour differ as lines in dashes and as bars in their fill, so that forty names of a figure
-//! differ.
+//! differ. The lines of references (no remapping, the ideal) are dashed from the first.
 //! Absent: the colours' values (`plot.css` has them, for light and dark).
 
 use remap_ssd_ftl::{Hue, SchemeKind};
@@ -73,6 +73,11 @@ const OTHERS: [&str; 10] = [
 
 /// Dashes of the first, second, third and fourth line of a colour.
 pub(crate) const DASHES: [&str; 4] = ["none", "9 4", "5 2 1 2", "2 2"];
+/// Dashes of the first line of a reference.
+const REFERENCES: [(&str, &str); 2] = [
+    (SchemeKind::BASELINE.name(), "6 4"),
+    (SchemeKind::IDEAL.name(), "2 5"),
+];
 const FILLS: [Fill; 4] = [Fill::Solid, Fill::Hollow, Fill::Pale, Fill::Dashed];
 
 impl Paint {
@@ -109,7 +114,13 @@ pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
                     .or_else(|| others.next());
             }
             let color = color.unwrap_or(OTHERS[0]);
-            let paint = Paint::of(color, turn(color));
+            let mut paint = Paint::of(color, turn(color));
+            let reference = REFERENCES
+                .iter()
+                .find(|(scheme, _)| first_word(name) == Some(scheme));
+            if let (Some((_, dash)), 0) = (reference, turn(color)) {
+                paint.dash = dash;
+            }
             taken.push(color);
             paint
         })
@@ -117,9 +128,8 @@ pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
 }
 
 /// Returns the fixed colour of the scheme that is the first word of a name.
-pub(crate) fn of_scheme(name: &str) -> Option<&'static str> {
-    let word = name.split([' ', ',', ':', '/', '+']).next()?;
-    let scheme: SchemeKind = word.parse().ok()?;
+fn of_scheme(name: &str) -> Option<&'static str> {
+    let scheme: SchemeKind = first_word(name)?.parse().ok()?;
     Some(match scheme.facts().hue {
         Some(Hue::Black) => "var(--black)",
         Some(Hue::Green) => "var(--green)",
@@ -133,6 +143,11 @@ pub(crate) fn of_scheme(name: &str) -> Option<&'static str> {
             SCHEMES[rest.position(|other| other == scheme)? % SCHEMES.len()]
         }
     })
+}
+
+/// The word of a name that may be a scheme's.
+fn first_word(name: &str) -> Option<&str> {
+    name.split([' ', ',', ':', '/', '+']).next()
 }
 
 #[cfg(test)]

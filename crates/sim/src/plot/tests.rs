@@ -6,7 +6,7 @@ use crate::plot::columns::{ColumnChart, Panel};
 use crate::plot::legend::{Legend, Mark};
 use crate::plot::lines::{ChartLine, LineChart, LinePanel};
 use crate::plot::paint::paints;
-use crate::plot::{self, Size, text};
+use crate::plot::{self, Certainty, Size, text};
 
 const SIZES: [Size; 3] = [Size::Narrow, Size::Column, Size::Wide];
 
@@ -113,7 +113,13 @@ fn lines_of_twenty_names_read_well_in_every_size() {
                 label,
                 paint,
                 points: points(at),
-                halves: points(at).iter().map(|point| point.1 / 3.0).collect(),
+                certainties: points(at)
+                    .iter()
+                    .map(|point| Certainty {
+                        half: point.1 / 3.0,
+                        is_transient: at == 1,
+                    })
+                    .collect(),
                 trend: None,
             })
             .collect()
@@ -184,6 +190,7 @@ fn bars_of_twenty_names_read_well_in_every_size() {
                 .iter()
                 .zip(&paints)
                 .map(|((label, value), paint)| Bar {
+                    half: value / 4.0,
                     label,
                     note: format!("{value:.2}x (1,234 MiB/s)"),
                     parts: vec![Part {
@@ -236,7 +243,10 @@ fn columns_of_twenty_names_read_well_in_every_size_and_all_are_there() {
             .zip(paints(names.iter().map(String::as_str)))
             .collect(),
         reference: Some(100.0),
-        half: &|_, _, name| name.len() as f64,
+        certainty: &|_, _, name| Certainty {
+            half: name.len() as f64,
+            is_transient: name.len() % 2 == 0,
+        },
     };
     for size in SIZES {
         let picture = chart.draw(size, true).into_string();
@@ -265,7 +275,23 @@ fn a_file_brings_its_colours_for_light_and_dark() {
     };
     let file = plot::file(&chart.draw(Size::Wide, true));
     assert!(file.starts_with("<?xml") && file.contains("prefers-color-scheme: dark"));
-    roxmltree::Document::parse(&file).expect("it is well-formed");
+    let document = roxmltree::Document::parse(&file).expect("it is well-formed");
+
+    // Without its style sheet: other programs than browsers skip that.
+    let surface = document
+        .descendants()
+        .find(|node| node.has_tag_name("rect"));
+    assert_eq!(surface.unwrap().attribute("fill"), Some("#ffffff"));
+    let drawn = document
+        .descendants()
+        .filter(|node| node.has_attribute("class"));
+    for node in drawn.filter(|node| !node.has_tag_name("svg")) {
+        let is_colored = |name| {
+            node.attribute(name)
+                .is_some_and(|text| !text.contains("var("))
+        };
+        assert!(is_colored("fill") || is_colored("stroke"), "{node:?}");
+    }
 }
 
 /// Each name of a legend stands to the right of its own mark, and before the next one.
@@ -282,7 +308,7 @@ fn no_name_of_a_legend_lies_over_a_mark() {
     for (mark, mark_width) in [(Mark::Line, 24.0), (Mark::Box, 11.0)] {
         for size in SIZES {
             let (left, right) = (40.0, size.width() - 8.0);
-            let legend = Legend::new(entries(), mark, (left, right));
+            let legend = Legend::new(entries(), mark, false, (left, right));
             let picture = format!("<svg>{}</svg>", legend.draw(5.0).into_string());
             let document = roxmltree::Document::parse(&picture).expect("it is well-formed");
             let nodes: Vec<_> = document.root_element().children().collect();

@@ -12,9 +12,8 @@ use super::figures::{Figure, figures};
 use super::format::one_line;
 use super::headline::cards;
 use super::metrics::{self, Overview, Section};
-use super::palette::paints;
 use super::progress::Progress;
-use crate::plot;
+use crate::plot::{self, paint::paints};
 use crate::summary::RunSummary;
 
 /// The style sheet of the page, also for other pages of the same look; pictures have their own.
@@ -135,7 +134,7 @@ fn overview(runs: &[RunSummary]) -> Markup {
                     } }
 
                     tbody {
-                        @for (row, paint) in rows.iter().zip(paints(runs)) {
+                        @for (row, paint) in rows.iter().zip(paints(rows.iter().map(|row| row[0].as_str()))) {
                             tr {
                                 th scope="row" { (swatch(paint.color)) (row[0]) }
                                 @for cell in &row[1..] { td { (cell) } }
@@ -194,7 +193,7 @@ fn everything(runs: &[RunSummary]) -> Markup {
                 table class="long" {
                     thead { tr {
                         td {}
-                        @for (label, paint) in labels.iter().zip(paints(runs)) {
+                        @for (label, paint) in labels.iter().zip(paints(labels.iter().map(String::as_str))) {
                             th scope="col" { (swatch(paint.color)) (label) }
                         }
                     } }

@@ -1,10 +1,11 @@
-//! Tables for papers and spreadsheets: Markdown, LaTeX and CSV.
+//! Tables for papers and spreadsheets: Markdown, LaTeX and CSV; the same for a terminal and a page.
 //!
 //! Invariants: all text is escaped for its form, so a name cannot break a table; CSV has every digit
 //! and plain names, the others are rounded as on a terminal. Absent: the choice of rows.
 
 use super::format::{MISSING, interval, one_line};
 use crate::interval::Interval;
+use maud::{Markup, html};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -86,7 +87,61 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// The table as text.
+    /// A table of words: a name and whether it is a figure for each column.
+    pub fn of_words(columns: &[(&str, bool)], rows: Vec<Vec<String>>, notes: Vec<String>) -> Self {
+        let column = |(name, is_figure): &(&str, bool)| SheetColumn {
+            name: (*name).to_owned(),
+            label: (*name).to_owned(),
+            is_figure: *is_figure,
+        };
+        let cells = |row: Vec<String>| row.into_iter().map(Cell::Text).collect();
+        Self {
+            columns: columns.iter().map(column).collect(),
+            rows: rows.into_iter().map(cells).collect(),
+            notes,
+        }
+    }
+
+    /// The table for a terminal, with aligned columns.
+    pub fn text(&self) -> String {
+        let labels = self.columns.iter().map(|column| column.label.clone());
+        let rows = self.rows.iter();
+        let rows = rows.map(|row| row.iter().map(Cell::to_string).collect());
+        let lines: Vec<Vec<String>> = std::iter::once(labels.collect()).chain(rows).collect();
+
+        let mut text = String::new();
+        for line in &lines {
+            let cells = self.columns.iter().enumerate().map(|(at, column)| {
+                let width = lines.iter().map(|line| line[at].chars().count()).max();
+                let (cell, width) = (&line[at], width.unwrap_or(0));
+                match column.is_figure {
+                    true => format!("{cell:>width$}"),
+                    false => format!("{cell:<width$}"),
+                }
+            });
+            text += cells.collect::<Vec<_>>().join("  ").trim_end();
+            text.push('\n');
+        }
+        self.notes
+            .iter()
+            .for_each(|note| text += &format!("{}\n", one_line(note)));
+        text
+    }
+
+    /// The table for a page.
+    pub fn markup(&self) -> Markup {
+        html! {
+            div class="scroll" tabindex="0" role="region" aria-label="table" {
+                table {
+                    thead { tr { @for column in &self.columns { th scope="col" { (column.label) } } } }
+                    tbody { @for row in &self.rows { tr { @for cell in row { td { (cell) } } } } }
+                }
+            }
+            @for note in &self.notes { p class="remark" { (note) } }
+        }
+    }
+
+    /// The table in a file.
     pub fn write(&self, form: TableForm) -> String {
         match form {
             TableForm::Csv => self.csv(),
@@ -291,6 +346,23 @@ mod tests {
              a\\_b\\textbar{}c, \"100\\%\" \\& \\#1? & 1,235 $\\pm$3 \\\\\n  \
              \\{\\textasciitilde{}\\textasciicircum{}\\textless{}\\textbackslash{}\\textgreater{}\\}\\$ & 0.500 \\\\\n  \
              plain & - \\\\\n  \\bottomrule\n\\end{tabular}\n"
+        );
+    }
+
+    #[test]
+    fn columns_of_a_terminal_are_aligned() {
+        let rows = [["a", "1"], ["long name", "1,000"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec()).to_vec();
+        let sheet = Sheet::of_words(&[("name", false), ("n", true)], rows, vec!["said".into()]);
+        assert_eq!(
+            sheet.text(),
+            "name           n\na              1\nlong name  1,000\nsaid\n"
+        );
+        assert!(
+            sheet
+                .markup()
+                .0
+                .contains("<td>long name</td><td>1,000</td>")
         );
     }
 

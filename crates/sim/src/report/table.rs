@@ -81,14 +81,19 @@ fn numbers(runs: &[RunSummary]) -> Sheet {
         ..text(name)
     };
     let row = |(run, label): (&RunSummary, String)| {
+        let state = Cell::Text(metrics::state(run.steady.is_steady).to_owned());
         let run = serde_json::json!(run);
         let found = FIGURES
             .iter()
             .map(|name| of_run(&run, name).map_or(Cell::Missing, Cell::Figure));
-        std::iter::once(Cell::Text(label)).chain(found).collect()
+        [Cell::Text(label), state]
+            .into_iter()
+            .chain(found)
+            .collect()
     };
     Sheet {
-        columns: std::iter::once(text("scheme"))
+        columns: [text("scheme"), text("state")]
+            .into_iter()
             .chain(FIGURES.iter().map(figure))
             .collect(),
         rows: runs.iter().zip(metrics::labels(runs)).map(row).collect(),

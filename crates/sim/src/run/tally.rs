@@ -40,6 +40,7 @@ impl Tally {
 
     #[inline(always)]
     pub(crate) fn serve(&mut self, kind: PageKind) {
+        self.page_ops.requests += 1;
         let requests = &mut self.requests;
         match kind {
             PageKind::Read => requests.reads += 1,

@@ -10,9 +10,12 @@ use crate::plot::bars::{Bar, BarChart, Part};
 use crate::plot::paint::{Fill, Paint};
 use crate::plot::{Size, fluid};
 use crate::report::format::{compact, exact, number, percent, ratio, share};
-use crate::report::metrics::{BASELINE, attempted, demoted, speedup};
+use crate::report::metrics::{BASELINE, attempted, demoted, speedup, speedup_half};
 use crate::report::palette::PARTS;
 use crate::summary::RunSummary;
+
+/// What the error bars mean.
+const INTERVALS: &str = " Error bars are 95 % confidence intervals of steady runs.";
 
 impl<'a> Series<'a> {
     /// Bandwidth as a multiple of the baseline's, or absolute.
@@ -27,10 +30,11 @@ impl<'a> Series<'a> {
             let times = speedup(self.runs, run);
 
             // Relative to the baseline if there is one; else absolute.
-            let value = if compared {
-                times.unwrap_or(0.0)
+            let (value, half) = if compared {
+                let half = speedup_half(self.runs, run);
+                (times.unwrap_or(0.0), half.unwrap_or(f64::NAN))
             } else {
-                mib_s
+                (mib_s, run.ci95.bandwidth_mib_s)
             };
 
             let note = match times {
@@ -45,20 +49,20 @@ impl<'a> Series<'a> {
                 fill: paint.fill,
             };
 
-            (note, vec![part])
+            (note, vec![part], half)
         });
 
         let (title, reading) = if compared {
             (
                 "bandwidth relative to none",
                 format!(
-                    "A bar past the dashed line is faster than the same device without remapping ({BASELINE} = 1); longer is better."
+                    "A bar past the dashed line is faster than the same device without remapping ({BASELINE} = 1); longer is better.{INTERVALS}"
                 ),
             )
         } else {
             (
                 "bandwidth, MiB/s",
-                "Host bandwidth of each run in virtual time; longer is better.".to_owned(),
+                format!("Host bandwidth of each run in virtual time; longer is better.{INTERVALS}"),
             )
         };
 
@@ -110,18 +114,18 @@ impl<'a> Series<'a> {
                 note.push_str(&format!(" (parts: {})", number(parts)));
             }
 
-            (note, parts)
+            (note, parts, run.ci95.write_amplification)
         });
 
         // The fourth part is in the legend only if some run has it.
         let shown = if others { 4 } else { 3 };
         Figure {
             title: "Write amplification",
-            reading:
+            reading: format!(
                 "A bar's length is how many flash pages were programmed for each page the host \
                 wrote or remapped, its colours are why; shorter is better, and below 1 remapping \
-                or deduplication saved more than upkeep cost."
-                    .to_owned(),
+                or deduplication saved more than upkeep cost.{INTERVALS}"
+            ),
             picture: self.bar_chart(
                 "flash pages programmed per host page",
                 &NAMES[..shown],
@@ -165,7 +169,7 @@ impl<'a> Series<'a> {
                 Some(part) => format!("{} of {}", percent(part), compact(attempted(run))),
             };
 
-            (note, parts)
+            (note, parts, f64::NAN)
         });
 
         // An empty chart would look like an error.
@@ -191,14 +195,25 @@ impl<'a> Series<'a> {
         }
     }
 
-    fn bars(&self, mut bar: impl FnMut(&RunSummary, Paint) -> (String, Vec<Part>)) -> Vec<Bar<'a>> {
+    /// A bar for each run: the note after it, its parts, and half of its interval.
+    fn bars(
+        &self,
+        mut bar: impl FnMut(&RunSummary, Paint) -> (String, Vec<Part>, f64),
+    ) -> Vec<Bar<'a>> {
         self.runs
             .iter()
             .zip(self.names)
             .zip(&self.paints)
             .map(|((run, label), &paint)| {
-                let (note, parts) = bar(run, paint);
-                Bar { label, note, parts }
+                let (note, parts, half) = bar(run, paint);
+                // The interval of a transient run says nothing about a longer one.
+                let is_steady = run.steady.is_steady == Some(true);
+                Bar {
+                    label,
+                    note,
+                    parts,
+                    half: if is_steady { half } else { f64::NAN },
+                }
             })
             .collect()
     }

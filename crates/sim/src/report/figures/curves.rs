@@ -254,7 +254,7 @@ impl Series<'_> {
                 paint,
                 trend: trend(&points),
                 points,
-                halves: Vec::new(),
+                certainties: Vec::new(),
             })
             .collect();
 

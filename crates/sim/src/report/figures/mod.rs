@@ -9,9 +9,8 @@ mod curves;
 use maud::Markup;
 
 use super::metrics::labels;
-use super::palette::paints;
 use super::progress::Progress;
-use crate::plot::paint::Paint;
+use crate::plot::paint::{Paint, paints};
 use crate::summary::RunSummary;
 
 /// A captioned picture with its legend.
@@ -30,7 +29,7 @@ pub(super) fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
     let all = Series {
         runs,
         names: &names,
-        paints: paints(runs),
+        paints: paints(names.iter().map(String::as_str)),
         progress,
     };
 

@@ -15,8 +15,12 @@ mod picture;
 
 use crate::interval::Interval;
 use crate::report::format::{MISSING, counted, interval};
+use crate::report::metrics::state;
 use crate::report::sheet::{Cell, Sheet, SheetColumn};
 use label::label;
+
+/// Name of the column that marks transient runs.
+const STATE: &str = "state";
 
 /// The figures of a grid of runs.
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ pub struct Grid {
     pub seeds: usize,
     /// Number of runs that measured no steady state.
     pub transient: usize,
+    /// What was run: the device, options and seeds, a label and a text each.
+    pub about: Vec<(String, String)>,
     /// Names and values.
     pub axes: Vec<GridAxis>,
     /// Names of the figures, as in the JSON of a run.
@@ -101,12 +107,15 @@ pub struct GridRow {
     pub values: Vec<usize>,
     /// The figures; an unknown interval is NaN. None until a run is done.
     pub figures: Option<Vec<Option<Interval>>>,
+    /// True if its runs measured a steady state; none if a run was too short to tell, or none is done.
+    pub is_steady: Option<bool>,
 }
 
 impl Grid {
     /// The cells of a table: the names, and each combination with its figures.
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let names = self.axes.iter().map(|axis| axis.name.clone());
+        let names = names.chain([STATE.to_owned()]);
         let head = names.chain(self.figures.iter().cloned()).collect();
 
         let row = |row: &GridRow| {
@@ -118,7 +127,8 @@ impl Grid {
                     figures[at].map_or(MISSING.into(), |one| interval(one.value, one.half))
                 }
             });
-            texts.chain(figures).collect()
+            let state = state(row.is_steady).to_owned();
+            texts.chain([state]).chain(figures).collect()
         };
         (head, self.rows.iter().map(row).collect())
     }
@@ -131,6 +141,7 @@ impl Grid {
             seeds => format!("Means over {seeds} seeds; after ±: {half} (Student's t)."),
         }
     }
+
     /// Remarks shown beside the figures.
     pub fn remarks(&self) -> Vec<String> {
         let transient = format!(
@@ -141,8 +152,15 @@ impl Grid {
         std::iter::once(self.remark()).chain(transient).collect()
     }
 
+    /// What was run, in lines.
+    fn about(&self) -> impl Iterator<Item = String> {
+        self.about
+            .iter()
+            .map(|(label, text)| format!("{label}: {text}"))
+    }
+
     /// The table for a paper.
-    pub fn sheet(&self, notes: Vec<String>) -> Sheet {
+    pub fn sheet(&self) -> Sheet {
         let column = |name: &String, label: String, is_figure| SheetColumn {
             name: name.clone(),
             label,
@@ -151,7 +169,8 @@ impl Grid {
         let axes = self
             .axes
             .iter()
-            .map(|axis| column(&axis.name, label(&axis.name), false));
+            .map(|axis| column(&axis.name, label(&axis.name), false))
+            .chain([column(&STATE.to_owned(), STATE.to_owned(), false)]);
         let figures = self
             .figures
             .iter()
@@ -161,12 +180,14 @@ impl Grid {
             let values = self.axes.iter().zip(&row.values);
             let values = values.map(|(axis, at)| Cell::Text(axis.values[*at].clone()));
             let figure = |at| self.figure(row, at).map_or(Cell::Missing, Cell::Figure);
-            values.chain((0..self.figures.len()).map(figure)).collect()
+            let state = Cell::Text(state(row.is_steady).to_owned());
+            let figures = (0..self.figures.len()).map(figure);
+            values.chain([state]).chain(figures).collect()
         };
         Sheet {
             columns: axes.chain(figures).collect(),
             rows: self.rows.iter().map(row).collect(),
-            notes: notes.into_iter().chain(self.remarks()).collect(),
+            notes: self.about().chain(self.remarks()).collect(),
         }
     }
 

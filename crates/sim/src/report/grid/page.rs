@@ -15,7 +15,9 @@ use serde_json::Value;
 impl Grid {
     /// The page; `config` is shown verbatim, so that it says how to repeat the runs.
     pub fn page(&self, config: &Value) -> String {
-        let subtitle = counted(self.rows.len() as u64, "combination");
+        let count = counted(self.rows.len() as u64, "combination");
+        let about: Vec<String> = std::iter::once(count).chain(self.about()).collect();
+        let subtitle = about.join(". ") + ".";
         let figures = (0..self.figures.len()).map(|figure| self.captioned(figure));
         document(
             &self.title,
@@ -53,7 +55,7 @@ impl Grid {
                 div class="scroll" tabindex="0" role="region" aria-labelledby="table" {
                     table {
                         thead { tr { @for (at, name) in head.iter().enumerate() {
-                            th scope="col" { @if at < self.axes.len() { (name) } @else { (label(name)) } }
+                            th scope="col" { @if at <= self.axes.len() { (name) } @else { (label(name)) } }
                         } } }
                         tbody { @for row in &rows { tr { @for cell in row { td { (cell) } } } } }
                     }

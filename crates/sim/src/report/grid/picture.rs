@@ -1,18 +1,18 @@
 //! A picture of one figure over a grid: lines with the intervals of their points over an axis of
 //! numbers, else columns with error bars.
 //!
-//! Invariants: a scheme has its own colour; what distinguishes neither a colour nor a position on
+//! Invariants: a scheme has its own colour; a line has a gap where a result is missing; the point of a
+//! transient run is hollow; what distinguishes neither a colour nor a position on
 //! the horizontal axis makes a panel of its own. Absent: how lines and columns are drawn
 //! (`crate::plot`).
 
 use super::label::{axis_label, label};
 use super::{Grid, GridRow, Numbers};
-use crate::interval::Interval;
 use crate::plot::axis::Axis;
 use crate::plot::columns::{ColumnChart, Panel};
 use crate::plot::lines::{ChartLine, LineChart, LinePanel};
 use crate::plot::paint::{Paint, paints};
-use crate::plot::{self, Size};
+use crate::plot::{self, Certainty, Size};
 use maud::Markup;
 
 impl Grid {
@@ -67,7 +67,8 @@ struct Mark {
     position: String,
     across: usize,
     color: usize,
-    figure: Interval,
+    value: f64,
+    certainty: Certainty,
 }
 
 /// What lines and columns have in common.
@@ -86,6 +87,7 @@ impl<'a> Picture<'a> {
     pub(super) fn new(grid: &'a Grid, figure: usize) -> Option<Self> {
         let parts = Parts::of(grid);
         let mark = |row: &GridRow| {
+            let found = grid.figure(row, figure)?;
             let at = |axis: Option<usize>| axis.map_or(0, |axis| row.values[axis]);
             let panel = parts
                 .panels
@@ -98,7 +100,11 @@ impl<'a> Picture<'a> {
                     .map_or(String::new(), |axis| said(grid, axis, row.values[axis])),
                 across: at(parts.across),
                 color: at(parts.colors),
-                figure: grid.figure(row, figure)?,
+                value: found.value,
+                certainty: Certainty {
+                    half: found.half,
+                    is_transient: row.is_steady == Some(false),
+                },
             })
         };
         let marks: Vec<Mark> = grid.rows.iter().filter_map(mark).collect();
@@ -134,19 +140,25 @@ impl<'a> Picture<'a> {
     fn lines(&self, x_title: String, numbers: &Numbers, alone: bool) -> LineChart<'_> {
         let paints = self.paints();
         let line = |panel: &str, color: usize| {
-            let its = |mark: &&Mark| mark.panel == panel && mark.color == color;
-            let point = |mark: &Mark| (numbers.marks[mark.across].0, mark.figure);
-            let mut points: Vec<(f64, Interval)> =
-                self.marks.iter().filter(its).map(point).collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // Each place of the axis, so that a missing result is a gap.
+            let point = |(across, (place, _)): (usize, &(f64, String))| {
+                let is_it = |mark: &&Mark| (mark.across, mark.color) == (across, color);
+                let mut its = self.marks.iter().filter(is_it);
+                let found = its.find(|mark| mark.panel == panel);
+                let (value, certainty) = found.map_or((f64::NAN, Certainty::UNKNOWN), |mark| {
+                    (mark.value, mark.certainty)
+                });
+                ((*place, value), certainty)
+            };
+            let marks = numbers.marks.iter().enumerate();
+            let mut points: Vec<((f64, f64), Certainty)> = marks.map(point).collect();
+            points.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
+            let (points, certainties) = points.into_iter().unzip();
             ChartLine {
                 label: &self.names[color],
                 paint: paints[color],
-                points: points
-                    .iter()
-                    .map(|point| (point.0, point.1.value))
-                    .collect(),
-                halves: points.iter().map(|point| point.1.half).collect(),
+                points,
+                certainties,
                 trend: None,
             }
         };
@@ -158,11 +170,9 @@ impl<'a> Picture<'a> {
         };
 
         // With the upper ends of intervals, which would else leave the picture.
-        let upper = |mark: &Mark| mark.figure.value + mark.figure.half.max(0.0);
-        let values = self
-            .marks
-            .iter()
-            .flat_map(|mark| [mark.figure.value, upper(mark)]);
+        let upper = |mark: &Mark| mark.value + mark.certainty.half.max(0.0);
+        let values = self.marks.iter();
+        let values = values.flat_map(|mark| [mark.value, upper(mark)]);
         LineChart {
             heading: alone.then_some(&self.grid.title),
             description: self.description(),
@@ -179,7 +189,7 @@ impl<'a> Picture<'a> {
         let panel = |title: &str| {
             let mut groups: Vec<(String, Vec<(String, f64)>)> = Vec::new();
             for mark in self.marks.iter().filter(|mark| mark.panel == title) {
-                let column = (self.names[mark.color].clone(), mark.figure.value);
+                let column = (self.names[mark.color].clone(), mark.value);
                 match groups.iter_mut().find(|(other, _)| *other == mark.position) {
                     Some((_, columns)) => columns.push(column),
                     None => groups.push((mark.position.clone(), vec![column])),
@@ -190,14 +200,14 @@ impl<'a> Picture<'a> {
                 groups,
             }
         };
-        let half = |panel: &str, group: &str, name: &str| {
+        let certainty = |panel: &str, group: &str, name: &str| {
             let is_it = |mark: &&Mark| {
                 mark.panel == panel && mark.position == group && self.names[mark.color] == name
             };
             self.marks
                 .iter()
                 .find(is_it)
-                .map_or(f64::NAN, |mark| mark.figure.half)
+                .map_or(Certainty::UNKNOWN, |mark| mark.certainty)
         };
 
         let names = self.names.iter().map(String::as_str);
@@ -208,7 +218,7 @@ impl<'a> Picture<'a> {
             panels: &self.panels().into_iter().map(panel).collect::<Vec<_>>(),
             names: names.zip(self.paints()).collect(),
             reference: None,
-            half: &half,
+            certainty: &certainty,
         }
         .draw(size, alone)
     }

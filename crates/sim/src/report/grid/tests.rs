@@ -43,6 +43,7 @@ fn grid(axes: Vec<GridAxis>) -> Grid {
         GridRow {
             values,
             figures: Some(vec![Some(Interval { value, half: 0.25 })]),
+            is_steady: Some(true),
         }
     };
     Grid {
@@ -50,6 +51,7 @@ fn grid(axes: Vec<GridAxis>) -> Grid {
         scheme: "remap-ssd".into(),
         seeds: 3,
         transient: 0,
+        about: vec![("device".into(), "fast21-32g at 1/64".into())],
         axes,
         figures: vec!["latency_us.p99".into()],
         rows: all.into_iter().map(row).collect(),
@@ -102,6 +104,65 @@ fn an_axis_is_logarithmic_from_more_than_two_decades_on() {
 }
 
 #[test]
+fn sizes_that_double_are_evenly_spaced() {
+    let picture = svg(&grid(vec![sizes(320.0)]));
+    let dots = picture.split("cx=\"").skip(1);
+    let places: Vec<f64> = dots
+        .map(|dot| dot.split('"').next().unwrap().parse().unwrap())
+        .collect();
+    assert!((places[1] - places[0] - (places[2] - places[1])).abs() < 0.2);
+}
+
+#[test]
+fn a_line_has_a_gap_where_a_result_is_missing() {
+    let line = |missing: Option<usize>| {
+        let mut grid = grid(vec![sizes(320.0)]);
+        if let Some(at) = missing {
+            grid.rows[at].figures = None;
+        }
+        let picture = svg(&grid);
+        let path = picture.split("class=\"line\" d=\"").last().unwrap();
+        path[..path.find('"').unwrap()].to_owned()
+    };
+    assert_eq!(line(None).matches('L').count(), 2);
+    assert_eq!(
+        (
+            line(Some(0)).matches('L').count(),
+            line(Some(0)).matches('M').count()
+        ),
+        (1, 1)
+    );
+    assert_eq!(
+        (
+            line(Some(1)).matches('L').count(),
+            line(Some(1)).matches('M').count()
+        ),
+        (0, 2)
+    );
+}
+
+#[test]
+fn transient_runs_are_hollow_and_marked_in_tables() {
+    const TRANSIENT: &str = "transient, not a steady state</text>";
+    for axes in [vec![sizes(320.0)], vec![axis("scheme", &SCHEMES, None)]] {
+        let mut grid = grid(axes);
+        assert!(!svg(&grid).contains(TRANSIENT));
+
+        grid.rows[1].is_steady = Some(false);
+        let picture = svg(&grid);
+        // The point and that of the legend.
+        assert_eq!(picture.matches("class=\"dot hollow\"").count(), 2);
+        assert!(picture.contains(TRANSIENT));
+        assert_eq!(grid.table().1[1][1], "transient");
+        assert!(
+            grid.sheet()
+                .write(TableForm::Latex)
+                .contains("& transient &")
+        );
+    }
+}
+
+#[test]
 fn other_names_make_panels_and_a_scheme_keeps_its_colour() {
     let workloads = axis("workload", &["oltp", "journal", "tpcc", "ycsb"], None);
     let lines = svg(&grid(vec![
@@ -128,30 +189,32 @@ fn other_names_make_panels_and_a_scheme_keeps_its_colour() {
 #[test]
 fn missing_results_are_left_out_of_pictures_and_shown_in_tables() {
     let mut grid = grid(vec![axis("scheme", &SCHEMES, None), sizes(320.0)]);
-    grid.rows[0].figures = None;
+    (grid.rows[0].figures, grid.rows[0].is_steady) = (None, None);
     grid.rows[1].figures = Some(vec![None]);
     grid.rows[2].figures = Some(vec![Some(Interval {
         value: 7.0,
         half: f64::NAN,
     })]);
     let (head, rows) = grid.table();
-    assert_eq!(head, ["scheme", "log_size", "latency_us.p99"]);
-    assert_eq!(rows[0], ["none", "20MiB", "not done"]);
+    assert_eq!(head, ["scheme", "log_size", "state", "latency_us.p99"]);
+    assert_eq!(rows[0], ["none", "20MiB", "-", "not done"]);
     assert_eq!(
         (
-            rows[1][2].as_str(),
-            rows[2][2].as_str(),
-            rows[3][2].as_str()
+            rows[1][3].as_str(),
+            rows[2][3].as_str(),
+            rows[3][3].as_str()
         ),
         ("-", "7.00", "3.00 ±0.25")
     );
-    let csv = grid.sheet(vec![]).write(TableForm::Csv);
+    let csv = grid.sheet().write(TableForm::Csv);
     assert!(
-        csv.starts_with("scheme,log_size,latency_us.p99,ci95.latency_us.p99\r\nnone,20MiB,,\r\n"),
+        csv.starts_with(
+            "scheme,log_size,state,latency_us.p99,ci95.latency_us.p99\r\nnone,20MiB,-,,\r\n"
+        ),
         "{csv}"
     );
     assert!(
-        csv.contains("none,last,7,\r\nremap-ssd,20MiB,3,0.25\r\n"),
+        csv.contains("none,last,steady,7,\r\nremap-ssd,20MiB,steady,3,0.25\r\n"),
         "{csv}"
     );
     svg(&grid);
@@ -170,7 +233,8 @@ fn the_page_has_its_pictures_as_files() {
     let page = grid.page(&json!({ "command": "remap-ssd sweep \"a <b>.toml\"" }));
     assert!(!page.contains("<b>") && !page.contains("http://") && !page.contains("<script"));
     assert!(
-        page.contains("Means over 3 seeds")
+        page.contains("device: fast21-32g at 1/64")
+            && page.contains("Means over 3 seeds")
             && page.contains("Transient, not a steady state: 2 runs")
     );
 

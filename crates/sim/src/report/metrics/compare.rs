@@ -53,14 +53,6 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
     names.iter().enumerate().map(label).collect()
 }
 
-/// Number of earlier runs with the same scheme.
-pub(crate) fn occurrence(runs: &[RunSummary], index: usize) -> usize {
-    runs[..index]
-        .iter()
-        .filter(|run| run.scheme == runs[index].scheme)
-        .count()
-}
-
 /// The baseline run, if there is one.
 pub(crate) fn baseline(runs: &[RunSummary]) -> Option<&RunSummary> {
     runs.iter().find(|run| run.scheme == BASELINE)
@@ -69,6 +61,14 @@ pub(crate) fn baseline(runs: &[RunSummary]) -> Option<&RunSummary> {
 /// Bandwidth as a multiple of the baseline's, if there is one and it moved data.
 pub(crate) fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
     baseline(runs).and_then(|base| share(run.bandwidth_mib_s, base.bandwidth_mib_s))
+}
+
+/// Half the width of the interval of [`speedup`]: that of a quotient of two independent figures, whose
+/// relative errors add up by their squares. None for the baseline itself, which is 1.
+pub(crate) fn speedup_half(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
+    let base = baseline(runs).filter(|base| !std::ptr::eq(*base, run))?;
+    let relative = |run: &RunSummary| run.ci95.bandwidth_mib_s / run.bandwidth_mib_s;
+    Some(speedup(runs, run)? * relative(run).hypot(relative(base)))
 }
 
 /// Pages whose remap became a copy, all causes.

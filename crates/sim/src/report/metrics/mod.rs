@@ -21,8 +21,11 @@ mod remarks;
 mod wear;
 
 pub use compare::labels;
-pub(crate) use compare::{BASELINE, IDEAL, attempted, baseline, demoted, occurrence, speedup};
+pub(crate) use compare::{
+    BASELINE, IDEAL, attempted, baseline, demoted, occurrence, speedup, speedup_half,
+};
 pub(crate) use details::details;
+pub(crate) use overview::state;
 pub(crate) use overview::{Column, Overview, overview};
 pub use remarks::remarks;
 pub(crate) use remarks::{differ, is_without_remaps};
@@ -42,6 +45,6 @@ fn share_of(part: u64, whole: u64) -> String {
     optional(share(part as f64, whole as f64), percent)
 }
 
-fn optional(value: Option<f64>, format: fn(f64) -> String) -> String {
+fn optional(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| MISSING.to_owned(), format)
 }

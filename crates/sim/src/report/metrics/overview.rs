@@ -3,8 +3,8 @@
 //! Invariant: a row has as many cells as there are columns, so both use the same conditions on the
 //! runs. Absent: all other measurements of one run (`details`).
 
-use super::super::format::{MISSING, compact, interval, number, ratio, ratio_interval};
-use super::compare::{attempted, baseline, demoted, labels, speedup};
+use super::super::format::{MISSING, compact, interval, number, ratio_interval};
+use super::compare::{attempted, baseline, demoted, labels, speedup, speedup_half};
 use super::{optional, share_of};
 use crate::summary::{OpenLoop, Percentiles, PercentilesCi95, RunSummary};
 
@@ -62,10 +62,13 @@ pub(crate) fn overview(runs: &[RunSummary]) -> Overview {
             if compared {
                 row.push(versus(runs, run));
             }
-            row.push(state(run).to_owned());
+            row.push(state(run.steady.is_steady).to_owned());
 
             if larger {
-                row.push(number(run.requests_per_s / 1e3));
+                row.push(interval(
+                    run.requests_per_s / 1e3,
+                    ci95.requests_per_s / 1e3,
+                ));
             }
 
             row.extend([
@@ -111,15 +114,8 @@ pub(crate) fn overview(runs: &[RunSummary]) -> Overview {
 
 /// Bandwidth as a multiple of the baseline's.
 fn versus(runs: &[RunSummary], run: &RunSummary) -> String {
-    let (Some(base), Some(times)) = (baseline(runs), speedup(runs, run)) else {
-        return MISSING.to_owned();
-    };
-    if std::ptr::eq(base, run) {
-        return ratio(times);
-    }
-    // Of two independent runs: the squares of the relative errors add up.
-    let relative = |run: &RunSummary| run.ci95.bandwidth_mib_s / run.bandwidth_mib_s;
-    ratio_interval(times, times * relative(run).hypot(relative(base)))
+    let half = speedup_half(runs, run).unwrap_or(f64::NAN);
+    optional(speedup(runs, run), |times| ratio_interval(times, half))
 }
 
 fn latencies(found: &Percentiles, ci95: &PercentilesCi95) -> [String; 3] {
@@ -130,9 +126,9 @@ fn latencies(found: &Percentiles, ci95: &PercentilesCi95) -> [String; 3] {
     ]
 }
 
-/// Whether the run measured a steady state.
-fn state(run: &RunSummary) -> &'static str {
-    match run.steady.is_steady {
+/// Whether a run measured a steady state, in a word.
+pub(crate) fn state(is_steady: Option<bool>) -> &'static str {
+    match is_steady {
         Some(true) => "steady",
         Some(false) => "transient",
         None => MISSING,

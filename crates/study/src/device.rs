@@ -1,0 +1,89 @@
+//! A device in words.
+//!
+//! Absent: all its keys (`remap_ssd_device::reference`).
+
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
+
+/// A device in a few lines, a label and a text each.
+///
+/// ```
+/// use remap_ssd_device::PRESETS;
+/// use remap_ssd_study::device_rows;
+///
+/// let rows = device_rows(&PRESETS[0].config());
+/// assert_eq!(rows[0].0, "logical");
+/// ```
+pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
+    let DeviceConfig {
+        geometry,
+        firmware,
+        flash,
+        nvram,
+        hash,
+        link,
+        ..
+    } = config;
+    let pages = |count: u32| {
+        let size = bytes(u64::from(count) * PAGE_BYTES as u64);
+        format!("{size}, {} pages", exact(count.into()))
+    };
+    let time = |ns: u64| seconds(ns as f64 / 1e9);
+
+    let array = format!(
+        "{} channels, {} dies, {} superblocks of {} pages ({} a block)",
+        geometry.channels(),
+        geometry.dies_total(),
+        exact(geometry.superblocks().into()),
+        exact(geometry.pages_per_superblock().into()),
+        exact(geometry.pages_per_block().into())
+    );
+    let [read, program, erase, transfer] = [
+        flash.read_ns,
+        flash.program_ns,
+        flash.erase_ns,
+        flash.transfer_ns,
+    ]
+    .map(time);
+    let cycles = exact(flash.endurance);
+    let [nvram_read, nvram_write] = [nvram.read_ns, nvram.write_ns].map(time);
+    let nvram_writes = exact(nvram.endurance);
+    let [latency, interval, command] =
+        [hash.latency_ns, hash.interval_ns, link.command_ns].map(time);
+    let firmware_text = format!(
+        "scheme {}, {} of remapping metadata in segments of {}, deduplication {}, garbage collection at {} free",
+        firmware.scheme,
+        bytes(firmware.log_bytes),
+        bytes(firmware.segment_bytes.into()),
+        if firmware.dedup { "on" } else { "off" },
+        percent(firmware.gc_free)
+    );
+    let (addressed, depth) = (percent(config.addressable), config.queue_depth);
+
+    vec![
+        ("logical", pages(firmware.lpns)),
+        ("flash", pages(geometry.pages())),
+        ("array", array),
+        (
+            "flash times",
+            format!(
+                "read {read}, program {program}, erase {erase}, transfer {transfer}; {cycles} cycles"
+            ),
+        ),
+        (
+            "NVRAM times",
+            format!("64 bytes: read {nvram_read}, write {nvram_write}; {nvram_writes} writes"),
+        ),
+        ("hash", format!("{latency}, a page every {interval}")),
+        (
+            "link",
+            format!("{} MiB/s each way, {command} a command", exact(link.mib_s)),
+        ),
+        ("firmware", firmware_text),
+        (
+            "host",
+            format!("{addressed} of the logical pages addressed, queue depth {depth}"),
+        ),
+    ]
+}
