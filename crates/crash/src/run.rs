@@ -20,10 +20,12 @@ use std::time::{Duration, Instant};
 ///
 /// ```
 /// use remap_ssd_crash::{CampaignOptions, ReplayCode, replay, run};
-/// use remap_ssd_ftl::{Guard, SchemeKind};
+/// use remap_ssd_ftl::{Granularity, Guard, SchemeKind};
 /// let mut options = CampaignOptions::new(SchemeKind::RemapSsd, 1);
 /// options.cuts = Some(100);
+/// options.check_mapping()?;
 /// assert!(!options.setups()?.is_empty());
+/// assert!(CampaignOptions::schemes(Granularity::Page, None).contains(&options.scheme));
 /// let report = run(&options, &mut |progress| println!("{} cuts", progress.cuts));
 /// assert!(report.cuts >= 100 && report.violations == 0);
 ///

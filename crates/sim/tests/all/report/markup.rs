@@ -38,6 +38,26 @@ fn the_page_fetches_nothing_and_runs_nothing() {
 }
 
 #[test]
+fn bars_of_steady_runs_have_error_bars() {
+    let whiskers = |is_steady: Option<bool>| {
+        let mut runs = runs();
+        for run in &mut runs {
+            run.steady.is_steady = is_steady;
+            run.ci95.bandwidth_mib_s = run.bandwidth_mib_s / 100.0;
+            run.ci95.write_amplification = run.write_amplification / 100.0;
+        }
+        let page = page(&runs);
+        (page.matches("class=\"whisker\"").count(), runs.len())
+    };
+    // Of bandwidth, but for the baseline, which is 1, and of write amplification; in two sizes.
+    let (found, runs) = whiskers(Some(true));
+    assert_eq!(found, 2 * (2 * runs - 1));
+    for is_steady in [Some(false), None] {
+        assert_eq!(whiskers(is_steady).0, 0);
+    }
+}
+
+#[test]
 fn pictures_are_well_formed_and_stay_inside_their_frame() {
     for runs in edges().into_iter().chain([runs()]) {
         let page = page(&runs);
