@@ -1,6 +1,6 @@
 //! The corpus and mutations of it, on a stable compiler.
 //!
-//! `FUZZ_SECONDS=600 cargo test` looks longer, `FUZZ_MUTANTS=40000` at more mutants; `FUZZ_SEED=N`
+//! `FUZZ_SECONDS=600 cargo test` looks longer, `FUZZ_MUTANTS=80000` at more mutants; `FUZZ_SEED=N`
 //! and `FUZZ_FIRST=MUTANT` start elsewhere. A finding prints the number of its mutant; `FUZZ_KEEP=folder` keeps the bytes there
 //! as `target-number`, and `FUZZ_REPLAY=folder/target-number` runs them again with a backtrace.
 //! Findings go to `corpus/found` under such names once they are mended. `UPDATE_CORPUS=1` writes

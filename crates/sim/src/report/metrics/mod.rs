@@ -21,9 +21,7 @@ mod remarks;
 mod wear;
 
 pub use compare::labels;
-pub(crate) use compare::{
-    BASELINE, IDEAL, attempted, baseline, demoted, occurrence, speedup, speedup_half,
-};
+pub(crate) use compare::{BASELINE, IDEAL, attempted, baseline, demoted, speedup, speedup_half};
 pub(crate) use details::details;
 pub(crate) use overview::state;
 pub(crate) use overview::{Column, Overview, overview};
