@@ -453,9 +453,9 @@ impl DeviceKey {
 
     /// The units that its values may have on a command line.
     pub(crate) fn units(&self) -> Vec<&'static str> {
-        let units: &[(&str, u64)] = match self.unit {
-            "bytes" => &SIZES,
-            "ns" => &TIMES,
+        let units: &[(&str, u64)] = match (self.unit, &self.kind) {
+            ("bytes", KeyKind::Integer(..)) => &SIZES,
+            ("ns", KeyKind::Integer(..)) => &TIMES,
             _ => &[],
         };
         units.iter().map(|(name, _)| *name).collect()

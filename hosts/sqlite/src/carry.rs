@@ -1,7 +1,7 @@
 //! Files carried into a volume and out of it, byte for byte.
 //!
-//! Invariant: a name refers to a complete file; an import has another name until it is complete and
-//! durable. An SQLite database is exported as stock SQLite would have written it, and only if its
+//! Invariant: a name refers to a complete file; an import or an export has another name until it is complete
+//! and durable. An SQLite database is exported as stock SQLite would have written it, and only if its
 //! file is complete: not with a log, or a journal that must be rolled back. Absent: any other
 //! interpretation of files, and SQLite, which does both. A database in use may change while it is
 //! copied.
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;
-/// Suffix of an unfinished import.
+/// Suffix of an unfinished import or export.
 const PART: &str = ".part";
 
 /// Why a file was not carried.
