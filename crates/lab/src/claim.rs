@@ -27,6 +27,9 @@ pub enum Verdict {
     /// Less than half of the claimed effect, or in the other direction.
     #[serde(rename = "differs")]
     Differs,
+    /// An input was chosen to give this figure, so it says nothing of the model.
+    #[serde(rename = "calibrated")]
+    Calibrated,
 }
 
 impl Verdict {
@@ -36,6 +39,7 @@ impl Verdict {
             Self::Holds => "holds",
             Self::SameDirection => "same direction",
             Self::Differs => "differs",
+            Self::Calibrated => "calibrated",
         }
     }
 }
@@ -176,6 +180,9 @@ pub struct Expected {
     pub reading: Reading,
     /// Name of the analysis' measure to compare.
     pub measure: String,
+    /// True if an input that the paper leaves open was chosen to give its figure.
+    #[serde(default)]
+    pub is_calibrated: bool,
     /// Reason for a deviation, with `{measure}` as a placeholder for a measured figure.
     #[serde(default)]
     pub why: String,
@@ -273,8 +280,15 @@ pub fn judge(
         })?;
 
         let (unit, paper) = (expected.unit, expected.unit.read(expected.paper));
-        let judged = |ours| verdict(paper, unit.neutral(), expected.reading, ours);
+        let judged = |ours| match expected.is_calibrated {
+            true => Verdict::Calibrated,
+            false => verdict(paper, unit.neutral(), expected.reading, ours),
+        };
         let verdict = judged(ours);
+        let why = filled(&expected.why, measures).map_err(|name| {
+            let what = format!("the reason of {} names no measure: `{name}`", expected.id);
+            LabError::wrong(format_args!("{experiment}/expectation.toml"), what)
+        })?;
         let ci95 = half_widths.get(&expected.measure).copied();
         let up_to = if expected.reading == Reading::AtMost {
             "up to "
@@ -294,7 +308,7 @@ pub fn judge(
             why: if verdict == Verdict::Holds {
                 String::new()
             } else {
-                filled(&expected.why, measures)
+                why
             },
             text: expected.text.clone(),
             unit,
@@ -312,7 +326,10 @@ pub fn judge(
 
 /// Replaces placeholders in a reason by measured figures: `{name}` as a number, `{name%}` in
 /// percent, `{name+}` as a change.
-fn filled(text: &str, measures: &Measures) -> String {
+///
+/// # Errors
+/// Returns the name of an unknown measure.
+fn filled(text: &str, measures: &Measures) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
 
@@ -334,15 +351,12 @@ fn filled(text: &str, measures: &Measures) -> String {
             },
         };
 
-        out.push_str(
-            &measures
-                .get(name)
-                .map_or_else(|| "-".into(), |value| show(*value)),
-        );
+        let value = measures.get(name).ok_or_else(|| name.to_owned())?;
+        out.push_str(&show(*value));
         rest = behind;
     }
 
-    out + rest
+    Ok(out + rest)
 }
 
 #[cfg(test)]
@@ -406,10 +420,9 @@ mod tests {
     #[test]
     fn reasons_carry_measured_figures() {
         let measures = Measures::from([("a".to_owned(), 0.125), ("b".to_owned(), 1.5)]);
-        assert_eq!(
-            filled("{a%} and {b+}, {b} and {c}.", &measures),
-            "12.5 % and +50.0 %, 1.50 and -."
-        );
-        assert_eq!(filled("{b} of {a", &measures), "1.50 of {a");
+        let text = filled("{a%} and {b+}, {b}.", &measures);
+        assert_eq!(text.as_deref(), Ok("12.5 % and +50.0 %, 1.50."));
+        assert_eq!(filled("{b} of {a", &measures).as_deref(), Ok("1.50 of {a"));
+        assert_eq!(filled("{b} and {c}", &measures), Err("c".to_owned()));
     }
 }

@@ -15,7 +15,7 @@ table.claims { white-space: normal; }
 table.claims td, table.claims th { text-align: left; vertical-align: top; }
 table.claims td.figure { text-align: right; white-space: nowrap; }
 .verdict { font-weight: 600; white-space: nowrap; }
-.holds { color: var(--green); } .same-direction { color: var(--accent); } .differs { color: var(--vermilion); }
+.holds { color: var(--green); } .same-direction { color: var(--accent); } .differs { color: var(--vermilion); } .calibrated { font-weight: 400; }
 .readme { white-space: pre-wrap; max-width: 60rem; }
 ";
 
@@ -78,7 +78,7 @@ fn cards(claims: &[&Claim]) -> Markup {
     };
     html! {
         dl class="cards" {
-            @for verdict in [Verdict::Holds, Verdict::SameDirection, Verdict::Differs] {
+            @for verdict in [Verdict::Holds, Verdict::SameDirection, Verdict::Differs, Verdict::Calibrated] {
                 div { dt { (verdict.name()) } dd class="value" { (of(verdict)) " of " (claims.len()) } }
             }
         }

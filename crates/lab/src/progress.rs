@@ -11,7 +11,7 @@ pub struct StudyProgress {
     began: Instant,
     weight: f64,
     done: f64,
-    /// Runs to make, and those made.
+    /// Runs to make.
     pub missing: usize,
     /// Runs made so far.
     pub made: usize,

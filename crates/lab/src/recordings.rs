@@ -92,6 +92,11 @@ pub fn find(wanted: &str) -> Result<Recording, String> {
         Some(name) => (name, true),
         None => (wanted, false),
     };
+    if has_headers && (!wanted.starts_with("sqlite-wal-") || wanted.contains('@')) {
+        return Err(format!(
+            "`{wanted}{WITH_HEADERS}`: only whole recordings of SQLite's log have frame headers"
+        ));
+    }
     let (wanted, mark) = wanted
         .split_once('@')
         .map_or((wanted, None), |(name, mark)| (name, Some(mark)));
@@ -195,8 +200,9 @@ impl Source for Beginning {
     }
 }
 
-/// A recording of SQLite's log in which each transaction, a write of several pages, is followed by a page of frame headers:
-/// FAST'21 (section 5.3) stores these "collectively in reserved pages", the extension in the frames' own pages.
+/// A recording of SQLite's log in which each write of several pages is followed by a page of frame headers. FAST'21
+/// (section 5.3) stores these "collectively in reserved pages", the extension in the frames' own pages. There are 2 % more such
+/// writes than transactions.
 struct WithHeaders {
     reader: TraceReader,
     /// The reserved page that the next transaction writes.

@@ -35,11 +35,12 @@ pub fn outcome(concluded: &[Concluded], form: Form) -> String {
     };
     if !claims.is_empty() {
         text += &format!(
-            "{}: {} hold, {} show the same direction, {} differ\n",
+            "{}: {} hold, {} show the same direction, {} differ, {} calibrated\n",
             counted(claims.len() as u64, "claim"),
             of(Verdict::Holds),
             of(Verdict::SameDirection),
-            of(Verdict::Differs)
+            of(Verdict::Differs),
+            of(Verdict::Calibrated)
         );
     }
     if form == Form::Smoke {

@@ -45,5 +45,5 @@ mod vfs;
 pub mod wal;
 
 pub use place::{Mounted, PlaceError, mount};
-pub use stock::unfinished;
+pub use stock::{StockFile, unfinished};
 pub use vfs::{NAME, register};

@@ -116,7 +116,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         false => Reports::begin(args.report.as_deref(), args.table.as_deref())?,
     };
     let interrupt = Interrupt::listen()?;
-    std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
+    if !args.dry_run {
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Failure::about(folder.display(), error))?;
+    }
 
     let failed = if args.dry_run {
         Vec::new()

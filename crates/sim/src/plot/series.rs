@@ -49,40 +49,38 @@ pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
     kept
 }
 
-/// Returns the mean over each of `stretches` equal parts of the time, for a noisy series of rates.
-///
-/// A rate holds since the previous point, so its weight is the length of that interval.
-pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
-    let Some(&(end, _)) = points.last() else {
+/// Returns the mean over each of `stretches` equal parts of the axis, for a noisy series of rates: position,
+/// rate, and the seconds for which the rate held, up to its position.
+pub fn trend(points: &[(f64, f64, f64)], stretches: usize) -> Vec<Point> {
+    let Some(&(end, ..)) = points.last() else {
         return Vec::new();
     };
 
     let width = end / stretches as f64;
 
-    // Per stretch: times, rates and weights, the first two weighted.
-    let mut sums = vec![(0.0, 0.0, 0.0); stretches];
+    // Per stretch: positions weighted by length, lengths, rates weighted by seconds, seconds.
+    let mut sums = vec![[0.0; 4]; stretches];
     let mut previous = 0.0;
 
-    for &(at, rate) in points {
-        let weight = at - previous;
+    for &(at, rate, held) in points {
+        let length = at - previous;
         previous = at;
 
-        if weight > 0.0 {
+        if length > 0.0 && held > 0.0 {
             // A rate counts for the stretch that contains the middle of its interval.
-            let middle = at - weight / 2.0;
-            let (time, rates, weights) =
-                &mut sums[((middle / width).max(0.0) as usize).min(stretches - 1)];
-
-            *time += middle * weight;
-            *rates += rate * weight;
-            *weights += weight;
+            let middle = at - length / 2.0;
+            let sum = &mut sums[((middle / width).max(0.0) as usize).min(stretches - 1)];
+            sum[0] += middle * length;
+            sum[1] += length;
+            sum[2] += rate * held;
+            sum[3] += held;
         }
     }
 
     finite(
         sums.into_iter()
-            .filter(|s| s.2 > 0.0)
-            .map(|(t, r, w)| (t / w, r / w)),
+            .filter(|[_, _, _, seconds]| *seconds > 0.0)
+            .map(|[position, length, rate, seconds]| (position / length, rate / seconds)),
     )
 }
 

@@ -261,8 +261,9 @@ impl PatternState {
                         "{data_percent} % hot data with {request_percent} % of the requests: 1 to 99 are possible"
                     )));
                 }
-                // At least one; of a single unit all requests are hot.
+                // Some, but not all; of a single unit all requests are hot.
                 let hot = (u64::from(units) * u64::from(data_percent)).div_ceil(100) as u32;
+                let hot = hot.min(units - 1).max(1);
                 let share = f64::from(request_percent) / 100.0;
                 PatternState::HotCold {
                     hot,

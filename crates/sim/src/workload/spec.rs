@@ -104,6 +104,12 @@ impl FromStr for WorkloadSpec {
             ["hotread", data, requests] => (hot(data, requests)?, "100"),
             ["hotrw", data, requests] => (hot(data, requests)?, READ_PERCENT_MIXED),
             ["hotrw", data, requests, reads] => (hot(data, requests)?, reads),
+            ["hot" | "hotwrite" | "hotread" | "hotrw", ..] => {
+                return Err(WorkloadError::new(format!(
+                    "`{text}`: give the percentage of the pages and that of the requests, as in hot:20:80; \
+                     hotrw may have a third, of reads"
+                )));
+            }
             _ => {
                 return Err(WorkloadError::new(format!(
                     "unknown workload `{text}`: randwrite, randread, randrw:READ%, seqwrite, seqread, \

@@ -145,6 +145,7 @@ fn write_amplification_of_hot_and_cold_data_is_what_theory_predicts() {
         hot_writes: 0.8,
     };
     for (mode, policy, draws, moved) in [
+        ("published", "greedy", GREEDY, Moved::WithHost),
         ("published", "d-choices", 10.0, Moved::WithHost),
         ("background", "d-choices", 10.0, Moved::Apart),
     ] {

@@ -10,7 +10,7 @@ use crate::plot::bars::{Bar, BarChart, Part};
 use crate::plot::paint::{Fill, Paint};
 use crate::plot::{Size, fluid};
 use crate::report::format::{compact, exact, number, percent, ratio, share};
-use crate::report::metrics::{BASELINE, attempted, demoted, speedup, speedup_half};
+use crate::report::metrics::{BASELINE, attempted, baseline, demoted, speedup, speedup_half};
 use crate::report::palette::PARTS;
 use crate::summary::RunSummary;
 
@@ -31,7 +31,10 @@ impl<'a> Series<'a> {
 
             // Relative to the baseline if there is one; else absolute.
             let (value, half) = if compared {
+                // Nor does that of a quotient with a transient run.
+                let is_steady = |run: &RunSummary| run.steady.is_steady == Some(true);
                 let half = speedup_half(self.runs, run);
+                let half = half.filter(|_| baseline(self.runs).is_some_and(is_steady));
                 (times.unwrap_or(0.0), half.unwrap_or(f64::NAN))
             } else {
                 (mib_s, run.ci95.bandwidth_mib_s)

@@ -111,7 +111,7 @@ impl Series<'_> {
             (&format!("written by the host, {unit}"), "GiB usable"),
             axes,
             curves,
-            |_| None,
+            Vec::new(),
         )
     }
 
@@ -126,14 +126,26 @@ impl Series<'_> {
         const CROWDED: usize = 150;
         const STRETCHES: usize = 75;
 
-        let mut curves: Vec<_> = self
+        // Position, value, and the seconds since the sample before.
+        let timed: Vec<Vec<(f64, f64, f64)>> = self
             .runs
             .iter()
             .map(|run| {
-                let at = self.progress.of(&run.samples);
-                finite(at.into_iter().zip(run.samples.iter().map(&value)))
+                let mut before_s = 0.0;
+                let at = self.progress.of(&run.samples).into_iter();
+                let timed = at.zip(&run.samples).map(|(at, sample)| {
+                    let held = sample.at_s - before_s;
+                    before_s = sample.at_s;
+                    (at, value(sample), held)
+                });
+                timed
+                    .filter(|(at, y, _)| at.is_finite() && y.is_finite())
+                    .collect()
             })
             .collect();
+        let points =
+            |timed: &Vec<(f64, f64, f64)>| timed.iter().map(|(at, y, _)| (*at, *y)).collect();
+        let mut curves: Vec<Vec<Point>> = timed.iter().map(points).collect();
 
         let longest = largest(&curves, |point| point.0);
         let (divisor, x_title) = match self.progress {
@@ -164,14 +176,12 @@ impl Series<'_> {
             Axis::rounded(largest(&curves, |point| point.1)),
         );
 
-        self.line_figure(
-            title,
-            reading,
-            (&x_title, y_title),
-            axes,
-            curves,
-            |points| (points.len() > CROWDED).then(|| trend(points, STRETCHES)),
-        )
+        let trends = timed.into_iter().map(|mut timed| {
+            timed.iter_mut().for_each(|point| point.0 /= divisor);
+            (timed.len() > CROWDED).then(|| trend(&timed, STRETCHES))
+        });
+        let trends = trends.collect();
+        self.line_figure(title, reading, (&x_title, y_title), axes, curves, trends)
     }
 
     /// The distribution of write latency.
@@ -188,7 +198,7 @@ impl Series<'_> {
             ("write latency", "% of writes"),
             axes,
             curves,
-            |_| None,
+            Vec::new(),
         )
     }
 
@@ -221,7 +231,7 @@ impl Series<'_> {
             ("write latency", "% of writes that took longer"),
             axes,
             curves,
-            |_| None,
+            Vec::new(),
         )
     }
 
@@ -239,20 +249,21 @@ impl Series<'_> {
         (x_title, y_title): (&str, &'static str),
         (x, y): (Axis, Axis),
         curves: Vec<Vec<Point>>,
-        trend: impl Fn(&[Point]) -> Option<Vec<Point>>,
+        mut trends: Vec<Option<Vec<Point>>>,
     ) -> Figure {
         // A figure without data says so instead of showing an empty plot.
         let empty = curves.iter().all(Vec::is_empty);
 
+        trends.resize(curves.len(), None);
         let lines = self
             .names
             .iter()
             .zip(&self.paints)
-            .zip(curves)
-            .map(|((label, &paint), points)| ChartLine {
+            .zip(curves.into_iter().zip(trends))
+            .map(|((label, &paint), (points, trend))| ChartLine {
                 label,
                 paint,
-                trend: trend(&points),
+                trend,
                 points,
                 certainties: Vec::new(),
             })

@@ -44,8 +44,13 @@ fn downsampling_keeps_ends_and_peaks() {
 fn a_trend_weighs_a_rate_by_how_long_it_held() {
     // 10/s for 9 s, then 110/s for 1 s: 20/s on average.
     assert_eq!(
-        series::trend(&[(9.0, 10.0), (10.0, 110.0)], 1),
+        series::trend(&[(9.0, 10.0, 9.0), (10.0, 110.0, 1.0)], 1),
         [(5.0, 20.0)]
+    );
+    // The same over the pages done: 90, then 110.
+    assert_eq!(
+        series::trend(&[(90.0, 10.0, 9.0), (200.0, 110.0, 1.0)], 1),
+        [(100.0, 20.0)]
     );
     assert_eq!(series::trend(&[], 5), []);
 }
