@@ -71,7 +71,7 @@ impl Default for AgingSpec {
 
 impl AgingSpec {
     /// The options for a device with this many addressable pages.
-    pub(crate) fn options(&self, addressable: u32, seed: u64) -> AgingOptions {
+    pub fn options(&self, addressable: u32, seed: u64) -> AgingOptions {
         let fill = match self.fill {
             FillSpec::Random => Fill::Random,
             FillSpec::Whole => Fill::Whole(addressable),
