@@ -530,9 +530,9 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = text.split_at(at);
     let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
     let value = number.trim().replace('_', "").parse::<f64>().ok()? * *factor as f64;
-    // Parts of a nanosecond or a byte are a mistake; a millionth is rounding.
-    let is_whole = (value - value.round()).abs() < 1e-6 * value.max(1.0);
-    (is_whole && (0.0..1e18).contains(&value)).then_some(value.round() as u64)
+    // Less than a nanosecond or a byte is a mistake, not none.
+    let is_some = value == 0.0 || value >= 1.0;
+    (is_some && (0.0..1e18).contains(&value)).then_some(value.round() as u64)
 }
 
 /// A value nested in the tables of its path.
