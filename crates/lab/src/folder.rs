@@ -128,7 +128,7 @@ impl Library {
         }
     }
 
-    /// The names that are asked for, without duplicates; `all` or `list` alone: all of them.
+    /// The requested names, without duplicates; `all` or `list` alone stands for all.
     ///
     /// # Errors
     /// One of these two words stands beside other names.

@@ -327,7 +327,7 @@ mod tests {
         assert!((found - 1.487).abs() < 0.001, "{found}");
     }
 
-    /// A victim drawn at random holds as many valid pages as the mean block, whatever was written.
+    /// A victim drawn at random holds as many valid pages as the mean block, regardless of the writes.
     #[test]
     fn with_random_victims_skew_changes_nothing() {
         let skew = Skew {
