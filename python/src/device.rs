@@ -64,6 +64,7 @@ impl Device {
     #[new]
     fn new(py: Python<'_>, toml: &str, power_cuts: bool) -> PyResult<Self> {
         let config = DeviceConfig::from_toml(toml).map_err(mistake)?;
+        config.check_known_ends().map_err(mistake)?;
         py.detach(|| device::Device::format(config).map(|device| Self::powered(device, power_cuts)))
             .map_err(mistake)
     }
@@ -373,7 +374,7 @@ impl PoweredDevice {
         }
 
         // An idle device has nothing left to lose.
-        let is_idle = self.in_flight.is_empty() && self.device.timing().busy_until() <= self.now;
+        let is_idle = self.in_flight.is_empty() && self.device.busy_until() <= self.now;
         if is_idle || self.device.ftl().media().pending() > PENDING_MAX {
             self.device.untimed(|ftl| ftl.media_mut().settle_all());
         }

@@ -274,7 +274,7 @@ impl Subject {
         }
 
         // The next measurement continues at the end of the run.
-        self.now = self.device.timing().busy_until();
+        self.now = self.device.busy_until();
         let did = self.device.ftl().stats() - stats;
         Ok(RunWork {
             work: Work {

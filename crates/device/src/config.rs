@@ -12,6 +12,7 @@
 //! must satisfy (`problems`), the values given in papers (`preset`), the effect of a factor
 //! (`scale`).
 
+use crate::nand::{CellTimes, NandSpec, Suspension};
 use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{ContentMode, Geometry};
@@ -48,6 +49,9 @@ pub struct DeviceConfig {
     pub controller: Controller,
     /// Background work of the firmware.
     pub background: Background,
+    /// The model of time.
+    #[serde(default)]
+    pub timing: TimingConfig,
     /// Parameters of the firmware: the table `[firmware]` of files.
     pub firmware: Config,
 }
@@ -56,10 +60,10 @@ pub struct DeviceConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flash {
-    /// Reading a page, in nanoseconds.
-    pub read_ns: u64,
-    /// Programming a page, in nanoseconds.
-    pub program_ns: u64,
+    /// Reading a page, in nanoseconds: one time, or one for each page type.
+    pub read_ns: CellTimes,
+    /// Programming a page, in nanoseconds: one time, or one for each page type.
+    pub program_ns: CellTimes,
     /// Erasing a block, in nanoseconds.
     pub erase_ns: u64,
     /// Moving a page over its channel; 0 if channels are not modelled.
@@ -70,6 +74,78 @@ pub struct Flash {
     /// Program/erase cycles that a block endures: after the last one it keeps its contents and is
     /// not programmed again.
     pub endurance: u64,
+}
+
+/// Which model computes times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimingEngine {
+    /// First come, first served, as in the published evaluations.
+    #[default]
+    Published,
+    /// Dies choose: reads first, suspension, page types.
+    Nand,
+}
+
+impl TimingEngine {
+    /// The names in files.
+    pub(crate) const NAMES: [&str; 2] = ["published", "nand"];
+}
+
+/// The model of time, and what only the engine `nand` uses: the order in which dies work, and the parts of
+/// a flash chip's description that the other model lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimingConfig {
+    /// The model.
+    pub engine: TimingEngine,
+    /// A free channel first moves data that was read, and then takes new commands.
+    pub data_first: bool,
+    /// How much later than a read of the host a host's program may begin that was ready at the same
+    /// time, in nanoseconds.
+    pub program_patience_ns: u64,
+    /// The same for garbage collection.
+    pub collection_patience_ns: u64,
+    /// The same for the firmware's metadata.
+    pub metadata_patience_ns: u64,
+    /// Command and address cycles of a read on the channel, in nanoseconds.
+    pub read_command_ns: u64,
+    /// Those of a program.
+    pub program_command_ns: u64,
+    /// Those of an erase.
+    pub erase_command_ns: u64,
+    /// Dies of a chip, of which only one works at a time.
+    pub dies_per_chip: u32,
+    /// Suspending a program or an erase, in nanoseconds.
+    pub suspend_ns: u64,
+    /// Resuming it, beyond the time that was left.
+    pub resume_ns: u64,
+    /// An operation with less than this left is not suspended.
+    pub suspend_least_ns: u64,
+    /// How often one operation is suspended at most; 0 is never.
+    pub suspensions: u32,
+}
+
+impl Default for TimingConfig {
+    /// The published model; for the other one no command cycles, dies on their own, and no suspension.
+    fn default() -> Self {
+        Self {
+            engine: TimingEngine::Published,
+            data_first: false,
+            // The same for all three: collection frees what the host's programs will need.
+            program_patience_ns: 10_000_000,
+            collection_patience_ns: 10_000_000,
+            metadata_patience_ns: 10_000_000,
+            read_command_ns: 0,
+            program_command_ns: 0,
+            erase_command_ns: 0,
+            dies_per_chip: 1,
+            suspend_ns: 0,
+            resume_ns: 0,
+            suspend_least_ns: 0,
+            suspensions: 0,
+        }
+    }
 }
 
 /// Latencies and endurance of non-volatile memory.
@@ -208,8 +284,8 @@ impl DeviceConfig {
         };
 
         Latencies {
-            flash_read_ns: self.flash.read_ns,
-            flash_program_ns: self.flash.program_ns,
+            flash_read_ns: self.flash.read_ns.mean(),
+            flash_program_ns: self.flash.program_ns.mean(),
             erase_ns: self.flash.erase_ns,
             transfer_ns: self.flash.transfer_ns,
             flush_ns: self.flash.flush_ns,
@@ -222,5 +298,42 @@ impl DeviceConfig {
             controller: self.controller,
             lookup_stalls_dies: self.background.lookup_stalls_dies,
         }
+    }
+
+    /// Parameters of the engine `nand`, if the device has it.
+    pub(crate) fn nand(&self) -> Option<NandSpec> {
+        let Flash {
+            read_ns,
+            program_ns,
+            erase_ns,
+            transfer_ns,
+            ..
+        } = self.flash;
+        let timing = self.timing;
+
+        (timing.engine == TimingEngine::Nand).then_some(NandSpec {
+            read: read_ns,
+            program: program_ns,
+            erase_ns,
+            transfer_ns,
+            command_ns: [
+                timing.read_command_ns,
+                timing.program_command_ns,
+                timing.erase_command_ns,
+            ],
+            data_first: timing.data_first,
+            dies_per_chip: timing.dies_per_chip,
+            suspension: Suspension {
+                begin_ns: timing.suspend_ns,
+                resume_ns: timing.resume_ns,
+                least_left_ns: timing.suspend_least_ns,
+                most: timing.suspensions,
+            },
+            patience_ns: [
+                timing.program_patience_ns,
+                timing.collection_patience_ns,
+                timing.metadata_patience_ns,
+            ],
+        })
     }
 }

@@ -11,6 +11,7 @@ use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprint_outcome::Fingerprints;
 use crate::halves::{DataPath, FirmwareHalf, OpCharger, Step, TimingHalf, look_ahead, perform};
+use crate::nand::Nand;
 use crate::open_error::OpenError;
 use crate::timing::Timing;
 use remap_ssd_ftl::{FileBlock, FilePage, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages};
@@ -165,10 +166,13 @@ impl Device {
         // Formatting and recovery happened before the device's time starts.
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
+        let nand = config
+            .nand()
+            .map(|spec| Nand::new(config.geometry, spec, config.latencies()));
         let hashes = ftl.deduplicates();
         Self {
             ftl,
-            charging: OpCharger::new(timing, hashes),
+            charging: OpCharger::new(timing, nand.map(Box::new), hashes),
             config,
             dir: None,
             config_text: None,
@@ -203,6 +207,91 @@ impl Device {
     /// The timing model, for inspection.
     pub fn timing(&self) -> &Timing {
         &self.charging.timing
+    }
+    /// End of everything submitted so far, as far as it is known: with the engine `nand`, of everything that has
+    /// ended.
+    pub fn busy_until(&self) -> u64 {
+        match &self.charging.nand {
+            Some(nand) => nand.now(),
+            None => self.charging.timing.busy_until(),
+        }
+    }
+    /// Total time spent on lookups of owners.
+    pub fn lookup_total_ns(&self) -> u64 {
+        match &self.charging.nand {
+            Some(nand) => nand.lookup_total_ns(),
+            None => self.charging.timing.lookup_total_ns(),
+        }
+    }
+    /// The model whose dies choose, if the device has the engine `nand`. Its requests have
+    /// [`submit_part`](Self::submit_part) for their pages; all other verbs submit a command when nothing else is
+    /// outstanding, and complete it.
+    ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
+    /// let config = DeviceConfig::from_toml(
+    ///     "preset = \"fast21-32g\"\nscale = \"1/256\"\n[background]\nlookup_stalls_dies = false\n[timing]\nengine = \"nand\"",
+    /// )?;
+    /// let mut device = Device::format(config)?;
+    ///
+    /// // Two requests at once; each ends in its own time.
+    /// for (request, lpn) in [(0, Lpn(0)), (1, Lpn(1))] {
+    ///     device.nand().ok_or("the engine is nand")?.open(request);
+    ///     let write = PageCommand { content: lpn.0.into(), lpn, kind: PageKind::Write };
+    ///     device.submit_part(request, 0, &write, false)?;
+    ///     device.nand().ok_or("the engine is nand")?.close(request);
+    /// }
+    /// let nand = device.nand().ok_or("the engine is nand")?;
+    /// assert_eq!(nand.outstanding(), 2);
+    /// let ends = [nand.next_end(), nand.next_end()].map(|end| end.map(|end| end.request));
+    /// assert_eq!(ends, [Some(0), Some(1)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn nand(&mut self) -> Option<&mut Nand> {
+        self.charging.nand.as_deref_mut()
+    }
+    /// Submits one page of a request of the engine `nand`. `goes_on`: the next call continues the command.
+    ///
+    /// # Errors
+    /// The reason for the refusal.
+    ///
+    /// # Panics
+    /// The device has the other engine.
+    #[inline]
+    pub fn submit_part(
+        &mut self,
+        request: u32,
+        now: u64,
+        command: &PageCommand,
+        goes_on: bool,
+    ) -> Result<(), Refusal> {
+        let charging = &mut self.charging;
+        perform(&mut self.ftl, command, goes_on, |ftl, step| {
+            let ops = &mut ftl.media_mut().ops;
+            charging.submit(request, now, step, ops);
+            ops.clear();
+        })
+    }
+    /// Deallocates `len` pages from `lpn` on, as a part of a request of the engine `nand`.
+    ///
+    /// # Errors
+    /// The reason for the refusal.
+    ///
+    /// # Panics
+    /// The device has the other engine.
+    pub fn deallocate_part(
+        &mut self,
+        request: u32,
+        now: u64,
+        lpn: Lpn,
+        len: u32,
+    ) -> Result<(), Refusal> {
+        let result = self.ftl.deallocate(lpn, len);
+        let ops = &mut self.ftl.media_mut().ops;
+        self.charging
+            .submit(request, now, Step::new(DataPath::Absent, false), ops);
+        ops.clear();
+        result
     }
     /// Splits firmware from timing: a pipeline executes commands now and computes their times later
     /// (`halves`). `None` if the timing model is off.
@@ -420,6 +509,9 @@ impl Device {
     /// Nothing is submitted from `now` to `until`: after the configured idle time, the firmware
     /// does background work, one step after the other; the last one may end after `until`.
     pub fn idle(&mut self, now: u64, until: u64) {
+        if self.charging.nand.is_some() {
+            return self.idle_events(now, until);
+        }
         // Idle time starts when the device has no work left, not at the last command's arrival.
         let mut at = now.max(self.timing().busy_until()) + self.config.background.idle_after_ns;
         while at < until && self.ftl.background() {
@@ -429,6 +521,25 @@ impl Device {
                 return; // A step without duration must not repeat forever.
             }
             at = next;
+        }
+    }
+
+    /// The same for the engine `nand`, in which the device's work may last beyond `until`.
+    fn idle_events(&mut self, now: u64, until: u64) {
+        loop {
+            let quiet = self.nand().and_then(|nand| nand.quiet_since(until));
+            let Some(at) = quiet.map(|at| at.max(now) + self.config.background.idle_after_ns)
+            else {
+                return;
+            };
+            if at >= until || !self.ftl.background() {
+                return;
+            }
+            self.charge(at, DataPath::Own);
+            // A step without duration must not repeat forever.
+            if self.nand().and_then(|nand| nand.quiet_since(at)).is_some() {
+                return;
+            }
         }
     }
 
@@ -472,7 +583,8 @@ impl Device {
     fn send(&mut self, now: u64, bytes: usize) -> u64 {
         let done = self.charge(now, DataPath::Absent);
         let timing = &mut self.charging.timing;
-        (0..bytes.div_ceil(PAGE_BYTES)).fold(done, |end, _| end.max(timing.send_page(now, done)))
+        (0..bytes.div_ceil(PAGE_BYTES))
+            .fold(done, |end, _| end.max(timing.front.send_page(now, done)))
     }
 
     #[inline]

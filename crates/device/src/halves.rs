@@ -15,6 +15,7 @@
 //! caller's), and threads (the caller's as well).
 
 use crate::command::{PageCommand, PageKind};
+use crate::nand::Nand;
 use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};
@@ -59,6 +60,18 @@ impl Step {
             goes_on,
             pages,
         }
+    }
+
+    pub(crate) fn data(self) -> DataPath {
+        self.data
+    }
+
+    pub(crate) fn goes_on(self) -> bool {
+        self.goes_on
+    }
+
+    pub(crate) fn pages(self) -> u64 {
+        self.pages.into()
     }
 
     /// A remap of `pages` pages.
@@ -165,6 +178,8 @@ pub(crate) fn look_ahead<T>(
 /// Charges the firmware's operations to the timing model.
 pub(crate) struct OpCharger {
     pub timing: Timing,
+    /// The other model, if the device has it: then `timing` is not used.
+    pub nand: Option<Box<Nand>>,
     /// True if written data passes the hash unit.
     pub hashes: bool,
     /// True if time is modelled; otherwise everything completes at once.
@@ -176,9 +191,10 @@ pub(crate) struct OpCharger {
 }
 
 impl OpCharger {
-    pub(crate) fn new(timing: Timing, hashes: bool) -> Self {
+    pub(crate) fn new(timing: Timing, nand: Option<Box<Nand>>, hashes: bool) -> Self {
         Self {
             timing,
+            nand,
             hashes,
             timed: true,
             merged: 0,
@@ -189,6 +205,9 @@ impl OpCharger {
     /// Charges the operations of a command submitted at `now`; returns its completion time.
     #[inline(always)]
     pub(crate) fn charge(&mut self, now: u64, step: Step, ops: &[Op]) -> u64 {
+        if let Some(nand) = &mut self.nand {
+            return nand.alone(now, step, self.hashes, if self.timed { ops } else { &[] });
+        }
         let timing = &mut self.timing;
         let Step { data, pages, .. } = step;
         // Also at the end of a request that the firmware ends itself.
@@ -198,16 +217,20 @@ impl OpCharger {
         // determine the times.
         let received = match data {
             DataPath::Own => now,
-            DataPath::Absent | DataPath::Flush | DataPath::ToHost => timing.arrive(now),
-            DataPath::FromHost | DataPath::ToMerge => timing.receive_page(now),
+            DataPath::Absent | DataPath::Flush | DataPath::ToHost => timing.front.arrive(now),
+            DataPath::FromHost | DataPath::ToMerge => timing.front.receive_page(now),
             DataPath::Merged => self.merged,
         };
 
         let hashed = match data {
-            DataPath::FromHost | DataPath::Merged if self.hashes => timing.hash_page(now, received),
+            DataPath::FromHost | DataPath::Merged if self.hashes => {
+                timing.front.hash_page(now, received)
+            }
             _ => received,
         };
-        let ready = timing.process(timing.arrive(now), hashed, begins, pages.into());
+        let ready = timing
+            .front
+            .process(timing.front.arrive(now), hashed, begins, pages.into());
 
         let done = if self.timed {
             timing.charge(ops, CommandStart { now, ready })
@@ -217,7 +240,7 @@ impl OpCharger {
 
         // A page that was read is sent; one to be merged stays for the next step.
         match data {
-            DataPath::ToHost => timing.send_page(now, done),
+            DataPath::ToHost => timing.front.send_page(now, done),
             DataPath::Flush if self.timed => timing.flush(done),
             DataPath::ToMerge => {
                 self.merged = done;
@@ -225,6 +248,19 @@ impl OpCharger {
             }
             _ => done,
         }
+    }
+}
+
+impl OpCharger {
+    /// Gives the operations of a step to the model whose dies choose.
+    ///
+    /// # Panics
+    /// The device has the other model.
+    #[inline]
+    pub(crate) fn submit(&mut self, request: u32, now: u64, step: Step, ops: &[Op]) {
+        let nand = self.nand.as_mut().expect("the device has this model");
+        let ops = if self.timed { ops } else { &[] };
+        nand.step(Some(request), now, step, self.hashes, ops);
     }
 }
 
@@ -359,5 +395,24 @@ impl TimingHalf<'_> {
         record.ops_charged += ops as usize;
         self.0
             .charge(now, step, &record.ops[first..record.ops_charged])
+    }
+
+    /// Gives the next step of a record to the model whose dies choose, as part of a request.
+    ///
+    /// # Panics
+    /// The record has no further step, or the device has the other model.
+    #[inline(always)]
+    pub fn submit(&mut self, request: u32, now: u64, record: &mut CommandRecord) {
+        let ChargedStep { ops, step } = record.steps[record.steps_charged];
+        let first = record.ops_charged;
+        record.steps_charged += 1;
+        record.ops_charged += ops as usize;
+        self.0
+            .submit(request, now, step, &record.ops[first..record.ops_charged]);
+    }
+
+    /// The model whose dies choose, if the device has it.
+    pub fn nand(&mut self) -> Option<&mut Nand> {
+        self.0.nand.as_deref_mut()
     }
 }

@@ -10,7 +10,9 @@
 //! itself (`preset`, `scale`, `firmware.gc_mode`) is such a field; a test compares them. Absent:
 //! constraints on several keys (`DeviceConfig::check`, the firmware's `Config::check`).
 
+use crate::config::TimingEngine;
 use crate::factor::parse_scale;
+use crate::nand::CellTimes;
 use crate::preset::{self, PRESETS};
 pub use crate::suggest::did_you_mean;
 pub(crate) use crate::suggest::suggest;
@@ -48,6 +50,8 @@ pub enum KeyKind {
     Text,
     /// A factor: a number, or a fraction as text.
     Factor,
+    /// A time above 0, or one for each page type of a word line.
+    CellTimes,
 }
 
 /// A range of numbers, with or without its bounds.
@@ -120,7 +124,7 @@ const fn below(most: f64) -> KeyKind {
 /// The keys of every device, in file order.
 static COMMON: &[DeviceKey] = &[
     key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
-        outside `[firmware]` and `[controller]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
+        outside `[firmware]`, `[controller]` and `[timing]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
     key("scale", "", KeyKind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
         smaller; their number, the latencies and all shares stay.").flag("--scale"),
     key("name", "", KeyKind::Text, "What to call the device in results."),
@@ -138,8 +142,9 @@ static COMMON: &[DeviceKey] = &[
     key("geometry.pages_per_block", "pages", KeyKind::Integer(1, 1 << 21), "Pages of a block, 4 KiB each. With the dies of a superblock: 4 to 2,097,152."),
     key("geometry.superblock_dies", "dies", KeyKind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`."),
 
-    key("flash.read_ns", "ns", TIME_ABOVE_0, "Reading a page inside its die."),
-    key("flash.program_ns", "ns", TIME_ABOVE_0, "Programming a page inside its die."),
+    key("flash.read_ns", "ns", KeyKind::CellTimes, "Reading a page inside its die. With `timing.engine = \"nand\"` there may be one time for each page type \
+        of a word line, the fastest first: 2 for MLC, 3 for TLC, 4 for QLC."),
+    key("flash.program_ns", "ns", KeyKind::CellTimes, "Programming a page inside its die; a list of times as for `read_ns`."),
     key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
     key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled."),
     key("flash.flush_ns", "ns", TIME, "A flush, once everything before it has ended. Traces with `--flushes`, recordings and host software have flushes."),
@@ -161,6 +166,22 @@ static COMMON: &[DeviceKey] = &[
 
     key("background.lookup_stalls_dies", "", KeyKind::Flag, "All dies stand still while the owners of a victim's pages are looked up."),
     key("background.idle_after_ns", "ns", TIME, "After so much idle time the device collects garbage ahead of need."),
+
+    key("timing.engine", "", KeyKind::Choice(|| TimingEngine::NAMES.to_vec()), "The model of time. `published`: dies work first come, first served, as in the \
+        published evaluations. `nand`: dies choose, reads may suspend programs, pages of a word line differ; the other keys of this table are its own."),
+    key("timing.data_first", "", KeyKind::Flag, "A free channel first moves data that was read, and then takes new commands; otherwise commands are first."),
+    key("timing.program_patience_ns", "ns", TIME, "How much later than a read of the host a program of the host may begin that was ready at the same time. \
+        A die takes the operation whose ready time plus patience is earliest."),
+    key("timing.collection_patience_ns", "ns", TIME, "The same for operations of garbage collection."),
+    key("timing.metadata_patience_ns", "ns", TIME, "The same for the firmware's own metadata on flash."),
+    key("timing.read_command_ns", "ns", TIME, "Command and address cycles of a read on the channel."),
+    key("timing.program_command_ns", "ns", TIME, "Those of a program; its data follow."),
+    key("timing.erase_command_ns", "ns", TIME, "Those of an erase."),
+    key("timing.dies_per_chip", "dies", KeyKind::Integer(1, 64), "Dies of a chip, of which only one works at a time: 1 if all dies are independent."),
+    key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
+    key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
+    key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),
+    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one operation; 0 is never."),
 
     key("firmware.lpns", "pages", KeyKind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
     key("firmware.scheme", "", KeyKind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),
@@ -394,6 +415,10 @@ impl DeviceKey {
             }
             KeyKind::Text => "text".into(),
             KeyKind::Factor => "above 0 and at most 1, such as \"1/16\" or 0.25".into(),
+            KeyKind::CellTimes => format!(
+                "above 0 and at most {LATENCY_MAX_NS} ns (1000 seconds), or a list of up to {} such times, none less than the one before",
+                CellTimes::BITS_MAX
+            ),
         }
     }
 
@@ -416,6 +441,15 @@ impl DeviceKey {
                     .as_f64()
                     .is_some_and(|value| value > 0.0 && value <= 1.0),
             },
+            KeyKind::CellTimes => {
+                let list = std::slice::from_ref(value);
+                let times = value.as_array().map_or(list, Vec::as_slice).iter();
+                let times: Option<Vec<u64>> = times.map(Value::as_u64).collect();
+                times.is_some_and(|times| {
+                    times.iter().all(|time| (1..=LATENCY_MAX_NS).contains(time))
+                        && CellTimes::new(&times).is_some()
+                })
+            }
         }
     }
 
@@ -455,7 +489,7 @@ impl DeviceKey {
     pub(crate) fn units(&self) -> Vec<&'static str> {
         let units: &[(&str, u64)] = match (self.unit, &self.kind) {
             ("bytes", KeyKind::Integer(..)) => &SIZES,
-            ("ns", KeyKind::Integer(..)) => &TIMES,
+            ("ns", KeyKind::Integer(..) | KeyKind::CellTimes) => &TIMES,
             _ => &[],
         };
         units.iter().map(|(name, _)| *name).collect()
@@ -496,6 +530,7 @@ impl DeviceKey {
                 "false" | "off" => Some(Value::Bool(false)),
                 _ => None,
             },
+            KeyKind::CellTimes => cell_times(text),
             KeyKind::Choice(_) | KeyKind::Text | KeyKind::Factor => None,
         };
 
@@ -523,6 +558,19 @@ const TIMES: [(&str, u64); 5] = [
     ("ms", 1_000_000),
     ("s", 1_000_000_000),
 ];
+
+/// One time, or several of them separated by `/`, such as `400us/900us/2.5ms`.
+fn cell_times(text: &str) -> Option<Value> {
+    let one = |text: &str| {
+        let digits = text.replace('_', "");
+        with_unit(text, &TIMES).or_else(|| digits.parse().ok())
+    };
+    let times: Option<Vec<u64>> = text.split('/').map(|text| one(text.trim())).collect();
+    match times?.as_slice() {
+        [time] => Some(Value::from(*time)),
+        times => Some(Value::from(times)),
+    }
+}
 
 /// A number with one of these units, such as `40MiB` or `30us`.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {

@@ -44,6 +44,8 @@ mod footprint;
 mod halves;
 pub mod inspect;
 pub mod keys;
+mod lane;
+pub mod nand;
 mod open_error;
 mod preset;
 mod problems;

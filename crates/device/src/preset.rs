@@ -4,8 +4,9 @@
 //! Absent: workloads and aging, which belong to an experiment.
 
 use crate::config::{
-    Background, Controller, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram,
+    Background, Controller, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram, TimingConfig,
 };
+use crate::nand::CellTimes;
 use crate::suggest::did_you_mean;
 use remap_ssd_ftl::{Config, FingerprintKind, Medium, SchemeKind};
 use remap_ssd_media::geometry::Shape;
@@ -40,10 +41,11 @@ impl DeviceConfig {
     /// Lists the known names.
     ///
     /// ```
+    /// use remap_ssd_device::nand::CellTimes;
     /// use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
     /// let preset = DeviceConfig::preset("fast21-32g")?;
     /// let mut config = preset.with(&["firmware.gc_free=0.1".parse::<Setting>()?])?;
-    /// config.flash.read_ns = 40_000;
+    /// config.flash.read_ns = CellTimes::flat(40_000);
     /// config = config.scale(parse_scale("1/8")?)?;
     /// assert!(config.check().is_ok() && config.addressable_lpns() <= config.firmware.lpns);
     /// assert_eq!(config.latencies().flash_read_ns, 40_000);
@@ -179,8 +181,8 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
         geometry,
 
         flash: Flash {
-            read_ns: 50_000,
-            program_ns: 500_000,
+            read_ns: CellTimes::flat(50_000),
+            program_ns: CellTimes::flat(500_000),
             erase_ns: 5_000_000,
             transfer_ns: 0,
             flush_ns: 0,
@@ -198,6 +200,7 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
 
         link: ASSUMED_LINK,
         controller: Controller::default(),
+        timing: TimingConfig::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -229,8 +232,8 @@ fn coldmap() -> DeviceConfig {
 
         geometry: geometry(8, 64, 256, 256),
         flash: Flash {
-            read_ns: 40_000,
-            program_ns: 200_000,
+            read_ns: CellTimes::flat(40_000),
+            program_ns: CellTimes::flat(200_000),
             erase_ns: 2_000_000,
             transfer_ns: 0,
             flush_ns: 0,
@@ -248,6 +251,7 @@ fn coldmap() -> DeviceConfig {
 
         link: ASSUMED_LINK,
         controller: Controller::default(),
+        timing: TimingConfig::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -279,8 +283,8 @@ fn pebble() -> DeviceConfig {
         geometry: geometry(16, 64, 6300, 256),
 
         flash: Flash {
-            read_ns: 50_000,
-            program_ns: 300_000,
+            read_ns: CellTimes::flat(50_000),
+            program_ns: CellTimes::flat(300_000),
             erase_ns: 3_000_000,
             transfer_ns: 10_000,
             flush_ns: 0,
@@ -298,6 +302,7 @@ fn pebble() -> DeviceConfig {
 
         link: ASSUMED_LINK,
         controller: Controller::default(),
+        timing: TimingConfig::default(),
         background: Background {
             lookup_stalls_dies: false,
             idle_after_ns: 1_000_000,

@@ -3,7 +3,7 @@
 //! Invariants: a checked configuration can be formatted; an error lists all problems at once.
 //! Absent: ranges of single keys (`keys`).
 
-use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::config::{DeviceConfig, DeviceConfigError, TimingConfig, TimingEngine};
 use crate::keys::{self, KeyProblem};
 use remap_ssd_media::ContentMode;
 
@@ -24,6 +24,8 @@ impl DeviceConfig {
             });
         }
 
+        wrong.extend(self.contradictions_of_time());
+
         // It adds values up, so each must be valid.
         if wrong.is_empty()
             && let Err(error) = self.firmware.check(&self.geometry)
@@ -35,6 +37,66 @@ impl DeviceConfig {
             Ok(())
         } else {
             Err(listed(&wrong, &|_| None))
+        }
+    }
+}
+
+impl DeviceConfig {
+    /// Checks that a command's completion time is known when it is submitted.
+    ///
+    /// # Errors
+    /// It is not, with the engine `nand`: later commands may delay it.
+    pub fn check_known_ends(&self) -> Result<(), DeviceConfigError> {
+        match self.timing.engine {
+            TimingEngine::Published => Ok(()),
+            TimingEngine::Nand => Err(DeviceConfigError(
+                "timing.engine = \"nand\" gives the times of simulated runs: here a command's end must be known when it is submitted, \
+                 as with \"published\""
+                    .into(),
+            )),
+        }
+    }
+
+    /// Values that the model of time does not use.
+    fn contradictions_of_time(&self) -> Vec<KeyProblem> {
+        let problem = |path: &str, text: &str| KeyProblem {
+            path: path.into(),
+            text: text.into(),
+            meant: None,
+        };
+        let of_nand = TimingConfig {
+            engine: TimingEngine::Nand,
+            ..self.timing
+        };
+        let flash = &self.flash;
+        match self.timing.engine {
+            TimingEngine::Nand if self.background.lookup_stalls_dies => vec![problem(
+                "background.lookup_stalls_dies",
+                "background.lookup_stalls_dies is a choice of the published emulators: timing.engine = \"nand\" needs it to be false",
+            )],
+            TimingEngine::Published
+                if [flash.read_ns, flash.program_ns]
+                    .iter()
+                    .any(|times| times.times().len() > 1) =>
+            {
+                vec![problem(
+                    "flash",
+                    "a list of times for flash.read_ns or flash.program_ns needs timing.engine = \"nand\"",
+                )]
+            }
+            TimingEngine::Published
+                if of_nand
+                    != (TimingConfig {
+                        engine: TimingEngine::Nand,
+                        ..TimingConfig::default()
+                    }) =>
+            {
+                vec![problem(
+                    "timing",
+                    "the keys of [timing] other than engine are used by timing.engine = \"nand\" alone",
+                )]
+            }
+            _ => Vec::new(),
         }
     }
 }

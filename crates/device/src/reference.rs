@@ -6,6 +6,7 @@
 
 use crate::config::DeviceConfig;
 use crate::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, NumberRange};
+use crate::nand::CellTimes;
 use crate::preset::PRESETS;
 use remap_ssd_ftl::SchemeKind;
 use serde_json::{Map, Value, json};
@@ -65,6 +66,11 @@ impl DeviceKey {
             KeyKind::Factor => json!({ "anyOf": [
                 { "type": "string" },
                 { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
+            ] }),
+            KeyKind::CellTimes => json!({ "anyOf": [
+                { "type": "integer", "minimum": 1 },
+                { "type": "array", "items": { "type": "integer", "minimum": 1 },
+                  "minItems": 1, "maxItems": CellTimes::BITS_MAX },
             ] }),
         };
 
@@ -251,6 +257,7 @@ fn about_table(table: &str) -> &'static str {
         "link" => "The connection to the host.",
         "controller" => "The processor that runs the firmware, which takes no time by default.",
         "background" => "When the firmware works for itself.",
+        "timing" => "The model of time: two of them, of which only one is used.",
         "firmware" => "Every key has a default, without a preset too.",
         // The table of a scheme.
         _ => {

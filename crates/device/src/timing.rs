@@ -20,36 +20,14 @@
 //! sequence of charges; nothing is allocated per operation. Absent: the host's queue, and retries
 //! (recorded as operations).
 
-use crate::config::{Controller, Latencies};
+use crate::config::Latencies;
 use crate::ends::{ClearEnds, ProgramEnds};
+use crate::lane::{FrontEnd, SerialResource};
 use remap_ssd_media::geometry::DIES_MAX;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{ClearId, Geometry, Op, OpKind, Ppn, Purpose};
 
 const DIES: usize = DIES_MAX as usize;
-
-/// A resource that is used in turn.
-#[derive(Clone, Copy, Default)]
-struct SerialResource {
-    free: u64,
-}
-
-impl SerialResource {
-    /// Takes the next turn after `asked`; returns its beginning.
-    #[inline(always)]
-    fn turn(&mut self, asked: u64, length: u64) -> u64 {
-        // The turn is taken at the request, not when data is ready: late data never blocks a lane.
-        let begin = self.free.max(asked);
-        self.free = begin + length;
-        begin
-    }
-
-    /// Takes the next turn for data that is ready at `ready`; returns the end of the transfer.
-    #[inline(always)]
-    fn pass(&mut self, asked: u64, length: u64, ready: u64) -> u64 {
-        self.turn(asked, length).max(ready) + length
-    }
-}
 
 /// A resource that is held.
 #[derive(Clone, Copy, Default)]
@@ -87,13 +65,7 @@ pub struct Timing {
     port: SerialResource,
     clearing: SerialResource,
     scanning: SerialResource,
-    hash: SerialResource,
-    /// Cores that execute the firmware.
-    cores: Vec<SerialResource>,
-    /// The core that executes the latest command.
-    core: usize,
-    link_in: SerialResource,
-    link_out: SerialResource,
+    pub(crate) front: FrontEnd,
     programs: ProgramEnds,
     clears: ClearEnds,
     lookup: Option<PendingLookup>,
@@ -125,11 +97,7 @@ impl Timing {
             port: SerialResource::default(),
             clearing: SerialResource::default(),
             scanning: SerialResource::default(),
-            hash: SerialResource::default(),
-            cores: vec![SerialResource::default(); latencies.controller.cores.max(1) as usize],
-            core: 0,
-            link_in: SerialResource::default(),
-            link_out: SerialResource::default(),
+            front: FrontEnd::new(&latencies),
             programs: ProgramEnds::new(geometry),
             clears: ClearEnds::default(),
             lookup: None,
@@ -149,61 +117,6 @@ impl Timing {
     /// Total time spent on lookups of owners.
     pub fn lookup_total_ns(&self) -> u64 {
         self.lookup_total
-    }
-
-    /// Arrival in the controller of a command without data, submitted at `now`.
-    #[inline]
-    pub fn arrive(&self, now: u64) -> u64 {
-        now + self.latencies.link_command_ns
-    }
-
-    /// Arrival in the controller of a page sent with a command.
-    #[inline]
-    pub fn receive_page(&mut self, now: u64) -> u64 {
-        self.link_in.pass(now, self.latencies.link_page_ns, now) + self.latencies.link_command_ns
-    }
-
-    /// End of sending a page to the host that is ready at `ready`.
-    #[inline]
-    pub fn send_page(&mut self, now: u64, ready: u64) -> u64 {
-        self.link_out.pass(now, self.latencies.link_page_ns, ready)
-    }
-
-    /// Time at which the fingerprint of a page that is ready at `ready` is available.
-    #[inline]
-    pub fn hash_page(&mut self, now: u64, ready: u64) -> u64 {
-        // A pipeline: it accepts a page per interval, independent of its latency.
-        self.hash
-            .turn(now, self.latencies.hash_interval_ns)
-            .max(ready)
-            + self.latencies.hash_ns
-    }
-
-    /// End of the firmware's work for a part of a command that arrived at `asked`: its beginning, if
-    /// `begins`, and `pages` pages that are ready at `ready`.
-    #[inline]
-    pub(crate) fn process(&mut self, asked: u64, ready: u64, begins: bool, pages: u64) -> u64 {
-        let Controller {
-            firmware_ns,
-            page_ns,
-            ..
-        } = self.latencies.controller;
-
-        match u64::from(begins) * firmware_ns + pages * page_ns {
-            0 => ready,
-            length => self.occupy_core(asked, ready, begins, length),
-        }
-    }
-
-    #[inline(never)]
-    fn occupy_core(&mut self, asked: u64, ready: u64, begins: bool, length: u64) -> u64 {
-        // All of a command is executed by one core.
-        if begins {
-            let cores = 0..self.cores.len();
-            let first_free = cores.min_by_key(|at| self.cores[*at].free);
-            self.core = first_free.unwrap_or(0);
-        }
-        self.cores[self.core].pass(asked, length, ready)
     }
 
     /// End of a flush whose operations end at `done`.
@@ -570,6 +483,6 @@ impl DieTiming {
 
 /// Time for `bytes` at `each` per 64 bytes, rounded up.
 #[inline]
-fn per_64_bytes(bytes: u32, each: u64) -> u64 {
+pub(crate) fn per_64_bytes(bytes: u32, each: u64) -> u64 {
     (u64::from(bytes) * each).div_ceil(64)
 }

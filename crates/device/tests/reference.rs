@@ -4,9 +4,10 @@
 //! tree.
 
 use remap_ssd_device::keys::{GC_MODES, KEYS, KeyKind, find};
+use remap_ssd_device::nand::CellTimes;
 use remap_ssd_device::{DeviceConfig, PRESETS, Setting, reference};
 use remap_ssd_ftl::{SchemeKind, SchemeValues};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Keys that are no field of a device.
@@ -108,6 +109,18 @@ fn just_outside_a_range_is_refused_and_just_inside_is_not() {
                 assert!(refused(key.path, "no such thing".into()));
             }
             KeyKind::Text | KeyKind::Factor => assert!(refused(key.path, false.into())),
+            KeyKind::CellTimes => {
+                let fine = [json!(1), json!([1, 2]), json!([5, 5, 5, 5])];
+                assert!(fine.into_iter().all(|value| !refused(key.path, value)));
+                let wrong = [
+                    json!(0),
+                    json!([]),
+                    json!([2, 1]),
+                    json!([1, 1, 1, 1, 1]),
+                    json!(["1"]),
+                ];
+                assert!(wrong.into_iter().all(|value| refused(key.path, value)));
+            }
         }
     }
 }
@@ -166,11 +179,17 @@ fn single_values_are_set_by_their_names() {
     let config = PRESETS[0].config().with(&settings).unwrap();
     assert_eq!(config.firmware.gc_free, 0.2);
     assert_eq!(config.firmware.log_bytes, 40 << 20);
-    assert_eq!(config.flash.read_ns, 40_000);
+    assert_eq!(config.flash.read_ns, CellTimes::flat(40_000));
 
     let read_ns = |text: &str| {
         let setting = set(&format!("flash.read_ns={text}")).unwrap();
-        PRESETS[0].config().with(&[setting]).unwrap().flash.read_ns
+        PRESETS[0]
+            .config()
+            .with(&[setting])
+            .unwrap()
+            .flash
+            .read_ns
+            .mean()
     };
     let times = ["30us", "30 µs", "0.5ms", "700ns", "1s"].map(read_ns);
     assert_eq!(times, [30_000, 30_000, 500_000, 700, 1_000_000_000]);

@@ -73,6 +73,10 @@ pub fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), String> 
             run.scheme
         )),
         RunKind::Recovery => spec(run).map(drop),
+        RunKind::Micro | RunKind::Host if run.device.check_known_ends().is_err() => {
+            let error = run.device.check_known_ends();
+            error.map_err(|error| error.to_string())
+        }
         RunKind::Micro => micro::parse(&run.workload).map(drop),
         RunKind::Host => host::check(run),
         RunKind::Workload => sources.check(run),

@@ -27,7 +27,7 @@ impl Reads {
     /// Duration of these reads on a device.
     pub fn seconds(&self, device: &DeviceConfig) -> f64 {
         let flash_ns = self.flash_pages / f64::from(device.geometry.dies_total())
-            * device.flash.read_ns as f64;
+            * device.flash.read_ns.mean() as f64;
         let nvram_ns = self.nvram_bytes / 64.0 * device.nvram.read_ns as f64;
         (flash_ns + nvram_ns) / 1e9
     }

@@ -82,8 +82,11 @@ impl Played {
             ));
         }
 
+        let known = device.config().check_known_ends();
+        known.map_err(|error| ServiceError::usage(error.to_string()))?;
+
         // Aging took no virtual time; the past of an image may have.
-        let began = device.timing().busy_until();
+        let began = device.busy_until();
 
         Ok(Arc::new(Self {
             title,

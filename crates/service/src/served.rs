@@ -445,6 +445,10 @@ impl Watched for Served {
                 let mode = arguments.one_of("mode", modes)?;
 
                 self.with(|subsystem| {
+                    if mode == Latency::Emulated {
+                        let known = subsystem.device().config().check_known_ends();
+                        known.map_err(|error| OperateError(error.to_string()))?;
+                    }
                     subsystem.set_latency(mode);
                     Ok(json!({ "latency": arguments.0["mode"] }))
                 })

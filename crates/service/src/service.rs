@@ -209,6 +209,10 @@ fn subsystem(
     } else {
         file.specs()
     };
+    if spec.latency == remap_ssd_nvme::controller::Latency::Emulated {
+        let known = device.config().check_known_ends();
+        known.map_err(|error| ServiceError::usage(error.to_string()))?;
+    }
     let subsystem = Subsystem::new(
         device,
         &file.nqn,

@@ -3,6 +3,8 @@
 //! Absent: all its keys (`remap_ssd_device::reference`).
 
 use remap_ssd_device::DeviceConfig;
+use remap_ssd_device::config::TimingEngine;
+use remap_ssd_device::nand::CellTimes;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 
@@ -39,13 +41,12 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
         exact(geometry.pages_per_superblock().into()),
         exact(geometry.pages_per_block().into())
     );
-    let [read, program, erase, transfer] = [
-        flash.read_ns,
-        flash.program_ns,
-        flash.erase_ns,
-        flash.transfer_ns,
-    ]
-    .map(time);
+    let page_types = |times: CellTimes| {
+        let times: Vec<String> = times.times().iter().map(|ns| time(*ns)).collect();
+        times.join("/")
+    };
+    let [read, program] = [flash.read_ns, flash.program_ns].map(page_types);
+    let [erase, transfer] = [flash.erase_ns, flash.transfer_ns].map(time);
     let cycles = exact(flash.endurance);
     let [nvram_read, nvram_write] = [nvram.read_ns, nvram.write_ns].map(time);
     let nvram_writes = exact(nvram.endurance);
@@ -61,6 +62,15 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
     );
     let (addressed, depth) = (percent(config.addressable), config.queue_depth);
 
+    let order = match (config.timing.engine, config.timing.suspensions) {
+        (TimingEngine::Published, _) => "first come, first served".into(),
+        (TimingEngine::Nand, 0) => "reads first".into(),
+        (TimingEngine::Nand, most) => format!(
+            "reads first, suspending a program or an erase {} times at most",
+            exact(most.into())
+        ),
+    };
+
     vec![
         ("logical", pages(firmware.lpns)),
         ("flash", pages(geometry.pages())),
@@ -71,6 +81,7 @@ pub fn device_rows(config: &DeviceConfig) -> Vec<(&'static str, String)> {
                 "read {read}, program {program}, erase {erase}, transfer {transfer}; {cycles} cycles"
             ),
         ),
+        ("order of a die", order),
         (
             "NVRAM times",
             format!("64 bytes: read {nvram_read}, write {nvram_write}; {nvram_writes} writes"),

@@ -9,6 +9,7 @@ use crate::field::on_off;
 use crate::fields::{Type, type_of};
 use crate::{OPTIONS, OptionDef, numbers};
 use remap_ssd_device::keys::{self, DeviceKey, KEYS, KeyKind, did_you_mean};
+use remap_ssd_device::nand::CellTimes;
 use remap_ssd_ftl::RecoveryReport;
 use remap_ssd_sim::aging::AgingReport;
 use remap_ssd_sim::summary::RunSummary;
@@ -174,7 +175,7 @@ impl OptionDef {
 
 fn type_of_key(key: &DeviceKey) -> Type {
     match key.kind {
-        KeyKind::Integer(..) => Type::Integer,
+        KeyKind::Integer(..) | KeyKind::CellTimes => Type::Integer,
         KeyKind::Number(_) | KeyKind::Factor => Type::Number,
         KeyKind::Flag => Type::Boolean,
         KeyKind::Choice(_) | KeyKind::Text => Type::Text,
@@ -193,7 +194,14 @@ pub fn typed_option(name: &str, text: &str) -> Option<(&'static str, Value)> {
     let value = match type_of_key(key) {
         // A choice may look like a number: the sizes of entries.
         Type::Text => text.trim().trim_matches('"').into(),
-        _ => key.value(text.trim()),
+        // Several times, one for each page type: their mean.
+        _ => match key.value(text.trim()) {
+            Value::Array(times) => {
+                let times: Option<Vec<u64>> = times.iter().map(Value::as_u64).collect();
+                CellTimes::new(&times?)?.mean().into()
+            }
+            value => value,
+        },
     };
     Some((key.path, value))
 }

@@ -3,6 +3,7 @@
 
 use crate::kit::numbers::Numbers;
 use crate::kit::{self, read, tiny};
+use remap_ssd_device::config::TimingEngine;
 use remap_ssd_device::keys::{DeviceKey, KEYS, KeyKind};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
 use remap_ssd_ftl::{Refusal, SchemeKind};
@@ -60,6 +61,17 @@ fn texts(key: &DeviceKey) -> Vec<String> {
             texts.extend([range.least, range.most].map(|value| value.to_string()));
         }
         KeyKind::Choice(names) => texts.extend(names().into_iter().map(str::to_owned)),
+        KeyKind::CellTimes => texts.extend(
+            [
+                "1/2/3/4",
+                "1/2/3/4/5",
+                "2/1",
+                "30us/1ms",
+                "1/",
+                "1000000000000/1000000000000",
+            ]
+            .map(str::to_owned),
+        ),
         KeyKind::Flag | KeyKind::Text | KeyKind::Factor => {}
     }
     texts
@@ -173,6 +185,33 @@ fn every_key_at_the_ends_of_its_range_is_refused_with_a_sentence_or_works() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(works > 1000 && refused > 1000, "{works} {refused}");
+}
+
+// Of the keys of time, all pairs.
+#[test]
+fn keys_of_the_model_whose_dies_choose_are_refused_with_a_sentence_or_work_in_pairs() {
+    let (mut wrong, mut works) = (Vec::new(), 0);
+    let mut base = tiny(SchemeKind::FLog, true, 80, 24);
+    base.background.lookup_stalls_dies = false;
+    base.timing.engine = TimingEngine::Nand;
+    base.timing.suspensions = 2;
+    let of_time: Vec<_> = keys()
+        .filter(|key| ["flash", "timing", "nvram", "link"].contains(&key.table()))
+        .flat_map(|key| {
+            texts(key)
+                .into_iter()
+                .map(|text| format!("{}={text}", key.path))
+        })
+        .filter(|text| text.parse::<Setting>().is_ok())
+        .collect();
+    for (index, first) in of_time.iter().enumerate() {
+        for second in of_time[index..].iter().step_by(7) {
+            let pair = [first.clone(), second.clone()];
+            works += usize::from(tried(&base, &pair, &mut wrong) == Some(Became::Works));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(works > 1000, "{works}");
 }
 
 #[test]

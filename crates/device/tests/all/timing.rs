@@ -289,19 +289,6 @@ fn a_channel_carries_one_page_at_a_time() {
 }
 
 #[test]
-fn the_hash_unit_is_pipelined() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.timing.hash_page(0, 0), 32_000);
-    assert_eq!(bench.timing.hash_page(0, 0), 33_000);
-    assert_eq!(
-        bench.timing.hash_page(0, 50_000),
-        82_000,
-        "a page that comes late does not wait"
-    );
-    assert_eq!(bench.timing.hash_page(0, 0), 35_000, "and delays no other");
-}
-
-#[test]
 fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
     for (transfer_ns, superblock_dies) in [(0, 4), (10_000, 4), (10_000, 2)] {
         let with = || {
@@ -356,19 +343,6 @@ fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
             assert_eq!(one.at(now, &[next]), two.at(now, &[next]), "row {row}");
         }
     }
-}
-
-#[test]
-fn the_link_has_two_directions() {
-    let mut bench = Bench::with(Latencies {
-        link_page_ns: 1200,
-        link_command_ns: 1000,
-        ..latencies()
-    });
-    assert_eq!(bench.timing.receive_page(0), 2200);
-    assert_eq!(bench.timing.receive_page(0), 3400);
-    assert_eq!(bench.timing.send_page(0, 700), 1900);
-    assert_eq!(bench.timing.arrive(5), 1005);
 }
 
 #[test]

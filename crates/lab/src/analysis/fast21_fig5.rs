@@ -175,11 +175,12 @@ pub(super) fn bound(nlog: &Row, log: f64, found: &mut Findings) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());
     let period_ns =
-        pages / f64::from(device.geometry.dies_total()) * device.flash.program_ns as f64;
+        pages / f64::from(device.geometry.dies_total()) * device.flash.program_ns.mean() as f64;
 
     let scan_ns = device.firmware.log_bytes as f64 / 64.0 * device.nvram.read_ns as f64;
     let log_pages = device.firmware.log_bytes as f64 / 4096.0;
-    let read_ns = log_pages / f64::from(device.geometry.dies_total()) * device.flash.read_ns as f64;
+    let read_ns =
+        log_pages / f64::from(device.geometry.dies_total()) * device.flash.read_ns.mean() as f64;
 
     // All shrink with the scale: shown for full size.
     found.measure("superblock_ms", period_ns / nlog.run.scale / 1e6);

@@ -183,7 +183,7 @@ fn capacities(base: &DeviceConfig, found: &mut Findings) {
 fn lookups(base: &DeviceConfig, found: &mut Findings) {
     let (dies, read_s, port_s) = (
         f64::from(base.geometry.dies_total()),
-        base.flash.read_ns as f64 / 1e9,
+        base.flash.read_ns.mean() as f64 / 1e9,
         base.nvram.read_ns as f64 / 1e9,
     );
     let superblock_pages = f64::from(base.geometry.pages_per_superblock());

@@ -53,7 +53,7 @@ pub(super) struct TimedDisk {
 impl TimedDisk {
     pub(super) fn new(device: Device) -> Self {
         let (now, depth) = (
-            device.timing().busy_until(),
+            device.busy_until(),
             device.config().queue_depth.max(1) as usize,
         );
         Self {

@@ -1,0 +1,373 @@
+//! Dies and channels: which operation a die takes next, and who has the channel.
+//!
+//! ```text
+//! read      [channel: command]          array   [channel: data]
+//! program   [channel: command + data]   array
+//! erase     [channel: command]          array
+//! ```
+//!
+//! A die has a queue for each class of operations that are ready, and takes the one whose ready time plus
+//! patience is earliest. It holds the data that it has read until the channel has moved them. While it
+//! programs or erases, a read of the host may suspend it; it resumes when no such read is left, or when
+//! the operation's patience is over.
+//!
+//! Invariants: a die does one thing at a time, and a channel moves one thing at a time; each event ends
+//! at most one operation. Absent: what operations wait for (`graph`), and requests.
+
+use super::events::Events;
+use super::graph::{Class, Graph, NONE, Node, Work};
+use super::spec::{NandSpec, Suspension};
+use std::collections::VecDeque;
+
+const CLASSES: usize = 4;
+
+/// A queue of nodes, linked by [`Node::next`].
+#[derive(Clone, Copy)]
+struct Queue {
+    first: u32,
+    last: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Idle,
+    /// The command waits for the channel, or crosses it.
+    Command,
+    Array,
+    /// The data wait for the channel, or cross it.
+    Data,
+    /// The active operation is being suspended.
+    Suspending,
+}
+
+#[derive(Clone, Copy)]
+struct Die {
+    phase: Phase,
+    channel: usize,
+    /// The operation in progress.
+    active: u32,
+    /// When its array time ends.
+    end: u64,
+    suspended: u32,
+    /// Array time that is left of it, and how often it was suspended.
+    left_ns: u64,
+    suspensions: u32,
+    queues: [Queue; CLASSES],
+}
+
+/// Marks a channel that is between two users.
+const BETWEEN: u32 = u32::MAX - 1;
+
+struct Channel {
+    /// The die that uses it.
+    user: u32,
+    commands: VecDeque<u32>,
+    data: VecDeque<u32>,
+}
+
+/// All dies and channels of a device. Its events have the leaves from 0 on: channels, then dies.
+pub(super) struct Array {
+    spec: NandSpec,
+    dies: Vec<Die>,
+    channels: Vec<Channel>,
+    suspensions: u64,
+}
+
+/// What the array needs to act: the nodes of its queues, and a place for its next events.
+pub(super) struct Context<'a> {
+    pub now: u64,
+    pub graph: &'a mut Graph,
+    pub events: &'a mut Events,
+}
+
+impl Array {
+    /// `channel_of` gives the channel of each of `dies`.
+    pub(super) fn new(
+        spec: NandSpec,
+        dies: usize,
+        channels: usize,
+        channel_of: impl Fn(usize) -> usize,
+    ) -> Self {
+        let queue = Queue {
+            first: NONE,
+            last: NONE,
+        };
+        let die = |index| Die {
+            phase: Phase::Idle,
+            channel: channel_of(index),
+            active: NONE,
+            end: 0,
+            suspended: NONE,
+            left_ns: 0,
+            suspensions: 0,
+            queues: [queue; CLASSES],
+        };
+        let channel = || Channel {
+            user: NONE,
+            commands: VecDeque::new(),
+            data: VecDeque::new(),
+        };
+        Self {
+            spec,
+            dies: (0..dies).map(die).collect(),
+            channels: std::iter::repeat_with(channel).take(channels).collect(),
+            suspensions: 0,
+        }
+    }
+
+    /// Number of its leaves.
+    pub(super) fn leaves(&self) -> usize {
+        self.channels.len() + self.dies.len()
+    }
+
+    /// How often an operation was suspended.
+    pub(super) fn suspensions(&self) -> u64 {
+        self.suspensions
+    }
+
+    /// A node is ready. Returns it if it has ended already, since it takes no time.
+    pub(super) fn enqueue(&mut self, at: u32, context: &mut Context<'_>) -> Option<u32> {
+        let node = context.graph.node_mut(at);
+        (node.since, node.next) = (context.now, NONE);
+        let (die, class) = (usize::from(node.die), node.class);
+
+        let queue = &mut self.dies[die].queues[class as usize];
+        match queue.last {
+            NONE => queue.first = at,
+            last => context.graph.node_mut(last).next = at,
+        }
+        queue.last = at;
+
+        match self.dies[die].phase {
+            Phase::Idle => self.start_next(die, context),
+            Phase::Array if class == Class::HostRead => {
+                self.suspend(die, context);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The event of a leaf; returns the operation that has ended with it.
+    pub(super) fn event(&mut self, leaf: usize, context: &mut Context<'_>) -> Option<u32> {
+        context.events.clear(leaf);
+        match leaf.checked_sub(self.channels.len()) {
+            Some(die) => self.die_event(die, context),
+            None => self.channel_event(leaf, context),
+        }
+    }
+
+    fn die_event(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
+        let this = &mut self.dies[die];
+        if this.phase == Phase::Suspending {
+            (this.suspended, this.active) = (this.active, NONE);
+            this.phase = Phase::Idle;
+            return self.start_next(die, context);
+        }
+
+        let is_read = context.graph.node(this.active).work == Work::Read;
+        if is_read && self.spec.transfer_ns > 0 {
+            this.phase = Phase::Data;
+            self.ask_channel(die, context);
+            return None;
+        }
+        Some(self.finish(die))
+    }
+
+    /// Ends the active operation. The caller starts the next one, once those that waited for this
+    /// one are ready.
+    fn finish(&mut self, die: usize) -> u32 {
+        let this = &mut self.dies[die];
+        this.phase = Phase::Idle;
+        std::mem::replace(&mut this.active, NONE)
+    }
+
+    /// A die whose operation has ended takes the next one. Returns that if it has ended already.
+    pub(super) fn go_on(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
+        match self.dies[die].phase {
+            Phase::Idle => self.start_next(die, context),
+            _ => None,
+        }
+    }
+
+    fn start_next(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
+        let this = &mut self.dies[die];
+        if this.suspended != NONE {
+            let reads = this.queues[Class::HostRead as usize].first;
+            let suspended = *context.graph.node(this.suspended);
+            if reads == NONE || self.deadline(&suspended) <= context.now {
+                return self.resume(die, context);
+            }
+            return self.start(die, Class::HostRead as usize, context);
+        }
+
+        let heads = this.queues.map(|queue| queue.first).into_iter();
+        let next = heads
+            .enumerate()
+            .filter(|(_, head)| *head != NONE)
+            .min_by_key(|(_, head)| self.deadline(context.graph.node(*head)))?;
+        self.start(die, next.0, context)
+    }
+
+    /// Until when an operation lets others go first.
+    fn deadline(&self, node: &Node) -> u64 {
+        match node.class {
+            Class::HostRead => node.since,
+            class => node
+                .since
+                .saturating_add(self.spec.patience_ns[class as usize - 1]),
+        }
+    }
+
+    /// Starts the first operation of a queue.
+    fn start(&mut self, die: usize, class: usize, context: &mut Context<'_>) -> Option<u32> {
+        let this = &mut self.dies[die];
+        let queue = &mut this.queues[class];
+        let at = queue.first;
+        queue.first = context.graph.node(at).next;
+        if queue.first == NONE {
+            queue.last = NONE;
+        }
+
+        this.active = at;
+        if this.suspended == NONE {
+            this.suspensions = 0;
+        }
+        this.phase = Phase::Command;
+        if self.channel_ns(die, context.graph) == 0 {
+            return self.begin_array(die, context);
+        }
+        self.ask_channel(die, context);
+        None
+    }
+
+    /// How long the active operation needs the channel in its present phase.
+    fn channel_ns(&self, die: usize, graph: &Graph) -> u64 {
+        let NandSpec {
+            command_ns: [read, program, erase],
+            transfer_ns,
+            ..
+        } = self.spec;
+        let this = &self.dies[die];
+        match (graph.node(this.active).work, this.phase) {
+            (Work::Read, Phase::Command) => read,
+            (Work::Read, Phase::Data) => transfer_ns,
+            (Work::Program, Phase::Command) => program + transfer_ns,
+            (Work::Erase, Phase::Command) => erase,
+            _ => 0,
+        }
+    }
+
+    /// The array time of the active operation begins. Returns it if it takes none.
+    fn begin_array(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
+        let this = &mut self.dies[die];
+        let node = context.graph.node(this.active);
+        this.phase = Phase::Array;
+        this.end = context.now + node.length;
+
+        let instant = node.length == 0 && !(node.work == Work::Read && self.spec.transfer_ns > 0);
+        if instant {
+            return Some(self.finish(die));
+        }
+        context.events.set(self.channels.len() + die, this.end);
+
+        // Reads that came while its command crossed the channel.
+        if this.queues[Class::HostRead as usize].first != NONE {
+            self.suspend(die, context);
+        }
+        None
+    }
+
+    /// Suspends the active program or erase, if that is permitted and worth it.
+    fn suspend(&mut self, die: usize, context: &mut Context<'_>) {
+        let Suspension {
+            begin_ns,
+            least_left_ns,
+            most,
+            ..
+        } = self.spec.suspension;
+        let this = &self.dies[die];
+        let node = context.graph.node(this.active);
+        let left_ns = this.end - context.now;
+        let permitted = matches!(node.work, Work::Program | Work::Erase)
+            && this.suspended == NONE
+            && this.suspensions < most
+            && left_ns >= least_left_ns
+            && self.deadline(node) > context.now;
+        if !permitted {
+            return;
+        }
+
+        let this = &mut self.dies[die];
+        this.phase = Phase::Suspending;
+        this.left_ns = left_ns;
+        this.suspensions += 1;
+        self.suspensions += 1;
+        context
+            .events
+            .set(self.channels.len() + die, context.now + begin_ns);
+    }
+
+    fn resume(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
+        let this = &mut self.dies[die];
+        this.active = std::mem::replace(&mut this.suspended, NONE);
+        this.phase = Phase::Array;
+        this.end = context.now + self.spec.suspension.resume_ns + this.left_ns;
+        context.events.set(self.channels.len() + die, this.end);
+        None
+    }
+
+    /// The die's active operation needs its channel.
+    fn ask_channel(&mut self, die: usize, context: &mut Context<'_>) {
+        let channel = &mut self.channels[self.dies[die].channel];
+        let waiting = match self.dies[die].phase {
+            Phase::Data => &mut channel.data,
+            _ => &mut channel.commands,
+        };
+        waiting.push_back(die as u32);
+        if channel.user == NONE {
+            self.next_user(self.dies[die].channel, context);
+        }
+    }
+
+    /// The channel goes to the next die that waits for it.
+    fn next_user(&mut self, channel: usize, context: &mut Context<'_>) {
+        let this = &mut self.channels[channel];
+        let (first, second) = if self.spec.data_first {
+            (&mut this.data, &mut this.commands)
+        } else {
+            (&mut this.commands, &mut this.data)
+        };
+        let next = first.pop_front().or_else(|| second.pop_front());
+        this.user = next.unwrap_or(NONE);
+        if let Some(die) = next {
+            let length = self.channel_ns(die as usize, context.graph);
+            context.events.set(channel, context.now + length);
+        }
+    }
+
+    fn channel_event(&mut self, channel: usize, context: &mut Context<'_>) -> Option<u32> {
+        // The die may need the channel again at once, for its next operation.
+        let die = std::mem::replace(&mut self.channels[channel].user, BETWEEN) as usize;
+        let ended = match self.dies[die].phase {
+            Phase::Data => Some(self.finish(die)),
+            _ => self.begin_array(die, context),
+        };
+        if ended.is_none() {
+            self.next_user(channel, context);
+        }
+        ended
+    }
+
+    /// After the event of a leaf that ended an operation, once the die has taken the next one: a channel goes
+    /// to its next user.
+    pub(super) fn go_on_channel(&mut self, channel: usize, context: &mut Context<'_>) {
+        if self
+            .channels
+            .get(channel)
+            .is_some_and(|channel| channel.user == BETWEEN)
+        {
+            self.next_user(channel, context);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The next event of each resource, and the earliest of all.
+//!
+//! A winner tree with a leaf for each die, channel and lane, which has at most one event at a time.
+//! Time and leaf share a word, so leaves break ties, and a run is deterministic.
+//!
+//! Invariant: a parent is the smaller of its two children. Absent: what an event means.
+
+/// Event times by leaf.
+pub(super) struct Events {
+    tree: Vec<u64>,
+    leaves: usize,
+    bits: u32,
+}
+
+impl Events {
+    /// `count` leaves without events.
+    pub(super) fn new(count: usize) -> Self {
+        let leaves = count.next_power_of_two().max(2);
+        Self {
+            tree: vec![u64::MAX; 2 * leaves],
+            leaves,
+            bits: leaves.trailing_zeros(),
+        }
+    }
+
+    /// The earliest event, as its time and its leaf.
+    #[inline]
+    pub(super) fn earliest(&self) -> Option<(u64, usize)> {
+        let key = self.tree[1];
+        (key != u64::MAX).then_some((key >> self.bits, key as usize & (self.leaves - 1)))
+    }
+
+    /// The leaf's next event is at `time`.
+    #[inline]
+    pub(super) fn set(&mut self, leaf: usize, time: u64) {
+        // A silent overflow would corrupt the order of events.
+        assert!(
+            time < 1 << (63 - self.bits),
+            "virtual time is beyond what events can hold"
+        );
+        self.put(leaf, time << self.bits | leaf as u64);
+    }
+
+    /// The leaf has no event.
+    #[inline]
+    pub(super) fn clear(&mut self, leaf: usize) {
+        self.put(leaf, u64::MAX);
+    }
+
+    #[inline]
+    fn put(&mut self, leaf: usize, mut key: u64) {
+        let mut node = self.leaves + leaf;
+        self.tree[node] = key;
+        while node > 1 {
+            key = key.min(self.tree[node ^ 1]);
+            node /= 2;
+            // Nothing above changes either.
+            if self.tree[node] == key {
+                return;
+            }
+            self.tree[node] = key;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Against a list that is searched.
+    #[test]
+    fn the_earliest_event_is_the_least_time_and_then_the_least_leaf() {
+        for count in [1, 2, 3, 7, 16, 33] {
+            let (mut events, mut list) = (Events::new(count), vec![None; count]);
+            let mut noise = count as u64;
+            for _ in 0..2000 {
+                noise = noise
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let (leaf, time) = ((noise >> 33) as usize % count, noise >> 58);
+                if time < 8 {
+                    events.clear(leaf);
+                    list[leaf] = None;
+                } else {
+                    events.set(leaf, time);
+                    list[leaf] = Some(time);
+                }
+                let least = (0..count).filter_map(|leaf| list[leaf].map(|time| (time, leaf)));
+                assert_eq!(events.earliest(), least.min());
+            }
+        }
+    }
+}

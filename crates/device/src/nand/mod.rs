@@ -1,0 +1,368 @@
+//! A timing model whose dies choose: reads of the host go first, may suspend programs and erases, and
+//! nothing starves.
+//!
+//! In the other model (`timing`) the end of an operation is known when it is charged, so nothing charged
+//! later can change it. Here operations wait in queues, and time advances from event to event. The
+//! firmware does not notice: it acts at once and records, and this model replays the record. The waits
+//! recorded with each operation ([`After`](remap_ssd_media::After)) are those that the power rail knows.
+//!
+//! ```text
+//! step ─► parts of requests ─► operations ─► what each waits for (graph) ─► ready ─► queue of its die (array)
+//!                                                        ▲                                  │
+//!                                                        └────────── ended ◄── events ◄─────┘
+//! ```
+//!
+//! Two waits are added to the recorded ones, since order within a die is no longer that of submission: a
+//! program waits for that of the previous page of its block, and a moved page for the read of its source.
+//! A page that has not been programmed yet is read from the controller's buffer, in no time.
+//!
+//! Invariants: no operation begins before the operations in its `after` have ended; ends depend only on
+//! the sequence of calls; nothing is allocated per operation once queues have grown. Absent: stalls of all
+//! dies by lookups (a choice of the published emulators), and the host's queue.
+
+mod array;
+mod events;
+mod graph;
+mod lanes;
+mod requests;
+mod spec;
+mod submit;
+#[cfg(test)]
+mod tests;
+
+pub use requests::RequestEnd;
+pub use spec::{CellTimes, NandSpec, Suspension};
+
+use crate::config::Latencies;
+use crate::halves::{DataPath, Step};
+use crate::lane::FrontEnd;
+use array::{Array, Context};
+use events::Events;
+use graph::{Graph, Lane, Mark, NONE, Node, Work};
+use lanes::{Clears, NvramLane, PendingPrograms};
+use remap_ssd_media::Geometry;
+use remap_ssd_media::Op;
+use remap_ssd_media::op::NO_PAGE;
+use requests::Requests;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// An event that belongs to no resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A node need no longer wait for a time.
+    Gate(u32),
+    /// A part has reached the host.
+    Part(u32),
+}
+
+const LANES: usize = 3;
+
+/// Flash, NVRAM, link and controller in virtual time.
+pub struct Nand {
+    spec: NandSpec,
+    latencies: Latencies,
+    geometry: Geometry,
+    /// Number of timelines: of dies, or of chips whose dies share one.
+    chips: u32,
+    pub(crate) front: FrontEnd,
+    now: u64,
+    graph: Graph,
+    events: Events,
+    array: Array,
+    lanes: [NvramLane; LANES],
+    timers: BinaryHeap<Reverse<(u64, u64, Timer)>>,
+    timers_set: u64,
+    requests: Requests,
+    programs: PendingPrograms,
+    clears: Clears,
+    /// First number that a row of erases or tail pages does not wait for.
+    row: Option<u64>,
+    /// The operation of the present lookup that was recorded last.
+    lookup: u32,
+    /// The end of the latest lookup, if it has not ended.
+    looked_up: u32,
+    lookup_began: u64,
+    lookup_total: u64,
+    /// The gate of a page that is read to be merged.
+    merge: u32,
+    /// True if it passes the hash unit afterwards.
+    merge_is_hashed: bool,
+    /// True inside a command, whose next step is no command of its own.
+    goes_on: bool,
+}
+
+impl Nand {
+    /// An idle device at time 0. `latencies` has the times of everything that is not flash.
+    pub fn new(geometry: Geometry, spec: NandSpec, latencies: Latencies) -> Self {
+        let dies_per_chip = spec.dies_per_chip.max(1) as usize;
+        let dies = geometry.dies_total();
+        let channels = (0..dies).map(|die| geometry.channel_of_die(die) as usize + 1);
+        let channels = channels.max().unwrap_or(1);
+        // Those of a channel are dealt to its chips in turn.
+        let chips = (dies as usize).div_ceil(channels * dies_per_chip) * channels;
+        let array = Array::new(spec, chips, channels, |chip| chip % channels);
+        let leaves = array.leaves();
+        Self {
+            spec,
+            latencies,
+            geometry,
+            chips: chips as u32,
+            front: FrontEnd::new(&latencies),
+            now: 0,
+            graph: Graph::new(),
+            events: Events::new(leaves + LANES),
+            array,
+            lanes: [(); LANES].map(|()| NvramLane::default()),
+            timers: BinaryHeap::new(),
+            timers_set: 0,
+            requests: Requests::default(),
+            programs: PendingPrograms::new(geometry),
+            clears: Clears::default(),
+            row: None,
+            lookup: NONE,
+            looked_up: NONE,
+            lookup_began: 0,
+            lookup_total: 0,
+            merge: NONE,
+            merge_is_hashed: false,
+            goes_on: false,
+        }
+    }
+
+    /// The time of the latest event.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Total time spent on lookups of owners that have ended.
+    pub fn lookup_total_ns(&self) -> u64 {
+        self.lookup_total
+    }
+
+    /// How often a program or an erase was suspended.
+    pub fn suspensions(&self) -> u64 {
+        self.array.suspensions()
+    }
+
+    /// Number of requests that have not ended.
+    pub fn outstanding(&self) -> usize {
+        self.requests.outstanding() + self.requests.ended.len()
+    }
+
+    /// A request that has ended by now.
+    pub fn take_end(&mut self) -> Option<RequestEnd> {
+        self.requests.ended.pop_front()
+    }
+
+    /// The next request that ends, after all events before its end. `None` if none is outstanding.
+    pub fn next_end(&mut self) -> Option<RequestEnd> {
+        while self.requests.ended.is_empty() && self.requests.outstanding() > 0 {
+            let advanced = self.next_event(u64::MAX);
+            assert!(advanced, "an outstanding request waits for an event");
+        }
+        self.requests.ended.pop_front()
+    }
+
+    /// The time of a request that is submitted when nothing else is outstanding, and ends before the next one
+    /// is submitted.
+    pub(crate) fn alone(&mut self, now: u64, step: Step, hashes: bool, ops: &[Op]) -> u64 {
+        let now = now.max(self.now);
+        if step.data() == DataPath::Own {
+            self.step(None, now, step, hashes, ops);
+            return now;
+        }
+        self.open(0);
+        self.step(Some(0), now, step, hashes, ops);
+        self.close(0);
+        self.next_end().map_or(now, |end| end.at)
+    }
+
+    /// If everything that was submitted has ended by `time`, the time of the last event.
+    pub(crate) fn quiet_since(&mut self, time: u64) -> Option<u64> {
+        while self.next_event(time) {}
+        let busy = self.events.earliest().is_some() || !self.timers.is_empty();
+        (!busy).then_some(self.now)
+    }
+
+    /// Lets everything happen that happens until `time`, including it.
+    pub fn advance(&mut self, time: u64) {
+        while self.next_event(time) {}
+        self.now = self.now.max(time);
+    }
+
+    /// Lets everything that was submitted end; returns the time of the last event.
+    pub fn settle(&mut self) -> u64 {
+        while self.next_event(u64::MAX) {}
+        debug_assert!(self.graph.len() == 0, "every operation ends");
+        self.now
+    }
+
+    /// Handles the next event, unless it is after `until` or there is none.
+    fn next_event(&mut self, until: u64) -> bool {
+        let timer = self.timers.peek().map(|Reverse((at, _, _))| *at);
+        let resource = self.events.earliest();
+        // Timers first: what they release may then compete for the resource.
+        let by_timer = match (timer, resource) {
+            (Some(timer), Some((at, _))) => timer <= at,
+            (timer, _) => timer.is_some(),
+        };
+        if by_timer {
+            let Some(Reverse((at, _, timer))) = self.timers.peek().copied() else {
+                return false;
+            };
+            if at > until {
+                return false;
+            }
+            self.timers.pop();
+            self.now = at;
+            self.ring(timer);
+            return true;
+        }
+        match resource {
+            Some((at, leaf)) if at <= until => {
+                self.now = at;
+                self.resource_event(leaf);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn ring(&mut self, timer: Timer) {
+        match timer {
+            Timer::Gate(node) => {
+                self.graph.waited(node);
+                self.begin_ready();
+            }
+            Timer::Part(part) => self.requests.end_part(part, self.now),
+        }
+    }
+
+    fn set_timer(&mut self, at: u64, timer: Timer) {
+        self.timers.push(Reverse((at, self.timers_set, timer)));
+        self.timers_set += 1;
+    }
+
+    fn resource_event(&mut self, leaf: usize) {
+        match leaf.checked_sub(self.array.leaves()) {
+            Some(lane) => {
+                let (node, next) = self.lanes[lane].end();
+                match next {
+                    Some(at) => self.events.set(leaf, at),
+                    None => self.events.clear(leaf),
+                }
+                self.finish(node);
+                self.begin_ready();
+            }
+            None => {
+                let mut context = Context {
+                    now: self.now,
+                    graph: &mut self.graph,
+                    events: &mut self.events,
+                };
+                let ended = self.array.event(leaf, &mut context);
+                self.flash_ended(ended);
+                let mut context = Context {
+                    now: self.now,
+                    graph: &mut self.graph,
+                    events: &mut self.events,
+                };
+                self.array.go_on_channel(leaf, &mut context);
+            }
+        }
+    }
+
+    /// A flash operation has ended, if any: what waited for it may begin, then its die goes on.
+    fn flash_ended(&mut self, mut ended: Option<u32>) {
+        while let Some(node) = ended {
+            let die = usize::from(self.graph.node(node).die);
+            self.finish(node);
+            self.begin_ready();
+            let mut context = Context {
+                now: self.now,
+                graph: &mut self.graph,
+                events: &mut self.events,
+            };
+            ended = self.array.go_on(die, &mut context);
+        }
+    }
+
+    /// Begins all nodes that are ready.
+    fn begin_ready(&mut self) {
+        while let Some(node) = self.graph.next_ready() {
+            match self.graph.node(node).work {
+                Work::Nothing => self.finish(node),
+                Work::Lane(lane) => self.take_turn(lane, node),
+                Work::Read | Work::Program | Work::Erase | Work::Scan => {
+                    let mut context = Context {
+                        now: self.now,
+                        graph: &mut self.graph,
+                        events: &mut self.events,
+                    };
+                    let ended = self.array.enqueue(node, &mut context);
+                    self.flash_ended(ended);
+                }
+            }
+        }
+    }
+
+    fn take_turn(&mut self, lane: Lane, node: u32) {
+        let length = self.graph.node(node).length;
+        let this = &mut self.lanes[lane as usize];
+        let first = this.begin(node, self.now, length);
+        if let Some(end) = first {
+            self.events.set(self.array.leaves() + lane as usize, end);
+        }
+    }
+
+    /// Ends an operation, and tells those that wait for it.
+    fn finish(&mut self, at: u32) {
+        let node = self.graph.end(at);
+        if node.work == Work::Program && node.page != NO_PAGE {
+            self.programs.end(node.page, at);
+        }
+        if node.clear != 0 {
+            self.clears.end(node.clear, &mut self.graph);
+        }
+        self.marked(at, &node);
+        if node.part != NONE && self.requests.waited(node.part) {
+            self.part_done(node.part);
+        }
+    }
+
+    fn marked(&mut self, at: u32, node: &Node) {
+        match node.mark {
+            Mark::None => {}
+            Mark::LookupBegins => self.lookup_began = self.now,
+            Mark::LookupEnds => {
+                self.lookup_total += self.now - self.lookup_began;
+                if self.looked_up == at {
+                    self.looked_up = NONE;
+                }
+            }
+        }
+        if self.merge == at {
+            self.merge = NONE;
+        }
+    }
+
+    /// The operations of a part have ended, and its data are in the controller.
+    fn part_done(&mut self, part: u32) {
+        let now = self.now;
+        let end = match self.requests.part_of(part).data {
+            DataPath::ToHost => self.front.send_page(now, now),
+            DataPath::Flush => now + self.latencies.flush_ns,
+            DataPath::ToMerge => {
+                self.merge_ready();
+                now
+            }
+            DataPath::Own | DataPath::Absent | DataPath::FromHost | DataPath::Merged => now,
+        };
+        if end > now {
+            self.set_timer(end, Timer::Part(part));
+        } else {
+            self.requests.end_part(part, now);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Parameters of the flash, as in a data sheet, and of the order in which a die works.
+
+use serde::{Deserialize, Serialize};
+
+/// Times of the pages of a word line, one for each bit that a cell stores: a page's type follows from
+/// its number within the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct CellTimes {
+    times: [u64; Self::BITS_MAX],
+    bits: u8,
+}
+
+/// In a file: a number, or a list of them.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    One(u64),
+    Several(Vec<u64>),
+}
+
+impl From<CellTimes> for Written {
+    fn from(times: CellTimes) -> Self {
+        match times.times() {
+            [one] => Self::One(*one),
+            several => Self::Several(several.to_vec()),
+        }
+    }
+}
+
+impl TryFrom<Written> for CellTimes {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let times = match written {
+            Written::One(one) => return Ok(Self::flat(one)),
+            Written::Several(times) => times,
+        };
+        Self::new(&times).ok_or("1 to 4 times are possible, none less than the one before")
+    }
+}
+
+impl CellTimes {
+    /// Cells of at most four bits.
+    pub const BITS_MAX: usize = 4;
+
+    /// The times from the fastest page type to the slowest; `None` unless there are 1 to 4 of them,
+    /// none less than the one before.
+    pub fn new(times: &[u64]) -> Option<Self> {
+        let bits = times.len();
+        let mut all = [0; Self::BITS_MAX];
+        all.get_mut(..bits)?.copy_from_slice(times);
+        (bits > 0 && times.is_sorted()).then_some(Self {
+            times: all,
+            bits: bits as u8,
+        })
+    }
+
+    /// The same time for all pages.
+    pub const fn flat(time: u64) -> Self {
+        Self {
+            times: [time; Self::BITS_MAX],
+            bits: 1,
+        }
+    }
+
+    /// The times, one for each page type.
+    pub fn times(&self) -> &[u64] {
+        &self.times[..usize::from(self.bits)]
+    }
+
+    /// Mean of the page types.
+    pub fn mean(&self) -> u64 {
+        let times = self.times();
+        times.iter().sum::<u64>() / times.len() as u64
+    }
+
+    /// Time of the page `row` of a block.
+    #[inline]
+    pub fn of_row(&self, row: u32) -> u64 {
+        self.times[page_type(self.bits, row)]
+    }
+}
+
+/// Type of a page by its number within the block: 0 is the fastest. The order of two and three bits is that
+/// of the data sheets that simulators follow: a block of TLC begins with pages of fewer bits, since a
+/// word line is programmed in steps beside its neighbours.
+#[inline]
+fn page_type(bits: u8, row: u32) -> usize {
+    let kind = match (bits, row) {
+        (1, _) => 0,
+        (3, 0..6) => 0,
+        (3, 6..8) => 1,
+        (3, _) => (row - 8) / 2 % 3,
+        (bits, _) => row % u32::from(bits),
+    };
+    kind as usize
+}
+
+/// Interruption of programs and erases by reads of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// From the command until the die can read.
+    pub begin_ns: u64,
+    /// Beyond the rest of the operation, when it resumes.
+    pub resume_ns: u64,
+    /// An operation with less than this left is not suspended.
+    pub least_left_ns: u64,
+    /// How often one operation is suspended at most; 0 is never.
+    pub most: u32,
+}
+
+impl Suspension {
+    /// No operation is suspended.
+    pub const NEVER: Self = Self {
+        begin_ns: 0,
+        resume_ns: 0,
+        least_left_ns: 0,
+        most: 0,
+    };
+}
+
+/// Parameters of flash whose dies choose what to do next.
+#[derive(Clone, Copy, Debug)]
+pub struct NandSpec {
+    /// Reading a page inside its die.
+    pub read: CellTimes,
+    /// Programming a page.
+    pub program: CellTimes,
+    /// Erasing a block.
+    pub erase_ns: u64,
+    /// Moving a page over its channel.
+    pub transfer_ns: u64,
+    /// Command and address cycles of a read, a program and an erase on the channel.
+    pub command_ns: [u64; 3],
+    /// A free channel first moves data that was read, and then takes new commands.
+    pub data_first: bool,
+    /// Dies of a chip, of which only one works at a time.
+    pub dies_per_chip: u32,
+    /// Suspension of programs and erases.
+    pub suspension: Suspension,
+    /// How much later a program of the host, an operation of collection and one of metadata may begin than
+    /// reads of the host that became ready at the same time: a die takes the operation whose time plus
+    /// patience is earliest. So reads are first, and the others do not starve.
+    pub patience_ns: [u64; 3],
+}

@@ -1,0 +1,379 @@
+//! Steps of commands become parts and operations that wait.
+
+use super::graph::{Class, Lane, Mark, NONE, Node, Work};
+use super::spec::NandSpec;
+use super::{Nand, Timer};
+use crate::halves::{DataPath, Step};
+use crate::timing::per_64_bytes;
+use remap_ssd_media::op::NO_PAGE;
+use remap_ssd_media::{ClearId, Op, OpKind, Ppn, Purpose};
+
+/// The part of a request to which operations belong, while they are added.
+#[derive(Clone, Copy)]
+struct Adding {
+    part: u32,
+    /// Ends when the part's data are in the controller; `NONE` if they are.
+    gate: u32,
+    /// The latest page that the part reads: it may copy it.
+    copied: u32,
+}
+
+impl Nand {
+    /// A request begins: its steps follow, then [`Self::close`]. `request` is a small number of the caller's
+    /// choice, free again once the request has ended.
+    pub fn open(&mut self, request: u32) {
+        self.requests.open(request);
+    }
+
+    /// The request has no further step.
+    pub fn close(&mut self, request: u32) {
+        self.requests.close(request, self.now);
+    }
+
+    /// Takes a step of a request that was submitted at `now`. Everything that happens until then has happened
+    /// afterwards.
+    pub(crate) fn step(
+        &mut self,
+        request: Option<u32>,
+        now: u64,
+        step: Step,
+        hashes: bool,
+        ops: &[Op],
+    ) {
+        self.advance(now);
+        let data = step.data();
+        // Also at the end of a request that the firmware ends itself.
+        let begins =
+            !std::mem::replace(&mut self.goes_on, step.goes_on()) & (data != DataPath::Own);
+
+        let front = &mut self.front;
+        let received = match data {
+            DataPath::Own | DataPath::Merged => now,
+            DataPath::Absent | DataPath::Flush | DataPath::ToHost => front.arrive(now),
+            DataPath::FromHost | DataPath::ToMerge => front.receive_page(now),
+        };
+        let hashed = match data {
+            DataPath::FromHost if hashes => front.hash_page(now, received),
+            _ => received,
+        };
+        let ready = front.process(front.arrive(now), hashed, begins, step.pages());
+
+        self.add_part(request.unwrap_or(NONE), data, ready, hashes, ops);
+    }
+
+    /// Adds a part whose data are in the controller at `ready`, with its operations.
+    fn add_part(&mut self, request: u32, data: DataPath, ready: u64, hashes: bool, ops: &[Op]) {
+        let now = self.now;
+        let part = self.requests.part(request, data);
+        let mut adding = Adding {
+            part,
+            gate: NONE,
+            copied: NONE,
+        };
+        if data == DataPath::Merged {
+            adding.gate = self.merge;
+            self.part_waits_for(part, adding.gate);
+        } else if ready > now {
+            adding.gate = self.gate();
+            self.part_waits_for(part, adding.gate);
+            self.set_timer(ready, Timer::Gate(adding.gate));
+        }
+        if data == DataPath::ToMerge {
+            // Opened when the page has been read.
+            (self.merge, self.merge_is_hashed) = (self.gate(), hashes);
+        }
+
+        for op in ops {
+            self.add(op, &mut adding);
+        }
+        // Nothing has begun so far, so that the operations of a step compete with each other.
+        self.begin_ready();
+        if self.requests.waited(part) {
+            self.part_done(part);
+        }
+    }
+
+    /// A node that waits for a time.
+    fn gate(&mut self) -> u32 {
+        self.graph.add(Node::new(Work::Nothing, Class::Metadata))
+    }
+
+    fn part_waits_for(&mut self, part: u32, gate: u32) {
+        if gate != NONE {
+            self.graph.node_mut(gate).part = part;
+            self.requests.wait(part);
+        }
+    }
+
+    /// The page to be merged is in the controller.
+    pub(super) fn merge_ready(&mut self) {
+        if self.merge != NONE {
+            let ready = if self.merge_is_hashed {
+                self.front.hash_page(self.now, self.now)
+            } else {
+                self.now
+            };
+            self.set_timer(ready, Timer::Gate(self.merge));
+        }
+    }
+
+    fn add(&mut self, op: &Op, adding: &mut Adding) {
+        match op.kind {
+            OpKind::CopyRow => self.add_row(op, adding),
+            OpKind::ScanFlash => self.add_scan(op, adding),
+            _ => {
+                let node = self.node_of(op);
+                let node = self.add_one(op, node, adding);
+                if op.kind == OpKind::Read && op.purpose == Purpose::Host {
+                    adding.copied = node;
+                }
+                self.graph.seal(node);
+            }
+        }
+    }
+
+    /// The node of an operation on one resource.
+    fn node_of(&self, op: &Op) -> Node {
+        let NandSpec {
+            read,
+            program,
+            erase_ns,
+            ..
+        } = self.spec;
+        let class = match (op.purpose, op.kind) {
+            (Purpose::Host, OpKind::Read) => Class::HostRead,
+            (Purpose::Host, _) => Class::HostProgram,
+            (Purpose::Gc, _) => Class::Collection,
+            (Purpose::Meta, _) => Class::Metadata,
+        };
+        let row = |page: Ppn| match page {
+            NO_PAGE => 0,
+            page => self.geometry.slot(page).row,
+        };
+        let write = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
+        let (work, length) = match op.kind {
+            OpKind::Read => (Work::Read, read.of_row(row(op.page))),
+            OpKind::Program => (Work::Program, program.of_row(row(op.page))),
+            OpKind::Erase => (Work::Erase, erase_ns),
+            OpKind::NvWrite => (Work::Lane(Lane::Store), write),
+            OpKind::NvClear => (Work::Lane(Lane::Clear), write),
+            OpKind::NvRead => (
+                Work::Lane(Lane::Scan),
+                per_64_bytes(op.amount, self.latencies.nvram_read_ns),
+            ),
+            _ => (Work::Nothing, 0),
+        };
+        let mut node = Node::new(work, class);
+        node.length = length;
+        node.die = self.chip_of(op.die.into());
+        if matches!(work, Work::Read | Work::Program) {
+            node.page = op.page;
+        }
+        if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+            node.clear = op.clear_id.0;
+        }
+        node.mark = match op.kind {
+            OpKind::LookupBegin => Mark::LookupBegins,
+            OpKind::LookupEnd => Mark::LookupEnds,
+            _ => Mark::None,
+        };
+        node
+    }
+
+    /// The timeline of a die: its own, or that of its chip. Dies are dealt to channels in turn, and so are
+    /// chips.
+    fn chip_of(&self, die: u32) -> u16 {
+        (die % self.chips) as u16
+    }
+
+    /// Adds an operation with all that it waits for; the caller may add more, and then seals it.
+    fn add_one(&mut self, op: &Op, mut node: Node, adding: &Adding) -> u32 {
+        let page = node.page;
+        let mut buffered = None;
+        if node.work == Work::Read && page != NO_PAGE {
+            buffered = self.programs.data_of(page);
+        }
+        if buffered.is_some() {
+            (node.work, node.length) = (Work::Nothing, 0);
+        }
+        let work = node.work;
+        let node = self.graph.add(node);
+        if let Some(before) = buffered.flatten().and_then(|data| self.graph.find(data)) {
+            self.graph.wait_for(node, before);
+        }
+
+        if op.purpose == Purpose::Host {
+            self.graph.node_mut(node).part = adding.part;
+            self.requests.wait(adding.part);
+            self.wait_for(node, adding.gate);
+            if work == Work::Program {
+                // A command's copy programs what it has read.
+                self.wait_for(node, adding.copied);
+            }
+        }
+        if op.purpose == Purpose::Gc {
+            self.wait_for(node, self.looked_up);
+        }
+        self.wait_as_recorded(op, node);
+        self.wait_by_order(work, page, node);
+        self.join_lookup(op.kind, node);
+        self.note(op, work, page, node, adding);
+        node
+    }
+
+    fn wait_for(&mut self, node: u32, before: u32) {
+        if before != NONE {
+            self.graph.wait_for(node, before);
+        }
+    }
+
+    /// The waits of `After`.
+    fn wait_as_recorded(&mut self, op: &Op, node: u32) {
+        if op.after_all {
+            let own = self.graph.next_number() - 1;
+            // The erases of a superblock, or its tail pages, are recorded one by one, and all wait for the
+            // operations before the first of them.
+            let below = match op.kind {
+                OpKind::Erase | OpKind::Program => *self.row.get_or_insert(own),
+                _ => own,
+            };
+            self.graph.wait_for_all(node, below);
+        } else {
+            self.row = None;
+        }
+        if op.after_fence {
+            self.graph.wait_for_stores(node);
+        }
+        if op.after_page != NO_PAGE {
+            let graph = &mut self.graph;
+            self.programs
+                .of(op.after_page, op.after_pages.into())
+                .for_each(|before| graph.wait_for(node, before));
+        }
+        // For a clearing or an erase it is the operation's own name.
+        if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+            self.clears.wait_for(node, op.clear_id.0, &mut self.graph);
+        }
+    }
+
+    /// The pages of a block are programmed in order.
+    fn wait_by_order(&mut self, work: Work, page: Ppn, node: u32) {
+        if work != Work::Program || page == NO_PAGE {
+            return;
+        }
+        let dies = self.geometry.dies();
+        if self.geometry.offset(page) >= dies {
+            let graph = &mut self.graph;
+            self.programs
+                .of(Ppn(page.0 - dies), 1)
+                .for_each(|before| graph.wait_for(node, before));
+        }
+    }
+
+    /// The operations of a lookup are done one after the other, and so are lookups.
+    fn join_lookup(&mut self, kind: OpKind, node: u32) {
+        if kind == OpKind::LookupBegin {
+            assert!(self.lookup == NONE, "a lookup ends before the next begins");
+            self.lookup = node;
+        } else if self.lookup != NONE
+            && matches!(
+                kind,
+                OpKind::Read | OpKind::NvRead | OpKind::ScanFlash | OpKind::LookupEnd
+            )
+        {
+            self.wait_for(node, self.lookup);
+            self.lookup = node;
+            if kind == OpKind::LookupEnd {
+                (self.lookup, self.looked_up) = (NONE, node);
+            }
+        }
+    }
+
+    /// Records what later operations may name.
+    fn note(&mut self, op: &Op, work: Work, page: Ppn, node: u32, adding: &Adding) {
+        if work == Work::Program && page != NO_PAGE {
+            let data = match (op.purpose, adding.copied) {
+                (_, copied) if copied != NONE => copied,
+                (Purpose::Host, _) => adding.gate,
+                _ => NONE,
+            };
+            let data = (data != NONE).then(|| self.graph.name(data));
+            self.programs.add(page, node, data);
+        }
+        if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+            if op.clear_id == ClearId(0) {
+                return;
+            }
+            self.clears.add(op.clear_id.0);
+        }
+    }
+
+    /// Collection's copies of one row: a page is programmed when its source has been read.
+    fn add_row(&mut self, op: &Op, adding: &Adding) {
+        let geometry = self.geometry;
+        let first = geometry.slot(Ppn(op.amount));
+        let base = geometry.die_of(geometry.superblock(first.ppn), 0);
+        let mut sources = op.sources;
+        let mut index = 0;
+        while sources != 0 {
+            let step = sources.trailing_zeros();
+            sources &= sources - 1;
+
+            let mut read = Op::new(OpKind::Read, op.purpose, remap_ssd_media::After::NOTHING);
+            read.page = Ppn(op.amount + step);
+            read.die = (base + geometry.die_of_offset(first.die + step)) as u16;
+            let node = self.node_of(&read);
+            let read = self.add_one(&read, node, adding);
+
+            let program = Op {
+                kind: OpKind::Program,
+                die: op.die + index as u16,
+                page: Ppn(op.page.0 + index),
+                ..*op
+            };
+            let node = self.node_of(&program);
+            let copy = Adding {
+                copied: read,
+                ..*adding
+            };
+            let program = self.add_one(&program, node, &copy);
+            self.wait_for(program, read);
+            self.graph.seal(read);
+            self.graph.seal(program);
+            index += 1;
+        }
+    }
+
+    /// Reads of pages spread evenly over the dies.
+    fn add_scan(&mut self, op: &Op, adding: &Adding) {
+        let each = self.spec.read.mean() + self.spec.transfer_ns;
+        let (share, rest) = (op.amount / self.chips, op.amount % self.chips);
+        // Between two nodes that take no time, the dies read side by side.
+        let begin = self.add_one(op, Node::new(Work::Nothing, Class::Metadata), adding);
+        let mut end = Node::new(Work::Nothing, Class::Metadata);
+        if op.purpose == Purpose::Host {
+            end.part = adding.part;
+            self.requests.wait(adding.part);
+        }
+        let end = self.graph.add(end);
+        for chip in 0..self.chips {
+            let pages = share + u32::from(chip < rest);
+            if pages == 0 {
+                continue;
+            }
+            let mut node = Node::new(Work::Scan, Class::Metadata);
+            node.die = chip as u16;
+            node.length = u64::from(pages) * each;
+            let node = self.graph.add(node);
+            self.graph.wait_for(node, begin);
+            self.graph.wait_for(end, node);
+            self.graph.seal(node);
+        }
+        self.graph.wait_for(end, begin);
+        self.graph.seal(begin);
+        if self.lookup == begin {
+            self.lookup = end;
+        }
+        self.graph.seal(end);
+    }
+}

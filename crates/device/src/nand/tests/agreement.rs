@@ -1,0 +1,177 @@
+//! Queueing: closed forms, and figures measured with MQSim (commit 7ec40e3, no cache, no collection) or
+//! computed by an event model that agrees with it.
+
+use super::host::{Host, link, mean, quantile, spec};
+use crate::config::Latencies;
+use crate::nand::{NandSpec, Suspension};
+
+const KIB: u64 = 1024;
+
+#[track_caller]
+fn near(what: &str, ours: f64, theirs: f64, within: f64) {
+    let off = ours / theirs - 1.0;
+    assert!(
+        off.abs() <= within,
+        "{what}: {ours:.0} against {theirs:.0}, {:+.2} %",
+        off * 100.0
+    );
+}
+
+// 8 channels of 8 dies, random reads of 4 KiB, 60 us: requests per second by queue depth. Data first is MQSim's
+// run of 20,000 requests, commands first the event model.
+#[test]
+fn random_reads_agree_in_both_orders_of_a_channel() {
+    for (data_first, depth, count, per_s) in [
+        (true, 1, 20_000, 13_531.0),
+        (true, 4, 20_000, 51_887.0),
+        (true, 16, 20_000, 175_572.0),
+        (true, 256, 20_000, 374_617.0),
+        (false, 16, 200_000, 182_646.0),
+        (false, 256, 200_000, 619_205.0),
+    ] {
+        let spec = NandSpec {
+            data_first,
+            ..spec(60_000, 600_000, 4 * KIB)
+        };
+        let mut host = Host::new(8, 64, spec, link(4 * KIB));
+        host.closed(depth, count, &mut |noise| (noise.below(64), true));
+        near(
+            &format!("depth {depth}, {data_first}"),
+            host.per_s(),
+            per_s,
+            0.01,
+        );
+    }
+}
+
+/// Reads and writes 70 to 30 on 2 channels of 4 dies, 16 in flight, on the die of a random page. Programs are the
+/// bound, so the share of reads is that of the run to which it is compared: 17,801 of 25,564 requests a second.
+fn mixed(suspension: Suspension, count: usize) -> Host {
+    let spec = NandSpec {
+        suspension,
+        ..spec(60_000, 600_000, 4 * KIB)
+    };
+    let mut host = Host::new(2, 8, spec, link(4 * KIB));
+    host.closed(16, count, &mut |noise| {
+        (noise.below(8), noise.below(25_564) < 17_801)
+    });
+    host
+}
+
+#[test]
+fn reads_go_before_programs() {
+    let host = mixed(Suspension::NEVER, 100_000);
+    near("mean of reads", mean(&host.reads), 290_464.0, 0.03);
+    near("p99 of reads", quantile(&host.reads, 0.99), 697_511.0, 0.03);
+    near("mean of writes", mean(&host.writes), 1_405_213.0, 0.03);
+    near("per second", host.per_s(), 25_529.0, 0.01);
+}
+
+#[test]
+fn suspended_programs_let_reads_pass() {
+    let suspension = |least_left_ns, begin_ns, most| Suspension {
+        begin_ns,
+        resume_ns: 0,
+        least_left_ns,
+        most,
+    };
+    for (suspension, read, p99, write, per_s, suspends) in [
+        (
+            suspension(100_000, 20_000, u32::MAX),
+            102_312.0,
+            192_302.0,
+            1_791_493.0,
+            26_147.0,
+            36_005.0,
+        ),
+        (
+            suspension(100_000, 20_000, 1),
+            171_459.0,
+            646_166.0,
+            1_638_354.0,
+            26_058.0,
+            19_761.0,
+        ),
+        (
+            suspension(0, 0, u32::MAX),
+            85_039.0,
+            169_772.0,
+            1_762_410.0,
+            27_068.0,
+            43_897.0,
+        ),
+    ] {
+        let host = mixed(suspension, 100_000);
+        let what = |what| format!("{what}, {suspension:?}");
+        near(&what("mean of reads"), mean(&host.reads), read, 0.03);
+        near(
+            &what("p99 of reads"),
+            quantile(&host.reads, 0.99),
+            p99,
+            0.03,
+        );
+        near(&what("mean of writes"), mean(&host.writes), write, 0.03);
+        near(&what("per second"), host.per_s(), per_s, 0.01);
+        near(
+            &what("suspensions"),
+            host.nand.suspensions() as f64,
+            suspends,
+            0.03,
+        );
+    }
+}
+
+// M/D/1: a fixed service time and Poisson arrivals.
+#[test]
+fn waits_at_a_die_follow_the_closed_form() {
+    let service = 50_000;
+    let mut flash = spec(service - 20, 600_000, 0);
+    flash.command_ns = [0; 3];
+    for (load, wait, p99) in [(0.3, 0.2143, 1.88), (0.5, 0.5, 3.33), (0.8, 2.0, 10.3)] {
+        let mut host = Host::new(1, 1, flash, Latencies::default());
+        host.open(service as f64 / load, 400_000, &mut |_| (0, true));
+        let fixed = super::host::BEFORE + super::host::AFTER + service;
+        let waits = host
+            .reads
+            .iter()
+            .map(|read| read - fixed)
+            .collect::<Vec<_>>();
+        near(
+            &format!("mean at {load}"),
+            mean(&waits) / service as f64,
+            wait,
+            0.03,
+        );
+        near(
+            &format!("p99 at {load}"),
+            quantile(&waits, 0.99) / service as f64,
+            p99,
+            0.04,
+        );
+    }
+}
+
+// 19 reads for each program, 64 in flight on one die: reads alone would keep it busy.
+#[test]
+fn a_program_waits_no_longer_than_its_patience() {
+    let patience = 2_000_000;
+    let mut worst = Vec::new();
+    for patience_ns in [[u64::MAX; 3], [patience; 3]] {
+        let spec = NandSpec {
+            patience_ns,
+            suspension: Suspension {
+                most: u32::MAX,
+                ..Suspension::NEVER
+            },
+            ..spec(60_000, 600_000, 4 * KIB)
+        };
+        let mut host = Host::new(1, 1, spec, link(4 * KIB));
+        host.closed(64, 20_000, &mut |noise| (0, noise.below(20) < 19));
+        worst.push(quantile(&host.writes, 1.0));
+    }
+    // The programs that were ready before, of which there are a few, come first.
+    assert!(
+        worst[1] < (8 * patience) as f64 && worst[0] > 2.0 * worst[1],
+        "{worst:?}"
+    );
+}

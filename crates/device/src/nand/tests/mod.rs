@@ -1,0 +1,6 @@
+//! The model against formulas, and against figures of another simulator and of a small event model that
+//! agrees with it. All times are in nanoseconds.
+
+mod agreement;
+mod exact;
+mod host;
