@@ -64,7 +64,7 @@ impl CounterTotals {
             stats: ftl.stats(),
             erases: counts.erases,
             nvram_bytes: counts.nv_bytes_written,
-            lookup_ns: device.timing().lookup_total_ns(),
+            lookup_ns: device.lookup_total_ns(),
             reading: Reading {
                 at_ns,
                 page_ops,

@@ -19,8 +19,10 @@ pub(crate) struct OpenLoop {
     bound: Option<u32>,
     arrived: u64,
     arrivals: u64,
-    /// Completion times of the requests outstanding at the latest arrival.
+    /// Completion times of the requests outstanding at the latest arrival, as far as they are known.
     outstanding: BinaryHeap<Reverse<u64>>,
+    /// Number of requests whose completion is not known yet.
+    pending: u64,
     backlog_max: u64,
     waited_ns: u128,
     reads: Latencies,
@@ -37,6 +39,7 @@ impl OpenLoop {
             arrived: start,
             arrivals: 0,
             outstanding: BinaryHeap::new(),
+            pending: 0,
             backlog_max: 0,
             waited_ns: 0,
             reads: Latencies::default(),
@@ -47,7 +50,7 @@ impl OpenLoop {
 
     /// Records the arrival of a request; returns the time from which a slot is free.
     pub(crate) fn arrive(&mut self, at_ns: u64) -> u64 {
-        self.arrived = self.start + at_ns;
+        self.arrived = self.arrival(at_ns);
         self.arrivals += 1;
         // Requests that completed before this arrival are not in its backlog.
         while self
@@ -68,15 +71,36 @@ impl OpenLoop {
     /// Requests outstanding at the latest arrival, and that one too once its completion is
     /// recorded.
     pub(crate) fn backlog(&self) -> u64 {
-        self.outstanding.len() as u64
+        self.outstanding.len() as u64 + self.pending
+    }
+
+    /// Arrival of a request at `at_ns` of its source.
+    pub(crate) fn arrival(&self, at_ns: u64) -> u64 {
+        self.start + at_ns
+    }
+
+    /// Arrival of the latest request.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// The request that arrived last has entered; its completion is not known yet.
+    pub(crate) fn begin(&mut self) {
+        self.pending += 1;
+    }
+
+    /// A request that has begun and arrived at `arrived` completes at `done_at`, the time that has come.
+    pub(crate) fn end_now(&mut self, arrived: u64, done_at: u64) {
+        self.pending -= 1;
+        self.waited_ns += u128::from(done_at - arrived);
     }
 
     /// Records the completion of the request that arrived last.
-    pub(crate) fn end(&mut self, done_at: u64) {
+    pub(crate) fn end(&mut self, arrived: u64, done_at: u64) {
         self.outstanding.push(Reverse(done_at));
 
         // Total response time divided by the length of the run is the mean backlog (Little's law).
-        self.waited_ns += u128::from(done_at - self.arrived);
+        self.waited_ns += u128::from(done_at - arrived);
         if let Some(places) = &mut self.places {
             places.replace_earliest(done_at);
         }
@@ -84,8 +108,7 @@ impl OpenLoop {
 
     /// Records the response time of a served request: a read, a write, or another counted only in
     /// the total.
-    pub(crate) fn served(&mut self, done_at: u64, is_read: Option<bool>) {
-        let response = done_at - self.arrived;
+    pub(crate) fn served(&mut self, response: u64, is_read: Option<bool>) {
         self.all.record(response);
         match is_read {
             Some(true) => self.reads.record(response),

@@ -16,6 +16,7 @@ mod feed;
 mod front;
 mod options;
 mod pipeline;
+mod queued;
 mod tally;
 mod warm_up;
 
@@ -32,11 +33,15 @@ use crate::summary::RunSummary;
 use crate::times::{PageOutcome, RequestTimes, RunClock};
 use feed::command;
 use front::{Front, Sink};
+use queued::{Queue, Queued, engine};
 use remap_ssd_device::{Device, Lpn};
 use remap_ssd_ftl::{Refusal, UsablePages};
 use std::ops::ControlFlow;
 use std::time::Instant;
 use tally::Tally;
+
+/// The accounting of a run, and true if the source ended inside a request.
+type Accounts = (Tally, bool);
 
 /// Runs `source` on `device` and returns the measurements. `progress` is called now and then and
 /// may stop the run.
@@ -51,7 +56,7 @@ pub fn run(
 ) -> Result<RunSummary, RunError> {
     let began = Instant::now();
     // The device may have a past (aging, an earlier run); only this run's share is measured.
-    let start = device.timing().busy_until();
+    let start = device.busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
     // An open loop has no queue depth: requests enter when they arrive.
@@ -85,7 +90,11 @@ pub fn run(
         Some(accounts) => accounts,
         None => {
             let accounts;
-            (accounts, times) = run_directly(device, source, options, times, &mut report)?;
+            (accounts, times) = if device.nand().is_some() {
+                run_queued(device, source, options, times, &mut report)?
+            } else {
+                run_directly(device, source, options, times, &mut report)?
+            };
             accounts
         }
     };
@@ -127,21 +136,72 @@ fn run_directly(
     options: &RunOptions,
     times: RequestTimes,
     report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<((Tally, bool), RequestTimes), RunError> {
-    let start = times.entered;
+) -> Result<(Accounts, RequestTimes), RunError> {
     let mut front = Front::new(Direct { device, times }, options);
+    drain_all(&mut front, source, options, report)?;
+    let is_inside = front.is_inside_request();
+    Ok(((front.tally, is_inside), front.sink.times))
+}
+
+/// The same on a device whose requests end when their time has come.
+fn run_queued(
+    device: &mut Device,
+    source: &mut dyn Source,
+    options: &RunOptions,
+    times: RequestTimes,
+    report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(Accounts, RequestTimes), RunError> {
+    let queue = queue(options, &times);
+    let sink = Queued {
+        device,
+        times,
+        queue,
+    };
+    let mut front = Front::new(sink, options);
+    drain_all(&mut front, source, options, report)?;
+    let is_inside = front.is_inside_request();
+
+    let Queued {
+        device,
+        mut times,
+        mut queue,
+    } = front.sink;
+    while queue.next_end(&mut times, engine(device)) {}
+    engine(device).settle();
+    Ok(((front.tally, is_inside), times))
+}
+
+/// The host's queue of a run.
+fn queue(options: &RunOptions, times: &RequestTimes) -> Queue {
+    let places = if options.open_loop {
+        options.bound
+    } else {
+        Some(options.queue_depth)
+    };
+    let host_ns = if options.open_loop { 0 } else { times.host_ns };
+    Queue::new(places, times.entered + host_ns)
+}
+
+/// Takes pages from the source until it or the run ends.
+fn drain_all<S: Timed>(
+    front: &mut Front<S>,
+    source: &mut dyn Source,
+    options: &RunOptions,
+    report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(), RunError> {
+    let start = front.sink.times().entered;
     let mut feed = Feed::default();
 
     let mut precision = options.precision;
     let mut is_precise = false;
 
     while front.goes_on() && feed.refill(source)? {
-        drain(&mut feed, &mut front, is_precise);
+        drain(&mut feed, front, is_precise);
 
         let so_far = Progress {
             pages: front.tally.page_ops.operations,
             pages_total: None,
-            seconds_simulated: (front.sink.times.entered - start) as f64 / 1e9,
+            seconds_simulated: (front.sink.times().entered - start) as f64 / 1e9,
         };
 
         if report(so_far).is_break() {
@@ -152,26 +212,48 @@ fn run_directly(
         if let Some((wanted, next_look)) = &mut precision
             && so_far.pages >= *next_look
         {
-            is_precise |= front.sink.times.meters.is_precise(wanted);
+            is_precise |= front.sink.times().meters.is_precise(wanted);
             *next_look = so_far.pages + so_far.pages / 4;
         }
         if is_precise && !front.is_inside_request() {
             break;
         }
     }
-
-    let is_inside = front.is_inside_request();
-    Ok(((front.tally, is_inside), front.sink.times))
+    Ok(())
 }
 
 /// Takes the pages of the window that look-ahead permits, as far as they are wanted. `ends`: only those
 /// of the request that has begun.
-fn drain(feed: &mut Feed, front: &mut Front<Direct<'_>>, ends: bool) {
+fn drain<S: Timed>(feed: &mut Feed, front: &mut Front<S>, ends: bool) {
     while front.goes_on() && (front.is_inside_request() || !ends) {
-        let Some(page) = feed.next(front.sink.device) else {
+        let Some(page) = feed.next(front.sink.device()) else {
             return;
         };
         front.page(&page);
+    }
+}
+
+/// A sink that has its times at once.
+trait Timed: Sink {
+    fn times(&self) -> &RequestTimes;
+    fn device(&self) -> &Device;
+}
+
+impl Timed for Direct<'_> {
+    fn times(&self) -> &RequestTimes {
+        &self.times
+    }
+    fn device(&self) -> &Device {
+        self.device
+    }
+}
+
+impl Timed for Queued<'_> {
+    fn times(&self) -> &RequestTimes {
+        &self.times
+    }
+    fn device(&self) -> &Device {
+        self.device
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct PageOutcome {
 pub(crate) struct RequestTimes {
     pub clock: RunClock,
     /// Host's time before each request, in a closed loop.
-    host_ns: u64,
+    pub host_ns: u64,
     pub meters: Meters,
     /// Entry of the latest request, and the latest completion of any.
     pub entered: u64,
@@ -88,7 +88,7 @@ impl RequestTimes {
         let done_at = self.done_at;
         match &mut self.clock {
             RunClock::Closed(queue) => queue.replace_earliest(done_at + self.host_ns),
-            RunClock::Open(open) => open.end(done_at),
+            RunClock::Open(open) => open.end(open.arrived(), done_at),
         }
 
         // A flush has no latency of its own, and delays the following requests.
@@ -97,6 +97,27 @@ impl RequestTimes {
             self.flushed = done_at;
         }
 
+        let (entered, arrived) = (self.entered, self.arrived());
+        self.record(PageOutcome { kind, served }, arrived, entered, done_at);
+    }
+
+    /// Arrival of the latest request, in an open loop.
+    pub(crate) fn arrived(&self) -> u64 {
+        match &self.clock {
+            RunClock::Closed(_) => self.entered,
+            RunClock::Open(open) => open.arrived(),
+        }
+    }
+
+    /// Records the times of a request that has ended.
+    #[inline(always)]
+    pub(crate) fn record(
+        &mut self,
+        PageOutcome { kind, served }: PageOutcome,
+        arrived: u64,
+        entered: u64,
+        done_at: u64,
+    ) {
         // The time of a refused request is not comparable.
         if !served {
             return;
@@ -108,10 +129,10 @@ impl RequestTimes {
                 kind if kind.writes() => Some(false),
                 _ => None,
             };
-            open.served(done_at, is_read);
+            open.served(done_at - arrived, is_read);
         }
 
-        let latency = done_at - self.entered;
+        let latency = done_at - entered;
         match kind {
             PageKind::Read => self.meters.reads.record(latency),
             PageKind::Remap { .. } => self.meters.remaps.record(latency),

@@ -60,7 +60,7 @@ fn closed_loop(
     operations: u64,
     mut one: impl FnMut(&mut Device, u64, u64, u32) -> Result<Step, Refusal>,
 ) -> Result<Measured, Refusal> {
-    let start = device.timing().busy_until();
+    let start = device.busy_until();
     // Each command follows the host's time for it.
     let host_ns = device.config().host_ns;
 

@@ -27,7 +27,8 @@ use super::error::RunError;
 use super::feed::{Feed, command};
 use super::front::{Front, Sink};
 use super::options::{Progress, RunOptions};
-use super::tally::Tally;
+use super::queued::Queue;
+use super::{Accounts, queue};
 use crate::metrics::PageOps;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::times::{PageOutcome, RequestTimes};
@@ -66,9 +67,6 @@ struct Lot {
     page_ops: PageOps,
 }
 
-/// Result of the firmware's thread: the accounting, and true if the source ended inside a request.
-type Accounts = (Tally, bool);
-
 /// Runs the source on both halves of the device; `None` if it cannot be divided.
 ///
 /// # Errors
@@ -93,11 +91,15 @@ pub(crate) fn run(
             .spawn_scoped(scope, move || do_lots(front, &ordered, &done))
             .expect("the system has room for another thread");
         let mut feeder = Feeder::new(options);
+        let mut clock = Clock {
+            queue: timing.nand().is_some().then(|| queue(options, times)),
+            timing,
+            times,
+        };
         let kept = keep_time(
             &mut feeder,
             source,
-            &mut timing,
-            times,
+            &mut clock,
             to_firmware,
             &from_firmware,
             report,
@@ -149,13 +151,12 @@ fn do_lots(
 fn keep_time(
     feeder: &mut Feeder,
     source: &mut dyn Source,
-    timing: &mut TimingHalf<'_>,
-    times: &mut RequestTimes,
+    clock: &mut Clock<'_, '_>,
     to_firmware: SyncSender<Lot>,
     from_firmware: &Receiver<Lot>,
     report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
-    let start = times.entered;
+    let start = clock.times.entered;
     // All lots: their number bounds how far one thread may be ahead.
     let mut idle: VecDeque<Lot> = (0..LOTS).map(|_| Lot::default()).collect();
     let mut to_firmware = Some(to_firmware);
@@ -176,14 +177,15 @@ fn keep_time(
 
         let Ok(mut lot) = from_firmware.recv() else {
             // The other thread has ended; `join` reports why.
+            clock.end();
             return Ok(());
         };
 
-        charge(&mut lot, timing, times);
+        clock.charge(&mut lot);
         let so_far = Progress {
             pages: lot.page_ops.operations,
             pages_total: None,
-            seconds_simulated: (times.entered - start) as f64 / 1e9,
+            seconds_simulated: (clock.times.entered - start) as f64 / 1e9,
         };
 
         idle.push_back(lot);
@@ -195,19 +197,66 @@ fn keep_time(
     }
 }
 
-/// Computes when the requests of a lot entered and completed.
-fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut RequestTimes) {
+/// The half that computes times, and the times.
+struct Clock<'a, 't> {
+    timing: TimingHalf<'a>,
+    times: &'t mut RequestTimes,
+    /// The host's queue, if requests end when their time has come.
+    queue: Option<Queue>,
+}
+
+impl Clock<'_, '_> {
+    /// Computes when the requests of a lot entered and completed.
+    fn charge(&mut self, lot: &mut Lot) {
+        let Self {
+            timing,
+            times,
+            queue,
+        } = self;
+        if let Some(queue) = queue {
+            return charge_queued(lot, timing, times, queue);
+        }
+        for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
+            // In the order of one thread, and with the counters of that moment: a sample of the time
+            // series may fall between any two requests.
+            times.enter(0, done.is_flush);
+            if times.is_due() {
+                times.read(*glimpse, done.page_ops, None);
+            }
+            for _ in 0..done.steps {
+                times.done(timing.charge(times.entered, &mut lot.record));
+            }
+            times.leave(done.outcome);
+        }
+    }
+
+    /// Waits for the requests in flight, after the last lot.
+    fn end(&mut self) {
+        if let (Some(queue), Some(nand)) = (&mut self.queue, self.timing.nand()) {
+            while queue.next_end(self.times, nand) {}
+            nand.settle();
+        }
+    }
+}
+
+/// The same for requests that end when their time has come.
+fn charge_queued(
+    lot: &mut Lot,
+    timing: &mut TimingHalf<'_>,
+    times: &mut RequestTimes,
+    queue: &mut Queue,
+) {
     for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
-        // In the order of one thread, and with the counters of that moment: a sample of the time
-        // series may fall between any two requests.
-        times.enter(0, done.is_flush);
+        let nand = timing.nand().expect("the device has this engine");
+        queue.enter(times, nand, 0, done.is_flush);
         if times.is_due() {
             times.read(*glimpse, done.page_ops, None);
         }
         for _ in 0..done.steps {
-            times.done(timing.charge(times.entered, &mut lot.record));
+            timing.submit(queue.request(), times.entered, &mut lot.record);
         }
-        times.leave(done.outcome);
+        let nand = timing.nand().expect("the device has this engine");
+        queue.leave(times, nand, done.outcome);
     }
 }
 

@@ -5,6 +5,7 @@ mod collection;
 mod fio_jobs;
 mod micro;
 mod models;
+mod nand;
 mod pipeline;
 mod precision;
 mod profile;

@@ -1,0 +1,197 @@
+//! Runs on the engine whose dies choose: the same on two threads, all requests end, reads go first.
+
+use remap_ssd_device::nand::CellTimes;
+use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
+use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_media::ContentMode;
+use remap_ssd_sim::aging::{AgingOptions, Fill, age};
+use remap_ssd_sim::arrivals::Arrivals;
+use remap_ssd_sim::run::{RunOptions, run};
+use remap_ssd_sim::summary::RunSummary;
+use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload};
+use std::ops::ControlFlow;
+
+const PAPERS: ContentModel = ContentModel::Papers {
+    duplicate_ratio: 0.3,
+    exponent: 0.2,
+};
+
+fn config(scheme: SchemeKind, dedup: bool, engine: &str) -> DeviceConfig {
+    let mut config = DeviceConfig::from_toml(&format!(
+        "preset = \"fast21-32g\"\n[background]\nlookup_stalls_dies = false\n[timing]\nengine = \"{engine}\""
+    ))
+    .unwrap();
+    config.firmware.scheme = scheme;
+    config.firmware.dedup = dedup;
+    config.content = if dedup {
+        ContentMode::Identity
+    } else {
+        ContentMode::None
+    };
+    let tables = config.firmware.tables_bytes(&config.geometry);
+    config.firmware.log_bytes = config.firmware.log_bytes.max(tables);
+    config.scale(1.0 / 128.0).unwrap()
+}
+
+/// A TLC part whose programs may be suspended, on channels that take time.
+fn tlc(config: &mut DeviceConfig) {
+    config.flash.read_ns = CellTimes::new(&[40_000, 60_000, 80_000]).unwrap();
+    config.flash.program_ns = CellTimes::new(&[400_000, 900_000, 1_600_000]).unwrap();
+    config.flash.transfer_ns = 5_000;
+    config.timing.read_command_ns = 300;
+    config.timing.program_command_ns = 300;
+    config.timing.suspend_ns = 20_000;
+    config.timing.suspend_least_ns = 100_000;
+    config.timing.suspensions = 4;
+}
+
+fn measured(config: &DeviceConfig, workload: &str, options: &RunOptions) -> (RunSummary, Device) {
+    let mut device = Device::format(config.clone()).unwrap();
+    let aging = AgingOptions {
+        fill: Fill::Sequential,
+        ..AgingOptions::default()
+    };
+    age(&mut device, &mut *source(config, workload, 1), &aging).unwrap();
+    run_on(device, workload, options)
+}
+
+fn source(config: &DeviceConfig, workload: &str, seed: u64) -> Box<dyn Endless + Send> {
+    let workload: NamedWorkload = workload.parse().unwrap();
+    workload
+        .source(PAPERS, config.addressable_lpns(), seed, seed << 40)
+        .unwrap()
+}
+
+fn run_on(mut device: Device, workload: &str, options: &RunOptions) -> (RunSummary, Device) {
+    let config = device.config().clone();
+    let mut go_on = |_: &_| ControlFlow::Continue(());
+    let mut source = source(&config, workload, 2);
+    let summary = run(&mut device, &mut *source, options, &mut go_on);
+    let mut summary = summary.unwrap_or_else(|error| panic!("{config:?}: {error}"));
+    summary.wall_s = 0.0;
+    (summary, device)
+}
+
+fn options(pages: u64, queue_depth: u32, threads: u32) -> RunOptions {
+    RunOptions {
+        pages: Some(pages),
+        queue_depth,
+        threads,
+        ..RunOptions::default()
+    }
+}
+
+fn are_the_same(config: &DeviceConfig, workload: &str, pages: u64, depth: u32) {
+    let [one, two] = [1, 2].map(|threads| {
+        let (summary, device) = measured(config, workload, &options(pages, depth, threads));
+        let times = (device.busy_until(), device.lookup_total_ns());
+        format!("{} {times:?}", serde_json::to_string(&summary).unwrap())
+    });
+    assert!(one == two, "{workload}: {one}\nwith two threads {two}");
+}
+
+#[test]
+fn every_scheme_gives_the_same_on_two_threads() {
+    for (index, scheme) in SchemeKind::ALL.into_iter().enumerate() {
+        let mut config = config(scheme, true, "nand");
+        tlc(&mut config);
+        config.controller.firmware_ns = 3_000;
+        config.flash.flush_ns = 50_000;
+        let workload = if scheme.uses_hints() {
+            "journal"
+        } else {
+            "randrw:70"
+        };
+        are_the_same(&config, workload, 20_000, 1 + 21 * (index as u32 % 3));
+    }
+}
+
+#[test]
+fn workloads_and_policies_give_the_same_on_two_threads() {
+    for (policy, workload) in GcPolicy::ALL.into_iter().zip([
+        "zipf:0.99",
+        "fileserver",
+        "oltp",
+        "sysbench",
+        "fiu-mail",
+        "snapshot",
+    ]) {
+        let mut config = config(SchemeKind::RemapSsd, true, "nand");
+        tlc(&mut config);
+        config.firmware.gc_policy = policy;
+        are_the_same(&config, workload, 20_000, 32);
+    }
+}
+
+// The firmware does not know time, so both engines program the same pages.
+#[test]
+fn both_engines_write_the_same_and_writes_alone_take_the_same() {
+    for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::NLog] {
+        let [published, nand] = ["published", "nand"].map(|engine| {
+            let config = config(scheme, true, engine);
+            measured(&config, "randwrite", &options(60_000, 32, 1)).0
+        });
+        assert_eq!(published.flash_pages, nand.flash_pages, "{scheme}");
+        assert_eq!(published.erases, nand.erases, "{scheme}");
+        // Without reads there is little to choose: dies are as busy.
+        let ratio = nand.bandwidth_mib_s / published.bandwidth_mib_s;
+        assert!((0.9..1.1).contains(&ratio), "{scheme}: {ratio}");
+    }
+}
+
+#[test]
+fn reads_are_faster_and_faster_still_if_programs_are_suspended() {
+    let read = |engine, suspensions| {
+        let mut config = config(SchemeKind::None, false, engine);
+        config.timing.suspensions = suspensions;
+        // A third of the device, so that nothing is collected.
+        config.addressable = 0.3;
+        let mut device = Device::format(config.clone()).unwrap();
+        for lpn in Lpn::range(Lpn(0), config.addressable_lpns()) {
+            let (content, kind) = (1, PageKind::Write);
+            device
+                .execute(&PageCommand { content, lpn, kind }, false)
+                .unwrap();
+        }
+        let (summary, _) = run_on(device, "randrw:70", &options(30_000, 16, 1));
+        assert_eq!(summary.gc_pages, 0);
+        summary.read_latency_us
+    };
+    let (fifo, first, suspended) = (read("published", 0), read("nand", 0), read("nand", 1 << 20));
+    assert!(first.mean < 0.95 * fifo.mean, "{first:?} {fifo:?}");
+    assert!(suspended.mean < 0.6 * first.mean, "{suspended:?} {first:?}");
+    assert!(suspended.p99 < 0.5 * first.p99, "{suspended:?} {first:?}");
+}
+
+#[test]
+fn an_open_loop_works_for_itself_between_requests() {
+    let open_loop = |engine| {
+        let config = config(SchemeKind::None, false, engine);
+        let source: NamedWorkload = "randwrite".parse().unwrap();
+        let mut device = Device::format(config.clone()).unwrap();
+        age(
+            &mut device,
+            &mut *source
+                .source(PAPERS, config.addressable_lpns(), 1, 0)
+                .unwrap(),
+            &AgingOptions::default(),
+        )
+        .unwrap();
+        let mut pages = source
+            .source(PAPERS, config.addressable_lpns(), 2, 1 << 40)
+            .unwrap();
+        let arrivals: Arrivals = "rate:2000".parse().unwrap();
+        let mut pages = arrivals.over_workload(&mut *pages, &source, 3).unwrap();
+        let options = RunOptions {
+            open_loop: true,
+            ..options(20_000, 1, 1)
+        };
+        let mut go_on = |_: &_| ControlFlow::Continue(());
+        run(&mut device, &mut pages, &options, &mut go_on).unwrap()
+    };
+    let [published, nand] = ["published", "nand"].map(open_loop);
+    assert_eq!(published.requests.submitted, nand.requests.submitted);
+    let backlog = |summary: &RunSummary| summary.arrivals.as_ref().unwrap().backlog_mean;
+    assert!(backlog(&nand) <= 1.1 * backlog(&published));
+    assert!(nand.gc_pages > 0);
+}
