@@ -4,3 +4,4 @@
 mod agreement;
 mod exact;
 mod host;
+mod waits;
