@@ -84,7 +84,8 @@ pub(super) struct Node {
     /// The next one of its die's queue.
     pub next: u32,
     number: u64,
-    store: Option<u64>,
+    /// Its number among the stores.
+    store: u64,
     waits: u32,
     /// First and last edge to the nodes that wait for it.
     followers: (u32, u32),
@@ -104,7 +105,7 @@ impl Node {
             since: 0,
             next: NONE,
             number: 0,
-            store: None,
+            store: u64::MAX,
             waits: 0,
             followers: (NONE, NONE),
         }
@@ -208,7 +209,7 @@ impl Graph {
     pub(super) fn add(&mut self, mut node: Node) -> u32 {
         node.number = self.all.take();
         if node.work == Work::Lane(Lane::Store) {
-            node.store = Some(self.stores.take());
+            node.store = self.stores.take();
         }
         node.waits = 1;
         match self.nodes_free.pop() {
@@ -269,9 +270,7 @@ impl Graph {
 
     /// Makes `node` wait for all earlier stores.
     pub(super) fn wait_for_stores(&mut self, node: u32) {
-        let number = self.nodes[node as usize]
-            .store
-            .unwrap_or_else(|| self.stores.next());
+        let number = self.nodes[node as usize].store.min(self.stores.next());
         if number > self.stores.oldest {
             self.stores.waiting.push_back((number, node));
             self.nodes[node as usize].waits += 1;
@@ -312,8 +311,8 @@ impl Graph {
         while let Some(node) = self.all.released() {
             self.waited(node);
         }
-        if let Some(number) = ended.store {
-            self.stores.end(number);
+        if ended.store != u64::MAX {
+            self.stores.end(ended.store);
             while let Some(node) = self.stores.released() {
                 self.waited(node);
             }

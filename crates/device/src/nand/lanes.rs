@@ -2,11 +2,10 @@
 //!
 //! Invariants: a lane's operations end in the order in which they began; what has ended is forgotten.
 
-use super::graph::{Graph, NodeName};
+use super::graph::{Graph, NONE, NodeName};
 use crate::lane::SerialResource;
 use remap_ssd_media::{Geometry, Ppn};
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 
 /// A lane, and its operations in progress with their ends.
 #[derive(Default)]
@@ -33,25 +32,6 @@ impl NvramLane {
     }
 }
 
-/// Multiplies: pages are numbered one after the other.
-#[derive(Default)]
-pub(super) struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32((*byte).into());
-        }
-    }
-    fn write_u32(&mut self, page: u32) {
-        self.0 = (self.0 ^ u64::from(page)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
-}
-
 /// A program that has not ended, and the operation after which its data are in the controller.
 #[derive(Clone, Copy)]
 struct PendingProgram {
@@ -59,59 +39,95 @@ struct PendingProgram {
     data: Option<NodeName>,
 }
 
-/// Programs that have not ended, by page.
+impl PendingProgram {
+    const ABSENT: Self = Self {
+        node: NONE,
+        data: None,
+    };
+}
+
+/// The programs of a superblock that have not ended: their number, and the table with their pages.
+#[derive(Clone, Copy, Default)]
+struct PendingSuperblock {
+    count: u32,
+    table: u32,
+}
+
+/// Programs that have not ended, by page. Only superblocks that have some have a table.
 pub(super) struct PendingPrograms {
     geometry: Geometry,
-    nodes: HashMap<u32, PendingProgram, BuildHasherDefault<PageHasher>>,
-    /// Their number in each superblock: most have none.
-    of_superblock: Vec<u32>,
+    superblocks: Vec<PendingSuperblock>,
+    /// Programs by offset of the page.
+    tables: Vec<Box<[PendingProgram]>>,
+    free: Vec<u32>,
 }
 
 impl PendingPrograms {
     pub(super) fn new(geometry: Geometry) -> Self {
         Self {
             geometry,
-            nodes: HashMap::default(),
-            of_superblock: vec![0; geometry.superblocks() as usize],
+            superblocks: vec![PendingSuperblock::default(); geometry.superblocks() as usize],
+            tables: Vec::new(),
+            free: Vec::new(),
         }
     }
 
     pub(super) fn add(&mut self, page: Ppn, node: u32, data: Option<NodeName>) {
-        self.nodes.insert(page.0, PendingProgram { node, data });
-        self.of_superblock[self.geometry.superblock(page).0 as usize] += 1;
+        let superblock = &mut self.superblocks[self.geometry.superblock(page).0 as usize];
+        if superblock.count == 0 {
+            superblock.table = self.free.pop().unwrap_or_else(|| {
+                let pages = self.geometry.pages_per_superblock() as usize;
+                self.tables
+                    .push(vec![PendingProgram::ABSENT; pages].into_boxed_slice());
+                self.tables.len() as u32 - 1
+            });
+        }
+        superblock.count += 1;
+        let offset = self.geometry.offset(page) as usize;
+        self.tables[superblock.table as usize][offset] = PendingProgram { node, data };
     }
 
     pub(super) fn end(&mut self, page: Ppn, node: u32) {
-        self.of_superblock[self.geometry.superblock(page).0 as usize] -= 1;
-        // A page is programmed again only after an erase; a failed program may be repeated elsewhere.
-        if self
-            .nodes
-            .get(&page.0)
-            .is_some_and(|pending| pending.node == node)
-        {
-            self.nodes.remove(&page.0);
+        let superblock = &mut self.superblocks[self.geometry.superblock(page).0 as usize];
+        superblock.count -= 1;
+        if superblock.count == 0 {
+            self.free.push(superblock.table);
         }
+        // A page is programmed once before its erase, which waits for that.
+        let offset = self.geometry.offset(page) as usize;
+        let place = &mut self.tables[superblock.table as usize][offset];
+        debug_assert_eq!(place.node, node, "a page is programmed once at a time");
+        *place = PendingProgram::ABSENT;
+    }
+
+    #[inline]
+    fn find(&self, page: Ppn) -> Option<&PendingProgram> {
+        let superblock = self
+            .superblocks
+            .get(self.geometry.superblock(page).0 as usize)?;
+        if superblock.count == 0 {
+            return None;
+        }
+        let offset = self.geometry.offset(page) as usize;
+        let pending = &self.tables[superblock.table as usize][offset];
+        (pending.node != NONE).then_some(pending)
+    }
+
+    /// The node of a page's program.
+    #[inline]
+    pub(super) fn of_page(&self, page: Ppn) -> Option<u32> {
+        self.find(page).map(|pending| pending.node)
     }
 
     /// If the page's program has not ended, the operation after which its data are in the controller.
+    #[inline]
     pub(super) fn data_of(&self, page: Ppn) -> Option<Option<NodeName>> {
-        let superblock = self.geometry.superblock(page).0 as usize;
-        match self.of_superblock.get(superblock) {
-            Some(1..) => self.nodes.get(&page.0).map(|pending| pending.data),
-            _ => None,
-        }
+        self.find(page).map(|pending| pending.data)
     }
 
     /// Nodes of the programs of `count` pages of one superblock, from `first` on.
     pub(super) fn of(&self, first: Ppn, count: u32) -> impl Iterator<Item = u32> + '_ {
-        let superblock = self.geometry.superblock(first).0 as usize;
-        let pending = self
-            .of_superblock
-            .get(superblock)
-            .is_some_and(|pending| *pending > 0);
-        let count = if pending { count } else { 0 };
-        (first.0..first.0 + count)
-            .filter_map(|page| self.nodes.get(&page).map(|pending| pending.node))
+        (first.0..first.0 + count).filter_map(|page| self.of_page(Ppn(page)))
     }
 }
 

@@ -262,11 +262,10 @@ impl Nand {
             return;
         }
         let dies = self.geometry.dies();
-        if self.geometry.offset(page) >= dies {
-            let graph = &mut self.graph;
-            self.programs
-                .of(Ppn(page.0 - dies), 1)
-                .for_each(|before| graph.wait_for(node, before));
+        if self.geometry.offset(page) >= dies
+            && let Some(before) = self.programs.of_page(Ppn(page.0 - dies))
+        {
+            self.graph.wait_for(node, before);
         }
     }
 
