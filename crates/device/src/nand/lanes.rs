@@ -93,11 +93,12 @@ impl PendingPrograms {
         if superblock.count == 0 {
             self.free.push(superblock.table);
         }
-        // A page is programmed once before its erase, which waits for that.
         let offset = self.geometry.offset(page) as usize;
         let place = &mut self.tables[superblock.table as usize][offset];
-        debug_assert_eq!(place.node, node, "a page is programmed once at a time");
-        *place = PendingProgram::ABSENT;
+        // Unless the page has been erased since, and a program of its next life waits for that.
+        if place.node == node {
+            *place = PendingProgram::ABSENT;
+        }
     }
 
     #[inline]
