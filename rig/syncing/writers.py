@@ -1,7 +1,8 @@
 """Synchronous writers, a file each. Runs in the guest.
 
     writers.py make DIR FILES           files of 1 MiB
-    writers.py write DIR SYSFS SYNCS    each of the first four overwrites 4 KiB and syncs, SYNCS times; prints JSON
+    writers.py write DIR SYSFS SYNCS N  each of the first four overwrites N blocks of 4 KiB in a row and syncs, SYNCS times; prints JSON
+    writers.py around SYSFS PROGRAM...  runs a program; prints the blocks that F2FS writes meanwhile as JSON
     writers.py cut DIR SYSFS RECORD KIND   files are changed, and mostly synced: `mixed` also truncates,
                                         punches, renames and cleans; `calm` seldom does
     writers.py check DIR RECORD         each file has its last synced state, or some of the changes attempted later
@@ -18,6 +19,7 @@ import os
 import random
 import re
 import struct
+import subprocess
 import sys
 import time
 
@@ -52,38 +54,49 @@ def counters(sysfs):
     return {name: int(open(f"{folder}/{name}").read()) for name in COUNTERS}
 
 
-def node_bytes(sysfs):
-    """Node blocks written outside checkpoints, by F2FS's own count."""
+def written_blocks(sysfs):
+    """Blocks of data and of nodes written outside checkpoints, by F2FS's own count."""
     name = os.path.basename(sysfs)
     with open(f"/proc/fs/f2fs/{name}/iostat_info") as info:
-        found = re.search(r"fs node:?\s+(\d+)", info.read())
-    return int(found[1])
+        text = info.read()
+    return {f"{kind}_blocks": int(re.search(rf"fs {kind}:?\s+(\d+)", text)[1]) // BLOCK for kind in ("data", "node")}
 
 
-def write_one(base, file, syncs):
+def write_one(base, file, syncs, blocks):
     chosen = random.Random(file)
     handle = os.open(names(base, file)[0], os.O_WRONLY)
     for number in range(syncs):
-        os.pwrite(handle, content(file, number, BLOCK), chosen.randrange(BLOCKS) * BLOCK)
+        os.pwrite(handle, content(file, number, blocks * BLOCK), chosen.randrange(BLOCKS // blocks) * blocks * BLOCK)
         os.fsync(handle)
     os.close(handle)
 
 
-def write(base, sysfs, syncs):
-    nodes, before, begin = node_bytes(sysfs), counters(sysfs), time.monotonic()
-    children = []
-    for file in range(WRITERS):
-        child = os.fork()
-        if not child:
-            write_one(base, file, syncs)
-            os._exit(0)
-        children.append(child)
-    failed = [child for child in children if os.waitpid(child, 0)[1]]
+def measured(sysfs, load):
+    """The counts that change while the load runs, and its time."""
+    before, begin = {**written_blocks(sysfs), **counters(sysfs)}, time.monotonic()
+    load()
     seconds = time.monotonic() - begin
-    after = counters(sysfs)
-    told = {name: after[name] - before[name] for name in after}
-    assert not failed, "a writer failed"
-    print(json.dumps({**told, "seconds": round(seconds, 3), "node_blocks": (node_bytes(sysfs) - nodes) // BLOCK, "syncs": syncs * WRITERS}))
+    after = {**written_blocks(sysfs), **counters(sysfs)}
+    return {**{name: after[name] - before[name] for name in after}, "seconds": round(seconds, 3)}
+
+
+def write(base, sysfs, syncs, blocks):
+    def load():
+        children = []
+        for file in range(WRITERS):
+            child = os.fork()
+            if not child:
+                write_one(base, file, syncs, blocks)
+                os._exit(0)
+            children.append(child)
+        failed = [child for child in children if os.waitpid(child, 0)[1]]
+        assert not failed, "a writer failed"
+
+    print(json.dumps({**measured(sysfs, load), "syncs": syncs * WRITERS}))
+
+
+def around(sysfs, *program):
+    print(json.dumps(measured(sysfs, lambda: subprocess.run(program, check=True, stdout=sys.stderr))))
 
 
 # --- changes, in memory and in a file system ---
@@ -256,7 +269,9 @@ arguments = sys.argv[2:]
 if sys.argv[1] == "make":
     make(arguments[0], int(arguments[1]))
 elif sys.argv[1] == "write":
-    write(arguments[0], arguments[1], int(arguments[2]))
+    write(arguments[0], arguments[1], int(arguments[2]), int(arguments[3]))
+elif sys.argv[1] == "around":
+    around(*arguments)
 elif sys.argv[1] == "cut":
     cut(*arguments)
 else:
