@@ -511,7 +511,7 @@ fn a_bad_device_file_is_named_with_the_reason() {
             "over-provisioning",
         ),
         (
-            "preset = \"fast21-32g\"\n[firmware]\ncount_max = 99\n".to_owned(),
+            "preset = \"fast21-32g\"\n[firmware]\ncount_max = 1\n".to_owned(),
             "count_max",
         ),
         ("this is not TOML".to_owned(), "line 1"),

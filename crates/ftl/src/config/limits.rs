@@ -105,9 +105,9 @@ impl Config {
 
     fn check_ranges(&self) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError(text));
-        if !(2..=15).contains(&self.count_max) {
+        if self.count_max < 2 {
             return fail(format!(
-                "count_max = {} must be 2 to 15 (4-bit counters)",
+                "count_max = {} must be 2 to 255 (counters of up to 8 bits)",
                 self.count_max
             ));
         }

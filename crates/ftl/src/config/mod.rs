@@ -66,7 +66,7 @@ pub struct Config {
     pub extension: f64,
     /// Enables the deduplication engine.
     pub dedup: bool,
-    /// Largest reference count of a page: 15 for 4-bit counters.
+    /// Largest reference count of a page: 15 for 4-bit counters, 255 for 8-bit ones.
     pub count_max: u8,
     /// Remaps are refused while more than this fraction of the entries' room is valid.
     pub watermark: f64,

@@ -1,9 +1,10 @@
 //! The RC table: how many LPNs share a flash page (FAST'21 §4.4).
 //!
-//! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page.
-//! The firmware refuses a remap that would exceed the maximum. Only recovery may find more owners
-//! (an unacknowledged overwrite was lost, the remap that took its place was kept): the excess is in
-//! `overflow`. Absent: which LPNs; only the OOB and the scheme know.
+//! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page;
+//! what exceeds them is in `overflow`. The firmware refuses a remap that would exceed its maximum
+//! (`count_max`), which is 15 unless a device has wider counters. Recovery may find more owners than
+//! that (an unacknowledged overwrite was lost, the remap that took its place was kept). Absent:
+//! which LPNs; only the OOB and the scheme know.
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
@@ -101,12 +102,13 @@ impl Counts {
         self.nibble(ppn) == 0
     }
 
-    /// Returns true if the page has owners, but fewer than `max` (15 or less).
+    /// Returns true if the page has owners, but fewer than `max`.
     #[inline]
     pub(crate) fn has_room(&self, ppn: Ppn, max: u32) -> bool {
+        let nibble = self.nibble(ppn);
         // 0 has no room either: a garbage page may be erased at any time, so it must not gain an
         // owner through a stale fingerprint.
-        (1..max).contains(&u32::from(self.nibble(ppn)))
+        (1..max).contains(&u32::from(nibble)) && (nibble < FULL || self.get(ppn) < max)
     }
 
     /// Sets the number of owners.

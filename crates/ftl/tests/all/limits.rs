@@ -22,7 +22,7 @@ fn copy(target: u32, source: u32, len: u32) -> Remap {
 
 #[test]
 fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
-    for count_max in [2, 3, 14, 15] {
+    for count_max in [2, 3, 14, 15, 16, 31] {
         let config = Config {
             count_max,
             ..small_config(SchemeKind::RemapSsd)

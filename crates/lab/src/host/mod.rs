@@ -135,6 +135,7 @@ impl Subject {
         let ccaw = CcawOptions {
             window,
             compare: Some(compare),
+            shared_max: disk.device().config().firmware.count_max,
             ..CcawOptions::default()
         };
         let order_merge = OrderMergeOptions {
