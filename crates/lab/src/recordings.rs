@@ -66,10 +66,16 @@ built_in! {
     "f2fs-fileserver-flagged",
     "f2fs-database-stock",
     "f2fs-database-flagged",
+    "f2fs-filebench-stock",
+    "f2fs-filebench-lists",
     "f2fs-oltp-stock",
     "f2fs-oltp-lists",
     "f2fs-sync-stock",
     "f2fs-sync-lists",
+    "f2fs-sync-8k-stock",
+    "f2fs-sync-8k-lists",
+    "f2fs-sync-16k-stock",
+    "f2fs-sync-16k-lists",
 }
 
 /// A recorded host session that runs can replay.

@@ -9,6 +9,9 @@ use crate::LabError;
 use crate::plot::Plot;
 use crate::table::Table;
 
+const SETUP: &str = "f2fs";
+/// The same with so much spare space that little is collected.
+const SPARE: &str = "f2fs-spare";
 const LOADS: [&str; 2] = ["fileserver", "database"];
 const REMAPPING: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 /// Each phase is between a mark and the next.
@@ -17,9 +20,9 @@ const PHASES: [&str; 3] = ["before", "cleaned", "after"];
 pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     for load in LOADS {
-        let stock: [Phase; 3] = phases(table, &format!("f2fs-{load}-stock"), "none")?;
-        let ours = |scheme| phases(table, &format!("f2fs-{load}-flagged"), scheme);
-        let [flog, nlog, remap, _] = [
+        let stock: [Phase; 3] = phases(table, SETUP, &format!("f2fs-{load}-stock"), "none")?;
+        let ours = |scheme| phases(table, SETUP, &format!("f2fs-{load}-flagged"), scheme);
+        let [flog, nlog, remap, opt] = [
             ours("flog")?,
             ours("nlog")?,
             ours("remap-ssd")?,
@@ -40,6 +43,15 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             ("remaps_after", remap[2].remaps),
             ("collected_before", remap[0].gc_pages),
             ("collected_after", remap[2].gc_pages),
+            ("collected_stock_after", stock[2].gc_pages),
+            ("seconds_after", remap[2].seconds),
+            ("seconds_opt_after", opt[2].seconds),
+            ("seconds_stock_after", stock[2].seconds),
+            ("pages_both", remap[1].flash_pages + remap[2].flash_pages),
+            (
+                "pages_both_stock",
+                stock[1].flash_pages + stock[2].flash_pages,
+            ),
             ("host_pages_after", remap[2].host_pages),
         ] {
             found.measure(format!("{name} {load}"), value);
@@ -51,6 +63,16 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
             found.measure(format!("over_nlog {phase} {load}"), faster_than(&nlog));
         }
         found.plots.push(picture(table, load)?);
+
+        let of = |recording: &str, scheme| -> Result<[Phase; 3], LabError> {
+            phases(table, SPARE, &format!("f2fs-{load}-{recording}"), scheme)
+        };
+        let [stock, remap] = [of("stock", "none")?, of("flagged", "remap-ssd")?];
+        found.measure(
+            format!("spare_over_stock after {load}"),
+            stock[2].seconds / remap[2].seconds,
+        );
+        found.measure(format!("spare_collected_after {load}"), remap[2].gc_pages);
     }
 
     let of_loads =
@@ -75,13 +97,13 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
 fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
     let mut arms: Vec<(&str, [Phase; 3])> = vec![(
         "none",
-        phases(table, &format!("f2fs-{load}-stock"), "none")?,
+        phases(table, SETUP, &format!("f2fs-{load}-stock"), "none")?,
     )];
 
     for scheme in REMAPPING {
         arms.push((
             scheme,
-            phases(table, &format!("f2fs-{load}-flagged"), scheme)?,
+            phases(table, SETUP, &format!("f2fs-{load}-flagged"), scheme)?,
         ));
     }
 

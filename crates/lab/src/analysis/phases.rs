@@ -21,18 +21,20 @@ pub(super) struct Phase {
     pub gc_pages: f64,
 }
 
-/// The phases of a recording under a scheme: the first from mark 1 to mark 2.
+/// The phases of a recording under a scheme on a setup's device: the first from mark 1 to mark 2.
 ///
 /// # Errors
 /// The recording was not replayed up to each of these marks.
 pub(super) fn phases<const N: usize>(
     table: &Table,
+    setup: &str,
     recording: &str,
     scheme: &str,
 ) -> Result<[Phase; N], LabError> {
     let at = |mark: usize| -> Result<Phase, LabError> {
         let workload = format!("recording:{recording}@{mark}");
         let row = table.row(Ask {
+            setup: Some(setup),
             workload: Some(&workload),
             scheme: Some(scheme),
             ..Ask::default()
