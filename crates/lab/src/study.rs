@@ -393,12 +393,14 @@ impl Study {
             let table = planned.table(store)?;
             let found = (planned.analysis)(&table)?;
             let half_widths = half_widths(&table, planned.analysis, &found.measures)?;
-            let claims = &planned.expectation.claim;
+            // Inputs were chosen for the experiment as it is: here they may be right or wrong.
+            let mut claims = planned.expectation.claim.clone();
+            claims.iter_mut().for_each(|one| one.is_calibrated = false);
             Ok(VariantClaims {
                 experiment: planned.name.clone(),
                 variant: variant.name.clone(),
                 about: variant.about.clone(),
-                claims: judge(&planned.name, claims, &found.measures, &half_widths)?,
+                claims: judge(&planned.name, &claims, &found.measures, &half_widths)?,
             })
         };
         self.variants.iter().map(one).collect()

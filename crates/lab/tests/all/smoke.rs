@@ -43,7 +43,13 @@ fn variants_have_the_claims_of_their_experiment_with_figures_of_their_own() {
         let of_id = |id: &str| usual.iter().position(|claim| claim.id == id).unwrap();
         let moved = of_id("PB6");
         assert_ne!(claims[moved]["ours"], usual[moved].ours, "{name}");
+        // Its inputs were chosen for the experiment as it is alone.
+        assert!(claims.iter().all(|claim| claim["verdict"] != "calibrated"));
     }
+    let calibrated = usual
+        .iter()
+        .filter(|claim| claim.verdict == Verdict::Calibrated);
+    assert_eq!(calibrated.count(), 1);
 }
 
 // Every analysis finds its runs, every expectation its measure, and every figure is a picture.
