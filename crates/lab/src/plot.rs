@@ -1,8 +1,8 @@
 //! Figures of experiments: groups of bars in panels, as arranged in the papers, and lines.
 //!
-//! Invariant: a figure is a self-contained file, light or dark as the reader's system is. PNG is
-//! not written: any browser exports these files, and a renderer would double the dependencies.
-//! Absent: the data (`analysis`); drawing (`remap_ssd_sim::plot`).
+//! Invariant: a figure is a self-contained file in light colours. PNG is not written: any browser
+//! exports these files, and a renderer would double the dependencies. Absent: the data (`analysis`);
+//! drawing (`remap_ssd_sim::plot`).
 
 use maud::Markup;
 use remap_ssd_sim::plot::axis::Axis;

@@ -3,8 +3,8 @@
 //! conditions.
 //!
 //! Invariants: attributes are those of the style sheet's light colours, so that a file looks like its
-//! page; each colour is a literal; browsers show a dark file on a dark system. Absent: a second list
-//! of colours.
+//! page in a light window, wherever it is shown; each colour is a literal. Absent: a second list of
+//! colours.
 
 use maud::{Markup, PreEscaped};
 
@@ -13,12 +13,8 @@ use super::STYLE;
 /// Begins each rule about pictures in the style sheet.
 const PICTURE: &str = "svg.plot";
 
-/// The style sheet of a dark system; programs that do not know its condition skip it.
-pub(super) fn dark() -> Markup {
-    PreEscaped(format!(
-        "<style>@media (prefers-color-scheme: dark) {{\n{STYLE}}}</style>"
-    ))
-}
+/// Begins the attribute that gives an element its own colour for the style sheet.
+const COLOR: &str = " style=\"--c:";
 
 /// Writes the styles of all elements of a picture as attributes.
 pub(super) fn with_attributes(picture: &Markup) -> Markup {
@@ -30,12 +26,23 @@ pub(super) fn with_attributes(picture: &Markup) -> Markup {
         if attributes.is_empty() {
             text += piece;
         } else {
-            text += &piece[..piece.len() - 1];
+            text += &without_color(&piece[..piece.len() - 1]);
             text += &attributes;
             text.push('>');
         }
     }
     PreEscaped(text)
+}
+
+/// A tag without its colour for the style sheet, which is a variable.
+fn without_color(tag: &str) -> String {
+    match tag.split_once(COLOR) {
+        Some((before, after)) => {
+            let end = after.find('"').map_or(after.len(), |at| at + 1);
+            format!("{before}{}", &after[end..])
+        }
+        None => tag.to_owned(),
+    }
 }
 
 /// The attributes of a tag by the style sheet, without those that it has.
@@ -118,7 +125,7 @@ mod tests {
         let text = with_attributes(&picture).0;
         for expected in [
             "<svg class=\"plot\" font-family=\"system-ui, -apple-system, 'Segoe UI'",
-            "<rect class=\"part hollow\" style=\"--c:var(--blue)\" fill=\"#ffffff\" stroke=\"#0072b2\" stroke-width=\"2\">",
+            "<rect class=\"part hollow\" fill=\"#ffffff\" stroke=\"#0072b2\" stroke-width=\"2\">",
             "d=\"M0 0\" fill=\"none\" stroke=\"#16191d\" stroke-width=\"1.2\">",
             "stroke-dasharray=\"2 2\" fill=\"none\" stroke=\"#9aa1aa\" stroke-width=\"2.2\" stroke-linejoin=\"round\">",
             "<text class=\"heading\" x=\"1\" fill=\"#16191d\" font-size=\"14px\" font-weight=\"600\">x &gt; &quot;y&quot;</text>",
@@ -126,6 +133,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
+        assert!(!text.contains("var("), "{text}");
     }
 
     #[test]

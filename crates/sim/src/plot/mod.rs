@@ -123,7 +123,6 @@ pub(crate) fn svg(
         svg xmlns=[alone.then_some("http://www.w3.org/2000/svg")] class="plot" role="img" viewBox=(size)
             width=[alone.then(|| px(width))] height=[alone.then(|| px(height))] aria-label=(description) {
             @if alone {
-                (alone::dark())
                 rect class="surface" width=(px(width)) height=(px(height)) {}
             }
             (content)
