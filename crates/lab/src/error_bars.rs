@@ -18,6 +18,10 @@ use serde_json::Value;
 /// The figures that are moved together, since they are the same quantity in other units.
 const MOVES: [fn(&mut Row) -> Option<()>; 4] = [speed, amplification, write_latency, read_latency];
 
+/// Latencies that have intervals.
+const LATENCIES: [&str; 2] = ["latency_us", "read_latency_us"];
+const PERCENTILES: [&str; 5] = ["mean", "p50", "p90", "p99", "p999"];
+
 /// Half widths of the 95 % intervals of the measures that depend on runs with intervals.
 ///
 /// # Errors
@@ -66,12 +70,18 @@ pub(crate) fn half_widths(
 
 /// Gives a run intervals of a hundredth, to see which measures depend on it.
 fn suppose_intervals(row: &mut Row) {
-    for name in ["iops", "bandwidth_mib_s", "write_amplification"] {
-        if let (Ok(value), Some(fields)) = (row.number(name), row.result.as_object_mut()) {
-            let ci95 = fields
-                .entry("ci95")
-                .or_insert_with(|| Value::Object(Default::default()));
-            ci95[name] = Value::from(value / 100.0);
+    let latencies = LATENCIES
+        .iter()
+        .flat_map(|table| PERCENTILES.iter().map(move |part| (*table, Some(*part))));
+    let rates = ["iops", "bandwidth_mib_s", "write_amplification"];
+    for (name, part) in rates.map(|name| (name, None)).into_iter().chain(latencies) {
+        let whole = part.map_or(name.to_owned(), |part| format!("{name}.{part}"));
+        if let Ok(value) = row.number(&whole) {
+            let half = &mut row.result["ci95"][name];
+            match part {
+                Some(part) => half[part] = Value::from(value / 100.0),
+                None => *half = Value::from(value / 100.0),
+            }
         }
     }
 }
@@ -106,16 +116,16 @@ fn amplification(row: &mut Row) -> Option<()> {
 }
 
 fn write_latency(row: &mut Row) -> Option<()> {
-    latencies(row, "latency_us")
+    latencies(row, LATENCIES[0])
 }
 
 fn read_latency(row: &mut Row) -> Option<()> {
-    latencies(row, "read_latency_us")
+    latencies(row, LATENCIES[1])
 }
 
 fn latencies(row: &mut Row, table: &str) -> Option<()> {
     let mut is_moved = false;
-    for part in ["mean", "p50", "p90", "p99", "p999"] {
+    for part in PERCENTILES {
         let name = format!("{table}.{part}");
         if let Some(half) = half(row, &name) {
             is_moved |= add(row, &name, half).is_some();
@@ -138,6 +148,8 @@ mod tests {
         found.measure("ratio", speed(0)? / speed(1)?);
         found.measure("amplification", table.rows[0].amplification_of_data()?);
         found.measure("alone", table.rows[2].number("iops")?);
+        let slower = |index: usize| table.rows[index].number("latency_us.p99");
+        found.measure("slower", slower(0)? / slower(1)?);
         Ok(found)
     }
 
@@ -149,7 +161,8 @@ mod tests {
             json!({
                 "steady": { "is_steady": true }, "iops": iops, "bandwidth_mib_s": iops / 10.0, "requests_per_s": iops,
                 "flash_pages": 300, "metadata_pages": 0, "host_pages": 100, "write_amplification": 3.0, "write_amplification_data": 3.0,
-                "ci95": { "iops": half, "bandwidth_mib_s": half.map(|half| half / 10.0), "write_amplification": half.map(|half| half / 100.0) },
+                "latency_us": { "p99": 100.0 },
+                "ci95": { "latency_us": { "p99": half }, "iops": half, "bandwidth_mib_s": half.map(|half| half / 10.0), "write_amplification": half.map(|half| half / 100.0) },
             })
         };
         let results = [
@@ -173,9 +186,11 @@ mod tests {
         assert!((half["amplification"] - 0.06).abs() < 1e-9, "{half:?}");
         assert!(!half.contains_key("alone"), "{half:?}");
 
-        // A ratio with a run that was not steady.
+        // Ratios with a run that was not steady, which has no intervals.
+        assert!(half["slower"] > 0.0);
         let mut table = table;
         table.rows[1].result["steady"]["is_steady"] = json!(false);
+        table.rows[1].result["ci95"] = json!({ "iops": null, "latency_us": { "p99": null } });
         let half = half_widths(&table, ratio, &measures).unwrap();
         assert_eq!(half.keys().collect::<Vec<_>>(), ["amplification"]);
     }

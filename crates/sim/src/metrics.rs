@@ -50,7 +50,6 @@ struct Reading {
 #[derive(Clone, Copy)]
 struct CounterTotals {
     stats: Stats,
-    erases: u64,
     nvram_bytes: u64,
     lookup_ns: u64,
     reading: Reading,
@@ -62,7 +61,6 @@ impl CounterTotals {
         let counts = ftl.media().counts;
         Self {
             stats: ftl.stats(),
-            erases: counts.erases,
             nvram_bytes: counts.nv_bytes_written,
             lookup_ns: device.lookup_total_ns(),
             reading: Reading {
@@ -145,17 +143,11 @@ impl Meters {
     /// `end_ns`.
     pub(crate) fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
         let last = CounterTotals::of(device, end_ns, page_ops);
-        // The last reading is at the end, unless one fell there anyway.
-        if self
-            .readings
-            .last()
-            .is_none_or(|reading| reading.at_ns < end_ns)
-        {
-            self.readings.push(last.reading);
-        }
+        self.close(last.reading);
 
         let seconds = (end_ns - self.first.reading.at_ns) as f64 / NS_PER_S;
         let stats = last.stats - self.first.stats;
+        let is_steady = self.is_steady(device);
         let firmware = &device.config().firmware;
         let mut summary = RunSummary {
             scheme: firmware.scheme.to_string(),
@@ -171,25 +163,25 @@ impl Meters {
             samples: self.samples(),
             p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
             survival: survival(device),
-            ci95: self.ci95(),
+            // The spread of a transient's batches is its trend, not chance.
+            ci95: match is_steady {
+                Some(false) => Ci95::default(),
+                _ => self.ci95(stats.host_writes as f64),
+            },
             steady: Steadiness {
-                warm_up_pages: 0,
-                // A device that still has erased space is faster than it will be.
-                is_steady: self
-                    .is_steady()
-                    .map(|is| is && (stats.host_writes == 0 || last.stats.gc_runs > 0)),
+                is_steady,
+                ..Steadiness::default()
             },
             ..RunSummary::default()
         };
 
         // Operations before the run are not counted.
-        summary.flash_pages = last.reading.glimpse.programs - self.first.reading.glimpse.programs;
-        summary.erases = last.erases - self.first.erases;
+        let (begin, end) = (&self.first.reading.glimpse, &last.reading.glimpse);
+        summary.flash_pages = end.programs - begin.programs;
+        summary.erases = end.erases - begin.erases;
         summary.nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
 
         add_pages(&mut summary, &stats);
-        // For the same pages of the host.
-        summary.ci95.flash_pages = summary.ci95.write_amplification * summary.host_pages as f64;
         add_nvram(&mut summary, device, &last.reading.glimpse);
         add_wear(&mut summary, device, stats.host_writes);
 
@@ -200,23 +192,25 @@ impl Meters {
             first_retired_bytes: first_retired.map(|pages| pages * PAGE_BYTES as u64),
             read_only: device.ftl().is_read_only(),
             blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
-            block_erases: last.erases,
+            block_erases: last.reading.glimpse.erases,
             usable_pages: last.reading.glimpse.usable_pages.into(),
         };
         summary
     }
 
-    /// Half widths of the intervals of this run's figures.
-    fn ci95(&self) -> Ci95 {
-        let half = |figure| self.interval(figure).map_or(f64::NAN, |found| found.half);
+    /// Half widths of the intervals of this run's figures; those of counts are for the same pages of
+    /// the host.
+    fn ci95(&self, host_pages: f64) -> Ci95 {
+        let half = |found: Option<Interval>| found.map_or(f64::NAN, |found| found.half);
+        let write_amplification = half(self.interval(Figure::WriteAmplification));
         Ci95 {
-            bandwidth_mib_s: half(Figure::Bandwidth),
-            iops: half(Figure::Iops),
-            requests_per_s: self
-                .rate(|ops| ops.requests as f64)
-                .map_or(f64::NAN, |found| found.half),
-            write_amplification: half(Figure::WriteAmplification),
-            flash_pages: f64::NAN,
+            bandwidth_mib_s: half(self.interval(Figure::Bandwidth)),
+            iops: half(self.interval(Figure::Iops)),
+            requests_per_s: half(self.rate(|ops| ops.requests as f64)),
+            write_amplification,
+            flash_pages: write_amplification * host_pages,
+            gc_pages: half(self.per_host_page(|glimpse| glimpse.gc_programs)) * host_pages,
+            erases: half(self.per_host_page(|glimpse| glimpse.erases)) * host_pages,
             latency_us: self.writes.ci95(),
             read_latency_us: self.reads.ci95(),
             remap_latency_us: self.remaps.ci95(),
@@ -225,17 +219,22 @@ impl Meters {
 
     /// A figure over all readings so far, with its confidence interval.
     fn interval(&self, figure: Figure) -> Option<Interval> {
-        let begin = &self.first.reading.glimpse;
         match figure {
             Figure::Bandwidth => self.rate(|ops| ops.transfers as f64 * PAGE_BYTES as f64 / MIB),
             Figure::Iops => self.rate(|ops| ops.operations as f64),
-            Figure::WriteAmplification => self.ratio(|Reading { glimpse, .. }| {
-                (
-                    (glimpse.programs - begin.programs) as f64,
-                    (glimpse.host_writes - begin.host_writes) as f64,
-                )
-            }),
+            Figure::WriteAmplification => self.per_host_page(|glimpse| glimpse.programs),
         }
+    }
+
+    /// A count for each page that the host wrote.
+    fn per_host_page(&self, count: impl Fn(&Glimpse) -> u64) -> Option<Interval> {
+        let begin = &self.first.reading.glimpse;
+        self.ratio(|Reading { glimpse, .. }| {
+            (
+                (count(glimpse) - count(begin)) as f64,
+                (glimpse.host_writes - begin.host_writes) as f64,
+            )
+        })
     }
 
     /// An amount per second of virtual time.
@@ -249,18 +248,38 @@ impl Meters {
         interval::ratio(&self.readings.iter().map(grown).collect::<Vec<_>>())
     }
 
-    /// Returns true if the figure is as precise as wanted, in a steady state.
-    pub(crate) fn is_precise(&self, wanted: &Precision) -> bool {
-        self.is_steady() == Some(true)
-            && self
-                .interval(wanted.figure)
-                .is_some_and(|found| found.relative() <= wanted.relative)
+    /// Adds the reading at the end, unless one fell there anyway; returns true if it was added.
+    fn close(&mut self, end: Reading) -> bool {
+        let last = self.readings.last();
+        let is_new = last.is_none_or(|reading| reading.at_ns < end.at_ns);
+        self.readings.extend(is_new.then_some(end));
+        is_new
+    }
+
+    /// Returns true if the figure is as precise as wanted, in a steady state, if the run ends at
+    /// `end_ns`.
+    pub(crate) fn is_precise(
+        &mut self,
+        wanted: &Precision,
+        device: &Device,
+        end_ns: u64,
+        page_ops: PageOps,
+    ) -> bool {
+        // One reading more makes other rounds and batches, which may be less even.
+        let is_new = self.close(CounterTotals::of(device, end_ns, page_ops).reading);
+        let interval = self.interval(wanted.figure);
+        let is_precise = self.is_steady(device) == Some(true)
+            && interval.is_some_and(|found| found.relative() <= wanted.relative);
+        if is_new {
+            self.readings.pop();
+        }
+        is_precise
     }
 
     /// Returns true if neither write amplification nor bandwidth changed over the run, by the rule of
     /// `steady`; in an open loop, whose bandwidth is the load's, if write amplification did not. None if
     /// the run was too short to tell.
-    fn is_steady(&self) -> Option<bool> {
+    fn is_steady(&self, device: &Device) -> Option<bool> {
         let last = self.readings.len();
         if last < 4 * steady::ROUNDS {
             return None;
@@ -275,7 +294,10 @@ impl Meters {
             before = end;
         }
         let is_served_evenly = self.is_open || steady::is_steady(&bandwidth);
-        Some(steady::is_steady(&amplification) && is_served_evenly)
+        // A device that still has erased space is faster than it will be.
+        let stats = device.ftl().stats();
+        let has_wrapped = stats.gc_runs > 0 || stats.host_writes == self.first.stats.host_writes;
+        Some(steady::is_steady(&amplification) && is_served_evenly && has_wrapped)
     }
 
     fn samples(&self) -> Vec<Sample> {

@@ -27,8 +27,8 @@ pub struct Precision {
 }
 
 impl Precision {
-    /// Returns true if a run's figure is as precise as wanted, in a steady state. The last reading of
-    /// a run comes after the decision to end it, and may widen an interval by a tenth.
+    /// Returns true if a run's figure is as precise as wanted, in a steady state. The rest of a
+    /// request comes after the decision to end a run, and may widen an interval by a tenth.
     pub fn is_reached(&self, run: &RunSummary) -> bool {
         let (value, half) = match self.figure {
             Figure::Bandwidth => (run.bandwidth_mib_s, run.ci95.bandwidth_mib_s),

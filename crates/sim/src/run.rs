@@ -212,7 +212,11 @@ fn drain_all<S: Timed>(
         if let Some((wanted, next_look)) = &mut precision
             && so_far.pages >= *next_look
         {
-            is_precise |= front.sink.times().meters.is_precise(wanted);
+            let page_ops = front.tally.page_ops;
+            let (times, device) = front.sink.parts();
+            is_precise |= times
+                .meters
+                .is_precise(wanted, device, times.ended, page_ops);
             *next_look = so_far.pages + so_far.pages / 4;
         }
         if is_precise && !front.is_inside_request() {
@@ -237,6 +241,7 @@ fn drain<S: Timed>(feed: &mut Feed, front: &mut Front<S>, ends: bool) {
 trait Timed: Sink {
     fn times(&self) -> &RequestTimes;
     fn device(&self) -> &Device;
+    fn parts(&mut self) -> (&mut RequestTimes, &Device);
 }
 
 impl Timed for Direct<'_> {
@@ -246,6 +251,9 @@ impl Timed for Direct<'_> {
     fn device(&self) -> &Device {
         self.device
     }
+    fn parts(&mut self) -> (&mut RequestTimes, &Device) {
+        (&mut self.times, self.device)
+    }
 }
 
 impl Timed for Queued<'_> {
@@ -254,6 +262,9 @@ impl Timed for Queued<'_> {
     }
     fn device(&self) -> &Device {
         self.device
+    }
+    fn parts(&mut self) -> (&mut RequestTimes, &Device) {
+        (&mut self.times, self.device)
     }
 }
 

@@ -85,7 +85,7 @@ impl Default for PercentilesCi95 {
 }
 
 /// Half widths of the 95 % confidence intervals of a run's figures, by batch means; each has the
-/// name and the unit of its figure. NaN (null in JSON) if the run was too short.
+/// name and the unit of its figure. NaN (null in JSON) if the run was too short, or a transient.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ci95 {
     /// Of the host bandwidth, MiB/s.
@@ -103,6 +103,12 @@ pub struct Ci95 {
     /// Of the flash pages programmed for the same pages of the host.
     #[serde(default = "none", deserialize_with = "number_or_null")]
     pub flash_pages: f64,
+    /// Of the pages moved by garbage collection, for the same pages of the host.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub gc_pages: f64,
+    /// Of the blocks erased, for the same pages of the host.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub erases: f64,
     /// Of the latencies of writes.
     pub latency_us: PercentilesCi95,
     /// Of the latencies of reads.
@@ -119,6 +125,8 @@ impl Default for Ci95 {
             requests_per_s: f64::NAN,
             write_amplification: f64::NAN,
             flash_pages: f64::NAN,
+            gc_pages: f64::NAN,
+            erases: f64::NAN,
             latency_us: PercentilesCi95::default(),
             read_latency_us: PercentilesCi95::default(),
             remap_latency_us: PercentilesCi95::default(),
@@ -134,6 +142,9 @@ pub struct Steadiness {
     /// True if neither write amplification nor bandwidth changed over the measured part; none if it
     /// was too short to tell.
     pub is_steady: Option<bool>,
+    /// True if the wanted precision was reached; none if no precision was wanted.
+    #[serde(default)]
+    pub is_precise: Option<bool>,
 }
 
 /// JSON has no NaN.

@@ -53,7 +53,8 @@ pub fn means(
 
     let row = |(values, runs): (Vec<usize>, Vec<&Value>)| GridRow {
         values,
-        is_steady: all_steady(&runs),
+        is_steady: true_of_all(&runs, is_steady),
+        is_precise: true_of_all(&runs, is_precise),
         figures: (!runs.is_empty())
             .then(|| figures.iter().map(|name| averaged(&runs, name)).collect()),
     };
@@ -70,10 +71,8 @@ pub fn means(
             _ => String::new(),
         },
         seeds,
-        transient: points
-            .iter()
-            .filter(|(_, run)| run.as_ref().and_then(is_steady) == Some(false))
-            .count(),
+        transient: count_not(points, is_steady),
+        imprecise: count_not(points, is_precise),
         about: about::about(&all, command),
         axes,
         figures: figures.to_vec(),
@@ -85,9 +84,19 @@ fn is_steady(run: &Value) -> Option<bool> {
     run.pointer("/steady/is_steady")?.as_bool()
 }
 
-/// False if a run was transient, true if all were steady, else unknown.
-fn all_steady(runs: &[&Value]) -> Option<bool> {
-    let states: Vec<Option<bool>> = runs.iter().map(|run| is_steady(run)).collect();
+fn is_precise(run: &Value) -> Option<bool> {
+    run.pointer("/steady/is_precise")?.as_bool()
+}
+
+/// The number of runs of which something is false.
+fn count_not(points: &[(&Point, Option<Value>)], is: fn(&Value) -> Option<bool>) -> usize {
+    let runs = points.iter().filter_map(|(_, run)| run.as_ref());
+    runs.filter(|run| is(run) == Some(false)).count()
+}
+
+/// False if it is false of a run, true if it is true of all, else unknown.
+fn true_of_all(runs: &[&Value], is: fn(&Value) -> Option<bool>) -> Option<bool> {
+    let states: Vec<Option<bool>> = runs.iter().map(|run| is(run)).collect();
     if states.contains(&Some(false)) {
         Some(false)
     } else {
@@ -127,7 +136,7 @@ mod tests {
             json!({
                 "write_amplification": wa,
                 "ci95": { "write_amplification": 0.5 },
-                "steady": { "is_steady": wa > 2.0 },
+                "steady": { "is_steady": wa > 2.0, "is_precise": wa > 3.0 },
             })
         };
         // Of the second scheme only one seed is done.
@@ -143,8 +152,11 @@ mod tests {
 
         assert_eq!((grid.seeds, grid.rows.len(), grid.axes.len()), (3, 2, 1));
         assert_eq!(grid.transient, 1);
+        assert_eq!(grid.imprecise, 2);
         let states: Vec<_> = grid.rows.iter().map(|row| row.is_steady).collect();
         assert_eq!(states, [Some(false), Some(true)]);
+        let reached: Vec<_> = grid.rows.iter().map(|row| row.is_precise).collect();
+        assert_eq!(reached, [Some(false), Some(false)]);
         let about = |label: &str| grid.about.iter().find(|line| line.0 == label);
         assert_eq!(about("device").unwrap().1, "fast21-32g at 1/256");
         assert_eq!(about("options").unwrap().1, "scale 1/256, writes 2000");

@@ -108,7 +108,7 @@ pub(crate) fn remarks(spec: &ComparisonSpec, done: &[RunResult]) -> Vec<String> 
     if let Some(wanted) = &spec.precision {
         let labels = runs.iter().zip(report::labels(&runs));
         let missed: Vec<String> = labels
-            .filter(|(run, _)| !wanted.is_reached(run))
+            .filter(|(run, _)| run.steady.is_precise == Some(false))
             .map(|(_, label)| label)
             .collect();
         if !missed.is_empty() {

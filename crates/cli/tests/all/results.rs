@@ -350,7 +350,9 @@ fn a_difference_within_both_intervals_is_noise_and_no_regression() {
             "scheme": "none",
             "bandwidth_mib_s": bandwidth,
             "requests_per_s": 10.0 * bandwidth,
-            "ci95": { "bandwidth_mib_s": ci95 },
+            "gc_pages": 1000.0 - bandwidth,
+            "erases": 1100.0 - bandwidth,
+            "ci95": { "bandwidth_mib_s": ci95, "gc_pages": ci95 },
         });
         let text = serde_json::json!({ "runs": [run] }).to_string();
         std::fs::write(dir.join(name), text).unwrap();
@@ -371,6 +373,15 @@ fn a_difference_within_both_intervals_is_noise_and_no_regression() {
         "{}",
         near.out
     );
+    assert!(
+        near.out.contains("within the noise (+0.44 %)"),
+        "{}",
+        near.out
+    );
+    // Collected pages have an interval here, and erases have none.
+    let grown = |figure: &str| diff("near.json", &["--fail-if", &format!("{figure}>+0%")]);
+    grown("gc_pages").ok();
+    grown("erases").fails(1, &[]);
     // Requests have no interval.
     assert!(near.out.contains("      -4.00 %"), "{}", near.out);
     let json = diff("near.json", &["--json"]).ok().json();

@@ -149,6 +149,35 @@ fn seeds_are_averaged_in_table_and_picture_and_a_single_one_keeps_its_interval()
 }
 
 #[test]
+fn points_that_miss_the_wanted_precision_are_marked_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let grid = "[options]\nscale = \"1/256\"\nscheme = \"none\"\nno_aging = true\n[grid]\nprecision = [\"wa=20%\", \"wa=0.01%\"]\n";
+    std::fs::write(dir.join("grid.toml"), grid).unwrap();
+    let shown = run_in(dir, &["sweep", "grid.toml", "--show", "wa"])
+        .ok()
+        .out;
+    let row = |words: &str| {
+        let mut lines = shown.lines();
+        lines
+            .find(|line| line.starts_with(words))
+            .expect(words)
+            .to_owned()
+    };
+    assert!(row("precision").contains("state"), "{shown}");
+    assert!(row("wa=20%").contains(" reached "), "{shown}");
+    assert!(row("wa=0.01%").contains(" missed "), "{shown}");
+    assert!(
+        row("Not as precise as wanted").ends_with(": 1 run."),
+        "{shown}"
+    );
+
+    let json = run_in(dir, &["sweep", "grid.toml", "--json"]).ok().json();
+    let reached = |at: usize| json["points"][at]["run"]["steady"]["is_precise"].clone();
+    assert_eq!([reached(0), reached(1)], [true, false]);
+}
+
+#[test]
 fn failed_points_are_listed_and_the_others_are_kept() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();

@@ -8,7 +8,7 @@
 use crate::contract::Occupancy;
 use crate::ftl::Ftl;
 
-/// Counters at one moment. One cache line.
+/// Counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Glimpse {
@@ -22,6 +22,8 @@ pub struct Glimpse {
     pub demoted: u64,
     /// Flash pages programmed since power-on.
     pub programs: u64,
+    /// Blocks erased since power-on.
+    pub erases: u64,
     /// Occupancy of the scheme's room for entries.
     pub room: Occupancy,
     /// `Ftl::usable_pages`: room for data.
@@ -29,8 +31,6 @@ pub struct Glimpse {
     /// `Ftl::free_superblocks`: superblocks that can be opened.
     pub free_superblocks: u32,
 }
-
-const _: () = assert!(size_of::<Glimpse>() == 64);
 
 /// `Ftl::usable_pages`, cached until a superblock changes.
 #[derive(Clone, Copy, Default)]
@@ -58,6 +58,7 @@ impl Ftl {
             gc_runs: stats.gc_runs,
             demoted: stats.demoted(),
             programs: self.core.media.counts.programs,
+            erases: self.core.media.counts.erases,
             room: self.scheme.occupancy(&self.core.blocks),
             usable_pages: usable.pages,
             free_superblocks: blocks.free(),

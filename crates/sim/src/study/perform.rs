@@ -178,6 +178,9 @@ impl RunSpec {
         };
         let mut summary = summary.map_err(StudyError::failed)?;
         summary.steady.warm_up_pages = warm_up_pages;
+        summary.steady.is_precise = options
+            .precision
+            .map(|(wanted, _)| wanted.is_reached(&summary));
 
         // A run until death has no result if the device survives.
         if self.length == Length::UntilWornOut && !summary.wear_out.read_only {

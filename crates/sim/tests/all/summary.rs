@@ -168,6 +168,15 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
         add(&measured(&mut device, &mut source, &RunOptions::default()));
     }
 
+    // Too few readings to call it a transient, which would have no intervals.
+    let mut brief = device(SchemeKind::RemapSsd, &[]);
+    let options = RunOptions {
+        samples: 8,
+        ..RunOptions::default()
+    };
+    let mut source = Mixed::on(&brief, 200_000);
+    add(&measured(&mut brief, &mut source, &options));
+
     // A run like any other from begin to end, after a warm-up.
     let mut steady = device(SchemeKind::None, &[]);
     let addressable = steady.config().addressable_lpns();
@@ -184,6 +193,7 @@ fn every_figure_of_a_summary_is_measured_by_some_run() {
     };
     let mut summary = measured(&mut steady, &mut *source, &options);
     summary.steady.warm_up_pages = warm_up_pages.expect("it runs");
+    summary.steady.is_precise = Some(true);
     add(&summary);
 
     // Requests that arrive faster than they are served.

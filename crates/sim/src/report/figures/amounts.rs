@@ -10,12 +10,12 @@ use crate::plot::bars::{Bar, BarChart, Part};
 use crate::plot::paint::{Fill, Paint};
 use crate::plot::{Size, fluid};
 use crate::report::format::{compact, exact, number, percent, ratio, share};
-use crate::report::metrics::{BASELINE, attempted, baseline, demoted, speedup, speedup_half};
+use crate::report::metrics::{BASELINE, attempted, demoted, speedup, speedup_half};
 use crate::report::palette::PARTS;
 use crate::summary::RunSummary;
 
 /// What the error bars mean.
-const INTERVALS: &str = " Error bars are 95 % confidence intervals of steady runs.";
+const INTERVALS: &str = " Error bars are 95 % confidence intervals; a transient run has none.";
 
 impl<'a> Series<'a> {
     /// Bandwidth as a multiple of the baseline's, or absolute.
@@ -31,10 +31,7 @@ impl<'a> Series<'a> {
 
             // Relative to the baseline if there is one; else absolute.
             let (value, half) = if compared {
-                // Nor does that of a quotient with a transient run.
-                let is_steady = |run: &RunSummary| run.steady.is_steady == Some(true);
                 let half = speedup_half(self.runs, run);
-                let half = half.filter(|_| baseline(self.runs).is_some_and(is_steady));
                 (times.unwrap_or(0.0), half.unwrap_or(f64::NAN))
             } else {
                 (mib_s, run.ci95.bandwidth_mib_s)
@@ -209,13 +206,11 @@ impl<'a> Series<'a> {
             .zip(&self.paints)
             .map(|((run, label), &paint)| {
                 let (note, parts, half) = bar(run, paint);
-                // The interval of a transient run says nothing about a longer one.
-                let is_steady = run.steady.is_steady == Some(true);
                 Bar {
                     label,
                     note,
                     parts,
-                    half: if is_steady { half } else { f64::NAN },
+                    half,
                 }
             })
             .collect()

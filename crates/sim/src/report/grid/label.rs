@@ -23,7 +23,7 @@ const UNITS: [(&str, &str); 6] = [
 
 /// A name as in a run's JSON or a device's file, such as `latency_us.p99`, for an axis: `write
 /// latency p99, µs`.
-pub(super) fn label(name: &str) -> String {
+pub(in crate::report) fn label(name: &str) -> String {
     let mut unit = "";
     let words: Vec<String> = name
         .split('.')

@@ -17,10 +17,12 @@ use crate::interval::Interval;
 use crate::report::format::{MISSING, counted, interval};
 use crate::report::metrics::state;
 use crate::report::sheet::{Cell, Sheet, SheetColumn};
-use label::label;
+pub(super) use label::label;
 
 /// Name of the column that marks transient runs.
 const STATE: &str = "state";
+/// Name of the column that marks runs less precise than wanted; only if a precision was wanted.
+const PRECISION: &str = "precision";
 
 /// The figures of a grid of runs.
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ pub struct Grid {
     pub seeds: usize,
     /// Number of runs that measured no steady state.
     pub transient: usize,
+    /// Number of runs that missed the wanted precision.
+    pub imprecise: usize,
     /// What was run: the device, options and seeds, a label and a text each.
     pub about: Vec<(String, String)>,
     /// Names and values.
@@ -109,13 +113,27 @@ pub struct GridRow {
     pub figures: Option<Vec<Option<Interval>>>,
     /// True if its runs measured a steady state; none if a run was too short to tell, or none is done.
     pub is_steady: Option<bool>,
+    /// True if its runs reached the wanted precision; none if none was wanted, or no run is done.
+    pub is_precise: Option<bool>,
+}
+
+impl GridRow {
+    /// Its cell in a column of `Grid::verdicts`.
+    fn verdict(&self, column: &str) -> &'static str {
+        match (column, self.is_precise) {
+            (STATE, _) => state(self.is_steady),
+            (_, Some(true)) => "reached",
+            (_, Some(false)) => "missed",
+            (_, None) => MISSING,
+        }
+    }
 }
 
 impl Grid {
     /// The cells of a table: the names, and each combination with its figures.
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let names = self.axes.iter().map(|axis| axis.name.clone());
-        let names = names.chain([STATE.to_owned()]);
+        let names = names.chain(self.verdicts().map(str::to_owned));
         let head = names.chain(self.figures.iter().cloned()).collect();
 
         let row = |row: &GridRow| {
@@ -127,29 +145,49 @@ impl Grid {
                     figures[at].map_or(MISSING.into(), |one| interval(one.value, one.half))
                 }
             });
-            let state = state(row.is_steady).to_owned();
-            texts.chain([state]).chain(figures).collect()
+            let verdicts = self.verdicts().map(|name| row.verdict(name).to_owned());
+            texts.chain(verdicts).chain(figures).collect()
         };
         (head, self.rows.iter().map(row).collect())
+    }
+
+    /// Names of the columns that say how far a row can be trusted.
+    fn verdicts(&self) -> impl Iterator<Item = &'static str> {
+        let is_wanted = self.rows.iter().any(|row| row.is_precise.is_some());
+        [STATE].into_iter().chain(is_wanted.then_some(PRECISION))
     }
 
     /// The meaning of the intervals.
     pub(crate) fn remark(&self) -> String {
         let half = "half of the 95 % confidence interval";
         match self.seeds {
-            1 => format!("After ±: {half}."),
+            1 => format!("After ±: {half}; a transient run has none."),
             seeds => format!("Means over {seeds} seeds; after ±: {half} (Student's t)."),
         }
     }
 
     /// Remarks shown beside the figures.
     pub fn remarks(&self) -> Vec<String> {
+        let two_seeds = "2 seeds: Student's interval is 12.7 standard errors on each side, and 2.8 with five seeds; use five.";
         let transient = format!(
-            "Transient, not a steady state: {}, whose figures depend on the length of the measurement.",
-            counted(self.transient as u64, "run")
+            "Transient, not a steady state: {}, whose figures depend on the length of the measurement{}.",
+            counted(self.transient as u64, "run"),
+            match self.seeds {
+                1 => "",
+                _ => "; an interval over seeds is that of runs of this length",
+            }
         );
-        let transient = (self.transient > 0).then_some(transient);
-        std::iter::once(self.remark()).chain(transient).collect()
+        let imprecise = format!(
+            "Not as precise as wanted, or not steady, at the end of the longest measurement: {}.",
+            counted(self.imprecise as u64, "run")
+        );
+        let remarks = [
+            Some(self.remark()),
+            (self.seeds == 2).then(|| two_seeds.to_owned()),
+            (self.transient > 0).then_some(transient),
+            (self.imprecise > 0).then_some(imprecise),
+        ];
+        remarks.into_iter().flatten().collect()
     }
 
     /// What was run, in lines.
@@ -170,7 +208,10 @@ impl Grid {
             .axes
             .iter()
             .map(|axis| column(&axis.name, label(&axis.name), false))
-            .chain([column(&STATE.to_owned(), STATE.to_owned(), false)]);
+            .chain(
+                self.verdicts()
+                    .map(|name| column(&name.to_owned(), name.to_owned(), false)),
+            );
         let figures = self
             .figures
             .iter()
@@ -180,9 +221,11 @@ impl Grid {
             let values = self.axes.iter().zip(&row.values);
             let values = values.map(|(axis, at)| Cell::Text(axis.values[*at].clone()));
             let figure = |at| self.figure(row, at).map_or(Cell::Missing, Cell::Figure);
-            let state = Cell::Text(state(row.is_steady).to_owned());
+            let verdicts = self
+                .verdicts()
+                .map(|name| Cell::Text(row.verdict(name).to_owned()));
             let figures = (0..self.figures.len()).map(figure);
-            values.chain([state]).chain(figures).collect()
+            values.chain(verdicts).chain(figures).collect()
         };
         Sheet {
             columns: axes.chain(figures).collect(),

@@ -49,13 +49,14 @@ impl Grid {
 
     fn cells(&self) -> Markup {
         let (head, rows) = self.table();
+        let figures_from = head.len() - self.figures.len();
         markup! {
             section aria-labelledby="table" {
                 h2 id="table" { "Table" }
                 div class="scroll" tabindex="0" role="region" aria-labelledby="table" {
                     table {
                         thead { tr { @for (at, name) in head.iter().enumerate() {
-                            th scope="col" { @if at <= self.axes.len() { (name) } @else { (label(name)) } }
+                            th scope="col" { @if at < figures_from { (name) } @else { (label(name)) } }
                         } } }
                         tbody { @for row in &rows { tr { @for cell in row { td { (cell) } } } } }
                     }

@@ -44,6 +44,7 @@ fn grid(axes: Vec<GridAxis>) -> Grid {
             values,
             figures: Some(vec![Some(Interval { value, half: 0.25 })]),
             is_steady: Some(true),
+            is_precise: None,
         }
     };
     Grid {
@@ -51,6 +52,7 @@ fn grid(axes: Vec<GridAxis>) -> Grid {
         scheme: "remap-ssd".into(),
         seeds: 3,
         transient: 0,
+        imprecise: 0,
         about: vec![("device".into(), "fast21-32g at 1/64".into())],
         axes,
         figures: vec!["latency_us.p99".into()],
@@ -160,6 +162,47 @@ fn transient_runs_are_hollow_and_marked_in_tables() {
                 .contains("& transient &")
         );
     }
+}
+
+#[test]
+fn rows_that_miss_the_wanted_precision_are_marked_and_counted() {
+    let mut grid = grid(vec![axis("scheme", &SCHEMES, None)]);
+    assert!(!grid.table().0.contains(&"precision".to_owned()));
+
+    for (at, row) in grid.rows.iter_mut().enumerate() {
+        row.is_precise = Some(at != 1);
+    }
+    grid.imprecise = 1;
+    let (head, rows) = grid.table();
+    assert_eq!(head, ["scheme", "state", "precision", "latency_us.p99"]);
+    let precisions: Vec<&str> = rows.iter().map(|row| row[2].as_str()).collect();
+    assert_eq!(precisions, ["reached", "missed", "reached"]);
+    assert!(
+        grid.remarks()[1].starts_with("Not as precise as wanted")
+            && grid.remarks()[1].ends_with(": 1 run.")
+    );
+    let csv = grid.sheet().write(TableForm::Csv);
+    assert!(
+        csv.starts_with("scheme,state,precision,latency_us.p99,"),
+        "{csv}"
+    );
+    assert!(csv.contains("remap-ssd,steady,missed,"), "{csv}");
+    assert!(
+        grid.page(&json!({}))
+            .contains("<th scope=\"col\">precision</th>")
+    );
+}
+
+#[test]
+fn two_seeds_are_said_to_be_too_few() {
+    let mut grid = grid(vec![axis("scheme", &SCHEMES, None)]);
+    assert_eq!(grid.remarks().len(), 1);
+    grid.seeds = 2;
+    assert!(
+        grid.remarks()[1].contains("use five"),
+        "{:?}",
+        grid.remarks()
+    );
 }
 
 #[test]

@@ -178,7 +178,7 @@ const LOST: &str = "LOST";
 #[rustfmt::skip]
 const COLUMNS: [Column; 24] = [
     Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
-    Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served. After ±: half of the 95 % confidence interval." },
+    Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served. After ±: half of the 95 % confidence interval; a transient run has none." },
     Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
     Column { head: "state", unit: "", help: "Steady if neither write amplification nor bandwidth changed during the measurement." },
     Column { head: REQUESTS, unit: "", help: "Thousands of requests completed per second, each of one page or more." },

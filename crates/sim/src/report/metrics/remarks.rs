@@ -32,7 +32,7 @@ pub fn remarks(runs: &[RunSummary]) -> Vec<String> {
     if !transient.is_empty() {
         remarks.push(format!(
             "Transient, not a steady state: {transient}. Write amplification or bandwidth changed during the \
-             measurement, so the figures depend on its length."
+             measurement, so the figures depend on its length and have no confidence interval (±)."
         ));
     }
     let short = named(|run| run.steady.is_steady.is_none() && !run.samples.is_empty());
@@ -96,8 +96,8 @@ mod tests {
                 ..Ci95::default()
             },
             steady: Steadiness {
-                warm_up_pages: 0,
                 is_steady: Some(true),
+                ..Steadiness::default()
             },
             ..RunSummary::default()
         }
