@@ -60,6 +60,7 @@ def compare(
     report: Optional[Path] = None,
     report_x: Optional[str] = None,
     table: Optional[Path] = None,
+    show: Union[str, Sequence[str], None] = None,
     out: Optional[Path] = None,
     progress: Progress = None,
 ) -> Results:
@@ -94,6 +95,8 @@ def compare(
         Schemes that run at the same time; by default one on each core. Results do not depend on it.
     report
         Path of an HTML page with tables and figures to write.
+    table, show
+        Path of the table to write (``.tex``, ``.md`` or ``.csv``), and its figures by name (``["wa", "latency_us.p99"]``).
     progress
         ``True``: a bar for each run, by ``tqdm`` if that is installed. A function: called some 20 times a second with a list
         of (job, activity, share of the run done), and of ("trace", "reading", share) while a trace is read. By default

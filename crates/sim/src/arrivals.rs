@@ -109,7 +109,7 @@ impl FromStr for Arrivals {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is none of trace, trace:SPEED and rate:R, each with `,bound=N` or without"
+                "`{text}` is none of trace, trace:SPEED and rate:R, with numbers above 0, each with `,bound=N` or without"
             )
         };
         let positive = |number: &str| {

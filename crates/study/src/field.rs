@@ -74,13 +74,17 @@ pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> 
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// Parses a number from 1 to `MAX`.
+/// Parses a whole number from 1 to `MAX`.
 pub(crate) fn number<const MAX: u32>(text: &str) -> Result<u32, String> {
-    let number: i64 = parsed(text)?;
-    let fits = u32::try_from(number)
-        .ok()
-        .filter(|number| (1..=MAX).contains(number));
-    fits.ok_or_else(|| format!("{number} is not in 1..={MAX}"))
+    let number = text.parse::<u32>().ok();
+    let fits = number.filter(|number| (1..=MAX).contains(number));
+    fits.ok_or_else(|| format!("{text} is not a whole number from 1 to {MAX}"))
+}
+
+/// Parses a seed.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok();
+    number.ok_or_else(|| format!("{text} is not a whole number from 0 to {}", u64::MAX))
 }
 
 /// Parses `on` or `off`.

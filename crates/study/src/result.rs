@@ -63,6 +63,7 @@ pub(crate) fn sheet(
         .map(|(label, text)| format!("{label}: {text}"));
     report::sheet(
         &summaries(done),
+        &spec.show,
         form,
         std::iter::once(command).chain(lines).collect(),
     )

@@ -16,12 +16,13 @@ use remap_ssd_sim::summary::RunSummary;
 use serde_json::Value;
 
 /// Execution and output options of a run: no part of a point.
-pub(crate) const NO_PART: [&str; 11] = [
+pub(crate) const NO_PART: [&str; 12] = [
     "memory",
     "threads",
     "report",
     "report_x",
     "table",
+    "show",
     "out",
     "json",
     "details",

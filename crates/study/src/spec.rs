@@ -5,7 +5,8 @@
 //! not given stays empty, so that a default may depend on the rest. Absent: tables of named values
 //! (`values`); checks that need the device (`plan`).
 
-use crate::field::{Field, Kind, number, on_off, parsed};
+use crate::field::{Field, Kind, number, on_off, parsed, seed};
+use crate::schema::figure;
 use crate::{names, numbers};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_sim::aging::AgingSpec;
@@ -287,7 +288,7 @@ options! {
         /// Seed of all randomness.
         ///
         /// The same seed gives the same results.
-        seed: Option<u64> = "N", parsed, default: Some("1");
+        seed: Option<u64> = "N", seed, default: Some("1");
 
         /// Arrival times of requests.
         ///
@@ -339,6 +340,11 @@ options! {
             Ok(())
         }, is_rare: true;
 
+        /// Figures of the table: by their names in the JSON, or their short names in `compare diff`.
+        ///
+        /// A comma-separated list, such as wa,p99,gc_pages [default: those that are printed].
+        show: Vec<String> = "LIST", figure, needs: Some("table"), is_rare: true;
+
         /// Write the results as JSON to a file, for `compare diff`.
         out: Option<PathBuf> = "JSON", parsed, kind: Kind::Path, set: |spec, path| {
             spec.out = Some(path.into());
@@ -349,12 +355,9 @@ options! {
 
 /// Parses the maximum length of a warm-up.
 fn steady(text: &str) -> Result<f64, String> {
-    let times: f64 = parsed(text)?;
-    if (0.0..=1000.0).contains(&times) {
-        Ok(times)
-    } else {
-        Err(format!("{text} is not a number from 0 to 1000"))
-    }
+    let times = text.parse().ok();
+    let fits = times.filter(|times| (0.0..=1000.0).contains(times));
+    fits.ok_or_else(|| format!("{text} is not a number from 0 to 1000"))
 }
 
 /// Reads a job file.

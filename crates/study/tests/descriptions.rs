@@ -72,7 +72,7 @@ fn a_mistake_names_the_option_and_what_would_be_right() {
         ),
         (
             json!({ "queue_depth": 0 }),
-            "invalid value '0' for '--queue-depth <N>': 0 is not in 1..=65535",
+            "invalid value '0' for '--queue-depth <N>': 0 is not a whole number from 1 to 65535",
         ),
         (
             json!({ "writes": 0 }),

@@ -80,6 +80,8 @@ fn arg(option: &'static OptionDef) -> Arg {
         Kind::Switch => arg.action(ArgAction::SetTrue),
         _ => arg
             .value_name(option.value)
+            // A value with its reason, not an unknown option.
+            .allow_negative_numbers(true)
             .hide_possible_values(true)
             .value_parser(match option.kind {
                 Kind::Path => value_parser!(PathBuf),
@@ -156,7 +158,7 @@ Examples:
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --arrivals trace --json
   remap-ssd compare --trace disk.csv --content plain:0.3
-  remap-ssd compare --trace mail.fiu --table mail.tex --report mail.html
+  remap-ssd compare --trace mail.fiu --table mail.tex --show wa,p99 --report mail.html
   remap-ssd compare --workload fiu-homes --arrivals trace:100,bound=32 --details
   remap-ssd compare --aging fill=whole,nvram_used=0.9,nvram_valid=0.7 --details
   remap-ssd compare --workload zipf:0.99 --arrivals rate:5000 --report response.html

@@ -476,3 +476,27 @@ fn the_table_of_a_comparison_is_written_for_a_paper() {
     assert!(csv.contains(&format!(",{of_remap},")), "{csv}");
     make("a.pdf").fails(2, &["--table", "ends in .tex, .md or .csv"]);
 }
+
+#[test]
+fn the_table_of_a_comparison_has_the_figures_of_show() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let make = |more: &[&str]| {
+        let args = ["compare", "--scheme", "none"];
+        run_in(dir, &[&args, TINY, more].concat())
+    };
+    let show = ["--show", "wa,gc_pages"];
+    make(&[&show[..], &["--table", "a.csv"]].concat()).ok();
+    make(&[&show[..], &["--table", "a.md"]].concat()).ok();
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    let heading =
+        "scheme,state,write_amplification,ci95.write_amplification,gc_pages,ci95.gc_pages\r\n";
+    assert!(read("a.csv").starts_with(heading), "{}", read("a.csv"));
+    let heading = "| scheme | state | write amplification | gc pages |\n";
+    assert!(read("a.md").starts_with(heading), "{}", read("a.md"));
+
+    make(&["--table", "b.md", "--show", "write_amplificaton"])
+        .fails(2, &["--show", "did you mean `write_amplification`?"]);
+    make(&show).fails(2, &["--table"]);
+    assert!(!dir.join("b.md").exists());
+}

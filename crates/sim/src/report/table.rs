@@ -7,6 +7,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 
 use super::format::{one_line, seconds};
+use super::grid::label;
 use super::metrics::{self, Overview};
 use super::sheet::{Cell, Sheet, SheetColumn, TableForm};
 use crate::interval::of_run;
@@ -28,11 +29,14 @@ pub fn table(runs: &[RunSummary]) -> String {
     finish(&mut table)
 }
 
-/// The same table for a paper. In CSV the figures of a run have their names in JSON, with all
-/// digits.
-pub fn sheet(runs: &[RunSummary], form: TableForm, notes: Vec<String>) -> Sheet {
-    if form == TableForm::Csv {
-        return numbers(runs);
+/// The same table for a paper, or one with the figures of `show` by their names in JSON. In CSV all
+/// figures have these names, and all digits.
+pub fn sheet(runs: &[RunSummary], show: &[String], form: TableForm, notes: Vec<String>) -> Sheet {
+    let notes = notes.into_iter().chain(metrics::remarks(runs)).collect();
+    match (show, form) {
+        ([], TableForm::Csv) => return numbers(runs, &FIGURES, notes),
+        ([], _) => {}
+        (show, _) => return numbers(runs, show, notes),
     }
     let Overview { columns, rows } = metrics::overview(runs);
     let column = |(at, column): (usize, &metrics::Column)| SheetColumn {
@@ -46,7 +50,7 @@ pub fn sheet(runs: &[RunSummary], form: TableForm, notes: Vec<String>) -> Sheet 
     Sheet {
         columns: columns.iter().enumerate().map(column).collect(),
         rows: rows.into_iter().map(cells).collect(),
-        notes: notes.into_iter().chain(metrics::remarks(runs)).collect(),
+        notes,
     }
 }
 
@@ -70,21 +74,18 @@ const FIGURES: [&str; 16] = [
     "read_latency_us.p999",
 ];
 
-fn numbers(runs: &[RunSummary]) -> Sheet {
-    let text = |name: &str| SheetColumn {
+fn numbers(runs: &[RunSummary], figures: &[impl AsRef<str>], notes: Vec<String>) -> Sheet {
+    let column = |name: &str, is_figure| SheetColumn {
         name: name.to_owned(),
-        label: name.to_owned(),
-        is_figure: false,
+        label: label(name),
+        is_figure,
     };
-    let figure = |name: &&str| SheetColumn {
-        is_figure: true,
-        ..text(name)
-    };
+    let names = figures.iter().map(AsRef::as_ref);
     let row = |(run, label): (&RunSummary, String)| {
         let state = Cell::Text(metrics::state(run.steady.is_steady).to_owned());
         let run = serde_json::json!(run);
-        let found = FIGURES
-            .iter()
+        let found = names
+            .clone()
             .map(|name| of_run(&run, name).map_or(Cell::Missing, Cell::Figure));
         [Cell::Text(label), state]
             .into_iter()
@@ -92,12 +93,13 @@ fn numbers(runs: &[RunSummary]) -> Sheet {
             .collect()
     };
     Sheet {
-        columns: [text("scheme"), text("state")]
+        columns: ["scheme", "state"]
+            .map(|name| column(name, false))
             .into_iter()
-            .chain(FIGURES.iter().map(figure))
+            .chain(names.clone().map(|name| column(name, true)))
             .collect(),
         rows: runs.iter().zip(metrics::labels(runs)).map(row).collect(),
-        notes: Vec::new(),
+        notes,
     }
 }
 

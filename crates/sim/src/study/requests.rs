@@ -69,10 +69,13 @@ impl Requests {
     /// # Errors
     /// The workload or its contents are impossible there, or a recording cannot be read.
     pub fn source(&self, addressable: u32, seed: u64) -> Result<Box<dyn Source>, StudyError> {
+        let impossible = |content: &ContentModel, error: &dyn fmt::Display| {
+            StudyError::Impossible(format!("{self} with contents {content}: {error}"))
+        };
         match self {
             Self::Workload { workload, content } => {
                 let source = workload.source(*content, addressable, seed, base(*content));
-                Ok(source.map_err(StudyError::impossible)?)
+                Ok(source.map_err(|error| impossible(content, &error))?)
             }
             Self::Trace(trace) => {
                 let replay = trace.replay(addressable, OWN_CONTENTS);
@@ -81,7 +84,9 @@ impl Requests {
                 };
                 trace.check_content()?;
                 let source = Modelled::new(replay, content, addressable, seed, base(content));
-                Ok(Box::new(source.map_err(StudyError::impossible)?))
+                Ok(Box::new(
+                    source.map_err(|error| impossible(&content, &error))?,
+                ))
             }
             Self::Recording(recording) => {
                 let options = TraceOptions {
