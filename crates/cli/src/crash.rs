@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// then 130.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// Schemes, by name [default: all durable ones].
     ///
     /// With --mutant the default is one scheme that relies on the guard.
@@ -120,7 +120,7 @@ const SECONDS_DEFAULT: f64 = 10.0;
 ///
 /// # Errors
 /// An unexpected loss of data, or a missing expected one.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let set = settings::parse_untimed(&args.set, &CHOSEN, "a campaign")?;
     let adjust = Adjust::of_settings(set);
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Inspects and changes a device that `serve --http` serves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// HTTP address of the service (`serve --http`).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9420")]
     pub connect: String,
@@ -146,7 +146,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// The service cannot be reached, or refuses.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let (path, body) = request(&args.verb)?;
     let token = args
         .token

@@ -28,7 +28,7 @@ const FILE: &str = "n1";
 /// Serves a deduplicating disk on top of a device, as a file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// Method: `ccaw` lets the device copy, `ordermerge` keeps its own mappings and works on any
     /// device.
     #[arg(long, value_name = "SCHEME")]
@@ -79,7 +79,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 ///
 /// # Errors
 /// A device error, unsuitable contents, or an unusable folder.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     if let Some(dir) = &args.place.image {
         let about = |error: ImageError| Failure::about(dir.display(), error);
         let disk = ImageDisk::open(dir, args.place.nsid).map_err(about)?;

@@ -11,11 +11,9 @@ use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
 use indicatif::ProgressBar;
-use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::queue::Limits;
-use remap_ssd_lab::store::Store;
-use remap_ssd_lab::study::{Concluded, Event};
-use remap_ssd_lab::{Form, Options, Study, StudyProgress, text};
+use remap_ssd_lab::{
+    Concluded, Event, Form, Limits, Options, Store, Study, StudyProgress, built_in, text,
+};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -29,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// `list`, names of experiments, or `all`.
     #[arg(required = true, value_name = "list | all | NAME")]
     pub names: Vec<String>,
@@ -101,7 +99,7 @@ results.csv, results.parquet and its figures as SVG, and runs/ with the result o
 ///
 /// # Errors
 /// Invalid arguments or experiments, or a failed run or write.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let mut library = built_in();
     if let Some(directory) = &args.from {
         library.lay_over(directory)?;
@@ -175,7 +173,7 @@ fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
 pub(crate) fn program() -> String {
     let digest = std::env::current_exe()
         .and_then(std::fs::read)
-        .map(|bytes| remap_ssd_lab::digest::digest(&bytes));
+        .map(|bytes| remap_ssd_lab::digest(&bytes));
     digest.unwrap_or_else(|_| env!("CARGO_PKG_VERSION").into())
 }
 

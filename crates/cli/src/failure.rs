@@ -13,7 +13,7 @@ use std::io;
 
 /// Why a command failed, and its exit code.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// The arguments are inconsistent: exit code 2.
     Usage(String),
     /// The operation failed, or a condition that it checks does not hold: exit code 1.
@@ -35,12 +35,12 @@ pub enum Failure {
 
 impl Failure {
     /// A mistake in the arguments.
-    pub fn usage(error: impl fmt::Display) -> Self {
+    pub(crate) fn usage(error: impl fmt::Display) -> Self {
         Self::Usage(error.to_string())
     }
 
     /// A failed operation.
-    pub fn failed(error: impl fmt::Display) -> Self {
+    pub(crate) fn failed(error: impl fmt::Display) -> Self {
         Self::Failed(error.to_string())
     }
 
@@ -48,12 +48,12 @@ impl Failure {
     ///
     /// # Errors
     /// `is_clean` is false.
-    pub fn found_unless(is_clean: bool) -> Result<(), Self> {
+    pub(crate) fn found_unless(is_clean: bool) -> Result<(), Self> {
         if is_clean { Ok(()) } else { Err(Self::Found) }
     }
 
     /// A failed operation, and its object.
-    pub fn about(what: impl fmt::Display, error: impl fmt::Display) -> Self {
+    pub(crate) fn about(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
     }
 }

@@ -5,8 +5,7 @@
 
 use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
-use remap_ssd_device::Device;
-use remap_ssd_device::inspect::{self, Inspection, SuperblockRow};
+use remap_ssd_device::inspect::{Inspection, SuperblockRow};
 use remap_ssd_ftl::{RecoveryReport, Usage};
 use remap_ssd_sim::report::format::{bytes, exact, number, percent};
 use remap_ssd_study::device_rows;
@@ -20,7 +19,7 @@ use std::path::PathBuf;
 /// inconsistent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// An image from `compare --save-aged`, or a folder from `image create`.
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
@@ -42,7 +41,7 @@ Examples:
 ///
 /// # Errors
 /// The file is not a consistent image.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let path = args.image.display();
     let found = Inspection::of(&args.image).map_err(|error| Failure::about(path, error))?;
 
@@ -50,11 +49,6 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     // Everything is shown first: damage is a finding, not a reason to stop.
     Failure::found_unless(found.is_clean())
-}
-
-/// The superblocks of a device, as `--json` prints them.
-pub fn superblocks(device: &Device) -> serde_json::Value {
-    json!(inspect::superblocks(device))
 }
 
 fn as_json(found: &Inspection) -> serde_json::Value {

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Offset of signal numbers in a shell's exit codes.
-pub const SIGNALLED: i32 = 128;
+pub(crate) const SIGNALLED: i32 = 128;
 
 /// Interruption by these signals.
 #[derive(Clone, Debug)]
-pub struct Interrupt {
+pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
@@ -26,7 +26,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
         let new = Self {
             asked: Arc::default(),
             signal: Arc::default(),
@@ -55,17 +55,17 @@ impl Interrupt {
     }
 
     /// The flag, for polling or for passing to a library.
-    pub fn flag(&self) -> &Arc<AtomicBool> {
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
         &self.asked
     }
 
     /// Returns true if a signal has arrived.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// The failure of the command, with its state in one sentence.
-    pub fn failure(&self, said: impl Into<String>) -> Failure {
+    pub(crate) fn failure(&self, said: impl Into<String>) -> Failure {
         Failure::Interrupted {
             signal: self.signal.load(Ordering::Relaxed) as i32,
             said: said.into(),
@@ -73,10 +73,10 @@ impl Interrupt {
     }
 
     /// The failure if no result is finished.
-    pub fn before_the_first(&self) -> Failure {
+    pub(crate) fn before_the_first(&self) -> Failure {
         self.failure(NOTHING)
     }
 }
 
 /// The message if no result is finished.
-pub const NOTHING: &str = "interrupted before the first result";
+pub(crate) const NOTHING: &str = "interrupted before the first result";

@@ -8,28 +8,28 @@
 
 #![warn(unreachable_pub)]
 
-pub mod bench;
-pub mod compare;
-pub mod crash;
-pub mod ctl;
-pub mod dedup;
-pub mod experiment;
-pub mod failure;
-pub mod inspect;
-pub mod interrupt;
-pub mod manual;
-pub mod output;
-pub mod place;
-pub mod presets;
-pub mod service;
-pub mod share;
-pub mod sweep;
-pub mod torture;
-pub mod trace;
-pub mod volume;
-pub mod watch;
+mod bench;
+mod compare;
+mod crash;
+mod ctl;
+mod dedup;
+mod experiment;
+mod failure;
+mod inspect;
+mod interrupt;
+mod manual;
+mod output;
+mod place;
+mod presets;
+mod service;
+mod share;
+mod sweep;
+mod torture;
+mod trace;
+mod volume;
+mod watch;
 
-pub use remap_ssd_study::{names, numbers, settings};
+use remap_ssd_study::{numbers, settings};
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -38,10 +38,10 @@ use std::process::ExitCode;
 /// An SSD whose pages can be remapped: simulate it, test it under power cuts, serve it.
 #[derive(Debug, Parser)]
 #[command(name = "remap-ssd", version, about, args_override_self = true, after_help = EXAMPLES)]
-pub struct Cli {
+struct Cli {
     /// The command named by the first word.
     #[command(subcommand)]
-    pub command: Command,
+    command: Command,
 }
 
 const EXAMPLES: &str = "\
@@ -55,7 +55,7 @@ Exit codes: 0 success, 1 failure, 2 mistake in the arguments, 130 Ctrl-C.";
 
 /// Every command of the program, with its arguments.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+enum Command {
     /// Runs one workload or trace on several schemes and compares the results.
     Compare(Box<compare::CompareCommand>),
     /// Cuts the power of small, nearly full devices and checks that nothing acknowledged is lost.
@@ -126,7 +126,7 @@ pub fn main() -> ExitCode {
 ///
 /// # Errors
 /// Why it failed, and with which exit code.
-pub fn run(cli: Cli) -> Result<(), Failure> {
+fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Compare(line) => compare::command(&line),
         Command::Crash(args) => crash::command(&args),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Prints a script that completes commands and options in a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
-pub struct Completions {
+pub(crate) struct Completions {
     /// The shell.
     pub shell: clap_complete::Shell,
 }
@@ -28,7 +28,7 @@ Examples:
 /// Writes manual pages, one for each command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = MANUAL_EXAMPLES)]
-pub struct Manual {
+pub(crate) struct Manual {
     /// The folder to write them to; it is created if it does not exist.
     pub folder: PathBuf,
 }
@@ -41,7 +41,7 @@ Examples:
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn completions(args: &Completions) -> Result<(), Failure> {
+pub(crate) fn completions(args: &Completions) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "remap-ssd", &mut script);
 
@@ -52,7 +52,7 @@ pub fn completions(args: &Completions) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The folder or a page cannot be written; the sentence names it.
-pub fn manual(args: &Manual) -> Result<(), Failure> {
+pub(crate) fn manual(args: &Manual) -> Result<(), Failure> {
     let folder = &args.folder;
     fs::create_dir_all(folder).map_err(|error| Failure::about(folder.display(), error))?;
 

@@ -10,13 +10,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub use remap_ssd_sim::report::format::counted;
+pub(crate) use remap_ssd_sim::report::format::counted;
 
 /// Writes text to standard output.
 ///
 /// # Errors
 /// It cannot be written.
-pub fn text(text: &str) -> Result<(), Failure> {
+pub(crate) fn text(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
@@ -26,7 +26,7 @@ pub fn text(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn json(value: &serde_json::Value) -> Result<(), Failure> {
+pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
     text(&format!("{value:#}\n"))
 }
 
@@ -34,7 +34,7 @@ pub fn json(value: &serde_json::Value) -> Result<(), Failure> {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn result(
+pub(crate) fn result(
     as_json: bool,
     json: impl FnOnce() -> serde_json::Value,
     text: impl FnOnce() -> String,
@@ -47,13 +47,13 @@ pub fn result(
 }
 
 /// Prints a note to standard error.
-pub fn note(text: impl fmt::Display) {
+pub(crate) fn note(text: impl fmt::Display) {
     // Without standard error the note is lost.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Reports a failure to the user, and to the shell by the exit code.
-pub fn failure(failure: &Failure) -> ExitCode {
+pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
         // The reader has closed the pipe (`| head`).
         Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -73,7 +73,7 @@ pub fn failure(failure: &Failure) -> ExitCode {
 }
 
 /// Lines of a label and a text each, with the texts aligned.
-pub fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
+pub(crate) fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
     let width = rows
         .iter()
         .map(|(label, _)| label.as_ref().chars().count())
@@ -85,31 +85,22 @@ pub fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
 }
 
 /// A table: a heading, then rows; the first column left-aligned, all others right-aligned.
-pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let widths = widths(head, rows);
-    let mut text = line(head, &widths, false);
+    let mut text = line(head, &widths);
     text += &"─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1));
     text.push('\n');
-    text.extend(rows.iter().map(|row| line(row, &widths, false)));
+    text.extend(rows.iter().map(|row| line(row, &widths)));
     text
 }
 
 /// A table, or a sentence if it has no rows.
-pub fn table_or(none: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table_or(none: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         format!("{none}\n")
     } else {
         table(head, rows)
     }
-}
-
-/// A table of text: all columns left-aligned.
-pub fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let widths = widths(head, rows);
-    let rows = rows.iter().map(|row| line(row, &widths, true));
-    std::iter::once(line(head, &widths, true))
-        .chain(rows)
-        .collect()
 }
 
 /// The widths of columns, in characters.
@@ -122,9 +113,9 @@ fn widths(head: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
     head.iter().enumerate().map(width).collect()
 }
 
-fn line<T: AsRef<str>>(cells: &[T], widths: &[usize], left: bool) -> String {
+fn line<T: AsRef<str>>(cells: &[T], widths: &[usize]) -> String {
     let cell = |(column, (cell, width)): (usize, (&T, &usize))| match column {
-        _ if left || column == 0 => format!("{:<width$}", cell.as_ref()),
+        0 => format!("{:<width$}", cell.as_ref()),
         _ => format!("{:>width$}", cell.as_ref()),
     };
     let cells: Vec<String> = cells.iter().zip(widths).enumerate().map(cell).collect();
@@ -134,7 +125,7 @@ fn line<T: AsRef<str>>(cells: &[T], widths: &[usize], left: bool) -> String {
 }
 
 /// Where progress is drawn: JSON is for programs, whose logs it would fill.
-pub fn progress_target(as_json: bool) -> ProgressDrawTarget {
+pub(crate) fn progress_target(as_json: bool) -> ProgressDrawTarget {
     if as_json {
         ProgressDrawTarget::hidden()
     } else {
@@ -146,7 +137,7 @@ pub fn progress_target(as_json: bool) -> ProgressDrawTarget {
 ///
 /// # Panics
 /// The template is invalid.
-pub fn bar(as_json: bool, steps: Option<u64>, template: &str) -> ProgressBar {
+pub(crate) fn bar(as_json: bool, steps: Option<u64>, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("the template is valid");
     let bar = ProgressBar::with_draw_target(steps, progress_target(as_json)).with_style(style);
     bar.enable_steady_tick(Duration::from_millis(250));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Address of a namespace: its server or image, and its number.
 #[derive(Clone, Debug, clap::Args)]
-pub struct NamespacePlace {
+pub(crate) struct NamespacePlace {
     /// Address of the server.
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "image")]
     pub connect: Option<String>,
@@ -27,7 +27,7 @@ pub struct NamespacePlace {
 
 /// How a host connects to a server.
 #[derive(Clone, Debug, clap::Args)]
-pub struct HostArgs {
+pub(crate) struct HostArgs {
     /// NQN of the subsystem [default: the first one that discovery returns].
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
@@ -46,7 +46,7 @@ impl HostArgs {
     ///
     /// # Errors
     /// The file of keys cannot be read, others can read it, or there are no keys in it.
-    pub fn options(&self) -> Result<Options, Failure> {
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
         let keys = self.secret.as_deref().map(|path| {
             HostKeys::load(path).map_err(|error| Failure::about(path.display(), error))
         });
@@ -65,7 +65,7 @@ impl HostArgs {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut data = Vec::new();
     let read = if path.as_os_str() == "-" {
         std::io::stdin().lock().read_to_end(&mut data)
@@ -78,7 +78,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 impl NamespacePlace {
     /// Name of the place in messages.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match (&self.connect, &self.image) {
             (Some(address), _) => address.clone(),
             (None, Some(dir)) => dir.display().to_string(),
@@ -90,7 +90,7 @@ impl NamespacePlace {
     ///
     /// # Errors
     /// It cannot be reached, or refuses.
-    pub fn connect(&self) -> Result<Client, Failure> {
+    pub(crate) fn connect(&self) -> Result<Client, Failure> {
         let options = Options {
             nsid: self.nsid,
             ..self.host.options()?

@@ -13,7 +13,7 @@ use serde_json::json;
 /// to start from.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// Print this preset as a device file for `compare --config`, with a comment for each key.
     #[arg(long, value_name = "NAME")]
     pub toml: Option<String>,
@@ -36,7 +36,7 @@ Examples:
 ///
 /// # Errors
 /// No preset has that name.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     // In this order: one device, the schema of all keys, the list as JSON, the list as text.
     if let Some(name) = &args.toml {
         let config = DeviceConfig::preset(name).map_err(Failure::usage)?;

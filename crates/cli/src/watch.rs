@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Debug, clap::Args)]
 #[group(id = "watch")]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// Listen here for HTTP.
     ///
     /// An address of this machine only. Port 0 takes a free one.
@@ -53,7 +53,7 @@ const SCALE: f64 = 1.0 / 64.0;
 ///
 /// # Errors
 /// An impossible device, workload or address.
-pub fn command(mut args: Args) -> Result<(), Failure> {
+pub(crate) fn command(mut args: Args) -> Result<(), Failure> {
     // There is no token here, so only this machine may connect.
     if !args.http.ip().to_canonical().is_loopback() {
         return Err(Failure::usage(

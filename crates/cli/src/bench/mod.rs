@@ -20,7 +20,7 @@ use std::time::Duration;
 /// collection, including firmware and timing model.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// A sixteenth of the device, 3 rounds instead of 5, fewer pages.
     #[arg(long)]
     pub quick: bool,
@@ -101,7 +101,7 @@ Examples:
 ///
 /// # Errors
 /// Invalid device configuration.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     // Validated first: building a device takes long.
     let set = settings::parse(&args.set)?;
     settings::refuse(&set, &CHOSEN)?;

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// machine.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// What is compared.
     #[command(flatten)]
     pub spec: SpecArgs,
@@ -33,7 +33,7 @@ pub struct Args {
 
 /// A description from the options of a command line.
 #[derive(Clone, Debug, Default)]
-pub struct SpecArgs(pub ComparisonSpec);
+pub(crate) struct SpecArgs(pub ComparisonSpec);
 
 impl clap::Args for SpecArgs {
     fn augment_args(command: Command) -> Command {

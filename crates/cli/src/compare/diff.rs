@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// difference counts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// The baseline result.
     #[arg(value_name = "A.json")]
     pub a: PathBuf,
@@ -44,7 +44,7 @@ Examples:
 ///
 /// # Errors
 /// A result cannot be read, a figure is missing, or a condition holds.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let (a, b) = (ResultFile::read(&args.a)?, ResultFile::read(&args.b)?);
     let diff = Diff::new(&a, &b, &args.fail_if)?;
 

@@ -3,11 +3,11 @@
 //! Absent: the options, the runs and their JSON (`remap_ssd_study`).
 
 mod args;
-pub mod diff;
+pub(crate) mod diff;
 mod progress;
 mod show;
 
-pub use args::{Args, SpecArgs};
+pub(crate) use args::Args;
 pub(crate) use progress::Bar;
 
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ use std::sync::atomic::AtomicBool;
     after_help = args::EXAMPLES_SHORT,
     after_long_help = args::EXAMPLES
 )]
-pub struct CompareCommand {
+pub(crate) struct CompareCommand {
     /// The device, the schemes and the workload to run.
     #[command(flatten)]
     pub args: Args,
@@ -48,7 +48,7 @@ pub struct CompareCommand {
 
 /// Operations on results.
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub(crate) enum Action {
     /// Compares two results side by side, and fails if a figure has changed too much.
     Diff(diff::Args),
 }
@@ -60,7 +60,7 @@ const NOTED_BYTES: u64 = 512 << 20;
 ///
 /// # Errors
 /// Incompatible arguments, an unreadable file, or a failed measurement.
-pub fn command(line: &CompareCommand) -> Result<(), Failure> {
+pub(crate) fn command(line: &CompareCommand) -> Result<(), Failure> {
     if let Some(Action::Diff(args)) = &line.action {
         return diff::command(args);
     }

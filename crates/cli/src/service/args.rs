@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// Folder of a device that `image create` made.
     #[arg(
         long,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Creates, checks and repairs the images that `serve` serves, and renames copies of them.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -38,7 +38,7 @@ enum Command {
 
 /// Arguments of `image check`: the folder to check.
 #[derive(Debug, clap::Args)]
-pub struct Check {
+pub(crate) struct Check {
     /// Folder of the device.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
@@ -49,7 +49,7 @@ pub struct Check {
 
 /// Arguments of `image repair`: the folder to repair.
 #[derive(Debug, clap::Args)]
-pub struct Repair {
+pub(crate) struct Repair {
     /// Folder of the device.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
@@ -63,7 +63,7 @@ pub struct Repair {
 
 /// Arguments of `image adopt`: the folder to adopt.
 #[derive(Debug, clap::Args)]
-pub struct Adopt {
+pub(crate) struct Adopt {
     /// Folder of the device.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
@@ -78,7 +78,7 @@ pub struct Adopt {
 /// Arguments of `image create`: where, and which device.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Create {
+pub(crate) struct Create {
     /// Folder to create the device in: new, or empty.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
@@ -100,7 +100,7 @@ Examples:
 ///
 /// # Errors
 /// The device cannot be created (nothing is left in the folder), or it is damaged.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Create(args) => create(args),
         Command::Check(args) => check(args),

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Sends one command to a device that `serve` serves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// Address of the server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
     pub connect: String,
@@ -127,7 +127,7 @@ struct Ranges {
 ///
 /// # Errors
 /// The server cannot be reached, or the device refused.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let options = Options {
         nsid: args.nsid,
         digests: args.digests,

@@ -1,8 +1,8 @@
 //! The device in service: `image` creates it, `serve` exports it, `io` sends it commands.
 
 mod args;
-pub mod image;
-pub mod io;
+pub(crate) mod image;
+pub(crate) mod io;
 mod log;
-pub mod serve;
+pub(crate) mod serve;
 mod shape;

@@ -4,7 +4,7 @@
 //! Invariants: SIGTERM, SIGINT, SIGQUIT and, without keys or a list to reload, SIGHUP end the
 //! service cleanly. Absent: the service (`remap_ssd_service`).
 
-pub use super::args::Args;
+pub(crate) use super::args::Args;
 use super::log::start_log;
 use crate::failure::Failure;
 use remap_ssd_service::{Handle, Service};
@@ -15,7 +15,7 @@ use std::io;
 ///
 /// # Errors
 /// The device cannot be opened or served as asked, or it failed in service.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let service = Service::open(args.spec(start_log(args.json_log))?)?;
     heed_signals(service.handle(), service.reloads()).map_err(Failure::failed)?;
     Ok(service.serve()?)

@@ -11,7 +11,7 @@ use remap_ssd_service::Shape;
 
 /// Options for the shape of a device for service.
 #[derive(Debug, clap::Args)]
-pub struct DeviceShape {
+pub(crate) struct DeviceShape {
     /// Size of the device, as hosts see it.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "New device")]
     pub size: Option<u64>,
@@ -81,7 +81,7 @@ impl DeviceShape {
     ///
     /// # Errors
     /// Invalid settings.
-    pub fn shape(&self) -> Result<Shape, Failure> {
+    pub(crate) fn shape(&self) -> Result<Shape, Failure> {
         Ok(Shape {
             size: self.size,
             scheme: self.scheme,

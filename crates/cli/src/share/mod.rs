@@ -26,7 +26,7 @@ use remap_ssd_store::{ImageDisk, ImageError, Processes, StoreError};
 /// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -60,7 +60,7 @@ enum Command {
 ///
 /// # Errors
 /// A device error, unsuitable contents, or an impossible request.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Copy(args) => ranges::copy(args),
         Command::Move(args) => ranges::relocate(args),

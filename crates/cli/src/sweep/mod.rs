@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// stopped; with a larger grid only the new points are run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// The grid.
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
@@ -95,7 +95,7 @@ same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
 ///
 /// # Errors
 /// Errors in the file, or a failed run or write.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let cluster = args.scheduler.as_deref().map(Cluster::find);
     let cluster = cluster.transpose()?;
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// instants of it, and runs your check on the disk after each cut.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES, args_override_self = true)]
-pub struct Args {
+pub(crate) struct Args {
     /// File system of $DIR: ext4, xfs, btrfs, ... Needs root.
     ///
     /// Any that this kernel and an installed mkfs support.
@@ -222,7 +222,7 @@ const CHOSEN: [(&str, &str); 4] = [
 ///
 /// # Errors
 /// A check failed, or something is missing.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     // A signal must not end the process at once: mounts have to be removed first.
     for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP] {

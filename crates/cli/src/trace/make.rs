@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// but fiu and session, and homes in all; omissions are reported. Reading the file gives the same
 /// requests.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The workload: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm,
     /// journal, snapshot, or a pattern such as zipfrw:0.99:70 (see `compare --help`).
     #[arg(value_name = "NAME")]

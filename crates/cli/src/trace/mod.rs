@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Writes workloads as traces, and analyses traces and workloads.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// The command named by the next word.
     #[command(subcommand)]
     pub command: Command,
@@ -23,7 +23,7 @@ pub struct Args {
 
 /// Operations on traces.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Writes the requests of a workload to a file.
     Make(make::Args),
     /// Analyses traces: requests, sizes, working set, duplicates by each definition, skew.
@@ -47,7 +47,7 @@ Examples:
 ///
 /// # Errors
 /// Unreadable input, or a failed write.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Make(args) => make::command(args),
         Command::Stat(args) => stat::command(args),
@@ -57,7 +57,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
 /// Parameters of a workload: size of the device, contents, seed.
 #[derive(Debug, clap::Args)]
-pub struct WorkloadArgs {
+pub(crate) struct WorkloadArgs {
     /// Logical size of the device, all of which the workload may address; the models' page sets
     /// shrink with it, and a trace with --content is folded into it [default: the published device's
     /// of a model, else 32GiB].

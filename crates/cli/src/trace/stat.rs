@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// Zipf exponent is that of a distribution with the same probability that two accesses hit the same
 /// page.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Traces (plain, or compressed with gzip, xz or zstd).
     #[arg(value_name = "FILE", required_unless_present = "workload")]
     pub files: Vec<PathBuf>,

@@ -22,7 +22,7 @@ const PAGE: u64 = 4096;
 /// Manages files on a device, for host software that shares pages instead of writing them twice.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -115,7 +115,7 @@ fn about(place: &NamespacePlace, error: StoreError) -> Failure {
 ///
 /// # Errors
 /// A device error, a volume error, or an error of a local file.
-pub fn command(args: &Args) -> Result<(), Failure> {
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let place = args.command.place();
     if let Some(dir) = &place.image {
         let about = |error: ImageError| Failure::about(dir.display(), error);
