@@ -23,7 +23,7 @@ pub use error::BenchError;
 pub use simulator::{BenchSize, Results, Runs, Scaled, SimulatorBench};
 
 /// Called with what is measured next.
-pub type Progress<'a> = &'a mut dyn FnMut(String);
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(String);
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -34,7 +34,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Name of the verdict, for reports and JSON.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Holds => "holds",
             Self::SameDirection => "same direction",
@@ -47,7 +47,7 @@ impl Verdict {
 /// Reading of a claim: a figure or a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reading {
+pub(crate) enum Reading {
     /// The paper gives the figure itself.
     Figure,
     /// The paper says "up to" this figure.
@@ -55,18 +55,13 @@ pub enum Reading {
 }
 
 /// The reference effect for a claim of no effect.
-pub const NOTICEABLE: f64 = 0.10;
+pub(crate) const NOTICEABLE: f64 = 0.10;
 
 /// Compares our figure with the paper's, by the rule of this module.
 ///
-/// ```
-/// use remap_ssd_lab::claim::{Reading, Verdict, verdict};
-/// // "20 % faster" as a ratio: the effect is 0.2.
-/// assert_eq!(verdict(1.2, 1.0, Reading::Figure, 1.16), Verdict::Holds);
-/// assert_eq!(verdict(1.2, 1.0, Reading::Figure, 1.11), Verdict::SameDirection);
-/// assert_eq!(verdict(1.2, 1.0, Reading::Figure, 0.9), Verdict::Differs);
-/// ```
-pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict {
+/// "20 % faster" as a ratio is 1.2: the effect is 0.2, so 1.16 holds, 1.11 shows the same direction,
+/// and 0.9 differs.
+pub(crate) fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict {
     let (claimed, found) = (paper - neutral, ours - neutral);
 
     let (holds, direction) = if claimed == 0.0 {
@@ -108,7 +103,7 @@ pub enum Unit {
 
 impl Unit {
     /// Formats a figure, such as `20.0 %`.
-    pub fn show(self, value: f64) -> String {
+    pub(crate) fn show(self, value: f64) -> String {
         let digits = |value: f64| {
             // With a decimal there would be four digits from here on, more than the measured
             // precision.
@@ -143,7 +138,7 @@ impl Unit {
     }
 
     /// The value that means "no effect".
-    pub fn neutral(self) -> f64 {
+    pub(crate) fn neutral(self) -> f64 {
         match self {
             Self::Percent => 0.0,
             Self::Change | Self::Times => 1.0,
@@ -163,7 +158,7 @@ impl Unit {
 /// One entry of an `expectation.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expected {
+pub(crate) struct Expected {
     /// The claim's name, unique within the experiment.
     pub id: String,
     /// Distinguishes several figures of one claim.
@@ -195,7 +190,7 @@ fn figure() -> Reading {
 /// An `expectation.toml`: the claims of the paper.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Expectation {
+pub(crate) struct Expectation {
     /// Claims that are in the list of claims.
     pub claim: Vec<Expected>,
     /// Other statements, of the papers' texts or our own.
@@ -207,7 +202,7 @@ impl Expectation {
     ///
     /// # Errors
     /// A one-line parse error.
-    pub fn read(about: &str, text: &str) -> Result<Self, LabError> {
+    pub(crate) fn read(about: &str, text: &str) -> Result<Self, LabError> {
         toml::from_str(text)
             .map_err(|error| LabError::wrong(about, crate::config::sentence(&error, text)))
     }
@@ -245,11 +240,11 @@ pub struct Claim {
 }
 
 /// Measured figures by name, as ratios and shares.
-pub type Measures = BTreeMap<String, f64>;
+pub(crate) type Measures = BTreeMap<String, f64>;
 
 impl Claim {
     /// Its verdict in words, with a question mark if the interval includes another.
-    pub fn verdict_text(&self) -> String {
+    pub(crate) fn verdict_text(&self) -> String {
         let doubt = if self.is_settled { "" } else { " (?)" };
         format!("{}{doubt}", self.verdict.name())
     }
@@ -259,7 +254,7 @@ impl Claim {
 ///
 /// # Errors
 /// An expectation names a measure that the analysis does not have.
-pub fn judge(
+pub(crate) fn judge(
     experiment: &str,
     expected: &[Expected],
     measures: &Measures,

@@ -49,7 +49,7 @@ impl fmt::Display for Form {
 /// An `experiment.toml`: the runs of an experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Experiment {
+pub(crate) struct Experiment {
     /// Title, in one line.
     pub title: String,
     /// Name of the table of parameters, `papers/NAME.toml`.
@@ -81,7 +81,7 @@ pub enum RunKind {
 /// A grid of runs: every combination of its lists.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grid {
+pub(crate) struct Grid {
     /// Kind of the runs: a workload, a recovery, a microbenchmark or host software.
     #[serde(default)]
     pub kind: RunKind,
@@ -120,7 +120,7 @@ pub struct Grid {
 
 impl Grid {
     /// Returns true if the grid sets this key of a device.
-    pub fn chooses(&self, path: &str) -> bool {
+    pub(crate) fn chooses(&self, path: &str) -> bool {
         match path {
             "firmware.scheme" => true,
             "firmware.gc_policy" => !self.gc.is_empty(),
@@ -135,7 +135,7 @@ impl Grid {
 /// A paper's table of parameters: `experiments/papers/NAME.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Paper {
+pub(crate) struct Paper {
     /// The paper's title, authors and year.
     pub title: String,
     /// Seed of all random draws.
@@ -175,8 +175,9 @@ pub struct Variant {
 /// One device of a paper, its aging, and the length of its runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Setup {
-    /// Description of the setup, for reports.
+pub(crate) struct Setup {
+    /// Description of the setup, for readers of the file.
+    #[expect(dead_code)]
     pub about: String,
     /// A device of `remap-ssd presets`.
     pub preset: String,
@@ -226,7 +227,7 @@ pub enum Fill {
 /// Length of a run relative to the published one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RunLength {
+pub(crate) struct RunLength {
     /// Fraction of the device, such as "1/16".
     pub scale: String,
     /// Pages measured, in multiples of the addressable ones.
@@ -235,7 +236,7 @@ pub struct RunLength {
 
 impl Setup {
     /// The length of runs in a form.
-    pub fn length(&self, form: Form) -> &RunLength {
+    pub(crate) fn length(&self, form: Form) -> &RunLength {
         match form {
             Form::Full => &self.full,
             Form::Quick => &self.quick,
@@ -248,7 +249,7 @@ impl Setup {
 ///
 /// # Errors
 /// One sentence: file, line, error.
-pub fn read<T: serde::de::DeserializeOwned>(about: &str, text: &str) -> Result<T, LabError> {
+pub(crate) fn read<T: serde::de::DeserializeOwned>(about: &str, text: &str) -> Result<T, LabError> {
     toml::from_str(text).map_err(|error| LabError::wrong(about, sentence(&error, text)))
 }
 

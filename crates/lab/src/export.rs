@@ -18,7 +18,7 @@ const WORDS: [&str; 8] = [
 ];
 
 /// The columns of a table.
-pub fn columns(table: &Table) -> Vec<Column> {
+pub(crate) fn columns(table: &Table) -> Vec<Column> {
     let word = |name: &str| -> Vec<String> {
         let of = |row: &crate::table::Row| match name {
             "key" => row.run.key(),
@@ -106,7 +106,7 @@ fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
 }
 
 /// Formats as CSV (RFC 4180); NaN is empty.
-pub fn csv(columns: &[Column]) -> String {
+pub(crate) fn csv(columns: &[Column]) -> String {
     let quoted = |text: &str| {
         if text.contains([',', '"', '\n', '\r']) {
             format!("\"{}\"", text.replace('"', "\"\""))
@@ -132,6 +132,6 @@ pub fn csv(columns: &[Column]) -> String {
 }
 
 /// The columns as a Parquet file, uncompressed.
-pub fn parquet(columns: &[Column]) -> Vec<u8> {
+pub(crate) fn parquet(columns: &[Column]) -> Vec<u8> {
     parquet::write(columns)
 }

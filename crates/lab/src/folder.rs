@@ -155,7 +155,7 @@ impl Library {
     ///
     /// # Errors
     /// Lists the valid names.
-    pub fn folder(&self, name: &str) -> Result<&Folder, LabError> {
+    pub(crate) fn folder(&self, name: &str) -> Result<&Folder, LabError> {
         self.folders
             .iter()
             .find(|folder| folder.name == name)

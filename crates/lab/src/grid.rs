@@ -119,7 +119,7 @@ impl GridRun {
     }
 
     /// Estimated duration, in arbitrary units.
-    pub fn weight(&self) -> f64 {
+    pub(crate) fn weight(&self) -> f64 {
         let pages = f64::from(self.device.geometry.pages());
         match self.kind {
             RunKind::Workload | RunKind::Micro => {
@@ -136,7 +136,7 @@ impl GridRun {
 ///
 /// # Errors
 /// One sentence: the impossible value.
-pub fn runs(
+pub(crate) fn runs(
     name: &str,
     experiment: &Experiment,
     paper: &Paper,

@@ -15,35 +15,40 @@
 
 #![warn(unreachable_pub)]
 
-pub mod analysis;
-pub mod claim;
+mod analysis;
+mod claim;
 mod concluded;
-pub mod config;
-pub mod digest;
+mod config;
+mod digest;
 mod error_bars;
-pub mod export;
-pub mod folder;
-pub mod grid;
-pub mod host;
+mod export;
+mod folder;
+mod grid;
+mod host;
 mod micro;
-pub mod page;
-pub mod perform;
-pub mod plot;
+mod page;
+mod perform;
+mod plot;
 mod progress;
-pub mod queue;
+mod queue;
 pub mod recordings;
-pub mod recovery;
-pub mod store;
-pub mod study;
-pub mod table;
+mod recovery;
+mod store;
+mod study;
+mod table;
 pub mod text;
-pub mod variant;
+mod variant;
 
 pub use claim::{Claim, Verdict};
+pub use concluded::Concluded;
 pub use config::Form;
-pub use folder::{Folder, Library};
+pub use digest::digest;
+pub use folder::{Folder, Library, built_in};
+pub use grid::GridRun;
 pub use progress::StudyProgress;
-pub use study::{Options, Study};
+pub use queue::Limits;
+pub use store::Store;
+pub use study::{Event, Options, Study};
 
 /// Why an experiment cannot be run.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,7 @@ table.claims td.figure { text-align: right; white-space: nowrap; }
 ";
 
 /// Renders the report of all experiments as one self-contained HTML page.
-pub fn page(concluded: &[Concluded], form: Form) -> String {
+pub(crate) fn page(concluded: &[Concluded], form: Form) -> String {
     let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
     let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
 

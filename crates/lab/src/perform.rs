@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A study has thousands of runs and some dozens of generators; constructing one of a file server
 /// draws thousands of files.
 #[derive(Debug, Default)]
-pub struct CheckedSources(HashSet<SourceKey>);
+pub(crate) struct CheckedSources(HashSet<SourceKey>);
 
 /// Parameters that determine whether a workload's generator can be constructed.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ impl CheckedSources {
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), String> {
+pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), String> {
     match run.kind {
         RunKind::Recovery if !run.device.firmware.scheme.is_durable() => Err(format!(
             "scheme `{}` keeps its remaps in DRAM: there is nothing to recover",
@@ -190,7 +190,11 @@ fn aging(run: &GridRun) -> Result<Option<AgingSpec>, String> {
 ///
 /// # Errors
 /// Why the run failed.
-pub fn perform(run: &GridRun, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub(crate) fn perform(
+    run: &GridRun,
+    cores: &Cores,
+    tell: &mut dyn FnMut(f64),
+) -> Result<Value, String> {
     let new = || Device::format(run.device.clone()).map_err(|error| error.to_string());
     match run.kind {
         RunKind::Micro => micro::measured(run, &mut new()?),

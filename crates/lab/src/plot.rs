@@ -7,7 +7,7 @@
 use maud::Markup;
 use remap_ssd_sim::plot::axis::Axis;
 use remap_ssd_sim::plot::columns::ColumnChart;
-pub use remap_ssd_sim::plot::columns::Panel;
+pub(crate) use remap_ssd_sim::plot::columns::Panel;
 use remap_ssd_sim::plot::lines::{ChartLine, LineChart, LinePanel};
 use remap_ssd_sim::plot::paint::paints;
 use remap_ssd_sim::plot::series::finite;
@@ -56,7 +56,7 @@ impl Plot {
     }
 
     /// Renders it as an element of a page, which has its heading.
-    pub fn draw(&self) -> Markup {
+    pub(crate) fn draw(&self) -> Markup {
         plot::fluid(Size::Wide, &self.name, |size, alone| {
             self.drawn(size, alone)
         })

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Resources needed by a job.
 #[derive(Clone, Copy, Debug)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// Memory in bytes.
     pub memory: u64,
     /// Duration, in a unit common to all jobs.
@@ -39,7 +39,7 @@ struct QueueState {
 ///
 /// # Errors
 /// The error of `work`.
-pub fn run_all<E: Send>(
+pub(crate) fn run_all<E: Send>(
     demands: &[Demand],
     limits: Limits,
     work: impl Fn(usize, &Cores) -> Result<(), E> + Sync,

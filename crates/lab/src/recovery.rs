@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 /// Flash and NVRAM reads of recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Reads {
+pub(crate) struct Reads {
     /// Flash pages, and OOB areas, which take as long.
     pub flash_pages: f64,
     /// Bytes of NVRAM, read by one port in lines of 64.
@@ -25,7 +25,7 @@ pub struct Reads {
 
 impl Reads {
     /// Duration of these reads on a device.
-    pub fn seconds(&self, device: &DeviceConfig) -> f64 {
+    pub(crate) fn seconds(&self, device: &DeviceConfig) -> f64 {
         let flash_ns = self.flash_pages / f64::from(device.geometry.dies_total())
             * device.flash.read_ns.mean() as f64;
         let nvram_ns = self.nvram_bytes / 64.0 * device.nvram.read_ns as f64;
@@ -33,13 +33,13 @@ impl Reads {
     }
 
     /// Bytes, with each OOB area counted as a whole page.
-    pub fn bytes(&self) -> f64 {
+    pub(crate) fn bytes(&self) -> f64 {
         self.flash_pages * 4096.0 + self.nvram_bytes
     }
 }
 
 /// Predicts the reads of recovery on an aged device.
-pub fn model(device: &DeviceConfig) -> Reads {
+pub(crate) fn model(device: &DeviceConfig) -> Reads {
     let (firmware, geometry) = (&device.firmware, &device.geometry);
 
     let superblocks = f64::from(geometry.superblocks());
@@ -69,7 +69,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
 ///
 /// # Errors
 /// Recovery fails.
-pub fn recovered(run: &GridRun, device: Device) -> Result<Value, String> {
+pub(crate) fn recovered(run: &GridRun, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
     // A table has one word of 8 bytes per page; a log's entry has as many as its kind.
     let entry = if usage.p2l_bytes > 0 {

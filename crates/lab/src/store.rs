@@ -32,7 +32,7 @@ pub struct Store {
 
 /// A result found in the folder.
 #[derive(Debug)]
-pub struct StoredResult {
+pub(crate) struct StoredResult {
     /// The run's result.
     pub result: Value,
     /// True if the running build made it.
@@ -53,13 +53,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Path of the results folder, as passed to `open`.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// Returns the result of a run, if it is stored and valid.
-    pub fn load(&self, run: &GridRun) -> Option<StoredResult> {
+    pub(crate) fn load(&self, run: &GridRun) -> Option<StoredResult> {
         let text = std::fs::read_to_string(self.path(run)).ok()?;
         let kept: StoredRun = serde_json::from_str(&text).ok()?;
         // Some fields of the device are not serialized; those that are must be equal.
@@ -88,7 +83,7 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
         let path = self.directory.join(name);
         if let Some(parent) = path.parent() {
             self.make(parent)?;

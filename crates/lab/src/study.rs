@@ -9,7 +9,7 @@
 use crate::LabError;
 use crate::analysis::{self, Analysis};
 use crate::claim::{Claim, Expectation, judge};
-pub use crate::concluded::Concluded;
+use crate::concluded::Concluded;
 use crate::config::{self, Experiment, Form, Paper, Variant};
 use crate::error_bars::half_widths;
 use crate::folder::Library;
@@ -40,13 +40,13 @@ pub struct Planned {
     /// Name of the experiment's folder.
     pub name: String,
     /// Its `experiment.toml`, read and checked.
-    pub experiment: Experiment,
+    pub(crate) experiment: Experiment,
     /// The claims that it is compared with.
-    pub expectation: Expectation,
+    pub(crate) expectation: Expectation,
     /// Its `README.md`, for the report.
     pub readme: String,
     /// The paper's table of parameters.
-    pub paper: Paper,
+    pub(crate) paper: Paper,
     /// Its runs, some of them shared with other experiments.
     pub runs: Vec<GridRun>,
     analysis: Analysis,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A run and its result.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     /// The run with all its parameters.
     pub run: GridRun,
     /// Its measurements, as JSON.
@@ -18,7 +18,7 @@ pub struct Row {
 
 /// All runs of an experiment.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     /// In the order of the grids.
     pub rows: Vec<Row>,
 }
@@ -28,7 +28,7 @@ impl Row {
     ///
     /// # Errors
     /// There is no number of that name.
-    pub fn number(&self, name: &str) -> Result<f64, LabError> {
+    pub(crate) fn number(&self, name: &str) -> Result<f64, LabError> {
         let found = name
             .split('.')
             .try_fold(&self.result, |value, part| value.get(part))
@@ -44,7 +44,7 @@ impl Row {
     ///
     /// # Errors
     /// The run has no such numbers.
-    pub fn amplification_of_data(&self) -> Result<f64, LabError> {
+    pub(crate) fn amplification_of_data(&self) -> Result<f64, LabError> {
         let pages = self.number("flash_pages")? - self.number("metadata_pages")?;
         Ok(pages / self.number("host_pages")?.max(1.0))
     }
@@ -53,7 +53,7 @@ impl Row {
     ///
     /// # Errors
     /// The run has no such numbers.
-    pub fn demoted(&self) -> Result<f64, LabError> {
+    pub(crate) fn demoted(&self) -> Result<f64, LabError> {
         let causes = self.result.get("demotions").and_then(Value::as_object);
         let causes = causes.ok_or_else(|| {
             LabError::Failed(format!("run `{}` has no demotions", self.run.title()))
@@ -66,7 +66,7 @@ impl Row {
 
 /// A query; `None` matches any value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     /// Only runs of this setup.
     pub setup: Option<&'a str>,
     /// Only runs of this scheme.
@@ -108,7 +108,7 @@ impl Ask<'_> {
 
 impl Table {
     /// The rows that match the query.
-    pub fn rows<'a>(&'a self, ask: Ask<'a>) -> impl Iterator<Item = &'a Row> {
+    pub(crate) fn rows<'a>(&'a self, ask: Ask<'a>) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| ask.fits(&row.run))
     }
 
@@ -116,7 +116,7 @@ impl Table {
     ///
     /// # Errors
     /// There is none, or more than one.
-    pub fn row(&self, ask: Ask<'_>) -> Result<&Row, LabError> {
+    pub(crate) fn row(&self, ask: Ask<'_>) -> Result<&Row, LabError> {
         let mut rows = self.rows.iter().filter(|row| ask.fits(&row.run));
         match (rows.next(), rows.next()) {
             (Some(row), None) => Ok(row),
@@ -128,7 +128,7 @@ impl Table {
     }
 
     /// The distinct values of a run's property, in the order of the grids.
-    pub fn distinct<'a, T: PartialEq>(&'a self, of: impl Fn(&'a GridRun) -> T) -> Vec<T> {
+    pub(crate) fn distinct<'a, T: PartialEq>(&'a self, of: impl Fn(&'a GridRun) -> T) -> Vec<T> {
         let mut values = Vec::new();
         for row in &self.rows {
             let value = of(&row.run);
@@ -140,7 +140,7 @@ impl Table {
     }
 
     /// The sizes of remapping metadata, ascending.
-    pub fn logs(&self) -> Vec<f64> {
+    pub(crate) fn logs(&self) -> Vec<f64> {
         let mut logs = self.distinct(|run| run.log_mib);
         logs.retain(|log| *log > 0.0);
         logs.sort_by(f64::total_cmp);

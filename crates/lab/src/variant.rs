@@ -20,7 +20,7 @@ use serde::Serialize;
 
 /// The claims of an experiment under a variant.
 #[derive(Debug, Serialize)]
-pub struct VariantClaims {
+pub(crate) struct VariantClaims {
     /// The experiment.
     pub experiment: String,
     /// Name of the variant.
@@ -66,7 +66,7 @@ fn merge(base: &mut toml::Table, over: &toml::Table) {
 
 /// A row for each claim, with our figure under each variant; `claims` are those of the experiment as
 /// it is.
-pub fn table(claims: &[Claim], variants: &[&VariantClaims]) -> Sheet {
+pub(crate) fn table(claims: &[Claim], variants: &[&VariantClaims]) -> Sheet {
     let heads = ["claim", "part", "paper", "as it is"];
     let names = variants.iter().map(|one| one.variant.as_str());
     let columns: Vec<(&str, bool)> = heads

@@ -163,7 +163,7 @@ impl Comparison {
     }
 
     /// The trace, if one is replayed.
-    pub fn trace(&self) -> Option<&TraceReplay> {
+    pub(crate) fn trace(&self) -> Option<&TraceReplay> {
         match self.plan.requests() {
             Requests::Trace(trace) => Some(trace),
             Requests::Workload { .. } | Requests::Recording(_) => None,

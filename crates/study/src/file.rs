@@ -21,7 +21,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
 /// A file to be written: under a temporary name until it is complete, then renamed. Dropped, it
 /// leaves nothing.
 #[derive(Debug)]
-pub struct Pending {
+pub(crate) struct Pending {
     path: PathBuf,
     /// None if the path exists and is no regular file, such as a terminal.
     beside: Option<NamedTempFile>,
@@ -32,7 +32,7 @@ impl Pending {
     ///
     /// # Errors
     /// The system's reason, with the file's name.
-    pub fn begin(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn begin(path: &Path) -> Result<Self, Error> {
         let about = |error: io::Error| Error::about(path.display(), error);
         let path = path.to_owned();
 
@@ -73,7 +73,7 @@ impl Pending {
     ///
     /// # Errors
     /// The system's reason, with the file's name.
-    pub fn write(self, text: &str) -> Result<(), Error> {
+    pub(crate) fn write(self, text: &str) -> Result<(), Error> {
         let about = |error: io::Error| Error::about(self.path.display(), error);
         let Some(mut beside) = self.beside else {
             return std::fs::write(&self.path, text).map_err(about);

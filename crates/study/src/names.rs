@@ -9,7 +9,7 @@ use remap_ssd_ftl::{GcPolicy, SchemeKind};
 ///
 /// # Errors
 /// There is no such scheme.
-pub fn scheme(name: &str) -> Result<SchemeKind, String> {
+pub(crate) fn scheme(name: &str) -> Result<SchemeKind, String> {
     let names = SchemeKind::ALL.map(SchemeKind::name);
     name.parse()
         .map_err(|error: String| error + &did_you_mean(name, names))
@@ -19,7 +19,7 @@ pub fn scheme(name: &str) -> Result<SchemeKind, String> {
 ///
 /// # Errors
 /// There is no such policy.
-pub fn policy(name: &str) -> Result<GcPolicy, String> {
+pub(crate) fn policy(name: &str) -> Result<GcPolicy, String> {
     let names = GcPolicy::ALL.map(GcPolicy::name);
     name.parse()
         .map_err(|error: String| error + &did_you_mean(name, names))

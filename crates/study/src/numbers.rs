@@ -77,7 +77,7 @@ fn multiply(number: &str, factor: u64) -> Option<u64> {
 ///
 /// # Errors
 /// The text is not a share.
-pub fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let value = match text.strip_suffix('%') {
         Some(percent) => number(percent).map(|percent| percent / 100.0),
@@ -92,7 +92,7 @@ pub fn share(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// The text is not a factor.
-pub fn scale(text: &str) -> Result<f64, String> {
+pub(crate) fn scale(text: &str) -> Result<f64, String> {
     parse_scale(text).map_err(|error| error.to_string())
 }
 
@@ -109,7 +109,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Formats a factor, as a fraction if possible: `1/16`.
-pub fn fraction(factor: f64) -> String {
+pub(crate) fn fraction(factor: f64) -> String {
     let whole = 1.0 / factor;
     let is_whole = (whole - whole.round()).abs() < 1e-9 * whole;
 

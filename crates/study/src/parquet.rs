@@ -58,11 +58,6 @@ impl Column {
         Self::required(name, Values::Numbers(values))
     }
 
-    /// A column of whole numbers.
-    pub fn integers(name: &str, values: Vec<i64>) -> Self {
-        Self::required(name, Values::Integers(values))
-    }
-
     /// A column that may have nulls.
     pub fn nullable(name: &str, values: Nullable) -> Self {
         fn split<T>(values: Vec<Option<T>>) -> (Vec<bool>, Vec<T>) {
@@ -442,7 +437,12 @@ mod tests {
     fn a_column_of_text_is_read_back_and_damaged_files_have_none() {
         let text = |row: usize| format!("{{\"row\":{row},\"long\":\"{}\"}}", "ä".repeat(300 * row));
         let mut columns: Vec<Column> = (0..40)
-            .map(|at| Column::integers(&format!("figure.{at}"), vec![at, -at, i64::MIN]))
+            .map(|at| {
+                Column::required(
+                    &format!("figure.{at}"),
+                    Values::Integers(vec![at, -at, i64::MIN]),
+                )
+            })
             .collect();
         columns.push(Column::words("run", (0..3).map(text).collect()));
         let bytes = write(&columns);

@@ -148,7 +148,7 @@ fn flat(prefix: &str, of: &Type, columns: &mut Vec<(String, Type)>) {
 
 impl OptionDef {
     /// The type of one of its values in a table.
-    pub fn column_type(&self) -> Type {
+    pub(crate) fn column_type(&self) -> Type {
         match self.value {
             "N" | "SIZE" => Type::Integer,
             "FACTOR" | "SHARE" | "TIMES" => Type::Number,

@@ -377,17 +377,17 @@ impl ComparisonSpec {
     }
 
     /// Seed of all randomness.
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }
 
     /// Rounds of a trace.
-    pub fn repeat(&self) -> u32 {
+    pub(crate) fn repeat(&self) -> u32 {
         self.repeat.unwrap_or(1)
     }
 
     /// The content model, if given.
-    pub fn content(&self) -> Option<ContentModel> {
+    pub(crate) fn content(&self) -> Option<ContentModel> {
         let papers = |duplicate_ratio| ContentModel::Papers {
             duplicate_ratio,
             exponent: ContentModel::PAPERS_EXPONENT,
@@ -398,12 +398,12 @@ impl ComparisonSpec {
     }
 
     /// Pages that the requests read or write, if given.
-    pub fn pages(&self) -> Option<u64> {
+    pub(crate) fn pages(&self) -> Option<u64> {
         self.writes.or_else(|| self.job.as_ref()?.pages)
     }
 
     /// Maximum warm-up, in multiples of the addressed pages.
-    pub fn warm_up(&self) -> f64 {
+    pub(crate) fn warm_up(&self) -> f64 {
         let measures_at_once = self.pages().is_some() || self.no_aging;
         let has_none = self.until_death || self.trace.is_some();
         let default = if has_none || (measures_at_once && self.precision.is_none()) {
@@ -421,7 +421,7 @@ impl ComparisonSpec {
     }
 
     /// Specification of the aging.
-    pub fn aging(&self) -> AgingSpec {
+    pub(crate) fn aging(&self) -> AgingSpec {
         self.aging.unwrap_or_default()
     }
 

@@ -112,7 +112,7 @@ impl ComparisonSpec {
     ///
     /// # Errors
     /// A name is unknown or given twice, a value is invalid, or options exclude each other.
-    pub fn from_values<'a>(
+    pub(crate) fn from_values<'a>(
         values: impl IntoIterator<Item = (&'a str, &'a Value)>,
     ) -> Result<Self, Error> {
         let mut spec = Self::default();

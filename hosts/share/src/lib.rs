@@ -30,4 +30,4 @@ pub use namespaces::{Counts, NamespacePage, Namespaces, ShareError, ShareReport}
 pub use served::ServedNamespaces;
 
 /// Progress callback: pages done, and pages in total.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -52,7 +52,7 @@ pub enum CarryError {
 }
 
 /// Progress callback: bytes done, and bytes in total.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// A file of a volume, complete, to be copied out.
 pub struct Export<'a>(StockFile<'a>);

@@ -76,7 +76,7 @@ const PAGES_MAX: u32 = 1 << 16;
 const NVRAM_WORDS_MAX: usize = 1 << 20;
 
 /// Maps a setup's configuration to the one to run with, or to the reason that there is none.
-pub type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, String> + Send + Sync>;
+pub(crate) type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, String> + Send + Sync>;
 
 impl fmt::Debug for Adjust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

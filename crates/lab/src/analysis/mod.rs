@@ -33,7 +33,7 @@ use remap_ssd_sim::report::sheet::Sheet;
 
 /// Output of an analysis.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub(crate) struct Findings {
     /// Measured figures by name; expectations refer to these names.
     pub measures: Measures,
     /// Figures in the paper's arrangement.
@@ -44,13 +44,13 @@ pub struct Findings {
 
 impl Findings {
     /// Adds a measured figure, or replaces the one of the same name.
-    pub fn measure(&mut self, name: impl Into<String>, value: f64) {
+    pub(crate) fn measure(&mut self, name: impl Into<String>, value: f64) {
         self.measures.insert(name.into(), value);
     }
 }
 
 /// An analysis: computes figures from the results of all runs.
-pub type Analysis = fn(&Table) -> Result<Findings, LabError>;
+pub(crate) type Analysis = fn(&Table) -> Result<Findings, LabError>;
 
 const ALL: &[(&str, Analysis)] = &[
     ("table", plain),
@@ -120,17 +120,17 @@ fn one_panel(title: &str, groups: Vec<BarGroup>, reference: Option<f64>) -> Mark
 }
 
 /// The mean; NaN if empty.
-pub fn mean(values: &[f64]) -> f64 {
+pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The minimum; infinite if empty.
-pub fn least(values: &[f64]) -> f64 {
+pub(crate) fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// The maximum; minus infinity if empty.
-pub fn most(values: &[f64]) -> f64 {
+pub(crate) fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 

@@ -27,7 +27,7 @@ const QUANTILES: usize = 200;
 
 /// Host software on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arm {
+pub(crate) enum Arm {
     /// None: plain writes, and the window's flush.
     Plain,
     /// CCAW: duplicates become copies, which the device remaps.
@@ -88,7 +88,7 @@ impl HostSpec {
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &GridRun) -> Result<(), String> {
+pub(crate) fn check(run: &GridRun) -> Result<(), String> {
     HostSpec::parse(&run.workload)?;
     Load::new(
         run.content.parse()?,
@@ -302,7 +302,11 @@ fn issue(
 ///
 /// # Errors
 /// Why the run failed.
-pub fn measured(run: &GridRun, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub(crate) fn measured(
+    run: &GridRun,
+    device: Device,
+    tell: &mut dyn FnMut(f64),
+) -> Result<Value, String> {
     let spec = HostSpec::parse(&run.workload)?;
     let load: LoadSpec = run.content.parse()?;
     let pages = run.device.addressable_lpns();

@@ -1,11 +1,7 @@
 //! Analyses of known results: runs have given figures instead of being executed, and the expected
 //! measures are computed by hand from the papers' definitions.
 
-use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::grid::GridRun;
-use remap_ssd_lab::store::Store;
-use remap_ssd_lab::study::Concluded;
-use remap_ssd_lab::{Folder, Form, Library, Study};
+use remap_ssd_lab::{Concluded, Folder, Form, GridRun, Library, Store, Study, built_in};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

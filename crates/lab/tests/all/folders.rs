@@ -1,7 +1,6 @@
 //! Checks of experiments before anything runs: the list of experiments, and errors in one.
 
-use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::{Form, LabError, Library, Study};
+use remap_ssd_lab::{Form, LabError, Library, Study, built_in};
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -1,9 +1,7 @@
 //! The built-in recordings of real programs: complete, on devices that are large enough, and with
 //! at least one flush.
 
-use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::grid::GridRun;
-use remap_ssd_lab::{Form, Study, digest::digest, recordings};
+use remap_ssd_lab::{Form, GridRun, Study, built_in, digest, recordings};
 use remap_ssd_sim::source::{HostPage, PageKind};
 use remap_ssd_sim::study::{Recorded, WHOLE_DISK};
 use remap_ssd_sim::trace::TraceOptions;

@@ -1,11 +1,6 @@
 //! All experiments at their smallest size, through the library.
 
-use remap_ssd_lab::claim::Verdict;
-use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::queue::Limits;
-use remap_ssd_lab::store::Store;
-use remap_ssd_lab::study::Event;
-use remap_ssd_lab::{Form, Options, Study};
+use remap_ssd_lab::{Event, Form, Limits, Options, Store, Study, Verdict, built_in};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 // The same claims under each variant, other figures, and runs that are made once.

@@ -63,7 +63,7 @@ pub(crate) mod release {
 /// Data of Reservation Register and of Reservation Acquire: two keys.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Keys {
+pub(crate) struct Keys {
     /// CRKEY: the host's current key.
     pub current: u64,
     /// NRKEY: its new key; PRKEY: the key of the registrants to preempt.

@@ -5,7 +5,7 @@
 //! they are dropped first.
 
 /// A point of a curve: (x, y).
-pub type Point = (f64, f64);
+pub(crate) type Point = (f64, f64);
 
 /// Maximum points of a drawn line.
 pub const POINTS_MAX: usize = 600;

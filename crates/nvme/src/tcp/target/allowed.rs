@@ -81,13 +81,13 @@ fn bits_of(address: IpAddr) -> (u128, u8) {
 
 impl Allowed {
     /// Returns true if this address may connect at all; names on the list are checked later.
-    pub fn address(&self, address: IpAddr) -> bool {
+    pub(crate) fn address(&self, address: IpAddr) -> bool {
         let may = |who: &Who| matches!(who, Who::Name(_)) || who.has_address(address);
         self.anybody || self.hosts.iter().any(|host| may(&host.who))
     }
 
     /// Rights of a host; `None` if it may not connect.
-    pub fn rights(&self, address: IpAddr, name: &str) -> Option<Rights> {
+    pub(crate) fn rights(&self, address: IpAddr, name: &str) -> Option<Rights> {
         if self.anybody {
             return Some(Rights::ALL);
         }

@@ -29,12 +29,12 @@ impl Connection {
     }
 
     /// The proof by its host, if hosts must authenticate.
-    pub fn proof(&self) -> Option<Proof> {
+    pub(crate) fn proof(&self) -> Option<Proof> {
         self.queue.as_ref()?.exchange.as_ref()?.proof()
     }
 
     /// Number of calculations of its exchange that it has waited for.
-    pub fn calculations(&self) -> u32 {
+    pub(crate) fn calculations(&self) -> u32 {
         let exchange = self.queue.as_ref().and_then(|one| one.exchange.as_ref());
         exchange.map_or(0, Exchange::calculations)
     }

@@ -195,7 +195,7 @@ impl Connection {
     }
 
     /// Sets its number, as in the log.
-    pub fn numbered(mut self, number: u64) -> Self {
+    pub(crate) fn numbered(mut self, number: u64) -> Self {
         self.number = number;
         self
     }

@@ -93,7 +93,7 @@ impl Port {
         self
     }
     /// The keys that hosts need, if they do.
-    pub fn keyring(&self) -> Option<&Arc<Keyring>> {
+    pub(crate) fn keyring(&self) -> Option<&Arc<Keyring>> {
         self.keyring.as_ref()
     }
     /// The address that discovery reports to a host that reached us at `local`.
@@ -125,7 +125,7 @@ impl Port {
         &self.subsystem
     }
     /// The current list of hosts that may connect.
-    pub fn allowed(&self) -> Arc<Allowed> {
+    pub(crate) fn allowed(&self) -> Arc<Allowed> {
         let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
         allowed.clone()
     }

@@ -18,7 +18,7 @@ impl Connection {
     }
 
     /// The proof of a TLS handshake, if there was one.
-    pub fn proven(&self) -> Option<&Proven> {
+    pub(crate) fn proven(&self) -> Option<&Proven> {
         self.proven.as_ref()
     }
 
