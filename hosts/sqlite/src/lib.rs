@@ -30,9 +30,9 @@ mod database;
 mod extension;
 mod forked;
 mod image;
-pub mod journal;
+mod journal;
 mod log;
-pub mod mark;
+mod mark;
 mod memory;
 mod page_places;
 mod parameters;
@@ -41,8 +41,10 @@ mod place;
 mod served;
 mod statistics;
 mod stock;
+#[cfg(test)]
+mod tests;
 mod vfs;
-pub mod wal;
+mod wal;
 
 pub use place::{Mounted, PlaceError, mount};
 pub use stock::{StockFile, unfinished};

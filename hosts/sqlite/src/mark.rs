@@ -18,22 +18,22 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Size of a frame's header in SQLite's format.
-pub const HEADER_BYTES: usize = 24;
+pub(crate) const HEADER_BYTES: usize = 24;
 /// Size of a stamp at the end of a page.
 pub(crate) const STAMP_BYTES: usize = 32;
 
 /// The mark of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark([u8; 8]);
+pub(crate) struct Mark([u8; 8]);
 
 impl Mark {
     /// The mark of the store with this identity.
-    pub fn of(identity: &[u8; 16]) -> Self {
+    pub(crate) fn of(identity: &[u8; 16]) -> Self {
         Self(xxh3_64(identity).to_le_bytes())
     }
 
     /// Returns true if a page ends in zeroes where a stamp would be.
-    pub fn has_room(page: &[u8]) -> bool {
+    pub(crate) fn has_room(page: &[u8]) -> bool {
         page.last_chunk::<STAMP_BYTES>()
             .is_some_and(|tail| *tail == [0; STAMP_BYTES])
     }
@@ -42,7 +42,7 @@ impl Mark {
     ///
     /// # Panics
     /// The page is shorter than a stamp.
-    pub fn stamp(self, page: &mut [u8], header: &[u8; HEADER_BYTES]) {
+    pub(crate) fn stamp(self, page: &mut [u8], header: &[u8; HEADER_BYTES]) {
         let tail = page
             .last_chunk_mut::<STAMP_BYTES>()
             .expect("a page is longer than a stamp");
@@ -58,7 +58,7 @@ impl Mark {
     }
 
     /// Replaces the stamp of a page, if any, by the original zeroes. Returns the header.
-    pub fn strip(self, page: &mut [u8]) -> Option<[u8; HEADER_BYTES]> {
+    pub(crate) fn strip(self, page: &mut [u8]) -> Option<[u8; HEADER_BYTES]> {
         let header = self.header(page)?;
         page.last_chunk_mut::<STAMP_BYTES>()?.fill(0);
         Some(header)

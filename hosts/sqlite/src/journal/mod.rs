@@ -80,7 +80,7 @@ use std::time::SystemTime;
 
 /// Counters of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JournalCounters {
+pub(crate) struct JournalCounters {
     /// Images shared with the database.
     pub images_copied: u64,
     /// Images written because the database's page has other bytes.
@@ -112,7 +112,7 @@ enum Standing {
 pub(crate) struct NeverSynced(AtomicU64);
 
 /// The rollback journal of a database.
-pub struct Journal {
+pub(crate) struct Journal {
     store: Arc<dyn Store>,
     file: FileId,
     mark: Mark,
@@ -147,7 +147,12 @@ pub(crate) fn is_journal(store: &dyn Store, file: FileId) -> Result<bool, StoreE
 impl Journal {
     /// Opens the journal in a file of a store. Nothing is read yet. Without the database nothing
     /// can be shared, but a journal can be read.
-    pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark, database: Option<FileId>) -> Self {
+    pub(crate) fn open(
+        store: Arc<dyn Store>,
+        file: FileId,
+        mark: Mark,
+        database: Option<FileId>,
+    ) -> Self {
         Self {
             store,
             file,
@@ -166,17 +171,17 @@ impl Journal {
     }
 
     /// Sets whether pages of the database may carry the header of a frame; true at first.
-    pub fn set_stamps(&mut self, allowed: bool) {
+    pub(crate) fn set_stamps(&mut self, allowed: bool) {
         self.stamps = allowed;
     }
 
     /// Offset of the image in the store's file, if the last `read` was exactly one image.
-    pub fn origin(&self) -> Option<u64> {
+    pub(crate) fn origin(&self) -> Option<u64> {
         self.origin
     }
 
     /// Counters since it was opened.
-    pub fn counters(&self) -> JournalCounters {
+    pub(crate) fn counters(&self) -> JournalCounters {
         self.counters
     }
 
@@ -184,7 +189,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store, or an image that was valid when the journal was opened.
-    pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub(crate) fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         self.origin = None;
         into.fill(0);
         self.know(offset < HEADER_BYTES as u64)?;
@@ -213,7 +218,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store, or bytes at a place where SQLite writes none.
-    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         self.origin = None;
         let (mut offset, mut data) = (offset, data);
         if offset == 0
@@ -245,7 +250,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store.
-    pub fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
+    pub(crate) fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
         self.origin = None;
         if size == 0 {
             return self.invalidate();
@@ -285,7 +290,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store.
-    pub fn size(&mut self) -> Result<u64, StoreError> {
+    pub(crate) fn size(&mut self) -> Result<u64, StoreError> {
         self.know(true)?;
         if self.standing == Standing::Unknown {
             self.load()?;
@@ -297,7 +302,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store.
-    pub fn exists(&mut self) -> Result<bool, StoreError> {
+    pub(crate) fn exists(&mut self) -> Result<bool, StoreError> {
         self.know(true)?;
         Ok(self.standing == Standing::Owned || self.first.is_some())
     }
@@ -308,7 +313,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store.
-    pub fn flush_before(&mut self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+    pub(crate) fn flush_before(&mut self, offset: u64, bytes: u64) -> Result<(), StoreError> {
         let is_needed = self.segments.first().is_some_and(|first| !first.is_stored)
             || self
                 .segments
@@ -322,7 +327,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store.
-    pub fn flush(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
         self.write_pending()?;
         // Page 0 of segment 0 comes last: if the process is killed, everything that it refers to is
         // there.
@@ -336,7 +341,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         if self.unsynced {
             self.store.sync(self.file)?;
@@ -352,7 +357,7 @@ impl Journal {
     ///
     /// # Errors
     /// The store.
-    pub fn invalidate(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn invalidate(&mut self) -> Result<(), StoreError> {
         self.origin = None;
         let was_owned = self.standing == Standing::Owned;
         let is_stored = self.segments.first().is_some_and(|first| first.is_stored);

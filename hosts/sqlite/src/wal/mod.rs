@@ -88,7 +88,7 @@ const GATHERED_BYTES: usize = 256 << 10;
 
 /// Counters of writes to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WalCounters {
+pub(crate) struct WalCounters {
     /// Pages that carry the header of their frame.
     pub frames_stamped: u64,
     /// Pages whose headers are in a header page.
@@ -106,7 +106,7 @@ pub struct WalCounters {
 }
 
 /// The write-ahead log of a database.
-pub struct Wal {
+pub(crate) struct Wal {
     stored: StoredLog,
     /// As given by the last valid header.
     form: Option<Form>,
@@ -121,7 +121,7 @@ pub struct Wal {
 
 impl Wal {
     /// Opens the log in a file. Nothing is read yet.
-    pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark) -> Self {
+    pub(crate) fn open(store: Arc<dyn Store>, file: FileId, mark: Mark) -> Self {
         let stored = StoredLog {
             store,
             file,
@@ -140,12 +140,12 @@ impl Wal {
     }
 
     /// Sets whether pages may carry headers. If not, a page that seems to carry one is plain data.
-    pub fn set_stamps(&mut self, allowed: bool) {
+    pub(crate) fn set_stamps(&mut self, allowed: bool) {
         self.stored.stamps = allowed;
     }
 
     /// SQLite begins to copy frames into the database, or ends. In between they are read ahead.
-    pub fn set_checkpointing(&mut self, checkpointing: bool) {
+    pub(crate) fn set_checkpointing(&mut self, checkpointing: bool) {
         self.ahead = checkpointing.then(Ahead::default);
     }
 
@@ -153,7 +153,7 @@ impl Wal {
     ///
     /// # Errors
     /// The store.
-    pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub(crate) fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         (self.origin, self.frame_read) = (None, None);
         if offset < FILE_HEADER {
             self.forget_form();
@@ -169,7 +169,7 @@ impl Wal {
     ///
     /// # Errors
     /// The store. The gathered frames are dropped.
-    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         self.origin = None;
         let frame_read = self.frame_read.take();
         let done = self.write_parts(offset, data, frame_read);
@@ -180,7 +180,7 @@ impl Wal {
     ///
     /// # Errors
     /// The store.
-    pub fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
+    pub(crate) fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
         self.flush()?;
         self.forget_form();
         match self.form()? {
@@ -199,7 +199,7 @@ impl Wal {
     ///
     /// # Errors
     /// The store.
-    pub fn size(&mut self) -> Result<u64, StoreError> {
+    pub(crate) fn size(&mut self) -> Result<u64, StoreError> {
         self.forget_form();
         match self.form()? {
             Form::Plain => self.stored.size(),
@@ -212,7 +212,7 @@ impl Wal {
     ///
     /// # Errors
     /// The store. The gathered frames are dropped.
-    pub fn flush(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
         (self.origin, self.frame_read) = (None, None);
         let done = self.hand_over(Amount::All);
         self.dropping(done)
@@ -222,19 +222,19 @@ impl Wal {
     ///
     /// # Errors
     /// The store.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.stored.store.sync(self.stored.file)
     }
 
     /// Offset in the store's file of the page that the last call has read. `None` if that was no
     /// read of one whole page of a frame, or if the store does not have the page as it was read.
-    pub fn origin(&self) -> Option<u64> {
+    pub(crate) fn origin(&self) -> Option<u64> {
         self.origin
     }
 
     /// Counters so far.
-    pub fn counters(&self) -> WalCounters {
+    pub(crate) fn counters(&self) -> WalCounters {
         self.stored.counters
     }
 

@@ -5,8 +5,6 @@ mod checkpoints;
 
 mod faults;
 mod full_of_files;
-mod journal;
-mod journal_cuts;
 mod kills;
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -18,5 +16,3 @@ mod recorded;
 mod refusals;
 mod sharing;
 mod sqlite_cuts;
-mod wal;
-mod wal_cuts;

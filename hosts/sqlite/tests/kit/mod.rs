@@ -1,7 +1,6 @@
-//! A store that logs writes, real SQLite, and SQLite's side of a write-ahead log.
+//! A store that logs writes, and real SQLite.
 
 #![allow(dead_code)]
 
 pub mod engine;
 pub mod noting;
-pub mod sqlite;

@@ -3,10 +3,10 @@
 
 mod pager;
 
+use crate::journal::Journal;
 use pager::{Bench, Pager, image, invalidate};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_sqlite::journal::Journal;
 use remap_ssd_testkit::{Op, PAGE};
 
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];

@@ -7,10 +7,10 @@
 //! if its invalidation had returned. Then the next transaction is run and cut in the same way, over
 //! the result of the first cut.
 
+use crate::journal::Journal;
+use crate::mark::Mark;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_sqlite::journal::Journal;
-use remap_ssd_sqlite::mark::Mark;
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
 use remap_ssd_testkit::{Content, MemDisk, PAGE, kept, subsets};
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! SQLite's side of the journal: its writes in order, and the resulting bytes of its file.
 
-use crate::journal::MAGIC;
+use super::MAGIC;
+use crate::journal::Journal;
+use crate::mark::{HEADER_BYTES, Mark};
 use rand::RngExt;
-use remap_ssd_sqlite::journal::Journal;
-use remap_ssd_sqlite::mark::{HEADER_BYTES, Mark};
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
 use remap_ssd_testkit::{self as kit, MemDisk};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! A write-ahead log reads as the bytes that SQLite wrote, independent of the stored layout: the
 //! same script on a log and on a flat file. And the cost of a transaction, counted.
 
-use crate::kit::noting::{Change, Noting};
-use crate::kit::sqlite::{FILE_HEADER, HEADER, Log, Writer, recover};
+use super::host::{FILE_HEADER, HEADER, Log, Writer, recover};
+use super::noting::{Change, Noting};
+use crate::mark::Mark;
+use crate::wal::{Wal, WalCounters};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_sqlite::mark::Mark;
-use remap_ssd_sqlite::wal::{Wal, WalCounters};
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
 use remap_ssd_testkit::MemDisk;
 use remap_ssd_testkit::PAGE;

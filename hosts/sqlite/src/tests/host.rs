@@ -3,7 +3,7 @@
 //!
 //! Absent: the wal-index; here the writer knows the frames.
 
-use remap_ssd_sqlite::wal::Wal;
+use crate::wal::Wal;
 
 pub const FILE_HEADER: usize = 32;
 pub const HEADER: usize = 24;

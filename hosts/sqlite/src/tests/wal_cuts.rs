@@ -7,12 +7,12 @@
 //! round, and at least those before the last sync. Then use continues: after one more transaction,
 //! the recovered ones and that one must be there.
 
-use crate::kit::noting::{Change, Noting};
-use crate::kit::sqlite::{Writer, recover};
+use super::host::{Writer, recover};
+use super::noting::{Change, Noting};
+use crate::mark::Mark;
+use crate::wal::Wal;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_sqlite::mark::Mark;
-use remap_ssd_sqlite::wal::Wal;
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
 use remap_ssd_testkit::{Content, MemDisk, Op, kept, pending};
 use std::collections::HashMap;

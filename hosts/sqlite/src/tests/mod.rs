@@ -1,0 +1,9 @@
+//! Tests of the log and of the journal below SQLite: the bytes that SQLite would write, in its order.
+
+mod host;
+mod journal;
+mod journal_cuts;
+#[path = "../../tests/kit/noting.rs"]
+mod noting;
+mod wal;
+mod wal_cuts;
