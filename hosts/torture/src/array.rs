@@ -118,7 +118,7 @@ impl DiskGeometry {
 }
 
 /// A disk of blocks. Ranges must lie within it.
-pub trait Array: Send + Sync {
+pub(crate) trait Array: Send + Sync {
     /// Block size and number of blocks.
     fn shape(&self) -> DiskGeometry;
 

@@ -293,17 +293,17 @@ impl<'a> Campaign<'a> {
     }
 
     /// Number of distinct disks drawn.
-    pub fn distinct(&self) -> usize {
+    pub(crate) fn distinct(&self) -> usize {
         self.tried.len()
     }
 
     /// The last instant: after the end of the recording.
-    pub fn instant_max(&self) -> usize {
+    pub(crate) fn instant_max(&self) -> usize {
         self.recording.events.len()
     }
 
     /// The disk's possible states at a cut, and the losses of this cut.
-    pub fn state(&self, cut: &Cut) -> (DiskState, Vec<Lost>) {
+    pub(crate) fn state(&self, cut: &Cut) -> (DiskState, Vec<Lost>) {
         // A replay cannot go back: instants before the workload are replayed from the beginning.
         let replay = if cut.instant < self.start.played() {
             Replay::new(self.recording)

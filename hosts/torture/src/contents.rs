@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of a distinct content of blocks.
-pub type ContentId = u32;
+pub(crate) type ContentId = u32;
 /// The content that takes no space.
-pub const ZEROES: ContentId = 0;
+pub(crate) const ZEROES: ContentId = 0;
 
 /// Half a BLAKE3 hash: two of 2^32 blocks collide by chance once in 2^64 recordings.
 type Fingerprint = [u8; 16];
@@ -31,7 +31,7 @@ impl Contents {
     ///
     /// # Errors
     /// There is no room for a temporary file.
-    pub fn new(block_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(block_bytes: usize) -> io::Result<Self> {
         let file = Arc::new(tempfile::tempfile()?);
         Ok(Self {
             file,
@@ -54,7 +54,7 @@ impl Contents {
     ///
     /// # Errors
     /// The temporary file cannot be written, or there are 2^32 contents.
-    pub fn put(&self, block: &[u8]) -> io::Result<ContentId> {
+    pub(crate) fn put(&self, block: &[u8]) -> io::Result<ContentId> {
         assert_eq!(block.len(), self.block_bytes, "a content is one block");
         // Zeroes are the most frequent content, and take no space.
         if block.iter().all(|byte| *byte == 0) {

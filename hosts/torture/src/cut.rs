@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A version of a block that is not durable yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
+pub(crate) struct Version {
     /// The request that made it: an index into `Recording::events`.
     pub event: u32,
     /// Content of the block.
@@ -25,7 +25,7 @@ pub struct Version {
 
 /// All possible states of a disk at an instant.
 #[derive(Clone)]
-pub struct DiskState {
+pub(crate) struct DiskState {
     /// The last durable version of each block.
     pub durable: Vec<ContentId>,
     /// Versions since then, oldest first; blocks without any are left out.
@@ -62,12 +62,12 @@ pub struct Cut {
 
 impl DiskState {
     /// The state before entry `instant`.
-    pub fn at(recording: &Recording, instant: usize) -> Self {
+    pub(crate) fn at(recording: &Recording, instant: usize) -> Self {
         Replay::new(recording).until(instant).state
     }
 
     /// The blocks that lose versions.
-    pub fn lost(&self, choice: &Choice) -> Vec<Lost> {
+    pub(crate) fn lost(&self, choice: &Choice) -> Vec<Lost> {
         match choice {
             Choice::Drawn(number) => self.draw(*number),
             Choice::Lost(lost) => lost.clone(),
@@ -75,7 +75,7 @@ impl DiskState {
     }
 
     /// Contents of the disk after a cut.
-    pub fn after(&self, lost: &[Lost]) -> Vec<ContentId> {
+    pub(crate) fn after(&self, lost: &[Lost]) -> Vec<ContentId> {
         let lost: BTreeMap<u64, u32> = lost
             .iter()
             .map(|lost| (lost.block, lost.versions))

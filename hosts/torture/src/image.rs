@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A disk after a cut.
-pub struct Image {
+pub(crate) struct Image {
     shape: DiskGeometry,
     contents: Contents,
     state: Mutex<DiskState>,
@@ -24,7 +24,7 @@ struct DiskState {
 
 impl Image {
     /// Creates a disk with these contents.
-    pub fn new(shape: DiskGeometry, contents: Contents, blocks: Vec<ContentId>) -> Self {
+    pub(crate) fn new(shape: DiskGeometry, contents: Contents, blocks: Vec<ContentId>) -> Self {
         assert_eq!(
             blocks.len() as u64,
             shape.blocks,

@@ -82,20 +82,20 @@ mod served;
 mod shrink;
 mod stage;
 mod target;
+#[cfg(test)]
+mod tests;
 
-pub use array::{Array, DiskGeometry};
+pub use array::DiskGeometry;
 pub use campaign::{Campaign, Finding, Smallest, Verdict};
 pub use child::Ending;
 pub use code::{Code, NoCode};
-pub use contents::{ContentId, Contents, ZEROES};
-pub use cut::{Choice, Cut, DiskState, Lost, Version};
+pub use cut::Cut;
 pub use error::TortureError;
 pub use faults::{Fault, NoFault};
 pub use file::{id, load, save};
 pub use firmware::Firmware;
-pub use image::Image;
 pub use own::private_mounts;
-pub use record::{About, Event, Recorder, Recording};
+pub use record::{Event, Recording};
 pub use results::{Failed, Outcomes, Progress, Results, Rounds, file_name, last_lines};
 pub use run::{RecordingSpec, record};
 pub use stage::{FileSystem, require};

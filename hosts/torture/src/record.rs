@@ -79,7 +79,7 @@ pub struct Recording {
 
 impl Recording {
     /// Instants of the workload: a cut at `i` comes before entry `i`.
-    pub fn instants(&self) -> Range<usize> {
+    pub(crate) fn instants(&self) -> Range<usize> {
         let find = |event| self.events.iter().position(|other| *other == event);
         let start = find(Event::Start).map_or(0, |at| at + 1);
         start..find(Event::End).unwrap_or(self.events.len()) + 1
@@ -106,7 +106,7 @@ impl Recording {
 }
 
 /// A disk that records its requests.
-pub struct Recorder {
+pub(crate) struct Recorder {
     shape: DiskGeometry,
     state: Mutex<DiskState>,
 }
@@ -175,7 +175,7 @@ impl Recorder {
     ///
     /// # Errors
     /// There is no room for its contents.
-    pub fn new(shape: DiskGeometry) -> io::Result<Self> {
+    pub(crate) fn new(shape: DiskGeometry) -> io::Result<Self> {
         let contents = Contents::new(shape.block_bytes as usize)?;
         let now = vec![ZEROES; shape.blocks as usize];
         let state = DiskState {
@@ -206,7 +206,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The record is full.
-    pub fn note(&self, event: Event) -> io::Result<()> {
+    pub(crate) fn note(&self, event: Event) -> io::Result<()> {
         self.state().submit(event).map(drop)
     }
 
@@ -246,7 +246,7 @@ impl Recorder {
     }
 
     /// Adds a mark for each line.
-    pub fn mark(&self, lines: &[u8]) {
+    pub(crate) fn mark(&self, lines: &[u8]) {
         let mut state = self.state();
         for line in String::from_utf8_lossy(lines)
             .lines()
@@ -261,7 +261,7 @@ impl Recorder {
     }
 
     /// Takes the recording out. The disk is unusable afterwards.
-    pub fn finish(&self, about: About) -> Recording {
+    pub(crate) fn finish(&self, about: About) -> Recording {
         let mut state = self.state();
         Recording {
             shape: self.shape,

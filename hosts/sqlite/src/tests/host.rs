@@ -5,11 +5,11 @@
 
 use crate::wal::Wal;
 
-pub const FILE_HEADER: usize = 32;
-pub const HEADER: usize = 24;
+pub(crate) const FILE_HEADER: usize = 32;
+pub(crate) const HEADER: usize = 24;
 
 /// A file as SQLite sees one.
-pub trait Log {
+pub(crate) trait Log {
     fn write(&mut self, offset: usize, data: &[u8]);
     fn read(&mut self, offset: usize, bytes: usize) -> Vec<u8>;
     fn size(&mut self) -> usize;
@@ -55,7 +55,7 @@ impl Log for Vec<u8> {
 
 /// A running checksum over pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum(u32, u32);
+pub(crate) struct Sum(u32, u32);
 
 impl Sum {
     fn of_bytes(bytes: &[u8]) -> Self {
@@ -88,7 +88,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 /// A connection that writes as SQLite would.
 #[derive(Clone)]
-pub struct Writer {
+pub(crate) struct Writer {
     pub page_bytes: usize,
     big_endian: bool,
     salts: [u8; 8],
@@ -104,7 +104,7 @@ pub struct Writer {
 
 impl Writer {
     /// Starts a round of a log.
-    pub fn restart(log: &mut impl Log, page_bytes: usize, round: u32) -> Self {
+    pub(crate) fn restart(log: &mut impl Log, page_bytes: usize, round: u32) -> Self {
         let big_endian = round % 3 == 1;
         let salts = [
             (round + 1).to_be_bytes(),
@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    pub fn place(&self, frame: usize) -> usize {
+    pub(crate) fn place(&self, frame: usize) -> usize {
         FILE_HEADER + frame * (HEADER + self.page_bytes)
     }
 
@@ -157,7 +157,7 @@ impl Writer {
     }
 
     /// Appends a frame; a size of the database other than 0 commits.
-    pub fn append(&mut self, log: &mut impl Log, number: u32, size: u32, page: &[u8]) {
+    pub(crate) fn append(&mut self, log: &mut impl Log, number: u32, size: u32, page: &[u8]) {
         let header = self.header(number, size, page);
         let place = self.place(self.frames);
         log.write(place, &header);
@@ -169,7 +169,7 @@ impl Writer {
     }
 
     /// Rewrites the page of a frame of this transaction.
-    pub fn overwrite(&mut self, log: &mut impl Log, frame: usize, page: &[u8]) {
+    pub(crate) fn overwrite(&mut self, log: &mut impl Log, frame: usize, page: &[u8]) {
         assert!(frame >= self.committed && frame < self.frames);
         log.write(self.place(frame) + HEADER, page);
         self.overwritten_from = Some(self.overwritten_from.unwrap_or(frame).min(frame));
@@ -194,13 +194,13 @@ impl Writer {
     }
 
     /// Forgets uncommitted frames.
-    pub fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         (self.frames, self.sum, self.overwritten_from) = (self.committed, self.committed_sum, None);
     }
 }
 
 /// The result of recovering a log.
-pub struct Recovered {
+pub(crate) struct Recovered {
     pub page_bytes: usize,
     pub round: u32,
     /// Page number and content of committed frames.
@@ -210,7 +210,7 @@ pub struct Recovered {
 }
 
 /// Reads a log as SQLite does after a crash; `None` if it has no valid header.
-pub fn recover(log: &mut impl Log) -> Option<Recovered> {
+pub(crate) fn recover(log: &mut impl Log) -> Option<Recovered> {
     let size = log.size();
     if size <= FILE_HEADER {
         return None;

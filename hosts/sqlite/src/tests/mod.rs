@@ -3,6 +3,7 @@
 mod host;
 mod journal;
 mod journal_cuts;
+#[allow(dead_code, unreachable_pub, reason = "integration tests share it")]
 #[path = "../../tests/kit/noting.rs"]
 mod noting;
 mod wal;

@@ -1,4 +1,3 @@
 //! The integration tests of torture, in one program.
 
-mod semantics;
 mod stage;

@@ -8,7 +8,7 @@ use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, 
 use remap_ssd_testkit::{self as kit, MemDisk};
 use std::sync::Arc;
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub disk: MemDisk,
     pub store: Arc<dyn Store>,
     database: FileId,
@@ -17,7 +17,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new(page: usize, pages: usize) -> Self {
+    pub(crate) fn new(page: usize, pages: usize) -> Self {
         let disk = MemDisk::new(100_000);
         let volume = Volume::create(
             disk.clone(),
@@ -60,7 +60,7 @@ impl Bench {
         }
     }
 
-    pub fn journal(&self) -> Journal {
+    pub(crate) fn journal(&self) -> Journal {
         Journal::open(
             self.store.clone(),
             self.file,
@@ -71,7 +71,7 @@ impl Bench {
 }
 
 /// A page of the database as SQLite sees it.
-pub fn image(number: u32, page: usize) -> Vec<u8> {
+pub(crate) fn image(number: u32, page: usize) -> Vec<u8> {
     let mut bytes = kit::tagged(u64::from(number), page);
     if number % 2 == 1 {
         bytes[page - 40..].fill(0);
@@ -80,7 +80,7 @@ pub fn image(number: u32, page: usize) -> Vec<u8> {
 }
 
 /// SQLite's writes, and the resulting bytes of its journal.
-pub struct Pager {
+pub(crate) struct Pager {
     page: usize,
     sector: usize,
     /// Safe append: no counts, one header.
@@ -92,7 +92,7 @@ pub struct Pager {
 }
 
 impl Pager {
-    pub fn new(page: usize, sector: usize, safe: bool) -> Self {
+    pub(crate) fn new(page: usize, sector: usize, safe: bool) -> Self {
         Self {
             page,
             sector,
@@ -104,12 +104,12 @@ impl Pager {
         }
     }
 
-    pub fn write(&mut self, journal: &mut Journal, offset: usize, data: &[u8]) {
+    pub(crate) fn write(&mut self, journal: &mut Journal, offset: usize, data: &[u8]) {
         journal.write(offset as u64, data).expect("there is room");
         kit::write(&mut self.flat, offset, data);
     }
 
-    pub fn header(&mut self, journal: &mut Journal, random: &mut impl RngExt) {
+    pub(crate) fn header(&mut self, journal: &mut Journal, random: &mut impl RngExt) {
         let at = self.offset.next_multiple_of(self.sector);
         let mut bytes = vec![0; self.page.min(self.sector)];
         if self.safe {
@@ -130,7 +130,7 @@ impl Pager {
         (self.header_at, self.offset, self.records) = (at, at + self.sector, 0);
     }
 
-    pub fn record(&mut self, journal: &mut Journal, number: u32, image: &[u8]) {
+    pub(crate) fn record(&mut self, journal: &mut Journal, number: u32, image: &[u8]) {
         let at = self.offset;
         self.write(journal, at, &number.to_be_bytes());
         self.write(journal, at + 4, image);
@@ -143,7 +143,7 @@ impl Pager {
         self.records += 1;
     }
 
-    pub fn sync(&mut self, journal: &mut Journal, zero_byte: bool) {
+    pub(crate) fn sync(&mut self, journal: &mut Journal, zero_byte: bool) {
         if !self.safe {
             if zero_byte {
                 let next = self.offset.next_multiple_of(self.sector);
@@ -160,7 +160,7 @@ impl Pager {
         journal.sync().expect("possible");
     }
 
-    pub fn super_journal(&mut self, journal: &mut Journal, name: usize, aligned: bool) {
+    pub(crate) fn super_journal(&mut self, journal: &mut Journal, name: usize, aligned: bool) {
         if aligned {
             self.offset = self.offset.next_multiple_of(self.sector);
         }
@@ -178,7 +178,7 @@ impl Pager {
         }
     }
 
-    pub fn check(&self, journal: &mut Journal, random: &mut impl RngExt) {
+    pub(crate) fn check(&self, journal: &mut Journal, random: &mut impl RngExt) {
         assert_eq!(journal.size().expect("readable"), self.flat.len() as u64);
         assert_eq!(journal.exists().expect("readable"), !self.flat.is_empty());
         let mut all = vec![9; self.flat.len() + 100];
@@ -203,7 +203,7 @@ impl Pager {
     }
 }
 
-pub fn invalidate(journal: &mut Journal, way: u32) {
+pub(crate) fn invalidate(journal: &mut Journal, way: u32) {
     match way {
         0 => journal.write(0, &[0; 28]).expect("possible"),
         1 => journal.truncate(0).expect("possible"),

@@ -1,9 +1,12 @@
 //! The recording disk and the disk after a cut are disks: they read the last data written, byte by
 //! byte.
 
+use crate::array::{Array, DiskGeometry};
+use crate::cut::{Choice, DiskState};
+use crate::image::Image;
+use crate::record::{About, Event, Recorder};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_torture::{About, Array, Choice, DiskGeometry, DiskState, Event, Image, Recorder};
 
 const SHAPE: DiskGeometry = DiskGeometry {
     block_bytes: 512,

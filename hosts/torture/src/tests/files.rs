@@ -1,8 +1,9 @@
 //! Recordings in files: loading returns the saved recording or a reason; never a panic.
 
-use remap_ssd_torture::{
-    About, Array, DiskGeometry, Event, Recorder, Recording, TortureError, id, load, save,
-};
+use crate::array::{Array, DiskGeometry};
+use crate::error::TortureError;
+use crate::file::{id, load, save};
+use crate::record::{About, Event, Recorder, Recording};
 use std::path::Path;
 
 fn recording() -> Recording {

@@ -1,20 +1,21 @@
 //! Recordings of a few blocks, written by hand or at random. Every write has distinct contents, so
 //! that a content identifies its write.
 
-use remap_ssd_torture::{
-    About, ContentId, Contents, DiskGeometry, DiskState, Event, Recording, ZEROES,
-};
+use crate::array::DiskGeometry;
+use crate::contents::{ContentId, Contents, ZEROES};
+use crate::cut::DiskState;
+use crate::record::{About, Event, Recording};
 use std::collections::BTreeSet;
 
-pub const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 
 /// A recording under construction.
-pub struct Script {
+pub(crate) struct Script {
     pub recording: Recording,
 }
 
 impl Script {
-    pub fn new(blocks: u64) -> Self {
+    pub(crate) fn new(blocks: u64) -> Self {
         let shape = DiskGeometry {
             block_bytes: BLOCK as u32,
             blocks,
@@ -39,7 +40,7 @@ impl Script {
     }
 
     /// Submits a write with distinct contents; returns its index.
-    pub fn write(&mut self, block: u64, count: u64, through: bool) -> u32 {
+    pub(crate) fn write(&mut self, block: u64, count: u64, through: bool) -> u32 {
         let start = self.recording.words.len();
         for _ in 0..count {
             let mut bytes = [1; BLOCK];
@@ -54,38 +55,38 @@ impl Script {
         })
     }
 
-    pub fn zero(&mut self, block: u64, count: u64) -> u32 {
+    pub(crate) fn zero(&mut self, block: u64, count: u64) -> u32 {
         self.push(Event::Zero { block, count })
     }
 
-    pub fn flush(&mut self) -> u32 {
+    pub(crate) fn flush(&mut self) -> u32 {
         self.push(Event::Flush)
     }
 
-    pub fn done(&mut self, request: u32) {
+    pub(crate) fn done(&mut self, request: u32) {
         self.push(Event::Done(request));
     }
 
     /// Submits and completes a write of one block; returns its content.
-    pub fn written(&mut self, block: u64) -> ContentId {
+    pub(crate) fn written(&mut self, block: u64) -> ContentId {
         let request = self.write(block, 1, false);
         self.done(request);
         *self.recording.words.last().unwrap()
     }
 
-    pub fn flushed(&mut self) {
+    pub(crate) fn flushed(&mut self) {
         let request = self.flush();
         self.done(request);
     }
 
     /// Possible contents of each block if power fails now.
-    pub fn now(&self) -> Vec<BTreeSet<ContentId>> {
+    pub(crate) fn now(&self) -> Vec<BTreeSet<ContentId>> {
         possible(&DiskState::at(&self.recording, self.recording.events.len()))
     }
 }
 
 /// Possible contents of each block, according to the cutter.
-pub fn possible(state: &DiskState) -> Vec<BTreeSet<ContentId>> {
+pub(crate) fn possible(state: &DiskState) -> Vec<BTreeSet<ContentId>> {
     let mut blocks: Vec<BTreeSet<ContentId>> = state
         .durable
         .iter()
@@ -98,7 +99,7 @@ pub fn possible(state: &DiskState) -> Vec<BTreeSet<ContentId>> {
 }
 
 /// Content of a block after a write or a zeroing.
-pub fn content_of(recording: &Recording, event: &Event, block: u64) -> Option<ContentId> {
+pub(crate) fn content_of(recording: &Recording, event: &Event, block: u64) -> Option<ContentId> {
     match event {
         Event::Write {
             block: first,

@@ -3,9 +3,11 @@
 //! shares nothing with the cutter.
 
 use super::kit::{Script, content_of, possible};
+use crate::contents::{ContentId, ZEROES};
+use crate::cut::{Choice, DiskState};
+use crate::record::{Event, Recording};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_torture::{Choice, ContentId, DiskState, Event, Recording, ZEROES};
 use std::collections::BTreeSet;
 
 /// Position of a request's completion.

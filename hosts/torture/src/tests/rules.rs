@@ -1,7 +1,7 @@
 //! The rules of a volatile write cache, one by one, with recordings of a few requests.
 
 use super::kit::Script;
-use remap_ssd_torture::ZEROES;
+use crate::contents::ZEROES;
 use std::collections::BTreeSet;
 
 fn set<const N: usize>(ids: [u32; N]) -> BTreeSet<u32> {

@@ -1,7 +1,9 @@
 //! Cuts of a campaign: where they are, and the disks that they leave. No check runs here.
 
 use super::kit::Script;
-use remap_ssd_torture::{Campaign, Choice, Cut, DiskState, Event, Recording};
+use crate::campaign::Campaign;
+use crate::cut::{Choice, Cut, DiskState};
+use crate::record::{Event, Recording};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
