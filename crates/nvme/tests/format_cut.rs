@@ -10,6 +10,7 @@
 mod disk;
 mod kit;
 
+use crate::kit::specified::property;
 use kit::numbers::Numbers;
 use kit::raw::{connect, connect_data, enabled, property_set};
 use remap_ssd_device::{Device, DeviceConfig, Lpn};
@@ -18,7 +19,6 @@ use remap_ssd_media::{Page, Payload};
 use remap_ssd_nvme::controller::{
     AdminOutcome, Association, Health, Latency, NamespaceSpec, Rights, Subsystem,
 };
-use remap_ssd_nvme::spec::fabrics::property;
 use remap_ssd_nvme::spec::opcode::admin;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::entry;

@@ -58,20 +58,20 @@ pub(crate) mod message {
 }
 
 /// Why authentication failed: the explanation (the reason itself is always 1).
-pub mod explanation {
-    pub const FAILED: u8 = 0x01;
+pub(crate) mod explanation {
+    pub(crate) const FAILED: u8 = 0x01;
     /// The protocol is not usable.
-    pub const NOT_USABLE: u8 = 0x02;
+    pub(crate) const NOT_USABLE: u8 = 0x02;
     /// Secure channels do not match.
-    pub const SECURE_CHANNEL: u8 = 0x03;
+    pub(crate) const SECURE_CHANNEL: u8 = 0x03;
     /// None of the offered hashes is usable.
-    pub const HASH: u8 = 0x04;
+    pub(crate) const HASH: u8 = 0x04;
     /// None of the offered groups is usable.
-    pub const GROUP: u8 = 0x05;
+    pub(crate) const GROUP: u8 = 0x05;
     /// The payload of a message is invalid.
-    pub const PAYLOAD: u8 = 0x06;
+    pub(crate) const PAYLOAD: u8 = 0x06;
     /// The message is out of place.
-    pub const MESSAGE: u8 = 0x07;
+    pub(crate) const MESSAGE: u8 = 0x07;
 }
 
 /// The reason code of all failures.

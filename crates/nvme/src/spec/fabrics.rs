@@ -7,10 +7,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub mod kind {
     pub const PROPERTY_SET: u8 = 0x00;
     pub const CONNECT: u8 = 0x01;
-    pub const PROPERTY_GET: u8 = 0x04;
-    pub const AUTH_SEND: u8 = 0x05;
-    pub const AUTH_RECEIVE: u8 = 0x06;
-    pub const DISCONNECT: u8 = 0x08;
+    pub(crate) const PROPERTY_GET: u8 = 0x04;
+    pub(crate) const AUTH_SEND: u8 = 0x05;
+    pub(crate) const AUTH_RECEIVE: u8 = 0x06;
+    pub(crate) const DISCONNECT: u8 = 0x08;
 }
 
 /// Offsets of fabrics properties.
@@ -19,7 +19,7 @@ pub mod property {
     pub const CAP: u32 = 0x00;
     pub const VS: u32 = 0x08;
     pub const CC: u32 = 0x14;
-    pub const CSTS: u32 = 0x1c;
+    pub(crate) const CSTS: u32 = 0x1c;
     pub const CRTO: u32 = 0x68;
 }
 

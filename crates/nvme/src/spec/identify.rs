@@ -8,16 +8,16 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 pub mod cns {
     pub const NAMESPACE: u8 = 0x00;
     pub const CONTROLLER: u8 = 0x01;
-    pub const ACTIVE_NAMESPACES: u8 = 0x02;
-    pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
+    pub(crate) const ACTIVE_NAMESPACES: u8 = 0x02;
+    pub(crate) const NAMESPACE_DESCRIPTORS: u8 = 0x03;
     /// Namespace, specific to a command set.
-    pub const COMMAND_SET_NAMESPACE: u8 = 0x05;
+    pub(crate) const COMMAND_SET_NAMESPACE: u8 = 0x05;
     /// Controller, specific to a command set.
-    pub const COMMAND_SET_CONTROLLER: u8 = 0x06;
+    pub(crate) const COMMAND_SET_CONTROLLER: u8 = 0x06;
     /// Active namespaces of a command set.
-    pub const COMMAND_SET_NAMESPACES: u8 = 0x07;
+    pub(crate) const COMMAND_SET_NAMESPACES: u8 = 0x07;
     /// Namespace, independent of the command set.
-    pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
+    pub(crate) const INDEPENDENT_NAMESPACE: u8 = 0x08;
     /// The numbers of all namespaces, visible to the controller or not.
     pub const ALLOCATED_NAMESPACES: u8 = 0x10;
     /// Namespace, visible to the controller or not.
@@ -26,7 +26,7 @@ pub mod cns {
     pub const ATTACHED_CONTROLLERS: u8 = 0x12;
     /// All controllers of the subsystem.
     pub const CONTROLLERS: u8 = 0x13;
-    pub const COMMAND_SETS: u8 = 0x1c;
+    pub(crate) const COMMAND_SETS: u8 = 0x1c;
 }
 
 /// The structure Identify Controller, of 4,096 bytes.
@@ -126,13 +126,13 @@ const _: () = assert!(offset_of!(Controller, psd) == 2048);
 
 /// Bits of `oncs`: optional commands.
 #[allow(missing_docs, reason = "the specification's names")]
-pub mod oncs {
+pub(crate) mod oncs {
     pub(crate) const COMPARE: u16 = 1 << 0;
     pub(crate) const DATASET_MANAGEMENT: u16 = 1 << 2;
     pub(crate) const WRITE_ZEROES: u16 = 1 << 3;
     /// Save and select of features.
     pub(crate) const FEATURE_SELECT: u16 = 1 << 4;
-    pub const RESERVATIONS: u16 = 1 << 5;
+    pub(crate) const RESERVATIONS: u16 = 1 << 5;
     pub(crate) const VERIFY: u16 = 1 << 7;
     pub(crate) const COPY: u16 = 1 << 8;
 }
@@ -163,8 +163,8 @@ pub(crate) mod cmic {
 }
 
 /// Bits of `oacs`: optional admin commands.
-pub mod oacs {
-    pub const FORMAT: u16 = 1 << 1;
+pub(crate) mod oacs {
+    pub(crate) const FORMAT: u16 = 1 << 1;
     /// Namespace Management and Attachment.
     pub(crate) const NAMESPACES: u16 = 1 << 3;
 }

@@ -5,22 +5,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Identifiers of the supported log pages.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod lid {
-    pub const SUPPORTED: u8 = 0x00;
+    pub(crate) const SUPPORTED: u8 = 0x00;
     pub const ERROR: u8 = 0x01;
-    pub const SMART: u8 = 0x02;
-    pub const FIRMWARE: u8 = 0x03;
-    pub const CHANGED_NAMESPACES: u8 = 0x04;
-    pub const EFFECTS: u8 = 0x05;
+    pub(crate) const SMART: u8 = 0x02;
+    pub(crate) const FIRMWARE: u8 = 0x03;
+    pub(crate) const CHANGED_NAMESPACES: u8 = 0x04;
+    pub(crate) const EFFECTS: u8 = 0x05;
     /// The page of Asymmetric Namespace Access.
-    pub const ANA: u8 = 0x0c;
-    pub const FEATURES: u8 = 0x12;
+    pub(crate) const ANA: u8 = 0x0c;
+    pub(crate) const FEATURES: u8 = 0x12;
     /// Management interface commands supported and effects.
-    pub const MANAGEMENT: u8 = 0x13;
-    pub const DISCOVERY: u8 = 0x70;
+    pub(crate) const MANAGEMENT: u8 = 0x13;
+    pub(crate) const DISCOVERY: u8 = 0x70;
     /// The page of Reservation Notifications.
-    pub const RESERVATION: u8 = 0x80;
+    pub(crate) const RESERVATION: u8 = 0x80;
     /// Vendor: statistics of the translation layer.
-    pub const STATISTICS: u8 = 0xc0;
+    pub(crate) const STATISTICS: u8 = 0xc0;
     /// Vendor: registrants of a namespace, and whether they are connected.
     pub(crate) const REGISTRANTS: u8 = 0xc1;
 }

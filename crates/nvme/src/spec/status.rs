@@ -48,17 +48,17 @@ impl Status {
     pub const INVALID_NAMESPACE: Self = generic(0x0b);
     pub const SEQUENCE: Self = generic(0x0c);
     /// Data SGL Length Invalid.
-    pub const SGL_LENGTH: Self = generic(0x0f);
+    pub(crate) const SGL_LENGTH: Self = generic(0x0f);
     /// SGL Descriptor Type Invalid.
-    pub const SGL_TYPE: Self = generic(0x11);
+    pub(crate) const SGL_TYPE: Self = generic(0x11);
     /// Operation Denied: the host lacks the rights.
     pub const OPERATION_DENIED: Self = generic(0x15);
     pub const PRP_OFFSET: Self = generic(0x13);
-    pub const SGL_OFFSET: Self = generic(0x16);
+    pub(crate) const SGL_OFFSET: Self = generic(0x16);
     /// Transient Transport Error: the data were damaged in transit; a retry may help.
     pub const TRANSIENT_TRANSPORT: Self = generic(0x22).with_dnr(false);
     /// Host Identifier Inconsistent Format: 8 bytes instead of 16.
-    pub const HOST_ID_FORMAT: Self = generic(0x18);
+    pub(crate) const HOST_ID_FORMAT: Self = generic(0x18);
     /// Command Interrupted: out of memory for it now; the host may retry.
     pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
     /// Format in Progress: the namespace is being emptied.
@@ -79,33 +79,33 @@ impl Status {
     pub(crate) const ASYNC_EVENT_LIMIT: Self = specific(0x05);
     pub const INTERRUPT_VECTOR: Self = specific(0x08);
     pub const QUEUE_DELETION: Self = specific(0x0c);
-    pub const INVALID_LOG_PAGE: Self = specific(0x09);
+    pub(crate) const INVALID_LOG_PAGE: Self = specific(0x09);
     pub const INVALID_FORMAT: Self = specific(0x0a);
     pub(crate) const NOT_SAVEABLE: Self = specific(0x0d);
     /// Feature Not Namespace Specific.
-    pub const NOT_NAMESPACE_SPECIFIC: Self = specific(0x0f);
+    pub(crate) const NOT_NAMESPACE_SPECIFIC: Self = specific(0x0f);
     /// Namespace Insufficient Capacity: no free range is large enough.
     pub const NAMESPACE_CAPACITY: Self = specific(0x15);
     /// Namespace Identifier Unavailable: all numbers are in use.
-    pub const NAMESPACE_NUMBERS: Self = specific(0x16);
-    pub const ALREADY_ATTACHED: Self = specific(0x18);
-    pub const NOT_ATTACHED: Self = specific(0x1a);
+    pub(crate) const NAMESPACE_NUMBERS: Self = specific(0x16);
+    pub(crate) const ALREADY_ATTACHED: Self = specific(0x18);
+    pub(crate) const NOT_ATTACHED: Self = specific(0x1a);
     /// Thin Provisioning Not Supported: capacity must equal size.
-    pub const THIN_PROVISIONING: Self = specific(0x1b);
+    pub(crate) const THIN_PROVISIONING: Self = specific(0x1b);
     /// Controller List Invalid.
-    pub const CONTROLLER_LIST: Self = specific(0x1c);
+    pub(crate) const CONTROLLER_LIST: Self = specific(0x1c);
     /// ANA Group Identifier Invalid.
-    pub const ANA_GROUP: Self = specific(0x24);
+    pub(crate) const ANA_GROUP: Self = specific(0x24);
     /// I/O Command Set Not Supported.
     pub(crate) const COMMAND_SET: Self = specific(0x29);
-    pub const CONNECT_FORMAT: Self = specific(0x80);
-    pub const CONNECT_BUSY: Self = specific(0x81).with_dnr(false);
+    pub(crate) const CONNECT_FORMAT: Self = specific(0x80);
+    pub(crate) const CONNECT_BUSY: Self = specific(0x81).with_dnr(false);
     /// Fabrics: Connect Invalid Parameters.
-    pub const CONNECT_INVALID: Self = specific(0x82);
+    pub(crate) const CONNECT_INVALID: Self = specific(0x82);
     /// Fabrics: Connect Invalid Host.
-    pub const CONNECT_HOST: Self = specific(0x84);
+    pub(crate) const CONNECT_HOST: Self = specific(0x84);
     /// Fabrics: Invalid Queue Type.
-    pub const QUEUE_TYPE: Self = specific(0x85);
+    pub(crate) const QUEUE_TYPE: Self = specific(0x85);
     pub const AUTH_REQUIRED: Self = specific(0x91);
     /// NVM: Command Size Limit Exceeded (Copy).
     pub const SIZE_LIMIT: Self = specific(0x83);

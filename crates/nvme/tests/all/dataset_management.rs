@@ -3,6 +3,7 @@
 
 use crate::kit::Rig;
 use crate::kit::raw::{Answer, Peer, in_capsule, transport};
+use crate::kit::specified::status;
 use remap_ssd_nvme::spec::command::{
     CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RwCdw12, Sqe,
 };
@@ -137,7 +138,7 @@ fn a_transfer_may_be_longer_than_its_command_needs_and_not_shorter() {
         "SGLs may be longer than the data, says Identify"
     );
 
-    let too_short = |answer: Answer| assert_eq!(answer.cqe.status(), Status::SGL_LENGTH);
+    let too_short = |answer: Answer| assert_eq!(answer.cqe.status(), status::SGL_LENGTH);
     too_short(queue.call(in_capsule(dsm(2), 16), &ranges(0, 1, 16)));
     too_short(queue.call(transport(dsm(2), 16), &[]));
 

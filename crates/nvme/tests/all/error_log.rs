@@ -1,13 +1,14 @@
 //! The error log names the first block with an error, which is not always the first block of the
 //! command.
 
+use crate::kit::specified::lid;
 use crate::kit::{NQN, Rig, device};
 use remap_ssd_device::Device;
 use remap_ssd_media::{Lpn, Payload};
 use remap_ssd_nvme::controller::{
     BlockAccess, FaultInjector, Health, Latency, NamespaceSpec, Subsystem,
 };
-use remap_ssd_nvme::spec::log::{ErrorEntry, lid};
+use remap_ssd_nvme::spec::log::ErrorEntry;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, entry};

@@ -4,12 +4,11 @@ use crate::kit::raw::{
     Answer, HOSTNQN, Peer, connect, connect_data, enabled, in_capsule, property_get, property_set,
     transport, with_cid,
 };
+use crate::kit::specified::{fabrics, property, status};
 use crate::kit::{self, Lines, NQN, Rig};
 use remap_ssd_nvme::controller::{Association, Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
-use remap_ssd_nvme::spec::fabrics::{
-    ConnectData, DISCOVERY_NQN, DiscoveryEntry, kind as fabrics, property,
-};
+use remap_ssd_nvme::spec::fabrics::{ConnectData, DISCOVERY_NQN, DiscoveryEntry};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, Options, entry};
@@ -42,7 +41,7 @@ fn logged(rig: Rig) -> Vec<String> {
 fn a_refused_connect_names_the_parameter() {
     let rig = Rig::new();
     let (_admin, cntlid) = Peer::admin(rig.address);
-    let invalid = Status::CONNECT_INVALID;
+    let invalid = status::CONNECT_INVALID;
     let data = connect_data(0xffff);
     let named = |subnqn: &str, hostnqn: &str| ConnectData::new([1; 16], 0xffff, subnqn, hostnqn);
     let entry = |cdw10: u32, cdw11: u32| Sqe {
@@ -51,7 +50,7 @@ fn a_refused_connect_names_the_parameter() {
         ..connect(0)
     };
 
-    assert_eq!(refused(&rig, entry(1, 31), &data).0, Status::CONNECT_FORMAT);
+    assert_eq!(refused(&rig, entry(1, 31), &data).0, status::CONNECT_FORMAT);
     assert_eq!(refused(&rig, entry(0, 0), &data), (invalid, 44), "SQSIZE");
     assert_eq!(
         refused(&rig, entry(0, 1024), &data),
@@ -120,7 +119,7 @@ fn a_name_cannot_forge_a_line_of_the_log() {
     );
     drop(peer);
     let data = ConnectData::new([1; 16], 0xffff, forged, forged);
-    assert_eq!(refused(&rig, connect(0), &data).0, Status::CONNECT_INVALID);
+    assert_eq!(refused(&rig, connect(0), &data).0, status::CONNECT_INVALID);
     let lines = logged(rig);
     let about: Vec<_> = lines
         .iter()
@@ -153,7 +152,7 @@ fn every_line_about_a_connection_has_its_number_and_its_host_once_that_is_known(
     let (admin, cntlid) = Peer::admin(rig.address);
     let queue = Peer::io(rig.address, cntlid, 1, 0);
     let other = ConnectData::new([1; 16], 0xffff, "nqn.2026-11.test:other", HOSTNQN);
-    assert_eq!(refused(&rig, connect(0), &other).0, Status::CONNECT_INVALID);
+    assert_eq!(refused(&rig, connect(0), &other).0, status::CONNECT_INVALID);
     drop(Peer::open(rig.address, 0));
     drop((queue, admin));
 
@@ -237,7 +236,7 @@ fn disconnect_ends_an_io_queue_and_no_other() {
     let disconnect = transport(entry(admin::FABRICS, fabrics::DISCONNECT.into()), 0);
     assert_eq!(
         admin_queue.call(disconnect, &[]).cqe.status(),
-        Status::QUEUE_TYPE
+        status::QUEUE_TYPE
     );
     let mut queue = Peer::io(rig.address, cntlid, 1, 0);
     assert_eq!(
@@ -251,7 +250,7 @@ fn disconnect_ends_an_io_queue_and_no_other() {
             )
             .cqe
             .status(),
-        Status::CONNECT_FORMAT
+        status::CONNECT_FORMAT
     );
     assert_eq!(queue.call(disconnect, &[]).cqe.status(), Status::SUCCESS);
     assert!(queue.next().is_none(), "nothing comes after it");
@@ -309,7 +308,7 @@ fn commands_need_sgls_and_data_where_these_say() {
     elsewhere.sgl.address = 8;
     assert_eq!(
         queue.call(elsewhere, &[1; 4096]).cqe.status(),
-        Status::SGL_OFFSET
+        status::SGL_OFFSET
     );
     assert_eq!(
         queue.call(in_capsule(write, 8192), &[1; 4096]).cqe.status(),
@@ -318,11 +317,11 @@ fn commands_need_sgls_and_data_where_these_say() {
     let mut read = in_capsule(entry(io::READ, 1), 4096);
     assert_eq!(
         queue.call(read, &[]).cqe.status(),
-        Status::SGL_TYPE,
+        status::SGL_TYPE,
         "data for the host are in no capsule of its"
     );
     read.sgl.identifier = 0x30;
-    assert_eq!(queue.call(read, &[]).cqe.status(), Status::SGL_TYPE);
+    assert_eq!(queue.call(read, &[]).cqe.status(), status::SGL_TYPE);
     // Fabrics commands of the admin queue.
     assert!(
         !queue
@@ -563,7 +562,7 @@ fn a_connection_past_the_limit_is_logged() {
             ConnectData::new([1; 16], 0xffff, NQN, HOSTNQN).as_bytes(),
         )
         .cqe;
-    assert_eq!(refused.status(), Status::CONNECT_BUSY);
+    assert_eq!(refused.status(), status::CONNECT_BUSY);
     drop(first);
     let lines = logged(rig);
     assert!(

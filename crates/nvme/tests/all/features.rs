@@ -1,11 +1,10 @@
 //! Features: their effects, scopes, and when they may be set.
 
 use crate::kit::raw::{Peer, enabled, property_set, transport, with_cid};
+use crate::kit::specified::{lid, property, status};
 use crate::kit::{Rig, device};
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
 use remap_ssd_nvme::spec::command::Sqe;
-use remap_ssd_nvme::spec::fabrics::property;
-use remap_ssd_nvme::spec::log::lid;
 use remap_ssd_nvme::spec::opcode::admin;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::entry;
@@ -169,7 +168,7 @@ fn features_are_the_controllers_except_error_recovery() {
     let (mut peer, _) = Peer::admin(rig.address);
     assert_eq!(
         set(&mut peer, 1, WRITE_CACHE, 0),
-        Status::NOT_NAMESPACE_SPECIFIC
+        status::NOT_NAMESPACE_SPECIFIC
     );
     assert_eq!(get(&mut peer, 0, WRITE_CACHE, 0), Ok(1), "it is as it was");
     assert_eq!(set(&mut peer, 3, WRITE_CACHE, 0), Status::INVALID_NAMESPACE);

@@ -1,12 +1,12 @@
 //! Format NVM: the namespace reads as zeroes, others are unchanged, and hosts without the right to
 //! write cannot format.
 
+use crate::kit::specified::OACS_FORMAT;
 use crate::kit::{Rig, device};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, Latency, NamespaceSpec};
 use remap_ssd_nvme::spec::command::{FormatCdw10, Sqe};
-use remap_ssd_nvme::spec::identify::oacs;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, Options, entry};
@@ -71,7 +71,7 @@ fn a_formatted_namespace_reads_as_zeroes_and_its_neighbour_as_before() {
     for formatted in [0, 1] {
         for ses in [0, 1] {
             let (rig, mut clients) = halves();
-            assert!(clients[0].controller().oacs & oacs::FORMAT != 0);
+            assert!(clients[0].controller().oacs & OACS_FORMAT != 0);
             let nsid = formatted as u32 + 1;
             let same = plain().with_lbafl(formatted as u8);
             let status = format(&mut clients[0], nsid, same.with_ses(ses));

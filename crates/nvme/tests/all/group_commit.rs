@@ -1,11 +1,12 @@
 //! Number of syncs of the disk: one for all waiting commands.
 
 use crate::kit::Rig;
+use crate::kit::specified::{fabrics, property};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
-use remap_ssd_nvme::spec::fabrics::{Cc, kind as fabrics, property};
+use remap_ssd_nvme::spec::fabrics::Cc;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::tcp::client::{Call, Client, entry};
 use tempfile::TempDir;

@@ -3,10 +3,11 @@
 
 use crate::kit::numbers::Numbers;
 use crate::kit::raw::{in_capsule, transport};
+use crate::kit::specified::fabrics;
 use crate::kit::{self, Rig};
 use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
-use remap_ssd_nvme::spec::fabrics::{ConnectData, kind as fabrics};
+use remap_ssd_nvme::spec::fabrics::ConnectData;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::{Data, Flags, Ic, kind};
 use remap_ssd_nvme::tcp::client::{Call, ClientError, Options, Queue, entry};

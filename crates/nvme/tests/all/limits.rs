@@ -2,10 +2,11 @@
 //! a whole, and our client stays within them.
 
 use crate::kit::raw::{Peer, transport, with_cid};
+use crate::kit::specified::cns;
 use crate::kit::{Rig, device};
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
-use remap_ssd_nvme::spec::identify::{NvmController, cns};
+use remap_ssd_nvme::spec::identify::NvmController;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, entry};

@@ -2,13 +2,13 @@
 //! commands.
 
 use crate::kit::raw::{Peer, connect, enabled, in_capsule, property_set, transport, with_cid};
+use crate::kit::specified::{lid, property};
 use crate::kit::{self, NQN, Rig};
 use remap_ssd_nvme::controller::AnaState;
 use remap_ssd_nvme::spec::ana::{AnaGroup, AnaHead};
 use remap_ssd_nvme::spec::command::Sqe;
-use remap_ssd_nvme::spec::fabrics::{ConnectData, DISCOVERY_NQN, DiscoveryEntry, property};
+use remap_ssd_nvme::spec::fabrics::{ConnectData, DISCOVERY_NQN, DiscoveryEntry};
 use remap_ssd_nvme::spec::identify::Namespace;
-use remap_ssd_nvme::spec::log::lid;
 use remap_ssd_nvme::spec::management::sel;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;

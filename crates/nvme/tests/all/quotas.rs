@@ -1,10 +1,11 @@
 //! Limits of one host's resources on the server, and the remainder for others.
 
 use crate::kit::raw::{Peer, transport, with_cid};
+use crate::kit::specified::{fabrics, property, status};
 use crate::kit::{self, Rig};
 use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
-use remap_ssd_nvme::spec::fabrics::{Cc, kind as fabrics, property};
+use remap_ssd_nvme::spec::fabrics::Cc;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::kind;
 use remap_ssd_nvme::spec::status::Status;
@@ -46,7 +47,7 @@ fn wait_for_line(rig: &Rig, text: &str, within: Duration) -> Duration {
 }
 
 fn busy(refused: Result<impl Sized, ClientError>) -> bool {
-    matches!(refused, Err(ClientError::Status { status, .. }) if status.number() == Status::CONNECT_BUSY.number())
+    matches!(refused, Err(ClientError::Status { status, .. }) if status.number() == status::CONNECT_BUSY.number())
 }
 
 #[test]

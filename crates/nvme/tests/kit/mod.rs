@@ -5,6 +5,7 @@
 #[path = "../../../media/tests/kit/numbers.rs"]
 pub mod numbers;
 pub mod raw;
+pub mod specified;
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;

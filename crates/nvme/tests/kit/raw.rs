@@ -2,8 +2,9 @@
 //!
 //! Only lengths and digests are filled in when sending; received PDUs are returned unchecked.
 
+use super::specified::{fabrics, property};
 use remap_ssd_nvme::spec::command::{Cqe, Sgl, Sqe};
-use remap_ssd_nvme::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};
+use remap_ssd_nvme::spec::fabrics::{Cc, ConnectData};
 use remap_ssd_nvme::spec::opcode::admin;
 use remap_ssd_nvme::spec::pdu::{Common, Data, Flags, Ic, kind};
 use remap_ssd_nvme::tcp::client::entry;

@@ -6,6 +6,7 @@ mod keys;
 mod kit;
 mod memory;
 
+use crate::kit::specified::status;
 use kit::numbers::Numbers;
 use kit::{NQN, Rig, keyring, secret};
 use remap_ssd_nvme::auth::{
@@ -300,7 +301,7 @@ fn a_name_under_tls_is_the_one_that_the_key_is_for() {
         let expected = if is_own {
             Status::SUCCESS
         } else {
-            Status::CONNECT_HOST
+            status::CONNECT_HOST
         };
         assert_eq!(answer.status, expected);
     }
@@ -319,11 +320,12 @@ fn a_name_under_tls_is_the_one_that_the_key_is_for() {
         receive: 0,
     };
     let answer = queue.calls(&[call]).expect("an answer").remove(0);
-    assert_eq!(answer.status, Status::CONNECT_HOST);
+    assert_eq!(answer.status, status::CONNECT_HOST);
 
     // With it a host finds the subsystem, and learns that it also requires TLS.
     let page = {
-        use remap_ssd_nvme::spec::fabrics::{DISCOVERY_NQN, property};
+        use crate::kit::specified::property;
+        use remap_ssd_nvme::spec::fabrics::DISCOVERY_NQN;
         use remap_ssd_nvme::spec::opcode::admin;
         let data = ConnectData::new([1; 16], 0xffff, DISCOVERY_NQN, HOST);
         let mut queue = Queue::open(rig.address, &discovery).expect("by its key");

@@ -4,13 +4,13 @@ mod payloads;
 mod strangers;
 
 use crate::kit::raw::{Peer, connect, connect_data, enabled, in_capsule, property_set, transport};
+use crate::kit::specified::{explanation, fabrics, property};
 use crate::kit::{self, NQN, Rig, keyring, secret};
 use remap_ssd_nvme::auth::{
     Asker, Credentials, Exchange, Group, Hash, HostExchange, Keyring, Keys, KeysError, Secret, Step,
 };
-use remap_ssd_nvme::spec::auth::{SecurityCdw10, explanation};
+use remap_ssd_nvme::spec::auth::SecurityCdw10;
 use remap_ssd_nvme::spec::command::Sqe;
-use remap_ssd_nvme::spec::fabrics::{kind as fabrics, property};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, entry};

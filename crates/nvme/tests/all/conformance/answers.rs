@@ -1,6 +1,7 @@
 //! Identify, log pages and features of the controller, and the statuses of refused commands.
 
 use super::*;
+use crate::kit::specified::status;
 
 #[test]
 fn what_cannot_be_is_refused_with_the_right_status() {
@@ -26,10 +27,10 @@ fn what_cannot_be_is_refused_with_the_right_status() {
         try_one(rw(io::READ, 0, 257), &[], 257 << 12),
         Status::INVALID_FIELD
     );
-    assert_eq!(try_one(rw(io::READ, 0, 2), &[], 4096), Status::SGL_LENGTH);
+    assert_eq!(try_one(rw(io::READ, 0, 2), &[], 4096), status::SGL_LENGTH);
     assert_eq!(
         try_one(rw(io::WRITE, 0, 2), &[0; 4096], 0),
-        Status::SGL_LENGTH
+        status::SGL_LENGTH
     );
     assert_eq!(
         try_one(rw(io::VERIFY, 0, 65_536), &[], 0),
@@ -218,12 +219,12 @@ fn the_controller_says_what_linux_needs_to_hear() {
     }
     assert_eq!(
         status(admin_queue(log(0x33, 512), 512)),
-        Status::INVALID_LOG_PAGE
+        status::INVALID_LOG_PAGE
     );
 
     let errors = admin_queue(log(lid::ERROR, 64), 64).expect("served").data;
     let newest = ErrorEntry::read_from_bytes(&errors).expect("64 bytes");
-    assert_eq!({ newest.status } >> 1, Status::INVALID_LOG_PAGE.into_bits());
+    assert_eq!({ newest.status } >> 1, status::INVALID_LOG_PAGE.into_bits());
 
     let features = |opcode, fid: u32, value: u32| Sqe {
         cdw10: fid,

@@ -6,13 +6,14 @@ mod copies;
 mod file_map;
 
 use crate::kit::numbers::Numbers;
+use crate::kit::specified::{cns, lid};
 use crate::kit::{NQN, Rig, device};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, RemapResult, RwCdw12, Sqe};
-use remap_ssd_nvme::spec::identify::{self, cns};
-use remap_ssd_nvme::spec::log::{ErrorEntry, lid};
+use remap_ssd_nvme::spec::identify;
+use remap_ssd_nvme::spec::log::ErrorEntry;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, Options, Queue, entry};

@@ -1,10 +1,9 @@
 //! Commands of hosts: their results, and refusals.
 
+use crate::kit::specified::{cns, lid, status};
 use crate::namespaces::host::{FORMATS, Host, PAGE, Store, device, new_namespace, subsystem};
 use remap_ssd_nvme::controller::{AdminOutcome, NSID_MAX, Rights, Subsystem};
 use remap_ssd_nvme::spec::command::Sqe;
-use remap_ssd_nvme::spec::identify::cns;
-use remap_ssd_nvme::spec::log::lid;
 use remap_ssd_nvme::spec::management::{NewNamespace, controller_list};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
@@ -100,12 +99,12 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         change(&mut new);
         host.create_as(&new)
     };
-    assert_eq!(with(&|new| new.ncap = 7), Err(Status::THIN_PROVISIONING));
+    assert_eq!(with(&|new| new.ncap = 7), Err(status::THIN_PROVISIONING));
     assert_eq!(with(&|new| new.flbas = 2), Err(Status::INVALID_FORMAT));
     assert_eq!(with(&|new| new.flbas = 1 << 4), Err(Status::INVALID_FORMAT));
     assert_eq!(with(&|new| new.flbas = 1 << 5), Err(Status::INVALID_FORMAT));
     assert_eq!(with(&|new| new.dps = 1), Err(Status::INVALID_FORMAT));
-    assert_eq!(with(&|new| new.anagrpid = 2), Err(Status::ANA_GROUP));
+    assert_eq!(with(&|new| new.anagrpid = 2), Err(status::ANA_GROUP));
     assert_eq!(with(&|new| new.nvmsetid = 1), Err(Status::INVALID_FIELD));
     let unaligned = |new: &mut NewNamespace| {
         (new.flbas, new.nsze, new.ncap) = (1, 9, 9);
@@ -127,21 +126,21 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         host.attach(2, &[&host], true),
         Err(Status::INVALID_NAMESPACE)
     );
-    assert_eq!(host.attach(1, &[&host], false), Err(Status::NOT_ATTACHED));
+    assert_eq!(host.attach(1, &[&host], false), Err(status::NOT_ATTACHED));
     assert_eq!(
         host.attach_list(1, &[999], true),
-        Err(Status::CONTROLLER_LIST)
+        Err(status::CONTROLLER_LIST)
     );
-    assert_eq!(host.attach_list(1, &[], true), Err(Status::CONTROLLER_LIST));
+    assert_eq!(host.attach_list(1, &[], true), Err(status::CONTROLLER_LIST));
     assert_eq!(host.attach(1, &[&host], true), Ok(()));
     assert_eq!(
         host.attach(1, &[&host], true),
-        Err(Status::ALREADY_ATTACHED)
+        Err(status::ALREADY_ATTACHED)
     );
     let b = Host::of(&subsystem, "b");
     assert_eq!(
         host.attach(1, &[&host, &b], true),
-        Err(Status::ALREADY_ATTACHED)
+        Err(status::ALREADY_ATTACHED)
     );
     assert_eq!(b.seen(), NONE);
 
@@ -163,7 +162,7 @@ fn all_numbers_can_be_used_and_all_deleted_at_once() {
     for nsid in 1..=NSID_MAX {
         assert_eq!(host.create(1, 0), Ok(nsid));
     }
-    assert_eq!(host.create(1, 0), Err(Status::NAMESPACE_NUMBERS));
+    assert_eq!(host.create(1, 0), Err(status::NAMESPACE_NUMBERS));
     host.delete(77).expect("it is there");
     assert_eq!(host.create(1, 0), Ok(77));
     assert_eq!(host.delete(u32::MAX), Ok(()));
@@ -281,7 +280,7 @@ fn a_namespace_does_not_keep_the_names_of_hosts_without_end() {
         let other = Host::of(&subsystem, &format!("{number}"));
         assert_eq!(host.attach(1, &[&other], true), Ok(()));
     }
-    assert_eq!(host.attach(1, &[&host], true), Err(Status::CONTROLLER_LIST));
+    assert_eq!(host.attach(1, &[&host], true), Err(status::CONTROLLER_LIST));
     assert_eq!(host.seen(), NONE);
 
     // After one is detached, there is room for another.

@@ -2,6 +2,7 @@
 
 use crate::kit::NQN;
 use crate::kit::raw::{connect, enabled, property_set};
+use crate::kit::specified::{cns, property};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{
@@ -9,8 +10,8 @@ use remap_ssd_nvme::controller::{
     NamespaceStore, Rights, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{FormatCdw10, Sqe};
-use remap_ssd_nvme::spec::fabrics::{ConnectData, property};
-use remap_ssd_nvme::spec::identify::{Controller, Namespace, cns};
+use remap_ssd_nvme::spec::fabrics::ConnectData;
+use remap_ssd_nvme::spec::identify::{Controller, Namespace};
 use remap_ssd_nvme::spec::management::{NewNamespace, sel};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;

@@ -1,6 +1,7 @@
 //! Exclusion by reservations: every command of every host, including those in progress.
 
 use super::*;
+use crate::kit::specified::status;
 
 /// A command, its data, and the size of its answer.
 type Sent = (Sqe, Vec<u8>, usize);
@@ -64,7 +65,7 @@ fn each_type_of_reservation_keeps_out_whom_it_must_from_every_command() {
     let rig = halves();
     let [mut holder, mut registrant, mut stranger] =
         ["holder", "registrant", "stranger"].map(|of| host(&rig, of));
-    assert!(holder.controller().oncs & oncs::RESERVATIONS != 0);
+    assert!(holder.controller().oncs & ONCS_RESERVATIONS != 0);
     assert_eq!(holder.namespace().rescap, 0xff);
     let (reads, writes) = commands();
 
@@ -310,7 +311,7 @@ fn commands_that_cannot_be_change_nothing() {
             assert_eq!(status, Status::INVALID_NAMESPACE);
         }
         let short = ask(&mut a, entry(opcode, 1), &[1; 4], 0).status;
-        assert_eq!(short, Status::SGL_LENGTH);
+        assert_eq!(short, status::SGL_LENGTH);
         let mut fused = entry(opcode, 1);
         fused.cdw0 |= 1 << 8;
         let status = ask(&mut a, fused, &keys(1, 1), 0).status;
@@ -324,7 +325,7 @@ fn commands_that_cannot_be_change_nothing() {
         ..entry(io::RESERVATION_REPORT, 1)
     };
     let short_ids = ask(&mut a, sqe(15, 0), &[], 64).status;
-    assert_eq!(short_ids, Status::HOST_ID_FORMAT);
+    assert_eq!(short_ids, status::HOST_ID_FORMAT);
     for dwords_z in [u32::MAX, (1 << 18)] {
         let status = ask(&mut a, sqe(dwords_z, 1), &[], 64).status;
         assert_eq!(status, Status::INVALID_FIELD);

@@ -5,14 +5,13 @@ mod registered;
 mod told;
 
 use crate::kit::raw::{self, Peer, enabled, in_capsule, property_set, transport, with_cid};
+use crate::kit::specified::{ONCS_RESERVATIONS, lid, property};
 use crate::kit::{NQN, Rig, device};
 use remap_ssd_nvme::controller::{
     AllReservations, Health, Latency, NamespaceSpec, REGISTRANTS_MAX, ReservationStore, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, Sqe};
-use remap_ssd_nvme::spec::fabrics::{ConnectData, property};
-use remap_ssd_nvme::spec::identify::oncs;
-use remap_ssd_nvme::spec::log::lid;
+use remap_ssd_nvme::spec::fabrics::ConnectData;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::Data;
 use remap_ssd_nvme::spec::reservation::{Notification, ReportEntry, ReportHead};

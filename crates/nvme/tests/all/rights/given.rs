@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kit;
+use crate::kit::specified::status;
 
 /// Returns a connection's answer to a PDU.
 fn says(connection: &mut Connection, kind: u8, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -197,7 +198,7 @@ fn a_host_that_nothing_names_any_more_is_sent_away_and_others_stay() {
     let Some(ClientError::Status { status, .. }) = again.err() else {
         panic!("it may not connect");
     };
-    assert_eq!(status, Status::CONNECT_HOST);
+    assert_eq!(status, status::CONNECT_HOST);
     rig.stop();
 }
 

@@ -6,6 +6,7 @@ mod given;
 mod shown;
 
 use crate::kit::raw::{Answer, Peer, in_capsule, transport, with_cid};
+use crate::kit::specified::{cns, lid, property};
 use crate::kit::{Rig, allowed, device, keyring, secret};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
@@ -15,9 +16,7 @@ use remap_ssd_nvme::controller::{
     Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, RemapCdw12, Sqe};
-use remap_ssd_nvme::spec::fabrics::property;
-use remap_ssd_nvme::spec::identify::{Controller, IndependentNamespace, Namespace, cns};
-use remap_ssd_nvme::spec::log::lid;
+use remap_ssd_nvme::spec::identify::{Controller, IndependentNamespace, Namespace};
 use remap_ssd_nvme::spec::management::controller_list;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::{Flags, Ic, kind};

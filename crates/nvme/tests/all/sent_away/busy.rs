@@ -3,11 +3,12 @@
 //! `SENT_AWAY_ROUNDS` says how many rounds there are of each (3 unless it is set).
 
 use crate::kit::raw::{Peer, connect, in_capsule, property_set, transport, with_cid};
+use crate::kit::specified::property;
 use crate::kit::{NQN, Rig, allowed, device};
 use crate::sent_away::{GUEST, HOSTS, write};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::command::Cqe;
-use remap_ssd_nvme::spec::fabrics::{ConnectData, property};
+use remap_ssd_nvme::spec::fabrics::ConnectData;
 use remap_ssd_nvme::spec::pdu::{Data, kind};
 use remap_ssd_nvme::spec::status::Status;
 use std::io::Write;

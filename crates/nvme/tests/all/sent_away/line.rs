@@ -2,8 +2,9 @@
 
 use crate::kit::NQN;
 use crate::kit::raw::{Arrived, connect, enabled, in_capsule, property_set};
+use crate::kit::specified::property;
 use remap_ssd_nvme::spec::command::{Cqe, Sqe};
-use remap_ssd_nvme::spec::fabrics::{ConnectData, property};
+use remap_ssd_nvme::spec::fabrics::ConnectData;
 use remap_ssd_nvme::spec::pdu::{Data, Flags, Ic, kind};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::target::{Connection, End, Output, Port};

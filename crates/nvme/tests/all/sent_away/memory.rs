@@ -1,10 +1,10 @@
 //! A read that waits for memory when its host is sent away.
 
 use crate::kit::raw::{Peer, in_capsule, property_set, transport, with_cid};
+use crate::kit::specified::property;
 use crate::kit::{NQN, Rig, allowed, device};
 use crate::sent_away::{GUEST, OWNER, PAGE, detach, read};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::spec::fabrics::property;
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::pdu::kind;
 use remap_ssd_nvme::spec::status::Status;

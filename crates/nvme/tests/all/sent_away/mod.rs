@@ -10,8 +10,8 @@ mod turns;
 mod waiting;
 
 use crate::kit::raw::transport;
+use crate::kit::specified::fabrics;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
-use remap_ssd_nvme::spec::fabrics::kind as fabrics;
 use remap_ssd_nvme::spec::management::{NewNamespace, sel};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::tcp::client::entry;

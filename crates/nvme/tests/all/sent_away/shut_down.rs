@@ -2,12 +2,12 @@
 //! §3.6.2, and CSTS.SHST in §3.1.3.6).
 
 use crate::kit::raw::{enabled, property_get, property_set, transport};
+use crate::kit::specified::{cns, property};
 use crate::kit::{NQN, allowed, device};
 use crate::sent_away::line::{Line, capsule};
 use crate::sent_away::{GUEST, HOSTS, OWNER, PAGE, read, write};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::spec::fabrics::{Cc, Csts, property};
-use remap_ssd_nvme::spec::identify::cns;
+use remap_ssd_nvme::spec::fabrics::{Cc, Csts};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::kind;
 use remap_ssd_nvme::spec::status::Status;

@@ -2,13 +2,13 @@
 //! is sent away.
 
 use crate::kit::raw::{Peer, in_capsule, property_set, transport, with_cid};
+use crate::kit::specified::property;
 use crate::kit::{NQN, Rig, allowed, device};
 use crate::sent_away::line::data_for;
 use crate::sent_away::shut_down::shut_down;
 use crate::sent_away::{GUEST, HOSTS, OWNER, PAGE, detach, disconnect, read, write};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
-use remap_ssd_nvme::spec::fabrics::property;
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::entry;

@@ -1,6 +1,7 @@
 //! Each way to send a host away, at each place where a command waits outside of the device.
 
 use crate::kit::raw::{Arrived, in_capsule, property_set, transport, with_cid};
+use crate::kit::specified::property;
 use crate::kit::{NQN, allowed};
 use crate::sent_away::line::{Line, asked, capsule, completion, data_for};
 use crate::sent_away::shut_down::shut_down;
@@ -8,7 +9,6 @@ use crate::sent_away::{GUEST, HOSTS, OWNER, PAGE, detach, make_again, read, writ
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Association, Health, Latency, Subsystem};
-use remap_ssd_nvme::spec::fabrics::property;
 use remap_ssd_nvme::spec::pdu::kind;
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::target::{End, Port};
