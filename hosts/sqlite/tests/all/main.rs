@@ -2,7 +2,6 @@
 //! it. Each of the others has a store with a name of its own.
 
 mod checkpoints;
-
 mod faults;
 mod full_of_files;
 mod kills;
