@@ -117,7 +117,7 @@ impl After {
     }
     /// The clearing to wait for, if any.
     #[inline]
-    pub(crate) fn named_clear(self) -> Option<ClearId> {
+    pub fn named_clear(self) -> Option<ClearId> {
         (self.clear.0 != 0).then_some(self.clear)
     }
 }
