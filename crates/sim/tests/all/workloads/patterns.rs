@@ -1,0 +1,95 @@
+//! Addresses of requests: every page gets the share of its pattern.
+
+use super::{config, take};
+use remap_ssd_sim::source::PageKind;
+use remap_ssd_sim::workload::{ContentModel, Workload};
+
+#[test]
+fn sequential_requests_wrap_around_and_the_last_one_is_shorter() {
+    let mut workload = Workload::new(config("seqwrite,pages=4", ContentModel::Unique, 10)).unwrap();
+    let pages = take(&mut workload, 20);
+    let lpns: Vec<u32> = pages.iter().map(|page| page.lpn.0).collect();
+    assert_eq!(lpns, (0..10).chain(0..10).collect::<Vec<u32>>());
+    let ends: Vec<u32> = pages
+        .iter()
+        .filter(|page| page.last)
+        .map(|page| page.lpn.0)
+        .collect();
+    assert_eq!(ends, [3, 7, 9, 3, 7, 9]);
+}
+
+#[test]
+fn hot_pages_receive_their_share_and_lie_among_the_others() {
+    let mut workload = Workload::new(config("hot:20:80", ContentModel::Unique, 1000)).unwrap();
+    let mut writes = vec![0u32; 1000];
+    for page in take(&mut workload, 200_000) {
+        writes[page.lpn.index()] += 1;
+    }
+    // 800 writes of a hot page, 50 of a cold one.
+    let is_hot: Vec<bool> = writes.iter().map(|&count| count > 400).collect();
+    assert_eq!(is_hot.iter().filter(|hot| **hot).count(), 200);
+    let of_hot: u32 = writes.iter().filter(|&&count| count > 400).sum();
+    assert!((of_hot.abs_diff(160_000)) < 1000, "{of_hot}");
+    assert!(writes.iter().all(|&count| count > 10));
+    // Hot pages are scattered: any tenth of the pages holds about as many of them as any other.
+    for tenth in is_hot.chunks(100) {
+        let hot = tenth.iter().filter(|hot| **hot).count();
+        assert!((15..=25).contains(&hot), "{hot}");
+    }
+}
+
+#[test]
+fn zipf_ranks_reach_every_page_and_hot_ones_are_not_neighbours() {
+    for addressable in [1u32, 2, 3, 10, 1000, 4096] {
+        let mut workload =
+            Workload::new(config("zipf:0.5", ContentModel::Unique, addressable)).unwrap();
+        let mut writes = vec![0u32; addressable as usize];
+        for page in take(&mut workload, 400 * addressable as usize) {
+            writes[page.lpn.index()] += 1;
+        }
+        assert!(writes.iter().all(|&count| count > 0), "{addressable}");
+        if addressable < 1000 {
+            continue;
+        }
+        let mut hottest: Vec<usize> = (0..writes.len()).collect();
+        hottest.sort_by_key(|&lpn| std::cmp::Reverse(writes[lpn]));
+        let mut hottest = hottest[..10].to_vec();
+        hottest.sort_unstable();
+        let nearest = hottest
+            .windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .min()
+            .unwrap();
+        assert!(
+            nearest > addressable as usize / 40,
+            "{nearest} of {addressable}"
+        );
+    }
+}
+
+#[test]
+fn random_pages_are_even_and_reads_have_their_share() {
+    const PAGES: u32 = 1000;
+    const DRAWS: usize = 1_000_000;
+    let mut workload = Workload::new(config("randrw:70", ContentModel::Unique, PAGES)).unwrap();
+    let pages = take(&mut workload, DRAWS);
+    let reads = pages
+        .iter()
+        .filter(|page| page.kind == PageKind::Read)
+        .count() as f64;
+    assert!((reads / DRAWS as f64 - 0.7).abs() < 5.0 * (0.21 / DRAWS as f64).sqrt());
+    let mut counts = vec![0f64; PAGES as usize];
+    pages
+        .iter()
+        .for_each(|page| counts[page.lpn.index()] += 1.0);
+    let expected = DRAWS as f64 / f64::from(PAGES);
+    let statistic: f64 = counts
+        .iter()
+        .map(|count| (count - expected).powi(2) / expected)
+        .sum();
+    let freedom = f64::from(PAGES - 1);
+    assert!(
+        (statistic - freedom).abs() < 5.0 * (2.0 * freedom).sqrt(),
+        "{statistic}"
+    );
+}
