@@ -25,16 +25,9 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut groups = Vec::new();
     for (test, letter) in TESTS {
-        let stock = table.row(of(test, "stock", "none").ask())?;
-        let mut rows = Vec::new();
-        for scheme in REMAPPING {
-            rows.push(table.row(of(test, "remap", scheme).ask())?);
-        }
-        groups.push((
-            test.to_owned(),
-            flash_pages(test, stock, &rows, &mut found)?,
-        ));
-        bandwidth(test, letter, stock, &rows, &mut found)?;
+        let arm = Arm::of(table, test, "remap")?;
+        groups.push((test.to_owned(), flash_pages(test, &arm, &mut found)?));
+        bandwidth(test, letter, &arm, &mut found)?;
     }
 
     let all = |name: &str| -> Vec<f64> {
@@ -68,22 +61,66 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
+/// Runs of one test whose pages are remapped, beside that of SQLite as it is.
+struct Arm<'a> {
+    stock: &'a Row,
+    /// One of each scheme in `REMAPPING`.
+    rows: Vec<&'a Row>,
+    courses: Vec<Course>,
+    /// MiB written when the last of the schemes starts to collect: from there on, the same part of the
+    /// recording for all.
+    begun: f64,
+}
+
+impl<'a> Arm<'a> {
+    fn of(table: &'a Table, test: &str, arm: &str) -> Result<Self, LabError> {
+        let rows = REMAPPING
+            .iter()
+            .map(|scheme| table.row(of(test, arm, scheme).ask()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let courses = rows
+            .iter()
+            .map(|row| Course::of(row))
+            .collect::<Result<Vec<_>, _>>()?;
+        let begun = courses
+            .iter()
+            .map(|course| course.begun)
+            // A scheme that never collected has NaN, which `max` leaves out.
+            .fold(0.0, f64::max);
+
+        Ok(Self {
+            stock: table.row(of(test, "stock", "none").ask())?,
+            rows,
+            courses,
+            begun,
+        })
+    }
+
+    /// Flash pages of each scheme, as shares of NoRemap's.
+    fn shares(&self) -> Result<Vec<f64>, LabError> {
+        let share = |row: &&Row| Ok(row.number("flash_pages")? / self.stock.number("flash_pages")?);
+        self.rows.iter().map(share).collect()
+    }
+
+    /// Bandwidth of each scheme once all collect.
+    fn rates(&self) -> [f64; 4] {
+        [0, 1, 2, 3].map(|index| self.courses[index].rate_after(self.begun))
+    }
+}
+
 /// Flash pages programmed: bars over NoRemap's.
 fn flash_pages(
     test: &str,
-    stock: &Row,
-    rows: &[&Row],
+    arm: &Arm<'_>,
     found: &mut Findings,
 ) -> Result<Vec<(String, f64)>, LabError> {
     found.measure(
         format!("wa none {test}"),
-        stock.number("write_amplification")?,
+        arm.stock.number("write_amplification")?,
     );
 
     let mut bars = vec![("none".to_owned(), 1.0)];
-    for (scheme, row) in REMAPPING.iter().zip(rows) {
-        let share = row.number("flash_pages")? / stock.number("flash_pages")?;
-
+    for ((scheme, row), share) in REMAPPING.iter().zip(&arm.rows).zip(arm.shares()?) {
         found.measure(format!("saved {scheme} {test}"), 1.0 - share);
         found.measure(
             format!("wa {scheme} {test}"),
@@ -105,39 +142,27 @@ fn flash_pages(
 fn bandwidth(
     test: &str,
     letter: char,
-    stock: &Row,
-    rows: &[&Row],
+    arm: &Arm<'_>,
     found: &mut Findings,
 ) -> Result<(), LabError> {
-    let stock = Course::of(stock)?;
-    let courses = rows
-        .iter()
-        .map(|row| Course::of(row))
-        .collect::<Result<Vec<_>, _>>()?;
+    let stock = Course::of(arm.stock)?;
     let mut lines = vec![("none".to_owned(), stock.line())];
     lines.extend(
         REMAPPING
             .iter()
-            .zip(&courses)
+            .zip(&arm.courses)
             .map(|(scheme, course)| ((*scheme).to_owned(), course.line())),
     );
 
-    // From the start of collection in the last of the schemes: the same part of the recording for
-    // all.
-    let begun = courses
-        .iter()
-        .map(|course| course.begun)
-        // A scheme that never collected has NaN, which `max` leaves out.
-        .fold(0.0, f64::max);
-    let [flog, nlog, remap, opt] = [0, 1, 2, 3].map(|index| courses[index].rate_after(begun));
+    let [flog, nlog, remap, opt] = arm.rates();
     found.measure(format!("over_flog {test}"), remap / flog);
     found.measure(format!("over_nlog {test}"), remap / nlog);
     found.measure(format!("below_opt {test}"), 1.0 - remap / opt);
     found.measure(
         format!("left_when_collection_begins {test}"),
-        1.0 - begun / courses[2].written(),
+        1.0 - arm.begun / arm.courses[2].written(),
     );
-    for (scheme, course) in REMAPPING.iter().zip(&courses) {
+    for (scheme, course) in REMAPPING.iter().zip(&arm.courses) {
         inversion(&format!("{scheme} {test}"), &stock, course, found);
     }
     found.plots.push(Plot {
@@ -236,18 +261,9 @@ fn with_headers(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     largest_group(table, ARM, SUFFIX, found)?;
     let (mut saved, mut over_flog, mut over_nlog) = (Vec::new(), Vec::new(), Vec::new());
     for (test, _) in TESTS {
-        let stock = table.row(of(test, "stock", "none").ask())?;
-        let mut courses = Vec::new();
-        for scheme in REMAPPING {
-            let row = table.row(of(test, ARM, scheme).ask())?;
-            saved.push(1.0 - row.number("flash_pages")? / stock.number("flash_pages")?);
-            courses.push(Course::of(row)?);
-        }
-        let begun = courses
-            .iter()
-            .map(|course| course.begun)
-            .fold(0.0, f64::max);
-        let [flog, nlog, remap] = [0, 1, 2].map(|index| courses[index].rate_after(begun));
+        let arm = Arm::of(table, test, ARM)?;
+        saved.extend(arm.shares()?.iter().map(|share| 1.0 - share));
+        let [flog, nlog, remap, _] = arm.rates();
         over_flog.push(remap / flog);
         over_nlog.push(remap / nlog);
     }
