@@ -27,9 +27,8 @@ impl DiskGeometry {
         const SIZE_MAX: u64 = 64 << 30;
         const SIZE_MIN: u64 = 1 << 20;
 
-        let missing = |text: &str| Err(TortureError::Missing(text.into()));
         if ![512, 4096].contains(&block_bytes) {
-            return missing("--block is 512 or 4096");
+            return Err(TortureError::Block(block_bytes));
         }
 
         // XFS has a larger minimum size.
@@ -38,9 +37,10 @@ impl DiskGeometry {
         } else {
             256 << 20
         };
-        let bytes = size.unwrap_or(default) / 4096 * 4096;
+        let size = size.unwrap_or(default);
+        let bytes = size / 4096 * 4096;
         if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
-            return missing("--size is from 1MiB to 64GiB");
+            return Err(TortureError::Size(size));
         }
         Ok(Self {
             block_bytes,

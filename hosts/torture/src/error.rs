@@ -7,7 +7,13 @@ use std::io;
 /// Why there is no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum TortureError {
-    /// Invalid arguments or a missing requirement, with a remedy.
+    /// A block that no disk has.
+    #[error("--block {0}: it is 512 or 4096")]
+    Block(u32),
+    /// A size that no disk has.
+    #[error("--size {0}: it is from 1MiB to 64GiB")]
+    Size(u64),
+    /// A missing requirement, with a remedy.
     #[error("{0}")]
     Missing(String),
     /// The workload failed, so its recording proves nothing.
