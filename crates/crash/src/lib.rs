@@ -22,6 +22,8 @@ mod damage;
 mod dut;
 mod files;
 mod history;
+#[cfg(test)]
+mod kit;
 mod marks;
 mod oracle;
 mod quiet;

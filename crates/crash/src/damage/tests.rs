@@ -2,29 +2,12 @@
 
 use crate::content::Content;
 use crate::damage::DamageDoubts;
-use crate::script::ScriptCommand;
+use crate::kit::{deallocate, relocate, remap, write};
 use remap_ssd_media::Lpn;
 
 /// LPNs of these devices, and the content of the damaged page.
 const LPNS: u32 = 4;
 const HELD: Content = 99;
-
-fn write(lpn: u32, content: Content) -> ScriptCommand {
-    ScriptCommand::Write {
-        lpn: Lpn(lpn),
-        content,
-    }
-}
-
-fn remap(target: u32, source: u32, relocate: bool) -> ScriptCommand {
-    ScriptCommand::Remap {
-        target: Lpn(target),
-        source: Lpn(source),
-        len: 1,
-        relocate,
-        atomic: false,
-    }
-}
 
 /// A device with a damaged page: every LPN is in doubt.
 fn damaged() -> DamageDoubts {
@@ -50,16 +33,10 @@ fn damage_leaves_every_page_in_doubt_until_a_later_write_of_it_is_acknowledged()
     assert_eq!(in_doubt(&doubts), [0, 1, 3]);
 
     // A deallocated page reads zeroes, and a relocation writes its target and unmaps its source.
-    doubts.submit(
-        2,
-        &ScriptCommand::Deallocate {
-            lpn: Lpn(0),
-            len: 2,
-        },
-    );
+    doubts.submit(2, &deallocate(0, 2));
     doubts.acknowledge(2);
     assert_eq!(in_doubt(&doubts), [3]);
-    doubts.submit(3, &remap(3, 2, true));
+    doubts.submit(3, &relocate(3, 2, 1));
     doubts.acknowledge(3);
     assert_eq!(in_doubt(&doubts), [0; 0]);
 }
@@ -85,7 +62,7 @@ fn a_write_of_the_damaged_content_and_a_remap_of_a_page_in_doubt_leave_doubt() {
     // Its page may be shared with the damaged one, and a remap inherits that.
     doubts.submit(10, &write(1, HELD));
     doubts.acknowledge(10);
-    doubts.submit(11, &remap(3, 1, false));
+    doubts.submit(11, &remap(3, 1, 1));
     doubts.acknowledge(11);
     assert_eq!(in_doubt(&doubts), [1, 3]);
 }

@@ -1,15 +1,9 @@
 //! The text of a failure: what led to it, in the order of events, and each event in full.
 
 use crate::history::{DeviceEvent, History};
+use crate::kit::{deallocate, write};
 use crate::script::ScriptCommand;
 use remap_ssd_ftl::{FilePage, Lpn};
-
-fn write(lpn: u32, content: u64) -> ScriptCommand {
-    ScriptCommand::Write {
-        lpn: Lpn(lpn),
-        content,
-    }
-}
 
 /// One command of each kind, with options, and its text.
 fn commands() -> Vec<(ScriptCommand, &'static str)> {
@@ -26,7 +20,6 @@ fn commands() -> Vec<(ScriptCommand, &'static str)> {
         relocate,
         atomic,
     };
-    let deallocate = |len| ScriptCommand::Deallocate { lpn: Lpn(40), len };
 
     vec![
         (write(10, 7), "write 10: content 7"),
@@ -55,8 +48,8 @@ fn commands() -> Vec<(ScriptCommand, &'static str)> {
             },
             "write 12, for 13: content 9",
         ),
-        (deallocate(1), "deallocate 40"),
-        (deallocate(4), "deallocate 40..44"),
+        (deallocate(40, 1), "deallocate 40"),
+        (deallocate(40, 4), "deallocate 40..44"),
         (remap(1, false, false), "remap 50 to what 60 is"),
         (
             remap(2, true, false),

@@ -1,38 +1,12 @@
 //! Tests of the reference model.
 
 use crate::content::{Content, LOST};
+use crate::kit::{deallocate, relocate, remap, write};
 use crate::oracle::{AtomicVerdict, Oracle};
 use crate::script::ScriptCommand;
 use remap_ssd_media::Lpn;
 
 const LPNS: u32 = 8;
-
-fn write(lpn: u32, content: Content) -> ScriptCommand {
-    ScriptCommand::Write {
-        lpn: Lpn(lpn),
-        content,
-    }
-}
-
-fn remap(target: u32, source: u32, len: u32) -> ScriptCommand {
-    ScriptCommand::Remap {
-        target: Lpn(target),
-        source: Lpn(source),
-        len,
-        relocate: false,
-        atomic: false,
-    }
-}
-
-fn relocate(target: u32, source: u32, len: u32) -> ScriptCommand {
-    ScriptCommand::Remap {
-        target: Lpn(target),
-        source: Lpn(source),
-        len,
-        relocate: true,
-        atomic: false,
-    }
-}
 
 fn atomic(command: ScriptCommand) -> ScriptCommand {
     match command {
@@ -123,10 +97,7 @@ fn a_later_write_under_way_may_be_read_beside_an_acknowledged_one() {
 #[test]
 fn each_page_of_a_deallocation_is_on_its_own() {
     let mut oracle = numbered();
-    let id = oracle.submit(&ScriptCommand::Deallocate {
-        lpn: Lpn(2),
-        len: 3,
-    });
+    let id = oracle.submit(&deallocate(2, 3));
     assert!(allowed(&oracle, &[(2, 0), (4, 0)]));
     oracle.acknowledge(id);
     assert!(!allowed(&oracle, &[(2, 0), (4, 0)]));
@@ -154,10 +125,7 @@ fn a_remap_onto_itself_changes_nothing() {
 #[test]
 fn a_remap_of_an_unmapped_source_unmaps_the_target() {
     let mut oracle = numbered();
-    let trim = oracle.submit(&ScriptCommand::Deallocate {
-        lpn: Lpn(5),
-        len: 1,
-    });
+    let trim = oracle.submit(&deallocate(5, 1));
     let remap = oracle.submit(&remap(1, 5, 1));
     oracle.acknowledge(trim);
     oracle.acknowledge(remap);
@@ -203,10 +171,7 @@ fn a_relocated_page_may_be_gone_at_both_ends_if_its_target_was_overwritten() {
 #[test]
 fn a_source_that_was_being_deallocated_anyway_needs_no_target() {
     let mut oracle = numbered();
-    oracle.submit(&ScriptCommand::Deallocate {
-        lpn: Lpn(1),
-        len: 1,
-    });
+    oracle.submit(&deallocate(1, 1));
     oracle.submit(&relocate(6, 1, 1));
     assert!(allowed(&oracle, &[(1, 0)]));
 }
@@ -316,10 +281,7 @@ fn a_failure_says_what_was_read_and_what_was_allowed() {
     let mut oracle = numbered();
     let id = oracle.submit(&write(3, 90));
     oracle.acknowledge(id);
-    oracle.submit(&ScriptCommand::Deallocate {
-        lpn: Lpn(3),
-        len: 1,
-    });
+    oracle.submit(&deallocate(3, 1));
     let text = oracle
         .judge(&reads(&[]))
         .expect_err("an overwritten page came back")
@@ -347,10 +309,7 @@ fn a_write_of_many_pages_repeats_known_contents_and_numbers_the_others() {
 
     // LPN 2 is unmapped, and what LPN 3 holds was lost: neither can be repeated.
     let mut oracle = numbered();
-    let trim = oracle.submit(&ScriptCommand::Deallocate {
-        lpn: Lpn(2),
-        len: 1,
-    });
+    let trim = oracle.submit(&deallocate(2, 1));
     oracle.acknowledge(trim);
     oracle.adopt(&reads(&[(2, 0), (3, LOST)]));
     let id = oracle.submit(&many(Some(Lpn(1))));
