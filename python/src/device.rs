@@ -315,7 +315,7 @@ impl Device {
     /// Checks all tables for consistency.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.lock().device.ftl().check())
-            .map_err(Failed::new_err)
+            .map_err(|found| Failed::new_err(found.to_string()))
     }
 }
 

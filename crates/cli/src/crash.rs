@@ -134,7 +134,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             };
             of_code.check_mapping().map_err(Failure::usage)?;
             let report = replay_adjusted(code, &adjust);
-            let report = report.map_err(|why| refused(args, &why))?;
+            let report = report.map_err(|why| refused(args, &why.to_string()))?;
             (vec![(code.scheme, report)], 1)
         }
         None => {
@@ -150,7 +150,9 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             // All checks come before the first run.
             for options in &campaigns {
                 options.check_mapping().map_err(Failure::usage)?;
-                options.setups().map_err(|why| refused(args, &why))?;
+                options
+                    .setups()
+                    .map_err(|why| refused(args, &why.to_string()))?;
             }
             let reports = campaigns
                 .iter()

@@ -6,7 +6,7 @@
 //! hybrid mapping. Invariant: `parse` of `Display` output gives the same code. Absent: a version; a
 //! code is valid only for the program that printed it.
 
-use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind, UnknownChoice};
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,15 +40,32 @@ impl fmt::Display for ReplayCode {
     }
 }
 
+/// Why a text is no code of a script.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodeError {
+    /// The text has other parts.
+    #[error("'{0}' is not a replay code: it looks like remap-ssd:3:9f2c41d0")]
+    NoCode(String),
+    /// A part has a wrong value.
+    #[error("'{code}': {reason}")]
+    Part {
+        /// The whole text.
+        code: String,
+        /// What is wrong with the part.
+        reason: String,
+    },
+    /// Its mapping, policy or guard has no such name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownChoice),
+}
+
 impl FromStr for ReplayCode {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = CodeError;
+    fn from_str(text: &str) -> Result<Self, CodeError> {
         let mut parts = text.split(':');
         let (Some(scheme), Some(setup), Some(seed)) = (parts.next(), parts.next(), parts.next())
         else {
-            return Err(format!(
-                "'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"
-            ));
+            return Err(CodeError::NoCode(text.into()));
         };
 
         // From the back: the policy is the last of the three, preceded by the mapping.
@@ -59,23 +76,29 @@ impl FromStr for ReplayCode {
             .split_once('+')
             .unwrap_or((scheme, Granularity::Page.name()));
         let mapping = mapping.parse()?;
+        let wrong = |reason: String| CodeError::Part {
+            code: text.into(),
+            reason,
+        };
         let scheme = scheme
             .parse()
-            .map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
+            .map_err(|_| wrong(format!("no scheme is named '{scheme}'")))?;
         let policy = policy.map(str::parse).transpose()?;
 
         let setup = setup
             .parse()
-            .map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
+            .map_err(|_| wrong(format!("the setup '{setup}' is not a number")))?;
         let seed = u32::from_str_radix(seed, 16).map_err(|_| {
-            format!("'{text}': the seed '{seed}' is not a hexadecimal number of 32 bits")
+            wrong(format!(
+                "the seed '{seed}' is not a hexadecimal number of 32 bits"
+            ))
         })?;
 
         let mutant = parts.next().map(str::parse).transpose()?;
         match parts.next() {
-            Some(more) => Err(format!(
-                "'{text}': nothing can follow the guard, but there is '{more}'"
-            )),
+            Some(more) => Err(wrong(format!(
+                "nothing can follow the guard, but there is '{more}'"
+            ))),
             None => Ok(Self {
                 scheme,
                 mapping,

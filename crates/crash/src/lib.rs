@@ -31,7 +31,7 @@ pub mod run;
 mod script;
 pub mod setup;
 
-pub use code::ReplayCode;
+pub use code::{CodeError, ReplayCode};
 pub use marks::Marks;
 pub use run::{
     CampaignBudget, CampaignOptions, CampaignProgress, CampaignReport, FailedScript, hunt, replay,

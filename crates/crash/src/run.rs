@@ -9,7 +9,7 @@ use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::ReplayCode;
 use crate::marks::Marks;
 use crate::setup::{Adjust, Setup, mapping_of};
-use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
+use remap_ssd_ftl::{ConfigError, GcPolicy, Granularity, Guard, SchemeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,20 +109,20 @@ impl CampaignOptions {
     ///
     /// # Errors
     /// One of them requires page mapping.
-    pub fn check_mapping(&self) -> Result<(), String> {
+    pub fn check_mapping(&self) -> Result<(), ConfigError> {
         if self.mapping() == Granularity::Page {
             return Ok(());
         }
         let scheme = self.scheme;
         if let Some(why) = scheme.needs_pages() {
-            return Err(format!(
+            return Err(ConfigError(format!(
                 "scheme {scheme} {why} and works with --mapping page only"
-            ));
+            )));
         }
         match self.policy.filter(|policy| policy.zones() > 1) {
-            Some(policy) => Err(format!(
+            Some(policy) => Err(ConfigError(format!(
                 "--gc {policy} sorts pages into zones and works with --mapping page only"
-            )),
+            ))),
             None => Ok(()),
         }
     }
@@ -131,7 +131,7 @@ impl CampaignOptions {
     ///
     /// # Errors
     /// Why the firmware cannot work on any of them, because of the adjustment.
-    pub fn setups(&self) -> Result<Vec<u32>, String> {
+    pub fn setups(&self) -> Result<Vec<u32>, ConfigError> {
         // A setup that never needs the guard cannot show its absence.
         let useful = |at: &u32| {
             self.mutant
@@ -411,7 +411,7 @@ pub fn replay(code: &ReplayCode) -> CampaignReport {
 ///
 /// # Errors
 /// Why the firmware cannot work with them on the script's device.
-pub fn replay_adjusted(code: &ReplayCode, adjust: &Adjust) -> Result<CampaignReport, String> {
+pub fn replay_adjusted(code: &ReplayCode, adjust: &Adjust) -> Result<CampaignReport, ConfigError> {
     let options = CampaignOptions {
         mapping: code.mapping,
         policy: code.policy,

@@ -81,7 +81,7 @@ impl Device {
         let suspects = found.suspects().to_vec();
         // A copy in memory: recovery writes, and a check must not.
         let (mut device, _) = Self::recover(found.into_copy(), config)?;
-        device.ftl().check().map_err(OpenError::Contradiction)?;
+        device.ftl().check()?;
         check
             .damage
             .extend(live(device.ftl(), &suspects).map(metadata));
@@ -100,7 +100,7 @@ impl Device {
         // Nothing is touched: giving up data that cannot be recovered would leave less for other
         // attempts.
         if let Some(why) = &check.beyond {
-            return Err(OpenError::Contradiction(why.clone()));
+            return Err(OpenError::BeyondRepair(why.clone()));
         }
         if check.is_clean() {
             return Ok((check, None));
@@ -119,7 +119,7 @@ impl Device {
         for lpn in &check.unreadable {
             device
                 .untimed(|ftl| ftl.give_up(*lpn))
-                .map_err(|error| OpenError::Contradiction(error.to_string()))?;
+                .map_err(|error| OpenError::BeyondRepair(error.to_string()))?;
         }
 
         // Last: until the device is repaired, the old file has its configuration.

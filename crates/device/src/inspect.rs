@@ -84,6 +84,7 @@ impl Inspection {
 
         // The tables, then every page: two kinds of damage.
         let contradiction = device.ftl().check().err();
+        let contradiction = contradiction.map(|found| found.to_string());
         let unreadable = device.untimed(|ftl| ftl.scrub());
 
         Ok(Self {

@@ -1,7 +1,7 @@
 //! Why a device in a file or in a folder cannot be used.
 
 use crate::config::DeviceConfigError;
-use remap_ssd_ftl::RecoveryError;
+use remap_ssd_ftl::{Contradiction, RecoveryError};
 use remap_ssd_media::image_file::ImageError;
 
 /// Why a device cannot be powered on or saved.
@@ -9,7 +9,10 @@ use remap_ssd_media::image_file::ImageError;
 pub enum OpenError {
     /// The image's tables are inconsistent.
     #[error("the image is inconsistent: {0}")]
-    Contradiction(String),
+    Contradiction(#[from] Contradiction),
+    /// What the folder holds cannot be repaired.
+    #[error("the image is inconsistent: {0}")]
+    BeyondRepair(String),
     /// The file cannot be read or written.
     #[error(transparent)]
     Image(#[from] ImageError),

@@ -58,7 +58,7 @@ impl Device {
         device.untimed(Ftl::relearn_bytes);
 
         // An image may come from anywhere: its tables are checked before use.
-        device.ftl().check().map_err(OpenError::Contradiction)?;
+        device.ftl().check()?;
         Ok((device, report))
     }
 }

@@ -24,29 +24,58 @@ pub fn superblock_crc(page: &[u8]) -> u32 {
     checksum(&page[CRC_FROM..])
 }
 
+/// Why a page is no valid superblock.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuperblockError {
+    /// Only such a page may be overwritten without asking.
+    #[error("it is blank")]
+    Blank,
+    /// The page has another magic.
+    #[error("it is something else")]
+    Foreign,
+    /// The page is damaged.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// The page was written by another version of the program.
+    #[error("it is of version {found}, and only {known} is known")]
+    Version {
+        /// Version of the page.
+        found: u32,
+        /// The version that this program reads.
+        known: u32,
+    },
+    /// The disk does not return the page.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    /// The page is sound, and its values are not possible on this disk.
+    #[error("{0}")]
+    Values(String),
+}
+
 /// Checks that a page is a valid superblock with this magic and version.
 ///
 /// # Errors
-/// A description of the page.
-pub fn check(page: &[u8; PAGE_BYTES], magic: [u8; 8], version: u32) -> Result<(), String> {
+/// What the page is instead.
+pub fn check(page: &[u8; PAGE_BYTES], magic: [u8; 8], version: u32) -> Result<(), SuperblockError> {
     // Blank, foreign and damaged pages differ: only a blank one may be overwritten without asking.
     if *page == [0; PAGE_BYTES] {
-        return Err("it is blank".into());
+        return Err(SuperblockError::Blank);
     }
     if page[..8] != magic {
-        return Err("it is something else".into());
+        return Err(SuperblockError::Foreign);
     }
 
     let number =
         |at: usize| u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
     if number(8) != superblock_crc(page) {
-        return Err("its checksum is wrong".into());
+        return Err(SuperblockError::Checksum);
     }
     match number(CRC_FROM) {
         found if found == version => Ok(()),
-        found => Err(format!(
-            "it is of version {found}, and only {version} is known"
-        )),
+        found => Err(SuperblockError::Version {
+            found,
+            known: version,
+        }),
     }
 }
 
@@ -54,7 +83,7 @@ pub fn check(page: &[u8; PAGE_BYTES], magic: [u8; 8], version: u32) -> Result<()
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copies<S> {
     /// The superblock; the page of a copy that must be rewritten, if any, and why.
-    Sound(S, Option<(u64, String)>),
+    Sound(S, Option<(u64, SuperblockError)>),
     /// Both are sound, but belong to different disks: neither may overwrite the other.
     Contradict,
     /// Neither is sound, for this reason.
@@ -63,7 +92,7 @@ pub enum Copies<S> {
 
 impl<S: PartialEq> Copies<S> {
     /// Compares the superblocks decoded from pages 0 and 1.
-    pub fn judge(copies: [Result<S, String>; SUPERBLOCKS as usize]) -> Self {
+    pub fn judge(copies: [Result<S, SuperblockError>; SUPERBLOCKS as usize]) -> Self {
         match copies.into() {
             (Ok(first), Ok(second)) if first == second => Self::Sound(first, None),
             (Ok(_), Ok(_)) => Self::Contradict,

@@ -13,6 +13,7 @@ use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::config::kind::SchemeFacts;
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::{ConfigError, RecoveryError};
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -262,7 +263,12 @@ pub(crate) trait Inspect {
     ///
     /// # Errors
     /// A description of the first mismatch.
-    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String>;
+    fn check(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), Contradiction>;
 
     /// The segments or entries of one superblock, for an inspection.
     fn describe(&self, _sb: SbId) -> Option<GroupInfo> {

@@ -47,6 +47,23 @@ pub enum Refusal {
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
+/// Two tables of the firmware that disagree: a fault of the program, not of the medium.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Contradiction(pub(crate) String);
+
+/// A name that none of several choices has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no {what} is named '{given}'; there are {}", known.join(", "))]
+pub struct UnknownChoice {
+    /// What is chosen, such as "scheme".
+    pub what: &'static str,
+    /// The name that was given.
+    pub given: String,
+    /// The names that there are.
+    pub known: Vec<&'static str>,
+}
+
 /// Why a device cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {

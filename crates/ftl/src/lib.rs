@@ -32,7 +32,7 @@ pub use config::{Config, EntrySize, SchemeValues};
 pub use contract::{GroupInfo, Occupancy, Usage};
 pub use dedup::FingerprintKind;
 pub use dies::DieMask;
-pub use error::{ConfigError, RecoveryError, Refusal};
+pub use error::{ConfigError, Contradiction, RecoveryError, Refusal, UnknownChoice};
 pub use ftl::Ftl;
 pub use mapping::survival::{Survival, SurvivalClass};
 pub use policy::GcPolicy;

@@ -8,7 +8,7 @@
 use crate::LabError;
 use crate::config::{Experiment, Fill, Form, Grid, Paper, RunKind, RunLength, Setup};
 use crate::recordings;
-use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
+use remap_ssd_device::{DeviceConfig, DeviceConfigError, Setting, parse_scale};
 use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use serde::{Deserialize, Serialize};
@@ -287,10 +287,10 @@ fn times<'a, C: Copy, T>(cells: &mut Vec<C>, values: &'a [T], set: impl Fn(&mut 
 }
 
 /// Returns the setup's device as published.
-fn device(setup: &Setup) -> Result<DeviceConfig, String> {
+fn device(setup: &Setup) -> Result<DeviceConfig, DeviceConfigError> {
     let mut table = setup.device.clone();
     table.insert("preset".into(), setup.preset.clone().into());
-    DeviceConfig::from_toml(&table.to_string()).map_err(|error| error.to_string())
+    DeviceConfig::from_toml(&table.to_string())
 }
 
 /// One combination of a grid's values.
@@ -389,7 +389,7 @@ impl GridContext<'_> {
     /// The base device with the cell's scheme and sizes, scaled.
     fn scaled_device(&self, cell: &Cell<'_>) -> Result<(DeviceConfig, Sizing), LabError> {
         let (grid, scheme) = (self.grid, cell.scheme);
-        let kind: SchemeKind = scheme.parse().map_err(|error: String| self.wrong(error))?;
+        let kind: SchemeKind = scheme.parse().map_err(|error| self.wrong(error))?;
         let mut device = self.base.clone();
         (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
         device.addressable = cell.addressable;

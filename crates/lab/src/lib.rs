@@ -64,6 +64,9 @@ pub enum LabError {
     Disk(String),
 }
 
+/// Why a run is impossible or has failed: the error of the library that refused it, or a sentence.
+pub(crate) type RunError = Box<dyn std::error::Error + Send + Sync>;
+
 impl LabError {
     pub(crate) fn wrong(about: impl std::fmt::Display, what: impl std::fmt::Display) -> Self {
         Self::Wrong(format!("{about}: {what}"))

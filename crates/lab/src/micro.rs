@@ -2,6 +2,7 @@
 //!
 //! Invariant: the device is filled before the measured time. Absent: issuing commands (`sim`).
 
+use crate::RunError;
 use crate::grid::GridRun;
 use remap_ssd_device::Device;
 use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
@@ -20,7 +21,7 @@ pub(crate) enum Micro {
 ///
 /// # Errors
 /// One sentence: the valid names.
-pub(crate) fn parse(workload: &str) -> Result<(Micro, u32), String> {
+pub(crate) fn parse(workload: &str) -> Result<(Micro, u32), RunError> {
     let wrong = || {
         format!(
             "unknown microbenchmark `{workload}`: move-remap, move-readwrite, write or fs-write, each with `,threads=N`"
@@ -44,7 +45,7 @@ pub(crate) fn parse(workload: &str) -> Result<(Micro, u32), String> {
         "move-readwrite" => Micro::Move(MoveHow::ReadWrite),
         "write" => Micro::Write(false),
         "fs-write" => Micro::Write(true),
-        _ => return Err(wrong()),
+        _ => return Err(wrong().into()),
     };
 
     Ok((micro, threads))
@@ -54,14 +55,14 @@ pub(crate) fn parse(workload: &str) -> Result<(Micro, u32), String> {
 ///
 /// # Errors
 /// The device refuses a command.
-pub(crate) fn measured(run: &GridRun, device: &mut Device) -> Result<Value, String> {
+pub(crate) fn measured(run: &GridRun, device: &mut Device) -> Result<Value, RunError> {
     let (micro, threads) = parse(&run.workload)?;
-    precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;
+    precondition(device, 1, run.seed)?;
     let measured = match micro {
         Micro::Move(how) => moves(device, how, threads, run.pages),
         Micro::Write(noted) => {
             file_writes(device, noted, threads, run.pages).map(|writes| writes.measured)
         }
     };
-    Ok(json!(measured.map_err(|refusal| refusal.to_string())?))
+    Ok(json!(measured?))
 }

@@ -4,6 +4,7 @@
 //! machine; it contains no real time. Absent: files, other runs, and the execution of a run under a
 //! workload (`remap_ssd_sim::study`).
 
+use crate::RunError;
 use crate::config::{Fill, RunKind};
 use crate::grid::{GridRun, TRACE};
 use crate::{host, micro, recordings, recovery};
@@ -17,7 +18,6 @@ use remap_ssd_sim::trace::{Decoded, TraceOptions};
 use remap_ssd_sim::workload::NamedWorkload;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::str::FromStr;
@@ -41,10 +41,9 @@ struct SourceKey {
 }
 
 impl CheckedSources {
-    fn check(&mut self, run: &GridRun) -> Result<(), String> {
+    fn check(&mut self, run: &GridRun) -> Result<(), RunError> {
         let spec = spec(run)?;
-        spec.check_scheme(run.device.firmware.scheme)
-            .map_err(|error| error.to_string())?;
+        spec.check_scheme(run.device.firmware.scheme)?;
 
         let key = SourceKey {
             workload: run.workload.clone(),
@@ -55,7 +54,7 @@ impl CheckedSources {
         };
 
         if !self.0.contains(&key) {
-            spec.check_requests().map_err(|error| error.to_string())?;
+            spec.check_requests()?;
             self.0.insert(key);
         }
         Ok(())
@@ -66,12 +65,13 @@ impl CheckedSources {
 ///
 /// # Errors
 /// One sentence: why not.
-pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), String> {
+pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), RunError> {
     match run.kind {
         RunKind::Recovery if !run.device.firmware.scheme.is_durable() => Err(format!(
             "scheme `{}` keeps its remaps in DRAM: there is nothing to recover",
             run.scheme
-        )),
+        )
+        .into()),
         RunKind::Recovery => spec(run).map(drop),
         RunKind::Micro | RunKind::Host if run.device.check_known_ends().is_err() => {
             let error = run.device.check_known_ends();
@@ -85,7 +85,7 @@ pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), S
 
 /// The run's device, aging and requests. A recovery may have no requests of its own: aging is that
 /// for the usual ones.
-fn spec(run: &GridRun) -> Result<RunSpec, String> {
+fn spec(run: &GridRun) -> Result<RunSpec, RunError> {
     let requests = requests(run)?;
 
     Ok(RunSpec {
@@ -113,12 +113,12 @@ fn spec(run: &GridRun) -> Result<RunSpec, String> {
 }
 
 /// A value as text; `None` if the text is empty.
-fn given<T: FromStr<Err: Display>>(text: &str) -> Result<Option<T>, String> {
+fn given<T: FromStr<Err: Into<RunError>>>(text: &str) -> Result<Option<T>, RunError> {
     let value = (!text.is_empty()).then(|| text.parse());
-    value.transpose().map_err(|error| format!("{error}"))
+    value.transpose().map_err(Into::into)
 }
 
-fn requests(run: &GridRun) -> Result<Requests, String> {
+fn requests(run: &GridRun) -> Result<Requests, RunError> {
     if let Some(path) = run.workload.strip_prefix(TRACE) {
         let replay = TraceReplay {
             content: given(&run.content)?,
@@ -142,7 +142,7 @@ fn requests(run: &GridRun) -> Result<Requests, String> {
 }
 
 /// Reads a trace, once for all runs of a process.
-fn trace(path: &str) -> Result<TraceReplay, String> {
+fn trace(path: &str) -> Result<TraceReplay, RunError> {
     static READ: Mutex<Vec<(String, Arc<Decoded>)>> = Mutex::new(Vec::new());
 
     let options = TraceOptions::new(WHOLE_DISK);
@@ -159,8 +159,7 @@ fn trace(path: &str) -> Result<TraceReplay, String> {
         return Ok(replay(decoded));
     }
 
-    let decoded =
-        Decoded::read(Path::new(path), None, options).map_err(|error| error.to_string())?;
+    let decoded = Decoded::read(Path::new(path), None, options)?;
     let decoded = Arc::new(decoded);
     let found = replay(&decoded);
     read.push((path.to_owned(), decoded));
@@ -168,7 +167,7 @@ fn trace(path: &str) -> Result<TraceReplay, String> {
 }
 
 /// The paper's state of the device; `None` if it is new.
-fn aging(run: &GridRun) -> Result<Option<AgingSpec>, String> {
+fn aging(run: &GridRun) -> Result<Option<AgingSpec>, RunError> {
     let fill = match run.fill {
         Fill::Random => FillSpec::Random,
         Fill::Whole => FillSpec::Whole,
@@ -194,21 +193,21 @@ pub(crate) fn perform(
     run: &GridRun,
     cores: &Cores,
     tell: &mut dyn FnMut(f64),
-) -> Result<Value, String> {
-    let new = || Device::format(run.device.clone()).map_err(|error| error.to_string());
+) -> Result<Value, RunError> {
+    let new = || Device::format(run.device.clone());
     match run.kind {
         RunKind::Micro => micro::measured(run, &mut new()?),
         RunKind::Host => host::measured(run, new()?, tell),
         RunKind::Workload => measured(run, cores, tell),
         RunKind::Recovery => {
             let staged = spec(run)?.stage(&mut |_| ControlFlow::Continue(()));
-            let staged = staged.map_err(|error| error.to_string())?;
+            let staged = staged?;
             recovery::recovered(run, staged.device)
         }
     }
 }
 
-fn measured(run: &GridRun, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+fn measured(run: &GridRun, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, RunError> {
     let mut follow = |stage| {
         if let Stage::Measuring(progress) = stage {
             let total = progress.pages_total.unwrap_or(run.pages).max(1);
@@ -218,7 +217,7 @@ fn measured(run: &GridRun, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<V
     };
 
     let result = spec(run)?.perform(cores, &mut follow);
-    let result = result.map_err(|error| error.to_string())?;
+    let result = result?;
 
     let mut summary = result.summary;
     // The same run must give the same bytes.
@@ -227,7 +226,7 @@ fn measured(run: &GridRun, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<V
     // and unused.
     summary.latency_cdf.clear();
 
-    let mut value = serde_json::to_value(&summary).map_err(|error| error.to_string())?;
+    let mut value = serde_json::to_value(&summary)?;
     value["usage"] = json!(result.usage);
 
     Ok(value)

@@ -89,19 +89,31 @@ pub struct Recording {
     has_headers: bool,
 }
 
+/// Why there is no such recording.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordingError {
+    /// No recording has this name.
+    #[error("no recording is named `{0}`; there are {known}", known = names().collect::<Vec<_>>().join(", "))]
+    Unknown(String),
+    /// This is no mark of a recording.
+    #[error("`{0}` is no mark: say 1 or more")]
+    NoMark(String),
+    /// The recording has no frame headers.
+    #[error("`{0}{WITH_HEADERS}`: only whole recordings of SQLite's log have frame headers")]
+    NoHeaders(String),
+}
+
 /// Returns the recording of that name, its beginning, `NAME@MARK`, or with headers, `NAME+headers`.
 ///
 /// # Errors
-/// Lists the valid names.
-pub fn find(wanted: &str) -> Result<Recording, String> {
+/// There is none.
+pub fn find(wanted: &str) -> Result<Recording, RecordingError> {
     let (wanted, has_headers) = match wanted.strip_suffix(WITH_HEADERS) {
         Some(name) => (name, true),
         None => (wanted, false),
     };
     if has_headers && (!wanted.starts_with("sqlite-wal-") || wanted.contains('@')) {
-        return Err(format!(
-            "`{wanted}{WITH_HEADERS}`: only whole recordings of SQLite's log have frame headers"
-        ));
+        return Err(RecordingError::NoHeaders(wanted.to_owned()));
     }
     let (wanted, mark) = wanted
         .split_once('@')
@@ -110,7 +122,7 @@ pub fn find(wanted: &str) -> Result<Recording, String> {
         mark.parse()
             .ok()
             .filter(|mark| *mark > 0)
-            .ok_or(format!("`{mark}` is no mark: say 1 or more"))
+            .ok_or_else(|| RecordingError::NoMark(mark.to_owned()))
     };
     let ends_at = mark.map(number).transpose()?;
 
@@ -121,12 +133,7 @@ pub fn find(wanted: &str) -> Result<Recording, String> {
             ends_at,
             has_headers,
         }),
-        None => {
-            let known = names().collect::<Vec<_>>().join(", ");
-            Err(format!(
-                "no recording is named `{wanted}`; there are {known}"
-            ))
-        }
+        None => Err(RecordingError::Unknown(wanted.to_owned())),
     }
 }
 
@@ -147,13 +154,12 @@ impl Recorded for Recording {
         self.name
     }
 
-    fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String> {
+    fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, SourceError> {
         let options = TraceOptions {
             flushes: true,
             ..options
         };
-        let reader = TraceReader::of_bytes(self.name, self.bytes, Some(Format::Session), options);
-        let reader = reader.map_err(|error| error.to_string())?;
+        let reader = TraceReader::of_bytes(self.name, self.bytes, Some(Format::Session), options)?;
         Ok(match self.ends_at {
             Some(left) => Box::new(Beginning {
                 name: self.name,

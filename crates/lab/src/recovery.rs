@@ -8,6 +8,7 @@
 //! in parallel, NVRAM by one port; the model and the measurement convert counts to time by the same
 //! function. Absent: rebuilding the tables in DRAM, whose processor time no paper gives.
 
+use crate::RunError;
 use crate::grid::GridRun;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::Medium;
@@ -69,7 +70,7 @@ pub(crate) fn model(device: &DeviceConfig) -> Reads {
 ///
 /// # Errors
 /// Recovery fails.
-pub(crate) fn recovered(run: &GridRun, device: Device) -> Result<Value, String> {
+pub(crate) fn recovered(run: &GridRun, device: Device) -> Result<Value, RunError> {
     let usage = device.ftl().usage();
     // A table has one word of 8 bytes per page; a log's entry has as many as its kind.
     let entry = if usage.p2l_bytes > 0 {
@@ -79,8 +80,7 @@ pub(crate) fn recovered(run: &GridRun, device: Device) -> Result<Value, String> 
     };
 
     let media = device.into_media();
-    let (device, report) =
-        Device::recover(media, run.device.clone()).map_err(|error| error.to_string())?;
+    let (device, report) = Device::recover(media, run.device.clone())?;
     device.ftl().check()?;
 
     let pages = report.head_pages

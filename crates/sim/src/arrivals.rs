@@ -104,13 +104,13 @@ impl Arrivals {
 }
 
 impl FromStr for Arrivals {
-    type Err = String;
+    type Err = WorkloadError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let wrong = || {
-            format!(
+            WorkloadError::new(format!(
                 "`{text}` is none of trace, trace:SPEED and rate:R, with numbers above 0, each with `,bound=N` or without"
-            )
+            ))
         };
         let positive = |number: &str| {
             number
@@ -136,9 +136,9 @@ impl FromStr for Arrivals {
         // Distinguishes an invalid bound from an absent one.
         let bound = match bound {
             Some(None) => {
-                return Err(format!(
+                return Err(WorkloadError::new(format!(
                     "the bound in `{text}` is not a number of requests from 1 to 65535"
-                ));
+                )));
             }
             Some(some) => some,
             None => None,

@@ -3,7 +3,7 @@
 //! Absent: the names themselves (`remap_ssd_ftl`).
 
 use remap_ssd_device::keys::did_you_mean;
-use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, SchemeKind, UnknownChoice};
 
 /// Parses the name of a scheme.
 ///
@@ -12,7 +12,7 @@ use remap_ssd_ftl::{GcPolicy, SchemeKind};
 pub(crate) fn scheme(name: &str) -> Result<SchemeKind, String> {
     let names = SchemeKind::ALL.map(SchemeKind::name);
     name.parse()
-        .map_err(|error: String| error + &did_you_mean(name, names))
+        .map_err(|error: UnknownChoice| format!("{error}{}", did_you_mean(name, names)))
 }
 
 /// Parses the name of a garbage collection policy.
@@ -22,7 +22,7 @@ pub(crate) fn scheme(name: &str) -> Result<SchemeKind, String> {
 pub(crate) fn policy(name: &str) -> Result<GcPolicy, String> {
     let names = GcPolicy::ALL.map(GcPolicy::name);
     name.parse()
-        .map_err(|error: String| error + &did_you_mean(name, names))
+        .map_err(|error: UnknownChoice| format!("{error}{}", did_you_mean(name, names)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use remap_ssd_sim::report::Progress;
 use remap_ssd_sim::report::sheet::TableForm;
 use remap_ssd_sim::study::WARM_UP;
 use remap_ssd_sim::trace::{Action, Fold, Format};
-use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
+use remap_ssd_sim::workload::{ContentModel, FioJob, FioJobError, NamedWorkload};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -363,7 +363,7 @@ fn steady(text: &str) -> Result<f64, String> {
 /// Reads a job file.
 fn fio_job(path: &str) -> Result<FioJob, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    text.parse()
+    text.parse().map_err(|error: FioJobError| error.to_string())
 }
 
 impl ComparisonSpec {

@@ -3,6 +3,18 @@
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::error::Error;
 
+/// A name that no scheme or hash has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} `{name}`: {known}")]
+pub struct UnknownName {
+    /// What is chosen.
+    pub(crate) what: &'static str,
+    /// The name that was given.
+    pub(crate) name: String,
+    /// The names that there are.
+    pub(crate) known: &'static str,
+}
+
 /// Why an operation on a deduplicating disk failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DedupError<E: Error + 'static> {

@@ -35,7 +35,7 @@ mod window;
 
 pub use ccaw::{Ccaw, CcawOptions};
 pub use engine::{Engine, Own};
-pub use error::DedupError;
+pub use error::{DedupError, UnknownName};
 pub use ordermerge::{OrderMerge, OrderMergeOptions};
 pub use signature::Hash;
 pub use statistics::Statistics;

@@ -5,6 +5,7 @@
 //! cannot be searched for, and among 2^32 pages an accidental one has a probability of 2^-65.
 //! Invariant: no page has the all-zero signature, which stands for "unknown".
 
+use crate::error::UnknownName;
 use md5::{Digest, Md5};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
@@ -61,12 +62,16 @@ impl Hash {
 }
 
 impl std::str::FromStr for Hash {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
         let found = [Self::Md5, Self::Blake3]
             .into_iter()
             .find(|hash| hash.name() == text);
-        found.ok_or_else(|| format!("unknown hash `{text}`: md5 or blake3"))
+        found.ok_or_else(|| UnknownName {
+            what: "hash",
+            name: text.to_owned(),
+            known: "md5 or blake3",
+        })
     }
 }

@@ -12,12 +12,13 @@
 //! other pages (`ccaw/format.rs`, `ordermerge/format.rs`).
 
 use crate::DedupError;
+use crate::error::UnknownName;
 use crate::guard::Guard;
 use crate::pages::Page;
 use crate::signature::Hash;
 use remap_ssd_device::Disk;
 pub(crate) use remap_ssd_device::superblocks::SUPERBLOCKS;
-use remap_ssd_device::superblocks::{self, Copies, first_written, superblock_crc};
+use remap_ssd_device::superblocks::{self, Copies, SuperblockError, first_written, superblock_crc};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -52,13 +53,17 @@ impl Scheme {
 }
 
 impl std::str::FromStr for Scheme {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
         let found = [Self::Ccaw, Self::OrderMerge]
             .into_iter()
             .find(|scheme| scheme.name() == text);
-        found.ok_or_else(|| format!("unknown scheme `{text}`: ccaw or ordermerge"))
+        found.ok_or_else(|| UnknownName {
+            what: "scheme",
+            name: text.to_owned(),
+            known: "ccaw or ordermerge",
+        })
     }
 }
 
@@ -155,7 +160,7 @@ impl Superblock {
         zerocopy::transmute!(record)
     }
 
-    fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
+    fn decode(page: &Page, disk_pages: u64) -> Result<Self, SuperblockError> {
         superblocks::check(page, MAGIC, VERSION)?;
         let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
 
@@ -168,10 +173,10 @@ impl Superblock {
             .into_iter()
             .find(|hash| hash_number(*hash) == record.hash.get());
         let (Some(scheme), Some(hash)) = (scheme, hash) else {
-            return Err(format!(
+            return Err(SuperblockError::Values(format!(
                 "its scheme {number} or its hash {} is unknown",
                 record.hash
-            ));
+            )));
         };
         let found = Self {
             scheme,
@@ -187,10 +192,10 @@ impl Superblock {
         if found.pages <= disk_pages {
             Ok(found)
         } else {
-            Err(format!(
+            Err(SuperblockError::Values(format!(
                 "it is of {} pages, and the disk has {disk_pages}",
                 found.pages
-            ))
+            )))
         }
     }
 
@@ -229,7 +234,7 @@ pub(crate) fn find<D: Disk>(
         let mut page: Page = [0; PAGE_BYTES];
         match disk.read(number, &mut page) {
             Ok(()) => Superblock::decode(&page, pages),
-            Err(error) => Err(format!("it cannot be read: {error}")),
+            Err(error) => Err(SuperblockError::Unreadable(error.to_string())),
         }
     });
 

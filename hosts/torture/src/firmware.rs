@@ -16,7 +16,7 @@ use crate::error::TortureError;
 use crate::record::Recording;
 use remap_ssd_crash::cut::Cutter;
 use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
-use remap_ssd_ftl::SchemeKind;
+use remap_ssd_ftl::{SchemeKind, UnknownChoice};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Image, Media, PageView, Payload};
 use std::collections::BTreeSet;
@@ -41,9 +41,9 @@ impl std::fmt::Display for Firmware {
 }
 
 impl std::str::FromStr for Firmware {
-    type Err = String;
+    type Err = UnknownChoice;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
         let (scheme, dedup) = match text.strip_suffix(DEDUP) {
             Some(scheme) => (scheme, true),
             None => (text, false),

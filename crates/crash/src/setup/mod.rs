@@ -12,7 +12,8 @@ mod settings;
 use crate::script::Mix;
 use profiles::{COMBINED, FAILING, PROFILES, SetupProfile};
 use remap_ssd_ftl::{
-    Config, EntrySize, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind, SchemeValues,
+    Config, ConfigError, EntrySize, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind,
+    SchemeValues,
 };
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
@@ -76,7 +77,7 @@ const PAGES_MAX: u32 = 1 << 16;
 const NVRAM_WORDS_MAX: usize = 1 << 20;
 
 /// Maps a setup's configuration to the one to run with, or to the reason that there is none.
-pub(crate) type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, String> + Send + Sync>;
+pub(crate) type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, ConfigError> + Send + Sync>;
 
 impl fmt::Debug for Adjust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,7 +154,7 @@ impl Setup {
         index: u32,
         mutant: Option<Guard>,
         adjust: &Adjust,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ConfigError> {
         let index = index % Self::COMBINED.end;
         let mut profile = *PROFILES
             .iter()
@@ -316,8 +317,12 @@ fn log_bytes(scheme: SchemeKind, profile: &SetupProfile) -> u64 {
 
 /// The requested shape, with more superblocks (unless their number is `exact`) or a larger log
 /// where the scheme needs them.
-fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Geometry, String> {
-    let mut why = String::new();
+fn enough(
+    config: &mut Config,
+    profile: &SetupProfile,
+    exact: bool,
+) -> Result<Geometry, ConfigError> {
+    let mut why = None;
     let (dies, superblocks, pages_per_block) = profile.shape;
 
     // First more superblocks, then a larger log: a scheme may need either.
@@ -330,15 +335,16 @@ fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Ge
                 pages_per_block,
             };
 
-            let mut geometry = Geometry::new(shape).map_err(|error| error.to_string())?;
+            let mut geometry =
+                Geometry::new(shape).map_err(|error| ConfigError(error.to_string()))?;
             if profile.superblock_dies > 0 && !config.scheme.keeps_entries_on_flash() {
                 geometry = geometry
                     .with_superblock_dies(profile.superblock_dies)
-                    .map_err(|error| error.to_string())?;
+                    .map_err(|error| ConfigError(error.to_string()))?;
             }
             // An earlier error of a smaller device is more specific.
             if let Err(too_large) = check_size(config, &geometry) {
-                return Err(if why.is_empty() { too_large } else { why });
+                return Err(why.unwrap_or(too_large));
             }
 
             // A device with the LPNs of one data superblock leaves nothing to test, nor does one
@@ -350,32 +356,32 @@ fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Ge
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             match config.check(&geometry) {
                 Ok(()) => return Ok(geometry),
-                Err(error) => why = error.to_string(),
+                Err(error) => why = Some(error),
             }
         }
         config.log_bytes += config.log_bytes / 4;
     }
 
-    Err(why)
+    Err(why.expect("a shape was tried"))
 }
 
 /// Refuses devices too large to be copied at each cut.
-fn check_size(config: &Config, geometry: &Geometry) -> Result<(), String> {
+fn check_size(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     if geometry.pages() > PAGES_MAX {
-        return Err(format!(
+        return Err(ConfigError(format!(
             "a device of {} flash pages is too large for a campaign, which copies all of it at each cut: use at most {PAGES_MAX}",
             geometry.pages()
-        ));
+        )));
     }
 
     let words = config.nvram_words(geometry);
     if words > NVRAM_WORDS_MAX {
-        return Err(format!(
+        return Err(ConfigError(format!(
             "{} bytes of NVRAM (log_bytes, dealloc_slots, fs_files, fs_blocks) are too many for a campaign, which copies all \
              of it at each cut: use at most {}",
             words as u64 * 8,
             NVRAM_WORDS_MAX * 8
-        ));
+        )));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use super::{Adjust, GeometryAdjust};
 use remap_ssd_device::{DeviceConfig, Setting};
-use remap_ssd_ftl::Config;
+use remap_ssd_ftl::{Config, ConfigError};
 use std::sync::Arc;
 
 /// Any device: settings are applied to it, and only its firmware is used.
@@ -35,7 +35,7 @@ impl Adjust {
             };
             let set = device
                 .with(&settings)
-                .map_err(|error| error.to_string())?
+                .map_err(|error| ConfigError(error.to_string()))?
                 .firmware_of_chips();
 
             // A device file has neither.

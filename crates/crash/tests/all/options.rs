@@ -253,7 +253,8 @@ fn the_numbers_of_the_flash_array_can_be_set_and_what_cannot_be_is_said() {
             pages_per_block,
             superblock_dies,
         })
-        .expect_err(wanted);
+        .expect_err(wanted)
+        .to_string();
         assert!(error.contains(wanted), "{error}");
     }
 }
@@ -281,7 +282,8 @@ fn nvram_that_is_too_large_to_copy_at_each_cut_is_refused_before_it_is_allocated
             None,
             &adjust,
         )
-        .expect_err("too large");
+        .expect_err("too large")
+        .to_string();
         assert!(error.contains("bytes of NVRAM"), "{error}");
     }
 }

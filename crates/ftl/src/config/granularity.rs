@@ -2,6 +2,7 @@
 //!
 //! Absent: its size (`sizes`), its requirements (`limits`), and the tables (`map`, `block_map`).
 
+use crate::error::UnknownChoice;
 use crate::names;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -40,8 +41,8 @@ impl fmt::Display for Granularity {
 }
 
 impl FromStr for Granularity {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
+    type Err = UnknownChoice;
+    fn from_str(name: &str) -> Result<Self, UnknownChoice> {
         names::find("mapping", name, &Self::ALL, Self::name)
     }
 }

@@ -4,6 +4,7 @@
 //! whose absence no test notices protects nothing, or is not tested. Guards are consulted on cold
 //! paths only.
 
+use crate::error::UnknownChoice;
 use crate::names;
 use remap_ssd_media::After;
 use std::fmt;
@@ -157,8 +158,8 @@ impl fmt::Display for Guard {
 }
 
 impl FromStr for Guard {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
+    type Err = UnknownChoice;
+    fn from_str(name: &str) -> Result<Self, UnknownChoice> {
         names::find("guard", name, Self::LIST, Self::name)
     }
 }

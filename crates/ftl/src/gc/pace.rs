@@ -6,6 +6,7 @@
 
 use super::job::{GcJob, STRETCH};
 use crate::contract::{CopiesOf, OwnerLookup, OwnerRef};
+use crate::error::Contradiction;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{GcPolicy, VictimCandidate, least_worn};
@@ -99,16 +100,16 @@ impl Ftl {
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn check_peaks(&self) -> Result<(), String> {
+    pub(crate) fn check_peaks(&self) -> Result<(), Contradiction> {
         for (region, (superblocks, changes)) in self.core.blocks.regions().enumerate() {
             let Some(seen) = self.gc.peaks.of(region, changes) else {
                 continue;
             };
             let now = self.peak_of(superblocks);
             if now.most > seen.most || now.share > seen.share {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "region {region} has {now:?}, remembered is {seen:?}"
-                ));
+                )));
             }
         }
         Ok(())

@@ -11,6 +11,7 @@
 //! of the extension (`Config::extension_entries`).
 
 use crate::dies::DieMask;
+use crate::error::Contradiction;
 use crate::mapping::Mapping;
 use crate::mapping::fullest::FullestBlocks;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
@@ -376,7 +377,7 @@ impl BlockMap {
     ///
     /// # Errors
     /// A description of the first mismatch.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Contradiction> {
         let mut counted = vec![(0, 0); self.superblocks.len()];
         let mut entries = 0;
         for (at, block) in (0..).zip(&self.blocks) {
@@ -386,16 +387,18 @@ impl BlockMap {
             entries += listed;
 
             if in_place != u32::from(block.in_place) || (in_place > 0) != (block.base != NOWHERE) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "block {at} has {in_place} pages in place and counts {}",
                     block.in_place
-                ));
+                )));
             }
 
             if !block.extension.is_sorted_by(|a, b| a.index < b.index)
                 || self.fullest.entries(at) != listed
             {
-                return Err(format!("the extension of block {at} is not in order"));
+                return Err(Contradiction(format!(
+                    "the extension of block {at} is not in order"
+                )));
             }
 
             let both = |entry: &ExtensionEntry| {
@@ -405,9 +408,9 @@ impl BlockMap {
                 )
             };
             if block.extension.iter().any(both) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "a page of block {at} is in place and in the extension"
-                ));
+                )));
             }
 
             if let Some(base) = self.base(at) {
@@ -418,10 +421,10 @@ impl BlockMap {
 
         let kept = self.superblocks.iter().map(|used| (used.based, used.here));
         if entries != self.entries || !kept.eq(counted) {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{entries} entries of extensions, counted {}",
                 self.entries
-            ));
+            )));
         }
 
         Ok(())

@@ -21,6 +21,7 @@ mod d_choices;
 mod greedy;
 mod victim;
 
+use crate::error::UnknownChoice;
 use crate::names;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -140,8 +141,8 @@ impl fmt::Display for GcPolicy {
 }
 
 impl FromStr for GcPolicy {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
+    type Err = UnknownChoice;
+    fn from_str(name: &str) -> Result<Self, UnknownChoice> {
         names::find("policy of garbage collection", name, &Self::ALL, Self::name)
     }
 }

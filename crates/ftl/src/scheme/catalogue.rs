@@ -6,6 +6,7 @@ use crate::config::SchemeValues;
 use crate::config::guard::Guard;
 use crate::config::kind::{Medium, SchemeKind};
 use crate::contract::SchemeSpec;
+use crate::error::UnknownChoice;
 use crate::names;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -170,8 +171,8 @@ impl fmt::Debug for SchemeKind {
 }
 
 impl FromStr for SchemeKind {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
+    type Err = UnknownChoice;
+    fn from_str(name: &str) -> Result<Self, UnknownChoice> {
         names::find("scheme", name, &Self::ALL, Self::name)
     }
 }

@@ -15,6 +15,7 @@ use crate::config::guard::Guard;
 use crate::contract::{Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, Usage};
 use crate::core::Core;
 use crate::error::ConfigError;
+use crate::error::Contradiction;
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
 use crate::recovery::witnesses::Witnesses;
@@ -82,7 +83,7 @@ pub(super) trait LogMedium: Send {
         tables: &Tables,
         blocks: &Superblocks,
         media: &Media,
-    ) -> Result<(), String>;
+    ) -> Result<(), Contradiction>;
 }
 
 pub(super) struct DeviceLog<M> {
@@ -209,7 +210,12 @@ impl<M: LogMedium> Inspect for DeviceLog<M> {
         }
     }
 
-    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), Contradiction> {
         self.medium.check(&self.index, tables, blocks, media)?;
         self.index.check(tables)
     }

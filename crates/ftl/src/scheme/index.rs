@@ -6,6 +6,7 @@
 
 use super::in_force::{find_doubtful, keep_gone, take_out};
 use crate::contract::{OwnerRef, Remapping};
+use crate::error::Contradiction;
 use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
@@ -114,7 +115,7 @@ impl OwnerIndex {
     }
 
     /// Checks that every entry that `drop_ended` would not look up is in force.
-    pub(super) fn check_ended_noticed(&self, tables: &Tables) -> Result<(), String> {
+    pub(super) fn check_ended_noticed(&self, tables: &Tables) -> Result<(), Contradiction> {
         for (sb, list) in self.lists() {
             let ended = tables.ended.of(sb);
             for entry in list {
@@ -122,17 +123,17 @@ impl OwnerIndex {
                     .map
                     .is_remapped_at(entry.lpn, tables.geometry.page(sb, entry.offset));
                 if !in_force && !ended.may_have_ended(entry.lpn) {
-                    return Err(format!(
+                    return Err(Contradiction(format!(
                         "{sb:?} has an entry for LPN {} that ended unnoticed",
                         entry.lpn
-                    ));
+                    )));
                 }
             }
         }
         Ok(())
     }
 
-    pub(super) fn check(&self, tables: &Tables) -> Result<(), String> {
+    pub(super) fn check(&self, tables: &Tables) -> Result<(), Contradiction> {
         for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -146,10 +147,10 @@ impl OwnerIndex {
                 .iter()
                 .any(|entry| entry.lpn == lpn && entry.offset == offset)
             {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "LPN {lpn} is remapped to {:?} and no entry says so",
                     mapping.ppn
-                ));
+                )));
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -88,7 +89,7 @@ impl Inspect for L2pOnly {
         Usage::default()
     }
 
-    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), Contradiction> {
         self.index.check(tables)
     }
 }

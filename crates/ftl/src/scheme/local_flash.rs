@@ -26,6 +26,7 @@ use crate::contract::{
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -476,7 +477,7 @@ impl Inspect for LocalFlash {
         }
     }
 
-    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), Contradiction> {
         let cached: usize = self.cached.iter().map(Vec::len).sum();
         if !self.counts.iter().eq(self
             .cached
@@ -485,15 +486,15 @@ impl Inspect for LocalFlash {
             .collect::<Vec<_>>()
             .iter())
         {
-            return Err("cached entries are counted wrongly".into());
+            return Err(Contradiction("cached entries are counted wrongly".into()));
         }
 
         if cached + self.free.len() != self.slots as usize {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{cached} cached entries and {} free slots of {}",
                 self.free.len(),
                 self.slots
-            ));
+            )));
         }
 
         let known = |cached: &CachedEntry| (cached.entry.target(), cached.entry.offset());

@@ -5,6 +5,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -63,7 +64,7 @@ impl Inspect for NoRemap {
         Usage::default()
     }
 
-    fn check(&self, _: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+    fn check(&self, _: &Tables, _: &Superblocks, _: &Media) -> Result<(), Contradiction> {
         Ok(())
     }
 }

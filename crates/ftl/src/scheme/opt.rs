@@ -6,6 +6,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -84,7 +85,7 @@ impl Inspect for Opt {
         }
     }
 
-    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), Contradiction> {
         self.index.check(tables)
     }
 }

@@ -4,6 +4,7 @@
 //! (`Superblocks::check_pool`). Absent: which of them a stream wants (`open`).
 
 use super::{Superblock, SuperblockState, Superblocks};
+use crate::error::Contradiction;
 use crate::policy::Wear;
 use remap_ssd_media::{ClearId, SbId};
 use std::cmp::Reverse;
@@ -121,7 +122,7 @@ impl Superblocks {
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn check_pool(&self) -> Result<(), String> {
+    pub(crate) fn check_pool(&self) -> Result<(), Contradiction> {
         let mut expected = FreePool::default();
         for (sb, entry) in self.iter() {
             if entry.state == SuperblockState::Free {
@@ -129,7 +130,9 @@ impl Superblocks {
             }
         }
         if expected.by_wear != self.pool.by_wear || expected.by_erase != self.pool.by_erase {
-            return Err("the pool of free superblocks is not what the table says".into());
+            return Err(Contradiction(
+                "the pool of free superblocks is not what the table says".into(),
+            ));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! state or capacity. Absent: the value (`gc`, the schemes).
 
 use super::Superblocks;
+use crate::error::Contradiction;
 use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::ops::Range;
@@ -96,15 +97,15 @@ impl RegionPeaks {
         &self,
         regions: impl Iterator<Item = (Range<u32>, u64)>,
         value: impl Fn(SbId) -> Option<u32>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Contradiction> {
         for (region, (superblocks, changes)) in regions.enumerate() {
             let most = superblocks.map(SbId).filter_map(&value).max();
             if let Some(seen) = self.of(region, changes)
                 && most > seen.most
             {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "region {region} of superblocks has {most:?}, remembered is {seen:?}"
-                ));
+                )));
             }
         }
         Ok(())

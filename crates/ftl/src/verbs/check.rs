@@ -4,6 +4,7 @@
 
 use crate::config::CHUNK_LPNS;
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::ftl::Ftl;
 use crate::superblock::{Stream, SuperblockState};
 use remap_ssd_media::{Lpn, Ppn};
@@ -13,7 +14,7 @@ impl Ftl {
     ///
     /// # Errors
     /// The first contradiction, in one sentence.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Contradiction> {
         let core = &self.core;
         core.blocks.check_pool()?;
         self.check_peaks()?;
@@ -22,7 +23,7 @@ impl Ftl {
         check_counts(core, &found)?;
 
         if core.tables.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
-            return Err("the map has the wrong length".into());
+            return Err(Contradiction("the map has the wrong length".into()));
         }
         if self.hybrid {
             core.tables.map.blocks().check()?;
@@ -42,7 +43,7 @@ struct FoundOwners {
 }
 
 /// Checks that each mapping names a page that its LPN can have.
-fn check_mappings(core: &Core) -> Result<FoundOwners, String> {
+fn check_mappings(core: &Core) -> Result<FoundOwners, Contradiction> {
     let geometry = core.geometry;
     let mut counts = vec![0u32; geometry.pages() as usize];
     let mut remapped = vec![0u32; geometry.superblocks() as usize];
@@ -52,10 +53,10 @@ fn check_mappings(core: &Core) -> Result<FoundOwners, String> {
         };
 
         if mapping.ppn.0 >= geometry.pages() {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "LPN {lpn} is mapped to {:?}, past the last page",
                 mapping.ppn
-            ));
+            )));
         }
 
         counts[mapping.ppn.0 as usize] += 1;
@@ -63,36 +64,36 @@ fn check_mappings(core: &Core) -> Result<FoundOwners, String> {
         remapped[sb.0 as usize] += u32::from(mapping.remapped);
 
         if !core.media.is_programmed(mapping.ppn) {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "LPN {lpn} is mapped to {:?}, which is not programmed",
                 mapping.ppn
-            ));
+            )));
         }
 
         if !matches!(
             core.blocks.get(sb).state,
             SuperblockState::Open | SuperblockState::Closed
         ) {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "LPN {lpn} is mapped into {sb:?}, which is {:?}",
                 core.blocks.get(sb).state
-            ));
+            )));
         }
 
         if core.blocks.get(sb).stream == Stream::Log {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "LPN {lpn} is mapped into {sb:?}, which is part of a log"
-            ));
+            )));
         }
 
         let oob = core.media.oob(mapping.ppn);
         // Unreadable pages too: garbage collection relies on it.
         if !mapping.remapped && oob.lpn() != lpn {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "LPN {lpn} was written to {:?}, whose OOB says LPN {}",
                 mapping.ppn,
                 oob.lpn()
-            ));
+            )));
         }
     }
 
@@ -100,14 +101,14 @@ fn check_mappings(core: &Core) -> Result<FoundOwners, String> {
 }
 
 /// Checks the counts that the hot paths maintain incrementally.
-fn check_counts(core: &Core, found: &FoundOwners) -> Result<(), String> {
+fn check_counts(core: &Core, found: &FoundOwners) -> Result<(), Contradiction> {
     let (geometry, FoundOwners { counts, remapped }) = (core.geometry, found);
     for (page, count) in counts.iter().enumerate() {
         let kept = core.tables.counts.get(Ppn(page as u32));
         if kept != *count {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "page {page} has {count} owners and a reference count of {kept}"
-            ));
+            )));
         }
     }
 
@@ -119,18 +120,18 @@ fn check_counts(core: &Core, found: &FoundOwners) -> Result<(), String> {
         let live = pages.iter().filter(|count| **count > 0).count() as u32;
         let kept = core.blocks.owners(id);
         if live != kept.live {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{id:?} has {live} pages with owners and counts {}",
                 kept.live
-            ));
+            )));
         }
 
         if remapped[id.0 as usize] != kept.remapped {
             let have = remapped[id.0 as usize];
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{id:?} has {have} remapped LPNs and counts {}",
                 kept.remapped
-            ));
+            )));
         }
 
         total += u64::from(kept.remapped);
@@ -138,11 +139,11 @@ fn check_counts(core: &Core, found: &FoundOwners) -> Result<(), String> {
     }
 
     if total != core.blocks.remapped_total() || free != core.blocks.free() {
-        return Err(format!(
+        return Err(Contradiction(format!(
             "{total} remapped LPNs and {free} free superblocks, counted {} and {}",
             core.blocks.remapped_total(),
             core.blocks.free()
-        ));
+        )));
     }
 
     Ok(())

@@ -190,7 +190,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         let power_on = |media: Media| -> Result<Ftl, String> {
             let (mut ftl, _) =
                 Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
-            ftl.check()?;
+            ftl.check().map_err(|wrong| wrong.to_string())?;
             let read = read_all(&mut ftl)?;
             judge(command, &before, &contents, &read)?;
             Ok(ftl)

@@ -52,7 +52,7 @@ fn recover(
     });
     let found = Ftl::recover(Media::from_image(&image), ftl.config().clone())
         .map_err(|error| error.to_string())?;
-    found.0.check()?;
+    found.0.check().map_err(|wrong| wrong.to_string())?;
     Ok(found)
 }
 

@@ -193,8 +193,8 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
         )?;
     }
 
-    plain.check()?;
-    watched.check()
+    let checked = plain.check().and_then(|()| watched.check());
+    checked.map_err(|wrong| wrong.to_string())
 }
 
 /// Runs a script on both; returns the number of pages copied in rows.

@@ -8,6 +8,7 @@
 //! ```
 //! Invariant: one seed, one sequence. Absent: times of day.
 
+use crate::RunError;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::PageKind;
@@ -44,9 +45,9 @@ pub(super) enum LoadSpec {
 }
 
 impl FromStr for LoadSpec {
-    type Err = String;
+    type Err = RunError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, RunError> {
         let wrong = || {
             format!(
                 "unknown load `{text}`: ratio:R or mail:R[:READS], R at least 1, READS a share below 1"
@@ -82,7 +83,7 @@ impl FromStr for LoadSpec {
                     reads: Some(reads),
                 })
             }
-            _ => Err(wrong()),
+            _ => Err(wrong().into()),
         }
     }
 }
@@ -116,7 +117,7 @@ impl Load {
     ///
     /// # Errors
     /// The model needs more pages.
-    pub(super) fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, String> {
+    pub(super) fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, RunError> {
         // The constant is "load" in ASCII: the model uses the same seed, and must have other draws.
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6c6f_6164);
         match spec {
@@ -134,7 +135,7 @@ impl Load {
                 let model = ModelSpec::new(ModelKind::FiuMail).source(content, pages, seed, 0);
 
                 let mail = Mail {
-                    model: Box::new(model.map_err(|error| error.to_string())?),
+                    model: Box::new(model?),
                     pages: VecDeque::new(),
                     recent: VecDeque::with_capacity(RECENT),
                     wanted: reads,
@@ -152,7 +153,7 @@ impl Load {
     ///
     /// # Errors
     /// The model has none.
-    pub(super) fn next(&mut self) -> Result<Request, String> {
+    pub(super) fn next(&mut self) -> Result<Request, RunError> {
         match self {
             Self::Random {
                 duplicates,
@@ -182,7 +183,7 @@ impl Load {
 }
 
 impl Mail {
-    fn next(&mut self) -> Result<Request, String> {
+    fn next(&mut self) -> Result<Request, RunError> {
         self.requests += 1;
         // Inserts a read whenever reads are below their fraction, so that it is right at any time.
         let behind = |wanted: f64| (self.reads as f64) < wanted * self.requests as f64;
@@ -195,11 +196,7 @@ impl Mail {
 
         while self.pages.is_empty() {
             let mut more = Vec::new();
-            if !self
-                .model
-                .fill(&mut more, BATCH)
-                .map_err(|error| error.to_string())?
-            {
+            if !self.model.fill(&mut more, BATCH)? {
                 return Err("the model has ended".into());
             }
             self.pages.extend(more);

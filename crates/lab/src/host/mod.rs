@@ -12,6 +12,7 @@
 mod load;
 mod timed;
 
+use crate::RunError;
 use crate::grid::GridRun;
 use load::{Load, LoadSpec, Request};
 use remap_ssd_dedup::{Ccaw, CcawOptions, NewDedup, OrderMerge, OrderMergeOptions, Statistics};
@@ -45,7 +46,7 @@ struct HostSpec {
 }
 
 impl HostSpec {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, RunError> {
         let wrong = || {
             format!(
                 "unknown host software `{text}`: plain, ccaw or ordermerge, `,window=N`, `,compare`"
@@ -57,7 +58,7 @@ impl HostSpec {
             Some("plain") => Arm::Plain,
             Some("ccaw") => Arm::Ccaw,
             Some("ordermerge") => Arm::OrderMerge,
-            _ => return Err(wrong()),
+            _ => return Err(wrong().into()),
         };
 
         let mut spec = Self {
@@ -76,7 +77,7 @@ impl HostSpec {
                     spec.window = window.parse().ok().filter(known).ok_or_else(wrong)?;
                 }
                 None if field == "compare" => spec.compare = true,
-                None => return Err(wrong()),
+                None => return Err(wrong().into()),
             }
         }
 
@@ -88,7 +89,7 @@ impl HostSpec {
 ///
 /// # Errors
 /// One sentence: why not.
-pub(crate) fn check(run: &GridRun) -> Result<(), String> {
+pub(crate) fn check(run: &GridRun) -> Result<(), RunError> {
     HostSpec::parse(&run.workload)?;
     Load::new(
         run.content.parse()?,
@@ -111,7 +112,7 @@ enum Subject {
 
 impl Subject {
     /// Creates the disk on a new device, for this number of pages, or opens it on a used one.
-    fn new(spec: HostSpec, mut disk: TimedDisk, pages: u32, first: bool) -> Result<Self, String> {
+    fn new(spec: HostSpec, mut disk: TimedDisk, pages: u32, first: bool) -> Result<Self, RunError> {
         let HostSpec {
             arm,
             window,
@@ -150,19 +151,19 @@ impl Subject {
                 window,
                 used: 0,
             },
-            (Arm::Ccaw, true) => Self::Ccaw(Box::new(
-                Ccaw::create(disk, &new, ccaw, &mut |_, _| {}).map_err(|e| e.to_string())?,
-            )),
-            (Arm::Ccaw, false) => {
-                Self::Ccaw(Box::new(Ccaw::open(disk, ccaw).map_err(|e| e.to_string())?))
+            (Arm::Ccaw, true) => {
+                Self::Ccaw(Box::new(Ccaw::create(disk, &new, ccaw, &mut |_, _| {})?))
             }
-            (Arm::OrderMerge, true) => Self::OrderMerge(Box::new(
-                OrderMerge::create(disk, &new, order_merge, &mut |_, _| {})
-                    .map_err(|e| e.to_string())?,
-            )),
-            (Arm::OrderMerge, false) => Self::OrderMerge(Box::new(
-                OrderMerge::open(disk, order_merge).map_err(|e| e.to_string())?,
-            )),
+            (Arm::Ccaw, false) => Self::Ccaw(Box::new(Ccaw::open(disk, ccaw)?)),
+            (Arm::OrderMerge, true) => Self::OrderMerge(Box::new(OrderMerge::create(
+                disk,
+                &new,
+                order_merge,
+                &mut |_, _| {},
+            )?)),
+            (Arm::OrderMerge, false) => {
+                Self::OrderMerge(Box::new(OrderMerge::open(disk, order_merge)?))
+            }
         };
 
         if subject.pages() >= u64::from(pages) {
@@ -171,7 +172,8 @@ impl Subject {
             Err(format!(
                 "{} pages of {pages} are left beside the metadata",
                 subject.pages()
-            ))
+            )
+            .into())
         }
     }
 
@@ -191,54 +193,43 @@ impl Subject {
         }
     }
 
-    fn write(&mut self, at: u32, content: u64) -> Result<(), String> {
+    fn write(&mut self, at: u32, content: u64) -> Result<(), RunError> {
         let bytes = page(content);
 
         match self {
             Self::Plain { disk, window, used } => {
-                disk.write(at.into(), &bytes)
-                    .map_err(|error| error.to_string())?;
+                disk.write(at.into(), &bytes)?;
                 *used += 1;
                 if *used == *window {
                     *used = 0;
-                    disk.flush().map_err(|error| error.to_string())?;
+                    disk.flush()?;
                 }
                 Ok(())
             }
 
-            Self::Ccaw(disk) => disk
-                .write(at.into(), &bytes)
-                .map_err(|error| error.to_string()),
-            Self::OrderMerge(disk) => disk
-                .write(at.into(), &bytes)
-                .map_err(|error| error.to_string()),
+            Self::Ccaw(disk) => Ok(disk.write(at.into(), &bytes)?),
+            Self::OrderMerge(disk) => Ok(disk.write(at.into(), &bytes)?),
         }
     }
 
     /// Reads a page without waiting for the data.
-    fn read(&mut self, at: u32) -> Result<(), String> {
+    fn read(&mut self, at: u32) -> Result<(), RunError> {
         let mut bytes = [0; PAGE_BYTES];
         self.timed().reads_wait = false;
         let read = match self {
-            Self::Plain { disk, .. } => disk
-                .read(at.into(), &mut bytes)
-                .map_err(|error| error.to_string()),
-            Self::Ccaw(disk) => disk
-                .read(at.into(), &mut bytes)
-                .map_err(|error| error.to_string()),
-            Self::OrderMerge(disk) => disk
-                .read(at.into(), &mut bytes)
-                .map_err(|error| error.to_string()),
+            Self::Plain { disk, .. } => disk.read(at.into(), &mut bytes).map_err(RunError::from),
+            Self::Ccaw(disk) => disk.read(at.into(), &mut bytes).map_err(RunError::from),
+            Self::OrderMerge(disk) => disk.read(at.into(), &mut bytes).map_err(RunError::from),
         };
         self.timed().reads_wait = true;
         read
     }
 
-    fn close(self) -> Result<TimedDisk, String> {
+    fn close(self) -> Result<TimedDisk, RunError> {
         match self {
             Self::Plain { disk, .. } => Ok(*disk),
-            Self::Ccaw(disk) => disk.close().map_err(|error| error.to_string()),
-            Self::OrderMerge(disk) => disk.close().map_err(|error| error.to_string()),
+            Self::Ccaw(disk) => Ok(disk.close()?),
+            Self::OrderMerge(disk) => Ok(disk.close()?),
         }
     }
 
@@ -265,7 +256,7 @@ fn issue(
     load: &mut Load,
     spec: HostSpec,
     requests: u64,
-) -> Result<Tally, String> {
+) -> Result<Tally, RunError> {
     let mut tally = Tally::default();
     let mut entered = Vec::new();
 
@@ -306,7 +297,7 @@ pub(crate) fn measured(
     run: &GridRun,
     device: Device,
     tell: &mut dyn FnMut(f64),
-) -> Result<Value, String> {
+) -> Result<Value, RunError> {
     let spec = HostSpec::parse(&run.workload)?;
     let load: LoadSpec = run.content.parse()?;
     let pages = run.device.addressable_lpns();
@@ -377,10 +368,21 @@ mod tests {
             }
         );
         for wrong in ["zfs", "ccaw,window=7", "plain,window=x", "ordermerge,fast"] {
-            assert!(HostSpec::parse(wrong).unwrap_err().contains(wrong));
+            assert!(
+                HostSpec::parse(wrong)
+                    .unwrap_err()
+                    .to_string()
+                    .contains(wrong)
+            );
         }
         for wrong in ["ratio:0.5", "mail:2:1", "ratio", "noise:2"] {
-            assert!(wrong.parse::<LoadSpec>().unwrap_err().contains(wrong));
+            assert!(
+                wrong
+                    .parse::<LoadSpec>()
+                    .unwrap_err()
+                    .to_string()
+                    .contains(wrong)
+            );
         }
     }
 

@@ -83,7 +83,7 @@ fn pages(text: &str) -> Vec<HostPage> {
 
 #[test]
 fn an_unknown_recording_names_those_there_are() {
-    let error = recordings::find("nothing").unwrap_err();
+    let error = recordings::find("nothing").unwrap_err().to_string();
     assert!(
         error.contains("`nothing`") && error.contains("sqlite-wal-fillseq-remap"),
         "{error}"
@@ -157,6 +157,7 @@ fn a_recording_up_to_a_mark_ends_with_it() {
     assert!(
         recordings::find("f2fs-sync-lists@0")
             .unwrap_err()
+            .to_string()
             .contains("no mark")
     );
 }

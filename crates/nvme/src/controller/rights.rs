@@ -92,7 +92,10 @@ impl Rights {
                 rights.others = access;
                 std::mem::replace(&mut has_others, true)
             } else {
-                rights.listed.insert(nsid(namespace)?, access).is_some()
+                rights
+                    .listed
+                    .insert(nsid(namespace).ok_or(SYNTAX)?, access)
+                    .is_some()
             };
             if is_second {
                 return Err(format!("namespaces: `{namespace}` is there twice"));
@@ -172,14 +175,14 @@ impl Rights {
     }
 }
 
-fn nsid(text: &str) -> Result<u32, String> {
+fn nsid(text: &str) -> Option<u32> {
     let number = text
         .parse()
         .ok()
         .filter(|number| (1..=NSID_MAX).contains(number));
     // Digits only: `parse` also accepts a sign.
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    number.filter(|_| is_plain).ok_or_else(|| SYNTAX.into())
+    number.filter(|_| is_plain)
 }
 
 /// The syntax that `Rights::parse` reads, or `none` for no rights.

@@ -1,7 +1,7 @@
 //! Requests recorded earlier: a trace, read once for all runs, or a recording of the caller's.
 
 use super::error::StudyError;
-use crate::source::Source;
+use crate::source::{Source, SourceError};
 use crate::trace::{Decoded, Replay, TraceOptions};
 use crate::workload::ContentModel;
 use std::fmt::Debug;
@@ -77,5 +77,5 @@ pub trait Recorded: Debug + Send + Sync {
     ///
     /// # Errors
     /// They cannot be read.
-    fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String>;
+    fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, SourceError>;
 }

@@ -39,7 +39,7 @@ use serde::Serialize;
 
 pub use bursts::Bursts;
 pub use content::ContentModel;
-pub use fio_job::FioJob;
+pub use fio_job::{FioJob, FioJobError};
 pub use measured::Copies;
 pub use model::{MODELS, Model, ModelKind, ModelSpec};
 pub use modelled::Modelled;

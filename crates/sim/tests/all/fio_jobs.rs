@@ -3,7 +3,7 @@
 //!
 //! `fio/options.txt` has the options of fio 3.33 with their defaults, as printed by fio.
 
-use remap_ssd_sim::workload::{ContentModel, FioJob};
+use remap_ssd_sim::workload::{ContentModel, FioJob, FioJobError};
 use std::collections::BTreeMap;
 
 struct FioOption {
@@ -37,7 +37,7 @@ fn options() -> Vec<FioOption> {
 }
 
 fn read(text: &str) -> Result<FioJob, String> {
-    text.parse()
+    text.parse().map_err(|error: FioJobError| error.to_string())
 }
 
 /// A job without the list of options left out.

@@ -7,7 +7,7 @@
 
 use super::space::Extent;
 pub(super) use remap_ssd_device::superblocks::SUPERBLOCKS;
-use remap_ssd_device::superblocks::{self, superblock_crc};
+use remap_ssd_device::superblocks::{self, SuperblockError, superblock_crc};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -141,7 +141,7 @@ impl Superblock {
     }
 
     /// Decodes a page of a disk of `disk_pages` pages, or says why it is invalid.
-    pub(super) fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
+    pub(super) fn decode(page: &Page, disk_pages: u64) -> Result<Self, SuperblockError> {
         superblocks::check(page, MAGIC, VERSION)?;
         let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
 
@@ -152,18 +152,18 @@ impl Superblock {
         };
 
         if found.pages > disk_pages {
-            return Err(format!(
+            return Err(SuperblockError::Values(format!(
                 "it is of a volume of {} pages, and the disk has {disk_pages}",
                 found.pages
-            ));
+            )));
         }
 
         // Checked although the checksum matches: sizes decide which pages are read next.
         if found.slots == 0 || found.slots > SLOTS_MAX || found.first_data_page() >= found.pages {
-            return Err(format!(
+            return Err(SuperblockError::Values(format!(
                 "{} files in {} pages cannot be",
                 found.slots, found.pages
-            ));
+            )));
         }
 
         Ok(found)

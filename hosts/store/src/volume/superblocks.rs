@@ -6,7 +6,7 @@
 use super::format::{Page, SUPERBLOCKS, Superblock};
 use crate::StoreError;
 use remap_ssd_device::Disk;
-use remap_ssd_device::superblocks::Copies;
+use remap_ssd_device::superblocks::{Copies, SuperblockError};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Reads the superblock, with messages about an invalid copy.
@@ -24,7 +24,7 @@ pub(super) fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), S
             let mut page: Page = [0; PAGE_BYTES];
             match disk.read(number, &mut page) {
                 Ok(()) => Superblock::decode(&page, pages),
-                Err(error) => Err(format!("it cannot be read: {error}")),
+                Err(error) => Err(SuperblockError::Unreadable(error.to_string())),
             }
         }),
     };

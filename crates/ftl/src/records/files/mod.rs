@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
 use crate::config::layout::NvramLayout;
 use crate::error::ConfigError;
+use crate::error::Contradiction;
 use crate::mapping::tables::Tables;
 use record::{ENTRY_WORDS, FileMapRegion, ListEnds, NONE, SLOT_WORDS, TaggedValue};
 pub(crate) use recover::FileMapScan;
@@ -299,7 +300,7 @@ impl FileMap {
     }
 
     /// Compares table, links and entries.
-    pub(crate) fn check(&self, media: &Media) -> Result<(), String> {
+    pub(crate) fn check(&self, media: &Media) -> Result<(), Contradiction> {
         if self.region.files() == 0 || self.damaged {
             return Ok(());
         }
@@ -322,10 +323,10 @@ impl FileMap {
                     || (0..ENTRY_WORDS).all(|index| entry(index).generation() == self.generation);
                 let follows = at < self.used && last.is_none_or(|last| at > last);
                 if !follows || !whole() || entry(2).value() != name.value() {
-                    return Err(format!(
+                    return Err(Contradiction(format!(
                         "entry {at} of file {} is not one of its entries",
                         name.value()
-                    ));
+                    )));
                 }
                 listed += 1;
                 last = Some(at);
@@ -333,10 +334,10 @@ impl FileMap {
             }
 
             if last != Some(tail) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "the list of file {} ends at {last:?} and not at {tail}",
                     name.value()
-                ));
+                )));
             }
         }
 
@@ -345,10 +346,10 @@ impl FileMap {
         };
         let entries = (0..self.used).filter(whole).count();
         if files != self.files || listed != entries {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{files} files list {listed} of {entries} pages, and {} files are counted",
                 self.files
-            ));
+            )));
         }
 
         Ok(())

@@ -15,6 +15,7 @@ use crate::config::kind::{Hue, Medium, SchemeFacts};
 use crate::config::layout::NvramLayout;
 use crate::contract::{FlashNeed, Remapping, SchemeSpec};
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::mapping::tables::Tables;
 use crate::scheme::device_log::{self, DeviceLog, LogMedium};
 use crate::scheme::index::OwnerIndex;
@@ -299,7 +300,7 @@ impl LogMedium for FLog {
         tables: &Tables,
         _: &Superblocks,
         _: &Media,
-    ) -> Result<(), String> {
+    ) -> Result<(), Contradiction> {
         index.check_ended_noticed(tables)
     }
 }

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::config::guard::Guard;
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::tables::Tables;
 use crate::recovery::witnesses::Witnesses;
@@ -142,7 +143,7 @@ impl GroupLog {
         tables: &Tables,
         media: &Media,
         mut known: impl FnMut(SbId) -> Vec<(Lpn, u32)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Contradiction> {
         let mut entries: Vec<std::collections::BTreeSet<(Lpn, u32)>> =
             Vec::with_capacity(self.groups.len());
         let mut is_unreadable = vec![false; self.groups.len()];
@@ -155,7 +156,9 @@ impl GroupLog {
             if !readable {
                 is_unreadable[index] = true;
                 if media.faults().read.is_empty() {
-                    return Err(format!("a page of {sb:?}'s entries cannot be read"));
+                    return Err(Contradiction(format!(
+                        "a page of {sb:?}'s entries cannot be read"
+                    )));
                 }
             }
 
@@ -171,10 +174,10 @@ impl GroupLog {
 
         let in_logs: usize = self.logs.values().map(|log| log.live).sum();
         if live != self.live || live != in_logs {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{live} pages in groups, {in_logs} in the log's superblocks, {} counted",
                 self.live
-            ));
+            )));
         }
 
         for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
@@ -186,10 +189,10 @@ impl GroupLog {
             if !is_unreadable[sb.0 as usize]
                 && !entries[sb.0 as usize].contains(&(lpn, tables.geometry.offset(mapping.ppn)))
             {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "LPN {lpn} is remapped to {:?} and no entry says so",
                     mapping.ppn
-                ));
+                )));
             }
         }
         Ok(())

@@ -18,6 +18,7 @@ use crate::config::kind::{Hue, SchemeFacts};
 use crate::config::layout::NvramLayout;
 use crate::contract::{Remapping, SchemeSpec};
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
 use bitfield_struct::bitfield;
@@ -164,7 +165,7 @@ impl NLog {
         tables: &Tables,
         blocks: &Superblocks,
         media: &Media,
-    ) -> Result<(), String> {
+    ) -> Result<(), Contradiction> {
         let Some(words) = media.words() else {
             return Ok(());
         };
@@ -179,9 +180,9 @@ impl NLog {
                 {
                     let sb = tables.geometry.superblock(ppn);
                     if !tables.ended.of(sb).may_have_ended(lpn) {
-                        return Err(format!(
+                        return Err(Contradiction(format!(
                             "the log has an entry for LPN {lpn} in {sb:?} that ended unnoticed"
-                        ));
+                        )));
                     }
                 }
             }
@@ -253,9 +254,9 @@ impl LogMedium for NLog {
         tables: &Tables,
         blocks: &Superblocks,
         media: &Media,
-    ) -> Result<(), String> {
+    ) -> Result<(), Contradiction> {
         if self.units.len() + self.free.len() != self.total_units {
-            return Err("a unit of the log is lost".into());
+            return Err(Contradiction("a unit of the log is lost".into()));
         }
         self.check_ended(tables, blocks, media)
     }

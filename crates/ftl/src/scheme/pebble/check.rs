@@ -5,6 +5,7 @@
 
 use super::{OwnerSlot, Pebble, TableBytes};
 use crate::contract::{Inspect, Occupancy, Usage};
+use crate::error::Contradiction;
 use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
 use remap_ssd_media::{Lpn, Media};
@@ -30,7 +31,7 @@ impl Inspect for Pebble {
         }
     }
 
-    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), Contradiction> {
         for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -40,10 +41,10 @@ impl Inspect for Pebble {
                 |at| OwnerSlot::from_bits(media.peek(at)).lpn() == lpn && media.peek(at) != 0;
             let room = self.rooms[tables.geometry.superblock(mapping.ppn).0 as usize];
             if room.base.is_none() || !(at..at + self.degree).any(says) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "LPN {lpn} is remapped to {:?} and no slot says so",
                     mapping.ppn
-                ));
+                )));
             }
         }
 
@@ -54,10 +55,10 @@ impl Inspect for Pebble {
                 .filter(|at| media.peek(*at) != 0)
                 .count();
             if found != room.taken as usize {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "superblock {index} has {found} slots taken and counts {}",
                     room.taken
-                ));
+                )));
             }
         }
 

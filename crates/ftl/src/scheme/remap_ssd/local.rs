@@ -6,6 +6,7 @@
 use super::RemapSsd;
 use crate::clock::WsnClock;
 use crate::config::Config;
+use crate::error::Contradiction;
 use crate::mapping::tables::Tables;
 use crate::scheme::entry::RmmEntry;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
@@ -85,7 +86,7 @@ impl RemapSsd {
     }
 
     /// Checks the segments for consistency.
-    pub(in crate::scheme) fn check_segments(&self) -> Result<(), String> {
+    pub(in crate::scheme) fn check_segments(&self) -> Result<(), Contradiction> {
         self.groups.check_sums()
     }
 }

@@ -21,6 +21,7 @@ use crate::contract::{
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::{ConfigError, RecoveryError};
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -185,7 +186,12 @@ impl Inspect for RemapSsd {
         self.groups.usage(self.valid(blocks))
     }
 
-    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), Contradiction> {
         self.check_groups(blocks)?;
         self.check_ended(tables, blocks, media)
     }

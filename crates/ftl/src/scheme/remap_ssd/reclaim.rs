@@ -7,6 +7,7 @@ use crate::clock::WsnClock;
 use crate::config::guard::Guard;
 use crate::contract::Remapping;
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::tables::Tables;
 use crate::recovery::witnesses::Witnesses;
@@ -321,7 +322,7 @@ impl RemapSsd {
         tables: &Tables,
         blocks: &Superblocks,
         media: &Media,
-    ) -> Result<(), String> {
+    ) -> Result<(), Contradiction> {
         for (sb, _) in blocks.iter_owners() {
             let Some(words) = media.words() else {
                 break;
@@ -333,10 +334,10 @@ impl RemapSsd {
                     .map
                     .is_remapped_at(entry.target(), Ppn(base + entry.offset()));
                 if !in_force && !ended.may_have_ended(entry.target()) {
-                    return Err(format!(
+                    return Err(Contradiction(format!(
                         "{sb:?} has an entry for LPN {} that ended unnoticed",
                         entry.target()
-                    ));
+                    )));
                 }
             }
         }

@@ -20,6 +20,7 @@ use crate::contract::{
     Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::{ConfigError, RecoveryError};
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -255,7 +256,7 @@ impl Inspect for RemapSsdLh {
         }
     }
 
-    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), Contradiction> {
         self.nvram.check_segments()?;
         self.flash
             .check(tables, media, |sb| self.nvram.peek(media, sb))

@@ -29,6 +29,7 @@ use crate::contract::{
     Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
@@ -284,10 +285,15 @@ impl Inspect for RemapSsdX {
         self.groups.usage(self.valid(blocks))
     }
 
-    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), Contradiction> {
         self.check_groups(blocks)?;
         if !self.gathered.is_empty() {
-            return Err("a run is gathered and not stored".into());
+            return Err(Contradiction("a run is gathered and not stored".into()));
         }
         self.check_mappings(tables, media)
     }

@@ -11,6 +11,7 @@ use super::{GroupEnd, RemapSsdX};
 use crate::clock::WsnClock;
 use crate::config::guard::Guard;
 use crate::core::Core;
+use crate::error::Contradiction;
 use crate::error::RecoveryError;
 use crate::mapping::tables::Tables;
 use crate::recovery::witnesses::Witnesses;
@@ -316,7 +317,11 @@ impl RemapSsdX {
     }
 
     /// Checks that every mapping made by a remap is in an extent of its superblock.
-    pub(super) fn check_mappings(&self, tables: &Tables, media: &Media) -> Result<(), String> {
+    pub(super) fn check_mappings(
+        &self,
+        tables: &Tables,
+        media: &Media,
+    ) -> Result<(), Contradiction> {
         let Some(words) = media.words() else {
             return Ok(());
         };
@@ -334,9 +339,9 @@ impl RemapSsdX {
                         (0..extent.pages).map(|at| (extent.lpn.offset(at), first + at))
                     {
                         if !tables.map.is_remapped_at(lpn, Ppn(ppn)) && !ended.may_have_ended(lpn) {
-                            return Err(format!(
+                            return Err(Contradiction(format!(
                                 "superblock {id} has an entry for LPN {lpn} that ended unnoticed"
-                            ));
+                            )));
                         }
                         recorded.insert((lpn, ppn));
                     }
@@ -362,10 +367,10 @@ impl RemapSsdX {
             };
 
             if in_force(end) && in_force(behind) && !ends.iter().any(says_both) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "superblock {id} has a neighbour of LPN {} unnoticed",
                     extent.lpn.offset(end)
-                ));
+                )));
             }
         }
 
@@ -374,10 +379,10 @@ impl RemapSsdX {
                 continue;
             };
             if !recorded.contains(&(lpn, mapping.ppn.0)) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "LPN {lpn} is remapped to {:?} and no extent says so",
                     mapping.ppn
-                ));
+                )));
             }
         }
 

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::contract::{GroupInfo, Occupancy, Usage};
 use crate::core::Core;
 use crate::error::ConfigError;
+use crate::error::Contradiction;
 use crate::mapping::ended::EndedFilters;
 use crate::stats::Demotion;
 use crate::superblock::{RegionChanges, RegionPeaks, Superblocks};
@@ -348,16 +349,16 @@ impl SegmentGroups {
     }
 
     /// Checks that each segment is in one place, and the sums over all groups.
-    pub(crate) fn check_sums(&self) -> Result<(), String> {
+    pub(crate) fn check_sums(&self) -> Result<(), Contradiction> {
         self.segments.check(self.chains())?;
         let used = self.chains().map(|chain| self.segments.used(chain));
         let used: u64 = used.map(u64::from).sum();
         let covered: u64 = self.all.iter().map(|group| group.covered).sum();
         if (used, covered) != (self.used, self.covered) {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{used} slots and {covered} pages in groups, {} and {} counted",
                 self.used, self.covered
-            ));
+            )));
         }
         Ok(())
     }
@@ -483,16 +484,16 @@ pub(crate) trait GroupedEntries {
 
     /// Checks the groups' sums, that each has an entry for each of its remapped LPNs, and the
     /// cached promises.
-    fn check_groups(&self, blocks: &Superblocks) -> Result<(), String> {
+    fn check_groups(&self, blocks: &Superblocks) -> Result<(), Contradiction> {
         let groups = self.groups();
         groups.check_sums()?;
         for (sb, owners) in blocks.iter_owners() {
             let covered = groups.all[sb.0 as usize].covered;
             if u64::from(owners.remapped) > covered {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "{sb:?} has {} remapped LPNs and entries of {covered}",
                     owners.remapped
-                ));
+                )));
             }
         }
 

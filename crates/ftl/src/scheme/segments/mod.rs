@@ -12,6 +12,7 @@ mod recover;
 use crate::config::Config;
 use crate::config::guard::{Guard, Guards};
 use crate::config::layout::NvramLayout;
+use crate::error::Contradiction;
 use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, Media, Purpose, SbId};
 use std::collections::VecDeque;
@@ -343,7 +344,7 @@ impl Segments {
     pub(super) fn check<'a>(
         &self,
         chains: impl Iterator<Item = &'a SegmentChain>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Contradiction> {
         let mut seen = vec![false; self.count as usize];
         let taken: Vec<u32> = chains
             .flat_map(|chain| chain.segments.iter().copied())
@@ -353,12 +354,14 @@ impl Segments {
             .chain(self.free.iter().map(|(segment, _)| *segment))
         {
             if std::mem::replace(&mut seen[segment as usize], true) {
-                return Err(format!("segment {segment} is in two places"));
+                return Err(Contradiction(format!("segment {segment} is in two places")));
             }
         }
 
         match seen.iter().position(|seen| !seen) {
-            Some(lost) => Err(format!("segment {lost} is neither free nor in a group")),
+            Some(lost) => Err(Contradiction(format!(
+                "segment {lost} is neither free nor in a group"
+            ))),
             None => Ok(()),
         }
     }

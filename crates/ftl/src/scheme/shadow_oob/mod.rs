@@ -36,6 +36,7 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::error::ConfigError;
+use crate::error::Contradiction;
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
 use crate::stats::{Demotion, SchemeCounters};
@@ -351,7 +352,12 @@ impl Inspect for ShadowOob {
         }
     }
 
-    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), Contradiction> {
         let mut slots: BTreeSet<u32> = self.free.iter().map(|(slot, _)| *slot).collect();
         for (index, tags) in self.tags.iter().enumerate() {
             for tag in tags {
@@ -366,14 +372,17 @@ impl Inspect for ShadowOob {
 
                 let in_force = tables.map.is_remapped_at(tag.lpn, ppn);
                 if !in_force && !tables.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
-                    return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
+                    return Err(Contradiction(format!(
+                        "an entry for LPN {} ended unnoticed",
+                        tag.lpn
+                    )));
                 }
 
                 if (tag.slot == SAVED) == self.armed {
-                    return Err(format!(
+                    return Err(Contradiction(format!(
                         "the entry of LPN {} is not where it should be",
                         tag.lpn
-                    ));
+                    )));
                 }
 
                 let word = self
@@ -385,20 +394,20 @@ impl Inspect for ShadowOob {
                     && (stored != LogEntry::of(blocks, tables.geometry, &entry).words()
                         || !slots.insert(tag.slot))
                 {
-                    return Err(format!(
+                    return Err(Contradiction(format!(
                         "slot {} does not say what is known of it",
                         tag.slot
-                    ));
+                    )));
                 }
             }
         }
 
         if slots.len() != self.reserve.slots {
-            return Err(format!(
+            return Err(Contradiction(format!(
                 "{} slots of {} are known",
                 slots.len(),
                 self.reserve.slots
-            ));
+            )));
         }
 
         let mut known: Vec<BTreeSet<(Lpn, u32)>> = Vec::with_capacity(self.tags.len());
@@ -414,10 +423,10 @@ impl Inspect for ShadowOob {
             };
             let sb = tables.geometry.superblock(mapping.ppn);
             if !known[sb.0 as usize].contains(&(lpn, tables.geometry.offset(mapping.ppn))) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "LPN {lpn} is remapped to {:?} and no entry says so",
                     mapping.ppn
-                ));
+                )));
             }
         }
 

@@ -6,6 +6,7 @@
 use super::Wal;
 use super::record::SLOT_WORDS;
 use crate::contract::{Inspect, Usage};
+use crate::error::Contradiction;
 use crate::mapping::tables::Tables;
 use crate::superblock::Superblocks;
 use remap_ssd_media::{Lpn, Media};
@@ -23,9 +24,11 @@ impl Inspect for Wal {
         }
     }
 
-    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), Contradiction> {
         if self.run.is_some() {
-            return Err("a command left its commit record unfinished".into());
+            return Err(Contradiction(
+                "a command left its commit record unfinished".into(),
+            ));
         }
 
         let mut places = vec![0; self.records.len()];
@@ -38,7 +41,9 @@ impl Inspect for Wal {
             .iter()
             .map(|record| record.map_or(0, |record| record.places));
         if !counted.eq(places.iter().copied()) {
-            return Err("a commit record is in other groups than it counts".into());
+            return Err(Contradiction(
+                "a commit record is in other groups than it counts".into(),
+            ));
         }
 
         for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
@@ -51,10 +56,10 @@ impl Inspect for Wal {
             }
 
             if oob.second().lpn() != Some(lpn) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "LPN {lpn} is remapped to {:?}, which is not meant for it",
                     mapping.ppn
-                ));
+                )));
             }
 
             let group = &self.groups[tables.geometry.superblock(mapping.ppn).0 as usize];
@@ -66,10 +71,10 @@ impl Inspect for Wal {
             };
 
             if !oob.second().owns() && !group.iter().any(says) {
-                return Err(format!(
+                return Err(Contradiction(format!(
                     "LPN {lpn} is remapped to {:?} and no record says so",
                     mapping.ppn
-                ));
+                )));
             }
         }
 

@@ -20,7 +20,7 @@ struct Readback {
 }
 
 fn read_back(ftl: &mut Ftl, contents: &Contents) -> Result<Readback, String> {
-    ftl.check()?;
+    ftl.check().map_err(|wrong| wrong.to_string())?;
     let mut found = Readback {
         errors: BTreeSet::new(),
         wrong: BTreeMap::new(),

@@ -5,7 +5,7 @@
 
 use super::super::{ContentModel, Pattern, WorkloadKind, WorkloadSpec};
 use super::options::{Meaning, canonical, is_synchronous, meaning};
-use super::{FioJob, JobOption, PAGE_BYTES};
+use super::{FioJob, FioJobError, JobOption, PAGE_BYTES};
 
 /// fio's default engine on Linux.
 const ENGINE: &str = "psync";
@@ -48,7 +48,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// The option is not simulated, or unknown.
-    pub(super) fn take(&mut self, option: JobOption<'a>) -> Result<(), String> {
+    pub(super) fn take(&mut self, option: JobOption<'a>) -> Result<(), FioJobError> {
         let name = canonical(option.key);
         match meaning(name) {
             Some(Meaning::Simulated) => self.simulate(name, option),
@@ -72,7 +72,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn simulate(&mut self, name: &str, option: JobOption<'a>) -> Result<(), String> {
+    fn simulate(&mut self, name: &str, option: JobOption<'a>) -> Result<(), FioJobError> {
         match name {
             "rw" => self.rw = Some(direction(option)?),
             "rwmixread" => self.mix_read = Some(option.percent()?),
@@ -104,7 +104,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn simulate_content(&mut self, name: &str, option: JobOption<'a>) -> Result<(), String> {
+    fn simulate_content(&mut self, name: &str, option: JobOption<'a>) -> Result<(), FioJobError> {
         match name {
             "dedupe_percentage" => self.dedupe = Some(f64::from(option.percent()?) / 100.0),
             "zero_buffers" => self.zeroes = option.flag()?,
@@ -133,7 +133,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// Options that are not simulated in combination.
-    pub(super) fn finish(mut self) -> Result<FioJob, String> {
+    pub(super) fn finish(mut self) -> Result<FioJob, FioJobError> {
         let (random, reads) = self.rw.unwrap_or((false, Reads::All));
         let request_pages = self.request_pages.unwrap_or(1);
         self.check_alignment(request_pages)?;
@@ -182,7 +182,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Requests in flight of one process.
-    fn depth(&mut self) -> Result<u32, String> {
+    fn depth(&mut self) -> Result<u32, FioJobError> {
         let depth = self.depth.unwrap_or(1);
         if let Some(low) = self.depth_low.filter(|low| low.value != "0")
             && low.number()? != depth
@@ -199,7 +199,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Checks that offsets are multiples of the request size, fio's default.
-    fn check_alignment(&self, request_pages: u32) -> Result<(), String> {
+    fn check_alignment(&self, request_pages: u32) -> Result<(), FioJobError> {
         let Some(align) = self.align.filter(|align| align.value != "0") else {
             return Ok(());
         };
@@ -209,7 +209,7 @@ impl<'a> Draft<'a> {
         Err(align.wrong("offsets that are multiples of bs are simulated"))
     }
 
-    fn content(&self, request_pages: u32) -> Result<ContentModel, String> {
+    fn content(&self, request_pages: u32) -> Result<ContentModel, FioJobError> {
         // Fio's precedence: duplicates, then a pattern, then zeroes.
         if let Some(duplicate_share) = self.dedupe.filter(|share| *share > 0.0) {
             return Ok(ContentModel::Repeat { duplicate_share });
@@ -252,7 +252,7 @@ fn is_same_in_all_pages(pattern: &str, request_pages: u32) -> bool {
 }
 
 /// Parses the direction: random offsets or not, and which requests are reads.
-fn direction(option: JobOption<'_>) -> Result<(bool, Reads), String> {
+fn direction(option: JobOption<'_>) -> Result<(bool, Reads), FioJobError> {
     let (value, modifier) = option.value.split_once(':').unwrap_or((option.value, ""));
     let (random, reads) = match value {
         "read" => (false, Reads::All),
@@ -276,7 +276,7 @@ fn direction(option: JobOption<'_>) -> Result<(bool, Reads), String> {
 }
 
 /// Parses the parameter of a Zipf distribution; `None`: all offsets are equally likely.
-fn distribution(option: JobOption<'_>) -> Result<Option<f64>, String> {
+fn distribution(option: JobOption<'_>) -> Result<Option<f64>, FioJobError> {
     match option.value.split_once(':') {
         None if option.value == "random" => Ok(None),
         Some(("zipf", theta)) => {

@@ -56,6 +56,31 @@ pub struct FioJob {
     pub ignored: Vec<String>,
 }
 
+/// Why a job file cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FioJobError {
+    /// The line is not valid in a job file, or cannot be simulated.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// The line's number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file has no job.
+    #[error("no job: a section such as [job] with rw=randwrite is needed")]
+    NoJob,
+    /// The file has several jobs, with these names.
+    #[error("{} jobs ({}): one at a time is simulated", .0.len(), .0.join(", "))]
+    Several(Vec<String>),
+}
+
+impl FioJobError {
+    fn at(line: usize, reason: String) -> Self {
+        Self::Line { line, reason }
+    }
+}
+
 /// An option of the file with its line number.
 #[derive(Clone, Copy)]
 struct JobOption<'a> {
@@ -65,13 +90,13 @@ struct JobOption<'a> {
 }
 
 impl FromStr for FioJob {
-    type Err = String;
+    type Err = FioJobError;
 
     /// Parses the text of a job file.
     ///
     /// # Errors
-    /// `line N: ...`: the line is not valid in a job file, or cannot be simulated.
-    fn from_str(text: &str) -> Result<Self, String> {
+    /// A line is not valid in a job file, or cannot be simulated.
+    fn from_str(text: &str) -> Result<Self, FioJobError> {
         let mut job = Draft::default();
         let mut section = "";
         let mut jobs: Vec<&str> = Vec::new();
@@ -87,26 +112,33 @@ impl FromStr for FioJob {
             if let Some(name) = content.strip_prefix('[') {
                 section = name
                     .strip_suffix(']')
-                    .ok_or_else(|| format!("line {line}: `{content}` is not [NAME]"))?;
+                    .ok_or_else(|| FioJobError::at(line, format!("`{content}` is not [NAME]")))?;
 
                 // Any other section is a job: `global` has the defaults of all jobs after it.
                 if section != "global" {
                     jobs.push(section);
                 } else if !jobs.is_empty() {
-                    return Err(format!(
-                        "line {line}: [global] after [{}] is for later jobs alone: put it in front",
-                        jobs.join("], [")
+                    let before = jobs.join("], [");
+                    return Err(FioJobError::at(
+                        line,
+                        format!(
+                            "[global] after [{before}] is for later jobs alone: put it in front"
+                        ),
                     ));
                 }
                 continue;
             }
             if content.split_whitespace().next() == Some("include") {
-                return Err(format!(
-                    "line {line}: `{content}`: files are not included; put its lines here"
+                return Err(FioJobError::at(
+                    line,
+                    format!("`{content}`: files are not included; put its lines here"),
                 ));
             }
             if section.is_empty() {
-                return Err(format!("line {line}: `{content}` is before any [job]"));
+                return Err(FioJobError::at(
+                    line,
+                    format!("`{content}` is before any [job]"),
+                ));
             }
 
             // A key alone is a switch turned on, as in fio.
@@ -120,34 +152,32 @@ impl FromStr for FioJob {
 
         match jobs[..] {
             [_] => job.finish(),
-            [] => Err("no job: a section such as [job] with rw=randwrite is needed".into()),
-            [..] => Err(format!(
-                "{} jobs ({}): one at a time is simulated",
-                jobs.len(),
-                jobs.join(", ")
+            [] => Err(FioJobError::NoJob),
+            [..] => Err(FioJobError::Several(
+                jobs.iter().map(|name| (*name).to_owned()).collect(),
             )),
         }
     }
 }
 
 impl JobOption<'_> {
-    fn wrong(&self, why: &str) -> String {
+    fn wrong(&self, why: &str) -> FioJobError {
         let JobOption { line, key, value } = self;
-        format!("line {line}: {key}={value}: {why}")
+        FioJobError::at(*line, format!("{key}={value}: {why}"))
     }
 
-    fn number(&self) -> Result<u32, String> {
+    fn number(&self) -> Result<u32, FioJobError> {
         let number = self.value.parse().ok().filter(|number| *number > 0);
         number.ok_or_else(|| self.wrong("a number from 1 on is needed"))
     }
 
-    fn percent(&self) -> Result<u8, String> {
+    fn percent(&self) -> Result<u8, FioJobError> {
         let number = self.value.parse().ok().filter(|number| *number <= 100);
         number.ok_or_else(|| self.wrong("a number from 0 to 100 is needed"))
     }
 
     /// Parses a size with fio's units: k, m, g and t are powers of 1024.
-    fn bytes(&self) -> Result<u64, String> {
+    fn bytes(&self) -> Result<u64, FioJobError> {
         let text = self.value.to_ascii_lowercase();
         // The unit is the text after the digits.
         let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -169,7 +199,7 @@ impl JobOption<'_> {
     }
 
     /// Parses a switch: fio takes a number.
-    fn flag(&self) -> Result<bool, String> {
+    fn flag(&self) -> Result<bool, FioJobError> {
         match self.value {
             "0" => Ok(false),
             "1" => Ok(true),
@@ -178,7 +208,7 @@ impl JobOption<'_> {
     }
 
     /// Parses the size of requests from a range with equal ends.
-    fn range_pages(&self) -> Result<u32, String> {
+    fn range_pages(&self) -> Result<u32, FioJobError> {
         let mut ends = self.value.split(['-', ',']).map(|value| {
             let end = JobOption { value, ..*self };
             end.request_pages().map_err(|_| self.only_one_size())
@@ -193,11 +223,11 @@ impl JobOption<'_> {
         Ok(first)
     }
 
-    fn only_one_size(&self) -> String {
+    fn only_one_size(&self) -> FioJobError {
         self.wrong("requests of one size, in whole pages of 4 KiB, are simulated")
     }
 
-    fn request_pages(&self) -> Result<u32, String> {
+    fn request_pages(&self) -> Result<u32, FioJobError> {
         // One size each for reads and writes must be equal, or it is another load. A third one is
         // for trims, which do not occur.
         let mut sizes = self.value.split(',').take(2).map(|value| {
