@@ -73,12 +73,14 @@ pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), R
         )
         .into()),
         RunKind::Recovery => spec(run).map(drop),
-        RunKind::Micro | RunKind::Host if run.device.check_known_ends().is_err() => {
-            let error = run.device.check_known_ends();
-            error.map_err(|error| error.to_string())
+        RunKind::Micro => {
+            run.device.check_known_ends()?;
+            micro::parse(&run.workload).map(drop)
         }
-        RunKind::Micro => micro::parse(&run.workload).map(drop),
-        RunKind::Host => host::check(run),
+        RunKind::Host => {
+            run.device.check_known_ends()?;
+            host::check(run)
+        }
         RunKind::Workload => sources.check(run),
     }
 }
