@@ -9,7 +9,7 @@
 //! whole, runs that were not steady, whose spread is their trend, and figures that are no speed, amplification or latency.
 
 use crate::LabError;
-use crate::analysis::Analysis;
+use crate::analysis::Findings;
 use crate::claim::Measures;
 use crate::recordings;
 use crate::table::{Row, Table};
@@ -28,7 +28,7 @@ const PERCENTILES: [&str; 5] = ["mean", "p50", "p90", "p99", "p999"];
 /// The analysis fails.
 pub(crate) fn half_widths(
     table: &Table,
-    analysis: Analysis,
+    analyse: &dyn Fn(&Table) -> Result<Findings, LabError>,
     measures: &Measures,
 ) -> Result<Measures, LabError> {
     let mut table = table.clone();
@@ -47,7 +47,7 @@ pub(crate) fn half_widths(
         for move_figures in MOVES {
             let whole = table.rows[index].result.clone();
             if move_figures(&mut table.rows[index]).is_some() {
-                for (name, moved) in analysis(&table)?.measures {
+                for (name, moved) in analyse(&table)?.measures {
                     let change = moved - measures.get(&name).copied().unwrap_or(moved);
                     // A limit, such as a count of at least one, may hide a figure.
                     if change.is_finite() && change != 0.0 {
@@ -137,7 +137,6 @@ fn latencies(row: &mut Row, table: &str) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Findings;
     use crate::folder::built_in;
     use crate::{Form, Study};
     use serde_json::json;
@@ -181,7 +180,7 @@ mod tests {
         };
 
         let measures = ratio(&table).unwrap().measures;
-        let half = half_widths(&table, ratio, &measures).unwrap();
+        let half = half_widths(&table, &ratio, &measures).unwrap();
         assert!((half["ratio"] - 0.1).abs() < 0.004, "{half:?}");
         assert!((half["amplification"] - 0.06).abs() < 1e-9, "{half:?}");
         assert!(!half.contains_key("alone"), "{half:?}");
@@ -191,7 +190,7 @@ mod tests {
         let mut table = table;
         table.rows[1].result["steady"]["is_steady"] = json!(false);
         table.rows[1].result["ci95"] = json!({ "iops": null, "latency_us": { "p99": null } });
-        let half = half_widths(&table, ratio, &measures).unwrap();
+        let half = half_widths(&table, &ratio, &measures).unwrap();
         assert_eq!(half.keys().collect::<Vec<_>>(), ["amplification"]);
     }
 }

@@ -311,8 +311,9 @@ impl Study {
         let mut concluded = Vec::new();
         for planned in &self.planned {
             let table = planned.table(store)?;
-            let found = (planned.analysis)(&table)?;
-            let half_widths = half_widths(&table, planned.analysis, &found.measures)?;
+            let analyse = (planned.analysis)(&table);
+            let found = analyse(&table)?;
+            let half_widths = half_widths(&table, &analyse, &found.measures)?;
             let judged = |expected| judge(&planned.name, expected, &found.measures, &half_widths);
 
             let columns = export::columns(&table);
@@ -391,8 +392,9 @@ impl Study {
     fn varied(&self, store: &Store) -> Result<Vec<VariantClaims>, LabError> {
         let one = |(variant, planned): &(Variant, Planned)| {
             let table = planned.table(store)?;
-            let found = (planned.analysis)(&table)?;
-            let half_widths = half_widths(&table, planned.analysis, &found.measures)?;
+            let analyse = (planned.analysis)(&table);
+            let found = analyse(&table)?;
+            let half_widths = half_widths(&table, &analyse, &found.measures)?;
             // Inputs were chosen for the experiment as it is: here they may be right or wrong.
             let mut claims = planned.expectation.claim.clone();
             claims.iter_mut().for_each(|one| one.is_calibrated = false);

@@ -1,15 +1,13 @@
 //! Write amplification of random writes against closed forms, over spare space: all pages alike, and a
 //! fifth of them receiving four fifths of the writes.
 
-use super::Findings;
+use super::{Analyse, Findings};
 use crate::LabError;
 use crate::plot::{Lines, MarkKind, Plot};
 use crate::table::{Ask, Row, Table};
 use remap_ssd_sim::report::sheet::Sheet;
 use remap_ssd_sim::theory::hot_cold::{self, Moved, Skew};
 use remap_ssd_sim::theory::{self, GREEDY};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Workload of the experiment, what measures add to its names, its skew, and the figure's words.
 const WORKLOADS: [Workload; 2] = [
@@ -83,11 +81,40 @@ struct Point {
     measured: f64,
 }
 
-pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
+/// What theory says of one workload's runs, which their results do not change.
+struct Theory {
+    /// Spare space and write amplification of each run under each of `COLLECTIONS`.
+    points: Vec<Vec<Predicted>>,
+    curves: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// Spare space of a run, and theory's write amplification.
+struct Predicted {
+    spare: f64,
+    amplification: f64,
+}
+
+/// Solves the closed forms: a solution takes some 50 ms.
+pub(super) fn prepare(table: &Table) -> Analyse {
+    let theories = WORKLOADS.each_ref().map(|workload| {
+        let points = |collection| {
+            let rows = rows(table, workload, collection);
+            rows.map(|row| predicted(row, workload, collection))
+                .collect()
+        };
+        Theory {
+            points: COLLECTIONS.iter().map(points).collect(),
+            curves: curves(table, workload),
+        }
+    });
+    Box::new(move |table| analyse(table, &theories))
+}
+
+fn analyse(table: &Table, theories: &[Theory]) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut compared = Vec::new();
-    for workload in &WORKLOADS {
-        compare(table, workload, &mut compared, &mut found)?;
+    for (workload, theory) in WORKLOADS.iter().zip(theories) {
+        compare(table, workload, theory, &mut compared, &mut found)?;
     }
     let columns = [
         ("writes", false),
@@ -105,19 +132,15 @@ pub(super) fn analyse(table: &Table) -> Result<Findings, LabError> {
 fn compare(
     table: &Table,
     workload: &Workload,
+    theory: &Theory,
     compared: &mut Vec<Vec<String>>,
     found: &mut Findings,
 ) -> Result<(), LabError> {
     let mut lines = Vec::new();
-    for collection in &COLLECTIONS {
-        let rows = table.rows(Ask {
-            setup: Some(collection.setup),
-            gc: Some(collection.gc),
-            workload: Some(workload.name),
-            ..Ask::default()
-        });
+    for (collection, predicted) in COLLECTIONS.iter().zip(&theory.points) {
+        let rows = rows(table, workload, collection).zip(predicted);
         let points: Vec<Point> = rows
-            .map(|row| point(row, workload, collection))
+            .map(|(row, predicted)| point(row, predicted))
             .collect::<Result<_, _>>()?;
 
         let Collection { setup, gc, .. } = collection;
@@ -147,7 +170,7 @@ fn compare(
         lines.push((format!("{}, measured", collection.name), measured.collect()));
     }
 
-    lines.extend(curves(table, workload));
+    lines.extend(theory.curves.iter().cloned());
     found.plots.push(Plot {
         name: workload.plot.into(),
         title: format!("{}: write amplification over spare space", workload.about),
@@ -202,23 +225,28 @@ fn curves(table: &Table, workload: &Workload) -> Vec<(String, Vec<(f64, f64)>)> 
         .collect()
 }
 
-/// Predictions by pages of a block, bits of the valid share, draws and place of moved pages. The analysis is
-/// made again for each run's interval, and a solution takes some 50 ms.
-static SOLVED: Mutex<BTreeMap<(u32, u64, u64, bool), f64>> = Mutex::new(BTreeMap::new());
-
 impl Workload {
     fn predict(&self, block_pages: u32, valid: f64, collection: &Collection) -> f64 {
         let Collection { draws, moved, .. } = *collection;
-        let Some(skew) = self.skew else {
-            return theory::write_amplification(block_pages, valid, draws);
-        };
-        let is_apart = moved == Moved::Apart;
-        let key = (block_pages, valid.to_bits(), draws.to_bits(), is_apart);
-        let mut solved = SOLVED.lock().unwrap_or_else(PoisonError::into_inner);
-        *solved.entry(key).or_insert_with(|| {
-            hot_cold::write_amplification(block_pages, valid, draws, skew, moved)
-        })
+        match self.skew {
+            None => theory::write_amplification(block_pages, valid, draws),
+            Some(skew) => hot_cold::write_amplification(block_pages, valid, draws, skew, moved),
+        }
     }
+}
+
+/// The runs of a workload under a collection.
+fn rows<'a>(
+    table: &'a Table,
+    workload: &Workload,
+    collection: &Collection,
+) -> impl Iterator<Item = &'a Row> {
+    table.rows(Ask {
+        setup: Some(collection.setup),
+        gc: Some(collection.gc),
+        workload: Some(workload.name),
+        ..Ask::default()
+    })
 }
 
 /// Data pages of a block, and of all blocks but those that are kept free.
@@ -230,12 +258,19 @@ fn data_pages(row: &Row) -> (u32, f64) {
     (of_block, f64::from(blocks) * f64::from(of_block))
 }
 
-fn point(row: &Row, workload: &Workload, collection: &Collection) -> Result<Point, LabError> {
+fn predicted(row: &Row, workload: &Workload, collection: &Collection) -> Predicted {
     let (of_block, total) = data_pages(row);
     let addressed = f64::from(row.run.device.addressable_lpns());
-    Ok(Point {
+    Predicted {
         spare: total / addressed - 1.0,
-        predicted: workload.predict(of_block, addressed / total, collection),
+        amplification: workload.predict(of_block, addressed / total, collection),
+    }
+}
+
+fn point(row: &Row, predicted: &Predicted) -> Result<Point, LabError> {
+    Ok(Point {
+        spare: predicted.spare,
+        predicted: predicted.amplification,
         measured: row.number("write_amplification_data")?,
     })
 }
