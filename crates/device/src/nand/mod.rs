@@ -31,7 +31,8 @@ mod submit;
 mod tests;
 
 pub use requests::RequestEnd;
-pub use spec::{CellTimes, NandSpec, Suspension};
+pub use spec::CellTimes;
+pub(crate) use spec::{NandSpec, Suspension};
 
 use crate::config::Latencies;
 use crate::halves::{DataPath, Step};
@@ -94,7 +95,7 @@ pub struct Nand {
 
 impl Nand {
     /// An idle device at time 0. `latencies` has the times of everything that is not flash.
-    pub fn new(geometry: Geometry, spec: NandSpec, latencies: Latencies) -> Self {
+    pub(crate) fn new(geometry: Geometry, spec: NandSpec, latencies: Latencies) -> Self {
         let dies_per_chip = spec.dies_per_chip.max(1) as usize;
         let dies = geometry.dies_total();
         let channels = (0..dies).map(|die| geometry.channel_of_die(die) as usize + 1);
@@ -131,12 +132,12 @@ impl Nand {
     }
 
     /// The time of the latest event.
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.now
     }
 
     /// Total time spent on lookups of owners that have ended.
-    pub fn lookup_total_ns(&self) -> u64 {
+    pub(crate) fn lookup_total_ns(&self) -> u64 {
         self.lookup_total
     }
 

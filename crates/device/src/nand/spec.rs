@@ -77,7 +77,7 @@ impl CellTimes {
 
     /// Time of the page `row` of a block.
     #[inline]
-    pub fn of_row(&self, row: u32) -> u64 {
+    pub(crate) fn of_row(&self, row: u32) -> u64 {
         self.times[page_type(self.bits, row)]
     }
 }
@@ -99,7 +99,7 @@ fn page_type(bits: u8, row: u32) -> usize {
 
 /// Interruption of programs and erases by reads of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Suspension {
+pub(crate) struct Suspension {
     /// From the command until the die can read.
     pub begin_ns: u64,
     /// Beyond the rest of the operation, when it resumes.
@@ -112,7 +112,8 @@ pub struct Suspension {
 
 impl Suspension {
     /// No operation is suspended.
-    pub const NEVER: Self = Self {
+    #[cfg(test)]
+    pub(crate) const NEVER: Self = Self {
         begin_ns: 0,
         resume_ns: 0,
         least_left_ns: 0,
@@ -122,7 +123,7 @@ impl Suspension {
 
 /// Parameters of flash whose dies choose what to do next.
 #[derive(Clone, Copy, Debug)]
-pub struct NandSpec {
+pub(crate) struct NandSpec {
     /// Reading a page inside its die.
     pub read: CellTimes,
     /// Programming a page.
