@@ -245,6 +245,10 @@ impl Device {
     /// assert_eq!(nand.outstanding(), 2);
     /// let ends = [nand.next_end(), nand.next_end()].map(|end| end.map(|end| end.request));
     /// assert_eq!(ends, [Some(0), Some(1)]);
+    ///
+    /// nand.open(0);
+    /// device.deallocate_part(0, device.busy_until(), Lpn(0), 2)?;
+    /// device.nand().ok_or("the engine is nand")?.close(0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn nand(&mut self) -> Option<&mut Nand> {

@@ -101,7 +101,7 @@ impl DeviceKey {
 }
 
 /// Larger latencies are typing errors, and sums of them could overflow.
-const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
+pub(crate) const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
 const TIME: KeyKind = KeyKind::Integer(0, LATENCY_MAX_NS);
 const TIME_ABOVE_0: KeyKind = KeyKind::Integer(1, LATENCY_MAX_NS);
 const ANY_U32: KeyKind = KeyKind::Integer(0, u32::MAX as u64);

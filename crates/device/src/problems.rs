@@ -64,40 +64,49 @@ impl DeviceConfig {
             text: text.into(),
             meant: None,
         };
-        let of_nand = TimingConfig {
-            engine: TimingEngine::Nand,
-            ..self.timing
-        };
-        let flash = &self.flash;
-        match self.timing.engine {
-            TimingEngine::Nand if self.background.lookup_stalls_dies => vec![problem(
-                "background.lookup_stalls_dies",
-                "background.lookup_stalls_dies is a choice of the published emulators: timing.engine = \"nand\" needs it to be false",
-            )],
-            TimingEngine::Published
-                if [flash.read_ns, flash.program_ns]
-                    .iter()
-                    .any(|times| times.times().len() > 1) =>
-            {
-                vec![problem(
-                    "flash",
-                    "a list of times for flash.read_ns or flash.program_ns needs timing.engine = \"nand\"",
-                )]
+        let Self { flash, timing, .. } = self;
+        let (channels, dies) = (self.geometry.channels(), self.geometry.dies_total());
+        let has_page_types = [flash.read_ns, flash.program_ns]
+            .iter()
+            .any(|times| times.times().len() > 1);
+        let has_own_keys = TimingConfig {
+            engine: TimingEngine::default(),
+            ..*timing
+        } != TimingConfig::default();
+        let group = channels.saturating_mul(timing.dies_per_chip);
+
+        let mut wrong = Vec::new();
+        match timing.engine {
+            TimingEngine::Nand => {
+                if self.background.lookup_stalls_dies {
+                    wrong.push(problem(
+                        "background.lookup_stalls_dies",
+                        "background.lookup_stalls_dies is a choice of the published emulators: timing.engine = \"nand\" needs it to be false",
+                    ));
+                }
+                if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
+                    wrong.push(problem(
+                        "timing.dies_per_chip",
+                        "timing.dies_per_chip must divide the dies of each channel",
+                    ));
+                }
             }
-            TimingEngine::Published
-                if of_nand
-                    != (TimingConfig {
-                        engine: TimingEngine::Nand,
-                        ..TimingConfig::default()
-                    }) =>
-            {
-                vec![problem(
-                    "timing",
-                    "the keys of [timing] other than engine are used by timing.engine = \"nand\" alone",
-                )]
+            TimingEngine::Published => {
+                if has_page_types {
+                    wrong.push(problem(
+                        "flash",
+                        "several times for flash.read_ns or flash.program_ns need timing.engine = \"nand\"",
+                    ));
+                }
+                if has_own_keys {
+                    wrong.push(problem(
+                        "timing",
+                        "the keys of [timing] other than engine are used by timing.engine = \"nand\" alone",
+                    ));
+                }
             }
-            _ => Vec::new(),
         }
+        wrong
     }
 }
 

@@ -5,7 +5,7 @@
 //! same device. Absent: reading device files (`device_file`).
 
 use crate::config::DeviceConfig;
-use crate::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, NumberRange};
+use crate::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, LATENCY_MAX_NS, NumberRange};
 use crate::nand::CellTimes;
 use crate::preset::PRESETS;
 use remap_ssd_ftl::SchemeKind;
@@ -67,11 +67,13 @@ impl DeviceKey {
                 { "type": "string" },
                 { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
             ] }),
-            KeyKind::CellTimes => json!({ "anyOf": [
-                { "type": "integer", "minimum": 1 },
-                { "type": "array", "items": { "type": "integer", "minimum": 1 },
-                  "minItems": 1, "maxItems": CellTimes::BITS_MAX },
-            ] }),
+            KeyKind::CellTimes => {
+                let time = json!({ "type": "integer", "minimum": 1, "maximum": LATENCY_MAX_NS });
+                json!({ "anyOf": [
+                    time,
+                    { "type": "array", "items": time, "minItems": 1, "maxItems": CellTimes::BITS_MAX },
+                ] })
+            }
         };
 
         schema["description"] = self.sentence().into();

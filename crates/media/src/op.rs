@@ -176,7 +176,8 @@ pub struct Op {
     pub die: u16,
     /// Pages or bytes; for `CopyRow` the number of the first page read.
     pub amount: u32,
-    /// The flash page, for `Read` and `Program`; for `CopyRow` the first one programmed.
+    /// The flash page, for `Read` and `Program`; for `CopyRow` the first one programmed, for `Erase` the block's
+    /// first.
     pub page: Ppn,
     /// For `CopyRow`, the pages read: bit n stands for page `amount` + n, bit 0 is set.
     pub sources: u64,

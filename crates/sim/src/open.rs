@@ -92,6 +92,8 @@ impl OpenLoop {
     /// A request that has begun and arrived at `arrived` completes at `done_at`, the time that has come.
     pub(crate) fn end_now(&mut self, arrived: u64, done_at: u64) {
         self.pending -= 1;
+        // It may end after the next arrival, whose backlog it is in.
+        self.outstanding.push(Reverse(done_at));
         self.waited_ns += u128::from(done_at - arrived);
     }
 

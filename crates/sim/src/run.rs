@@ -55,6 +55,10 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<RunSummary, RunError> {
     let began = Instant::now();
+    // A run that was stopped may have left requests.
+    if let Some(nand) = device.nand() {
+        nand.settle();
+    }
     // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.busy_until();
     let stats = device.ftl().stats();
@@ -166,7 +170,8 @@ fn run_queued(
         mut times,
         mut queue,
     } = front.sink;
-    while queue.next_end(&mut times, engine(device)) {}
+    // A request whose end is missing never ends.
+    while !is_inside && queue.next_end(&mut times, engine(device)) {}
     engine(device).settle();
     Ok(((front.tally, is_inside), times))
 }
@@ -178,8 +183,12 @@ fn queue(options: &RunOptions, times: &RequestTimes) -> Queue {
     } else {
         Some(options.queue_depth)
     };
-    let host_ns = if options.open_loop { 0 } else { times.host_ns };
-    Queue::new(places, times.entered + host_ns)
+    let host_ns = if options.open_loop {
+        0
+    } else {
+        options.host_ns
+    };
+    Queue::new(places, host_ns, times.entered)
 }
 
 /// Takes pages from the source until it or the run ends.

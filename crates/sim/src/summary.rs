@@ -168,7 +168,7 @@ pub(crate) const WARRANTY_YEARS: f64 = 5.0;
 /// Why remaps became physical copies, in pages.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Demotions {
-    /// The 4-bit reference counter was full.
+    /// The reference counter was full.
     pub counter_full: u64,
     /// No room for remapping metadata.
     pub nvram_full: u64,

@@ -24,7 +24,7 @@ pub(crate) struct PageOutcome {
 pub(crate) struct RequestTimes {
     pub clock: RunClock,
     /// Host's time before each request, in a closed loop.
-    pub host_ns: u64,
+    host_ns: u64,
     pub meters: Meters,
     /// Entry of the latest request, and the latest completion of any.
     pub entered: u64,

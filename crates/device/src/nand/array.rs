@@ -48,6 +48,8 @@ struct Die {
     active: u32,
     /// When its array time ends.
     end: u64,
+    /// Array time of the active operation, at most what is left of it.
+    array_ns: u64,
     suspended: u32,
     /// Array time that is left of it, and how often it was suspended.
     left_ns: u64,
@@ -97,6 +99,7 @@ impl Array {
             channel: channel_of(index),
             active: NONE,
             end: 0,
+            array_ns: 0,
             suspended: NONE,
             left_ns: 0,
             suspensions: 0,
@@ -263,6 +266,7 @@ impl Array {
         let this = &mut self.dies[die];
         let node = context.graph.node(this.active);
         this.phase = Phase::Array;
+        this.array_ns = node.length;
         this.end = context.now + node.length;
 
         let instant = node.length == 0 && !(node.work == Work::Read && self.spec.transfer_ns > 0);
@@ -288,11 +292,12 @@ impl Array {
         } = self.spec.suspension;
         let this = &self.dies[die];
         let node = context.graph.node(this.active);
-        let left_ns = this.end - context.now;
+        // Resuming may not be over.
+        let left_ns = (this.end - context.now).min(this.array_ns);
         let permitted = matches!(node.work, Work::Program | Work::Erase)
             && this.suspended == NONE
             && this.suspensions < most
-            && left_ns >= least_left_ns
+            && left_ns >= least_left_ns.max(1)
             && self.deadline(node) > context.now;
         if !permitted {
             return;
@@ -312,6 +317,7 @@ impl Array {
         let this = &mut self.dies[die];
         this.active = std::mem::replace(&mut this.suspended, NONE);
         this.phase = Phase::Array;
+        this.array_ns = this.left_ns;
         this.end = context.now + self.spec.suspension.resume_ns + this.left_ns;
         context.events.set(self.channels.len() + die, this.end);
         None

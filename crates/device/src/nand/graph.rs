@@ -259,8 +259,7 @@ impl Graph {
         self.nodes[node as usize].waits += 1;
     }
 
-    /// Makes `node` wait for all operations numbered below `number`. Numbers never decrease from call
-    /// to call.
+    /// Makes `node` wait for all operations numbered below `number`, and for those of earlier calls.
     pub(super) fn wait_for_all(&mut self, node: u32, number: u64) {
         if number > self.all.oldest {
             self.all.waiting.push_back((number, node));

@@ -132,6 +132,32 @@ impl PendingPrograms {
     }
 }
 
+/// The latest erase of each block.
+pub(super) struct Erases {
+    geometry: Geometry,
+    blocks: Vec<Option<NodeName>>,
+}
+
+impl Erases {
+    pub(super) fn new(geometry: Geometry) -> Self {
+        let blocks = geometry.superblocks() as usize * geometry.dies() as usize;
+        Self {
+            geometry,
+            blocks: vec![None; blocks],
+        }
+    }
+
+    /// Records the erase of the block with this page.
+    pub(super) fn add(&mut self, page: Ppn, name: NodeName) {
+        self.blocks[self.geometry.slot(page).block.0 as usize] = Some(name);
+    }
+
+    /// The latest erase of the block with this page, which may have ended.
+    pub(super) fn of(&self, page: Ppn) -> Option<NodeName> {
+        self.blocks[self.geometry.slot(page).block.0 as usize]
+    }
+}
+
 /// A clearing, or the erases of one name.
 #[derive(Clone, Default)]
 struct Clear {

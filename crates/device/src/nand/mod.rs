@@ -12,12 +12,13 @@
 //!                                                        └────────── ended ◄── events ◄─────┘
 //! ```
 //!
-//! Two waits are added to the recorded ones, since order within a die is no longer that of submission: a
-//! program waits for that of the previous page of its block, and a moved page for the read of its source.
+//! Three waits are added to the recorded ones, since order within a die is no longer that of submission: a
+//! program waits for that of the previous page of its block, the first one for the block's erase, and a moved
+//! page for the read of its source.
 //! A page that has not been programmed yet is read from the controller's buffer, in no time.
 //!
 //! Invariants: no operation begins before the operations in its `after` have ended; ends depend only on
-//! the sequence of calls; nothing is allocated per operation once queues have grown. Absent: stalls of all
+//! the sequence of calls; nothing is allocated per operation on flash once queues have grown. Absent: stalls of all
 //! dies by lookups (a choice of the published emulators), and the host's queue.
 
 mod array;
@@ -40,7 +41,7 @@ use crate::lane::FrontEnd;
 use array::{Array, Context};
 use events::Events;
 use graph::{Graph, Lane, Mark, NONE, Node, Work};
-use lanes::{Clears, NvramLane, PendingPrograms};
+use lanes::{Clears, Erases, NvramLane, PendingPrograms};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::Op;
 use remap_ssd_media::op::NO_PAGE;
@@ -76,6 +77,7 @@ pub struct Nand {
     timers_set: u64,
     requests: Requests,
     programs: PendingPrograms,
+    erases: Erases,
     clears: Clears,
     /// First number that a row of erases or tail pages does not wait for.
     row: Option<u64>,
@@ -85,9 +87,9 @@ pub struct Nand {
     looked_up: u32,
     lookup_began: u64,
     lookup_total: u64,
-    /// The gate of a page that is read to be merged.
+    /// The gate of the latest page that is read to be merged, unless it is open.
     merge: u32,
-    /// True if it passes the hash unit afterwards.
+    /// True if pages to be merged pass the hash unit.
     merge_is_hashed: bool,
     /// True inside a command, whose next step is no command of its own.
     goes_on: bool,
@@ -96,12 +98,11 @@ pub struct Nand {
 impl Nand {
     /// An idle device at time 0. `latencies` has the times of everything that is not flash.
     pub(crate) fn new(geometry: Geometry, spec: NandSpec, latencies: Latencies) -> Self {
-        let dies_per_chip = spec.dies_per_chip.max(1) as usize;
         let dies = geometry.dies_total();
         let channels = (0..dies).map(|die| geometry.channel_of_die(die) as usize + 1);
         let channels = channels.max().unwrap_or(1);
-        // Those of a channel are dealt to its chips in turn.
-        let chips = (dies as usize).div_ceil(channels * dies_per_chip) * channels;
+        // Dies are dealt to channels in turn, and those of a channel to its chips.
+        let chips = (dies / spec.dies_per_chip.max(1)) as usize;
         let array = Array::new(spec, chips, channels, |chip| chip % channels);
         let leaves = array.leaves();
         Self {
@@ -119,6 +120,7 @@ impl Nand {
             timers_set: 0,
             requests: Requests::default(),
             programs: PendingPrograms::new(geometry),
+            erases: Erases::new(geometry),
             clears: Clears::default(),
             row: None,
             lookup: NONE,
@@ -192,10 +194,12 @@ impl Nand {
         self.now = self.now.max(time);
     }
 
-    /// Lets everything that was submitted end; returns the time of the last event.
+    /// Lets everything that was submitted end, and forgets requests, also those that were never closed.
+    /// Returns the time of the last event.
     pub fn settle(&mut self) -> u64 {
         while self.next_event(u64::MAX) {}
         debug_assert!(self.graph.len() == 0, "every operation ends");
+        self.requests.clear();
         self.now
     }
 
@@ -351,11 +355,12 @@ impl Nand {
     /// The operations of a part have ended, and its data are in the controller.
     fn part_done(&mut self, part: u32) {
         let now = self.now;
-        let end = match self.requests.part_of(part).data {
+        let requests::Part { data, merge, .. } = self.requests.part_of(part);
+        let end = match data {
             DataPath::ToHost => self.front.send_page(now, now),
             DataPath::Flush => now + self.latencies.flush_ns,
             DataPath::ToMerge => {
-                self.merge_ready();
+                self.merge_ready(merge);
                 now
             }
             DataPath::Own | DataPath::Absent | DataPath::FromHost | DataPath::Merged => now,

@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 pub(super) struct Part {
     pub request: u32,
     pub data: DataPath,
+    /// Opens when the page that this part reads can be merged.
+    pub merge: u32,
     waits: u32,
 }
 
@@ -57,6 +59,7 @@ impl Requests {
         let part = Part {
             request,
             data,
+            merge: NONE,
             waits: 1,
         };
         match self.free.pop() {
@@ -73,6 +76,18 @@ impl Requests {
 
     pub(super) fn part_of(&self, part: u32) -> Part {
         self.parts[part as usize]
+    }
+
+    /// The part's page is merged once this node has ended.
+    pub(super) fn set_merge(&mut self, part: u32, gate: u32) {
+        self.parts[part as usize].merge = gate;
+    }
+
+    /// Forgets requests that were never closed. Everything that was submitted has ended.
+    pub(super) fn clear(&mut self) {
+        self.waits.fill(0);
+        self.ended.clear();
+        self.outstanding = 0;
     }
 
     /// The part waits for one thing more.

@@ -78,13 +78,14 @@ impl Nand {
             self.part_waits_for(part, adding.gate);
             self.set_timer(ready, Timer::Gate(adding.gate));
         }
-        if data == DataPath::ToMerge {
-            // Opened when the page has been read.
-            (self.merge, self.merge_is_hashed) = (self.gate(), hashes);
-        }
-
         for op in ops {
             self.add(op, &mut adding);
+        }
+        if data == DataPath::ToMerge {
+            // Opened when the page has been read. The next step waits for it.
+            self.merge = self.gate();
+            self.merge_is_hashed = hashes;
+            self.requests.set_merge(part, self.merge);
         }
         // Nothing has begun so far, so that the operations of a step compete with each other.
         self.begin_ready();
@@ -106,15 +107,13 @@ impl Nand {
     }
 
     /// The page to be merged is in the controller.
-    pub(super) fn merge_ready(&mut self) {
-        if self.merge != NONE {
-            let ready = if self.merge_is_hashed {
-                self.front.hash_page(self.now, self.now)
-            } else {
-                self.now
-            };
-            self.set_timer(ready, Timer::Gate(self.merge));
-        }
+    pub(super) fn merge_ready(&mut self, gate: u32) {
+        let ready = if self.merge_is_hashed {
+            self.front.hash_page(self.now, self.now)
+        } else {
+            self.now
+        };
+        self.set_timer(ready, Timer::Gate(gate));
     }
 
     fn add(&mut self, op: &Op, adding: &mut Adding) {
@@ -256,15 +255,18 @@ impl Nand {
         }
     }
 
-    /// The pages of a block are programmed in order.
+    /// The pages of a block are programmed in order, after its erase.
     fn wait_by_order(&mut self, work: Work, page: Ppn, node: u32) {
         if work != Work::Program || page == NO_PAGE {
             return;
         }
         let dies = self.geometry.dies();
-        if self.geometry.offset(page) >= dies
-            && let Some(before) = self.programs.of_page(Ppn(page.0 - dies))
-        {
+        let before = if self.geometry.offset(page) >= dies {
+            self.programs.of_page(Ppn(page.0 - dies))
+        } else {
+            self.erases.of(page).and_then(|name| self.graph.find(name))
+        };
+        if let Some(before) = before {
             self.graph.wait_for(node, before);
         }
     }
@@ -299,6 +301,9 @@ impl Nand {
             let data = (data != NONE).then(|| self.graph.name(data));
             self.programs.add(page, node, data);
         }
+        if op.kind == OpKind::Erase && op.page != NO_PAGE {
+            self.erases.add(op.page, self.graph.name(node));
+        }
         if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             if op.clear_id == ClearId(0) {
                 return;
@@ -309,6 +314,8 @@ impl Nand {
 
     /// Collection's copies of one row: a page is programmed when its source has been read.
     fn add_row(&mut self, op: &Op, adding: &Adding) {
+        // Its reads would end a row of programs that wait for everything.
+        debug_assert!(!op.after_all, "copies wait for what they name");
         let geometry = self.geometry;
         let first = geometry.slot(Ppn(op.amount));
         let base = geometry.die_of(geometry.superblock(first.ppn), 0);

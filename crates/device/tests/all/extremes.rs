@@ -187,7 +187,7 @@ fn every_key_at_the_ends_of_its_range_is_refused_with_a_sentence_or_works() {
     assert!(works > 1000 && refused > 1000, "{works} {refused}");
 }
 
-// Of the keys of time, all pairs.
+// Of the pairs of values of these keys, every seventh.
 #[test]
 fn keys_of_the_model_whose_dies_choose_are_refused_with_a_sentence_or_work_in_pairs() {
     let (mut wrong, mut works) = (Vec::new(), 0);

@@ -312,6 +312,7 @@ impl Media {
         let mut op = Op::new(OpKind::Erase, Purpose::Gc, after);
         let (sb, die) = self.nand.geometry.place_of_block(block);
         op.die = self.nand.geometry.die_of(sb, die) as u16;
+        op.page = self.nand.geometry.page(sb, die);
         op.clear_id = id;
         self.record(op);
 

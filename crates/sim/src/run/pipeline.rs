@@ -246,11 +246,11 @@ fn charge_queued(
     times: &mut RequestTimes,
     queue: &mut Queue,
 ) {
-    for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
+    for (done, counters) in lot.requests.iter().zip(&lot.glimpses) {
         let nand = timing.nand().expect("the device has this engine");
         queue.enter(times, nand, 0, done.is_flush);
         if times.is_due() {
-            times.read(*glimpse, done.page_ops, None);
+            times.read(*counters, done.page_ops, None);
         }
         for _ in 0..done.steps {
             timing.submit(queue.request(), times.entered, &mut lot.record);

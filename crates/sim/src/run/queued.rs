@@ -29,6 +29,8 @@ struct InDevice {
 pub(super) struct Queue {
     /// When each free place may be taken, in order; `None` if their number has no bound.
     places: Option<VecDeque<u64>>,
+    /// Host's time before each request.
+    host_ns: u64,
     requests: Vec<InDevice>,
     /// Numbers that no request in flight has.
     free: Vec<u32>,
@@ -38,10 +40,11 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// `places`, all of them free from `now` on.
-    pub(super) fn new(places: Option<u32>, now: u64) -> Self {
+    /// `places`, all of them free when the host has taken its time after `now`.
+    pub(super) fn new(places: Option<u32>, host_ns: u64, now: u64) -> Self {
         Self {
-            places: places.map(|count| vec![now; count.max(1) as usize].into()),
+            places: places.map(|count| vec![now + host_ns; count.max(1) as usize].into()),
+            host_ns,
             requests: Vec::new(),
             free: Vec::new(),
             request: 0,
@@ -61,7 +64,7 @@ impl Queue {
         let mut after = 0;
         if is_flush || self.is_barrier {
             while self.next_end(times, nand) {}
-            after = times.ended + times.host_ns;
+            after = times.ended + self.host_ns;
         }
         self.is_barrier = is_flush;
 
@@ -134,7 +137,7 @@ impl Queue {
         } = self.requests[request as usize];
         times.ended = times.ended.max(at);
         if let Some(places) = &mut self.places {
-            places.push_back(at + times.host_ns);
+            places.push_back(at + self.host_ns);
         }
         if let RunClock::Open(open) = &mut times.clock {
             open.end_now(arrived, at);

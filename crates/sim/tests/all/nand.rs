@@ -108,13 +108,16 @@ fn every_scheme_gives_the_same_on_two_threads() {
 
 #[test]
 fn workloads_and_policies_give_the_same_on_two_threads() {
-    for (policy, workload) in GcPolicy::ALL.into_iter().zip([
+    for (policy, workload) in GcPolicy::ALL.into_iter().cycle().zip([
         "zipf:0.99",
         "fileserver",
         "oltp",
         "sysbench",
         "fiu-mail",
         "snapshot",
+        // These write parts of pages.
+        "fileserver,direct",
+        "oltp,direct",
     ]) {
         let mut config = config(SchemeKind::RemapSsd, true, "nand");
         tlc(&mut config);
@@ -165,8 +168,9 @@ fn reads_are_faster_and_faster_still_if_programs_are_suspended() {
 
 #[test]
 fn an_open_loop_works_for_itself_between_requests() {
-    let open_loop = |engine| {
-        let config = config(SchemeKind::None, false, engine);
+    let open_loop = |engine: &str, bound, rate: &str, host_ns| {
+        let mut config = config(SchemeKind::None, false, engine);
+        config.host_ns = host_ns;
         let source: NamedWorkload = "randwrite".parse().unwrap();
         let mut device = Device::format(config.clone()).unwrap();
         age(
@@ -180,18 +184,40 @@ fn an_open_loop_works_for_itself_between_requests() {
         let mut pages = source
             .source(PAPERS, config.addressable_lpns(), 2, 1 << 40)
             .unwrap();
-        let arrivals: Arrivals = "rate:2000".parse().unwrap();
+        let arrivals: Arrivals = rate.parse().unwrap();
         let mut pages = arrivals.over_workload(&mut *pages, &source, 3).unwrap();
         let options = RunOptions {
             open_loop: true,
+            bound,
+            host_ns,
             ..options(20_000, 1, 1)
         };
         let mut go_on = |_: &_| ControlFlow::Continue(());
         run(&mut device, &mut pages, &options, &mut go_on).unwrap()
     };
-    let [published, nand] = ["published", "nand"].map(open_loop);
+    let engines = ["published", "nand"];
+    let [published, nand] = engines.map(|engine| open_loop(engine, None, "rate:2000", 0));
     assert_eq!(published.requests.submitted, nand.requests.submitted);
-    let backlog = |summary: &RunSummary| summary.arrivals.as_ref().unwrap().backlog_mean;
-    assert!(backlog(&nand) <= 1.1 * backlog(&published));
+    let of = |summary: &RunSummary| summary.arrivals.clone().unwrap();
+    assert!(of(&nand).backlog_mean <= 1.1 * of(&published).backlog_mean);
     assert!(nand.gc_pages > 0);
+
+    // More arrive than it can do: the backlog grows, with a bound on those in the device too.
+    let [published, nand] = engines.map(|engine| open_loop(engine, Some(4), "rate:100000", 0));
+    for (ours, other) in [
+        (of(&nand).backlog_mean, of(&published).backlog_mean),
+        (
+            of(&nand).backlog_max as f64,
+            of(&published).backlog_max as f64,
+        ),
+        (
+            of(&nand).backlog_end as f64,
+            of(&published).backlog_end as f64,
+        ),
+    ] {
+        assert!((0.9..1.1).contains(&(ours / other)), "{ours} for {other}");
+    }
+    // Requests that arrive do not wait for the host.
+    let late = open_loop("nand", Some(4), "rate:100000", 1_000_000);
+    assert_eq!(late.requests_per_s, nand.requests_per_s);
 }

@@ -1,7 +1,11 @@
 //! Cases that have a formula: the model gives the same nanosecond.
 
 use super::host::{Host, link, spec};
-use crate::nand::{CellTimes, NandSpec};
+use crate::config::Latencies;
+use crate::halves::{DataPath, Step};
+use crate::nand::{CellTimes, Nand, NandSpec, RequestEnd};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose};
 
 const KIB: u64 = 1024;
 
@@ -90,4 +94,69 @@ fn dies_of_one_timeline_do_not_overlap() {
     let (one, chip, two) = (rate(1, 1), rate(2, 2), rate(2, 1));
     assert!((chip / one - 1.0).abs() < 0.001, "{chip} {one}");
     assert!(two > 1.5 * one, "{two} {one}");
+}
+
+/// A device of 4 dies and 16 pages a block, without channels, and an operation on its first die.
+fn bare(kind: OpKind, page: u32, after: After) -> (Nand, Op) {
+    let shape = Shape {
+        channels: 1,
+        dies: 4,
+        superblocks: 16,
+        pages_per_block: 16,
+    };
+    let flash = NandSpec {
+        command_ns: [0; 3],
+        transfer_ns: 0,
+        ..spec(50_000 - 20, 400_000, 0)
+    };
+    let latencies = Latencies {
+        nvram_write_ns: 1_000_000,
+        ..Latencies::default()
+    };
+    let nand = Nand::new(Geometry::new(shape).unwrap(), flash, latencies);
+    (nand, operation(kind, page, after))
+}
+
+fn operation(kind: OpKind, page: u32, after: After) -> Op {
+    let mut op = Op::new(kind, Purpose::Host, after);
+    op.page = Ppn(page);
+    op.amount = 64;
+    op
+}
+
+// The firmware lets the head of a superblock follow the erase of its block by the die's order alone.
+#[test]
+fn the_first_program_of_a_block_follows_its_erase() {
+    let (mut nand, store) = bare(OpKind::NvWrite, u32::MAX, After::NOTHING);
+    let mut erase = operation(OpKind::Erase, 64, After::FENCE);
+    erase.clear_id = ClearId(1);
+    let program = operation(OpKind::Program, 64, After::NOTHING);
+    for (request, op) in [(0, store), (1, erase), (2, program)] {
+        nand.open(request);
+        let step = Step::new(DataPath::Absent, false);
+        nand.step(Some(request), 0, step, false, &[op]);
+        nand.close(request);
+    }
+    let ends = [(); 3].map(|()| nand.next_end().unwrap().at);
+    assert_eq!(ends, [1_000_000, 4_500_000, 4_900_000]);
+}
+
+// Two writes of a part of a page: each is read, merged and written, in its own time.
+#[test]
+fn pages_are_merged_when_they_have_been_read() {
+    let (mut nand, read) = bare(OpKind::Read, 64, After::NOTHING);
+    for request in 0..2 {
+        nand.open(request);
+        let step = Step::new(DataPath::ToMerge, true);
+        nand.step(Some(request), 0, step, false, &[read]);
+        let write = operation(OpKind::Program, 128 + request, After::NOTHING);
+        let step = Step::new(DataPath::Merged, false);
+        nand.step(Some(request), 0, step, false, &[write]);
+        nand.close(request);
+    }
+    let ends = [(); 2].map(|()| nand.next_end());
+    // Both reads and both programs are of the first die.
+    let end = |request, at| Some(RequestEnd { request, at });
+    assert_eq!(ends, [end(0, 500_000), end(1, 900_000)]);
+    assert_eq!((nand.settle(), nand.outstanding()), (900_000, 0));
 }

@@ -143,8 +143,7 @@ fn sequence(seed: u64) -> Vec<Done> {
             end: 0,
         });
     }
-    nand.settle();
-    while let Some(end) = nand.take_end() {
+    while let Some(end) = nand.next_end() {
         all[end.request as usize].end = end.at;
     }
     assert_eq!(nand.outstanding(), 0, "seed {seed}");
