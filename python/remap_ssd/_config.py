@@ -25,7 +25,7 @@ class Config:
 
     ``Config("fast21-32g", scale="1/64", scheme="nlog", flash={"read_ns": 40_000})`` is a preset with some values replaced.
     The names are those of a device file (``print(config.to_toml())``): ``name``, ``addressable``, ``queue_depth``, ``content``,
-    and the tables ``geometry``, ``flash``, ``nvram``, ``hash``, ``link``, ``background`` and ``firmware``, each a dict of those
+    and the tables ``geometry``, ``flash``, ``nvram``, ``hash``, ``link``, ``controller``, ``background``, ``timing`` and ``firmware``, each a dict of those
     values that differ. Names of ``firmware`` may be given without it (``scheme``, ``log_bytes``, ``dedup``, ``gc_policy``, ...).
     Values are replaced first; ``scale`` then shrinks the device with its remapping metadata.
 

@@ -75,6 +75,7 @@ impl Device {
         let loaded = py.detach(|| device::Device::load(&path));
         let (device, report) =
             loaded.map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))?;
+        device.config().check_known_ends().map_err(mistake)?;
         Ok((Self::powered(device, power_cuts), json!(report).to_string()))
     }
 

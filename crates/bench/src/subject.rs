@@ -153,6 +153,7 @@ impl Subject {
     /// # Errors
     /// Invalid device configuration.
     pub(crate) fn new(config: DeviceConfig, feed: &mut CommandSource) -> Result<Self, BenchError> {
+        config.check_known_ends().map_err(BenchError::impossible)?;
         let mut device = Device::format(config).map_err(BenchError::impossible)?;
         let began = Instant::now();
         age(&mut device, &mut feed.workload, &AgingOptions::default())
