@@ -136,7 +136,8 @@ impl Subject {
         let ccaw = CcawOptions {
             window,
             compare: Some(compare),
-            shared_max: disk.device().config().firmware.count_max,
+            // 255 stands for a table without limit.
+            shared_max: disk.device().config().firmware.count_max.min(254),
             ..CcawOptions::default()
         };
         let order_merge = OrderMergeOptions {
