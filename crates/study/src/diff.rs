@@ -204,6 +204,9 @@ impl ResultFile {
 pub struct Diff {
     /// The labels of the runs in both, each with its figures.
     pub runs: Vec<(String, Vec<(String, Pair)>)>,
+    /// The labels of runs that are transient in one result or both: they have no intervals, so every
+    /// difference counts.
+    pub transient: Vec<String>,
     /// The labels of runs only in the first result.
     pub only_in_a: Vec<String>,
     /// The labels of runs only in the second result.
@@ -282,7 +285,14 @@ impl Diff {
             (run.label.clone(), found.collect())
         };
 
+        let is_transient = |run: &&Both<'_>| {
+            let state = |run: &Value| run.pointer("/steady/is_steady").and_then(Value::as_bool);
+            [run.a, run.b].map(state).contains(&Some(false))
+        };
+        let transient = both.iter().filter(is_transient);
+
         Ok(Self {
+            transient: transient.map(|run| run.label.clone()).collect(),
             runs: both.iter().map(of).collect(),
             only_in_a: lone(&runs_a, &runs_b),
             only_in_b: lone(&runs_b, &runs_a),
@@ -314,6 +324,7 @@ impl Diff {
         json!({
             "format_version": FORMAT_VERSION,
             "runs": self.runs.iter().map(run).collect::<Vec<_>>(),
+            "transient": self.transient,
             "only_in_a": self.only_in_a,
             "only_in_b": self.only_in_b,
             "config": self.config,

@@ -70,6 +70,12 @@ fn show(args: &Args, diff: &Diff) -> Result<(), Failure> {
     }
     output::text(&table(&["", "A", "B", "change"], &rows))?;
 
+    if !diff.transient.is_empty() {
+        output::note(format_args!(
+            "note: transient, so without intervals, and every difference counts: {}",
+            diff.transient.join(", ")
+        ));
+    }
     for (path, only) in [(&args.a, &diff.only_in_a), (&args.b, &diff.only_in_b)] {
         if !only.is_empty() {
             output::note(format_args!(

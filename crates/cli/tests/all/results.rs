@@ -353,6 +353,7 @@ fn a_difference_within_both_intervals_is_noise_and_no_regression() {
             "gc_pages": 1000.0 - bandwidth,
             "erases": 1100.0 - bandwidth,
             "ci95": { "bandwidth_mib_s": ci95, "gc_pages": ci95 },
+            "steady": { "is_steady": !ci95.is_null() },
         });
         let text = serde_json::json!({ "runs": [run] }).to_string();
         std::fs::write(dir.join(name), text).unwrap();
@@ -396,6 +397,11 @@ fn a_difference_within_both_intervals_is_noise_and_no_regression() {
     let json = diff("short.json", &["--json"]).fails(1, &[]).json();
     let figure = &json["runs"][0]["figures"]["bandwidth_mib_s"];
     assert!(figure["ci95"].is_null() && figure["within_noise"] == false);
+    // It has none because it was transient.
+    let label = &json["runs"][0]["label"];
+    assert_eq!(json["transient"], serde_json::json!([label]));
+    let said = "transient, so without intervals, and every difference counts";
+    diff("short.json", &[]).fails(1, &[said]);
 }
 
 #[test]
