@@ -85,7 +85,7 @@ impl DeviceConfig {
     }
 }
 
-/// Keys that a file without a preset may omit, besides those of `[firmware]` and `[controller]`.
+/// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]` and `[timing]`.
 const OPTIONAL: [&str; 5] = [
     "preset",
     "scale",
@@ -100,7 +100,7 @@ fn missing(given: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
     let mut names: Vec<&str> = Vec::new();
     for key in KEYS.iter() {
         let table = key.table();
-        let is_optional = OPTIONAL.contains(&key.path) || table == "controller";
+        let is_optional = OPTIONAL.contains(&key.path) || ["controller", "timing"].contains(&table);
 
         let is_meant = wrong.iter().any(|wrong| wrong.meant == Some(key.path));
         let whole = given.get(table);

@@ -31,6 +31,7 @@ const NOT_DRAWN: &[(&str, &str)] = &[
     ),
     ("host_ns", "a campaign has no time"),
     ("controller", "a campaign has no time"),
+    ("timing", "a campaign has no time"),
     ("hash", "a campaign has no time"),
     ("link", "a campaign has no time"),
     (

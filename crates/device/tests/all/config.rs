@@ -206,3 +206,14 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
     refused(&full.replace("queue_depth", "queue_deep"), "line ");
     refused(&format!("{full}\n[x"), "line ");
 }
+
+// Such files are in images that earlier versions made.
+#[test]
+fn a_file_without_the_tables_that_were_added_later_is_read() {
+    let whole = DeviceConfig::preset("fast21-32g").unwrap();
+    let mut table: toml::Table = whole.to_toml().parse().unwrap();
+    for added in ["controller", "timing", "host_ns"] {
+        assert!(table.remove(added).is_some(), "{added}");
+    }
+    assert_eq!(DeviceConfig::from_toml(&table.to_string()).unwrap(), whole);
+}
