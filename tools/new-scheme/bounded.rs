@@ -11,7 +11,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::error::{ConfigError, RecoveryError};
+use crate::error::{ConfigError, Contradiction, RecoveryError};
 use crate::mapping::ended::EndedFilters;
 use crate::mapping::tables::Tables;
 use crate::recovery::witnesses::Witnesses;
@@ -135,7 +135,7 @@ impl Inspect for Bounded {
         }
     }
 
-    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), Contradiction> {
         self.index.check(tables)
     }
 }

@@ -143,10 +143,10 @@ static COMMON: &[DeviceKey] = &[
     key("geometry.superblock_dies", "dies", KeyKind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`."),
 
     key("flash.read_ns", "ns", KeyKind::CellTimes, "Reading a page inside its die. With `timing.engine = \"nand\"` there may be one time for each page type \
-        of a word line, the fastest first: 2 for MLC, 3 for TLC, 4 for QLC."),
+        of a word line, the fastest first: 2 for MLC, 3 for TLC, 4 for QLC; `[40_000, 60_000, 80_000]` in a file, `40us/60us/80us` with `--set`."),
     key("flash.program_ns", "ns", KeyKind::CellTimes, "Programming a page inside its die; a list of times as for `read_ns`."),
     key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
-    key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled."),
+    key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled. 4 KiB at 800 MT/s take 5,120."),
     key("flash.flush_ns", "ns", TIME, "A flush, once everything before it has ended. Traces with `--flushes`, recordings and host software have flushes."),
     key("flash.endurance", "cycles", KeyKind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
 
@@ -181,7 +181,7 @@ static COMMON: &[DeviceKey] = &[
     key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
     key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),
-    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one operation; 0 is never."),
+    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one operation, a program or an erase, which lasts longer; 0 is never. One whose patience is over is not suspended."),
 
     key("firmware.lpns", "pages", KeyKind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
     key("firmware.scheme", "", KeyKind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),

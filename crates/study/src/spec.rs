@@ -377,7 +377,7 @@ impl ComparisonSpec {
     }
 
     /// Seed of all randomness.
-    pub(crate) fn seed(&self) -> u64 {
+    pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }
 

@@ -1,7 +1,8 @@
 //! The next event of each resource, and the earliest of all.
 //!
 //! A winner tree with a leaf for each die, channel and lane, which has at most one event at a time.
-//! Time and leaf share a word, so leaves break ties, and a run is deterministic.
+//! Time and leaf share a word, so leaves break ties, and a run is deterministic. Times are counted from an
+//! epoch that follows the events, so that virtual time may last for centuries.
 //!
 //! Invariant: a parent is the smaller of its two children. Absent: what an event means.
 
@@ -10,6 +11,7 @@ pub(super) struct Events {
     tree: Vec<u64>,
     leaves: usize,
     bits: u32,
+    epoch: u64,
 }
 
 impl Events {
@@ -20,6 +22,7 @@ impl Events {
             tree: vec![u64::MAX; 2 * leaves],
             leaves,
             bits: leaves.trailing_zeros(),
+            epoch: 0,
         }
     }
 
@@ -27,18 +30,45 @@ impl Events {
     #[inline]
     pub(super) fn earliest(&self) -> Option<(u64, usize)> {
         let key = self.tree[1];
-        (key != u64::MAX).then_some((key >> self.bits, key as usize & (self.leaves - 1)))
+        (key != u64::MAX).then_some((
+            self.epoch + (key >> self.bits),
+            key as usize & (self.leaves - 1),
+        ))
     }
 
     /// The leaf's next event is at `time`.
     #[inline]
     pub(super) fn set(&mut self, leaf: usize, time: u64) {
+        if time - self.epoch >= self.limit() {
+            self.clear(leaf);
+            self.move_epoch(time);
+        }
+        self.put(leaf, (time - self.epoch) << self.bits | leaf as u64);
+    }
+
+    /// Times from the epoch on that share a word with a leaf.
+    #[inline]
+    fn limit(&self) -> u64 {
+        1 << (63 - self.bits)
+    }
+
+    /// Counts from long before the earliest event on, since others may follow that come before it.
+    #[cold]
+    fn move_epoch(&mut self, time: u64) {
+        let earliest = self
+            .earliest()
+            .map_or(time, |(earliest, _)| earliest.min(time));
+        let epoch = earliest.saturating_sub(self.limit() / 2).max(self.epoch);
         // A silent overflow would corrupt the order of events.
         assert!(
-            time < 1 << (63 - self.bits),
-            "virtual time is beyond what events can hold"
+            time - epoch < self.limit(),
+            "events are too far from each other"
         );
-        self.put(leaf, time << self.bits | leaf as u64);
+        let by = (epoch - self.epoch) << self.bits;
+        for key in self.tree.iter_mut().filter(|key| **key != u64::MAX) {
+            *key -= by;
+        }
+        self.epoch = epoch;
     }
 
     /// The leaf has no event.
@@ -72,16 +102,25 @@ mod tests {
     fn the_earliest_event_is_the_least_time_and_then_the_least_leaf() {
         for count in [1, 2, 3, 7, 16, 33] {
             let (mut events, mut list) = (Events::new(count), vec![None; count]);
-            let mut noise = count as u64;
+            let (mut noise, mut now) = (count as u64, 0_u64);
             for _ in 0..2000 {
                 noise = noise
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                let (leaf, time) = ((noise >> 33) as usize % count, noise >> 58);
+                let (leaf, mut time) = ((noise >> 33) as usize % count, noise >> 58);
+                now += if noise.is_multiple_of(97) { 1 << 55 } else { 0 };
                 if time < 8 {
                     events.clear(leaf);
                     list[leaf] = None;
                 } else {
+                    time += now;
+                    // Nothing lies behind the time that has come.
+                    for (other, place) in list.iter_mut().enumerate() {
+                        if place.is_some_and(|place| place < now) {
+                            events.clear(other);
+                            *place = None;
+                        }
+                    }
                     events.set(leaf, time);
                     list[leaf] = Some(time);
                 }

@@ -32,17 +32,29 @@ impl NvramLane {
     }
 }
 
-/// A program that has not ended, and the operation after which its data are in the controller.
+/// Where the data of a program are that has not ended.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ProgramData {
+    /// The operation after which they are in the controller.
+    pub ready: Option<NodeName>,
+    /// The page from which collection copies them, and its die: it is there until the copy is programmed.
+    pub source: Option<(Ppn, u16)>,
+}
+
+/// A program that has not ended.
 #[derive(Clone, Copy)]
 struct PendingProgram {
     node: u32,
-    data: Option<NodeName>,
+    data: ProgramData,
 }
 
 impl PendingProgram {
     const ABSENT: Self = Self {
         node: NONE,
-        data: None,
+        data: ProgramData {
+            ready: None,
+            source: None,
+        },
     };
 }
 
@@ -72,7 +84,7 @@ impl PendingPrograms {
         }
     }
 
-    pub(super) fn add(&mut self, page: Ppn, node: u32, data: Option<NodeName>) {
+    pub(super) fn add(&mut self, page: Ppn, node: u32, data: ProgramData) {
         let superblock = &mut self.superblocks[self.geometry.superblock(page).0 as usize];
         if superblock.count == 0 {
             superblock.table = self.free.pop().unwrap_or_else(|| {
@@ -120,9 +132,9 @@ impl PendingPrograms {
         self.find(page).map(|pending| pending.node)
     }
 
-    /// If the page's program has not ended, the operation after which its data are in the controller.
+    /// If the page's program has not ended, where its data are.
     #[inline]
-    pub(super) fn data_of(&self, page: Ppn) -> Option<Option<NodeName>> {
+    pub(super) fn data_of(&self, page: Ppn) -> Option<ProgramData> {
         self.find(page).map(|pending| pending.data)
     }
 

@@ -15,7 +15,8 @@
 //! Three waits are added to the recorded ones, since order within a die is no longer that of submission: a
 //! program waits for that of the previous page of its block, the first one for the block's erase, and a moved
 //! page for the read of its source.
-//! A page that has not been programmed yet is read from the controller's buffer, in no time.
+//! A page that has not been programmed yet is read from the controller's buffer, in no time, or where
+//! collection copies it from.
 //!
 //! Invariants: no operation begins before the operations in its `after` have ended; ends depend only on
 //! the sequence of calls; nothing is allocated per operation on flash once queues have grown. Absent: stalls of all

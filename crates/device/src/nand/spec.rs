@@ -82,19 +82,11 @@ impl CellTimes {
     }
 }
 
-/// Type of a page by its number within the block: 0 is the fastest. The order of two and three bits is that
-/// of the data sheets that simulators follow: a block of TLC begins with pages of fewer bits, since a
-/// word line is programmed in steps beside its neighbours.
+/// Type of a page by its number within the block: 0 is the fastest. Word line by word line; the longer runs of
+/// fast pages with which some parts begin their blocks would be most of the short blocks of a scaled device.
 #[inline]
 fn page_type(bits: u8, row: u32) -> usize {
-    let kind = match (bits, row) {
-        (1, _) => 0,
-        (3, 0..6) => 0,
-        (3, 6..8) => 1,
-        (3, _) => (row - 8) / 2 % 3,
-        (bits, _) => row % u32::from(bits),
-    };
-    kind as usize
+    (row % u32::from(bits)) as usize
 }
 
 /// Interruption of programs and erases by reads of the host.

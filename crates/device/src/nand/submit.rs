@@ -1,6 +1,7 @@
 //! Steps of commands become parts and operations that wait.
 
 use super::graph::{Class, Lane, Mark, NONE, Node, Work};
+use super::lanes::ProgramData;
 use super::spec::NandSpec;
 use super::{Nand, Timer};
 use crate::halves::{DataPath, Step};
@@ -16,6 +17,8 @@ struct Adding {
     gate: u32,
     /// The latest page that the part reads: it may copy it.
     copied: u32,
+    /// The page that collection copies, and its die.
+    source: Option<(Ppn, u16)>,
 }
 
 impl Nand {
@@ -69,6 +72,7 @@ impl Nand {
             part,
             gate: NONE,
             copied: NONE,
+            source: None,
         };
         if data == DataPath::Merged {
             adding.gate = self.merge;
@@ -188,18 +192,10 @@ impl Nand {
     /// Adds an operation with all that it waits for; the caller may add more, and then seals it.
     fn add_one(&mut self, op: &Op, mut node: Node, adding: &Adding) -> u32 {
         let page = node.page;
-        let mut buffered = None;
-        if node.work == Work::Read && page != NO_PAGE {
-            buffered = self.programs.data_of(page);
-        }
-        if buffered.is_some() {
-            (node.work, node.length) = (Work::Nothing, 0);
-        }
+        let before = self.read_early(op.purpose, &mut node);
         let work = node.work;
         let node = self.graph.add(node);
-        if let Some(before) = buffered.flatten().and_then(|data| self.graph.find(data)) {
-            self.graph.wait_for(node, before);
-        }
+        self.wait_for(node, before);
 
         if op.purpose == Purpose::Host {
             self.graph.node_mut(node).part = adding.part;
@@ -218,6 +214,26 @@ impl Nand {
         self.join_lookup(op.kind, node);
         self.note(op, work, page, node, adding);
         node
+    }
+
+    /// A read of a page that has not been programmed: it takes no time once the data are in the controller.
+    /// Until collection has read the page that it copies, the host reads that one. Returns the node for
+    /// which it waits.
+    fn read_early(&self, purpose: Purpose, node: &mut Node) -> u32 {
+        if node.work != Work::Read || node.page == NO_PAGE {
+            return NONE;
+        }
+        let Some(ProgramData { ready, source }) = self.programs.data_of(node.page) else {
+            return NONE;
+        };
+        let before = ready.and_then(|name| self.graph.find(name));
+        if let (Some(_), Some((page, die)), Purpose::Host) = (before, source, purpose) {
+            node.length = self.spec.read.of_row(self.geometry.slot(page).row);
+            node.die = self.chip_of(die.into());
+            return NONE;
+        }
+        (node.work, node.length) = (Work::Nothing, 0);
+        before.unwrap_or(NONE)
     }
 
     fn wait_for(&mut self, node: u32, before: u32) {
@@ -298,8 +314,9 @@ impl Nand {
                 (Purpose::Host, _) => adding.gate,
                 _ => NONE,
             };
-            let data = (data != NONE).then(|| self.graph.name(data));
-            self.programs.add(page, node, data);
+            let ready = (data != NONE).then(|| self.graph.name(data));
+            let source = adding.source;
+            self.programs.add(page, node, ProgramData { ready, source });
         }
         if op.kind == OpKind::Erase && op.page != NO_PAGE {
             self.erases.add(op.page, self.graph.name(node));
@@ -328,6 +345,9 @@ impl Nand {
             let mut read = Op::new(OpKind::Read, op.purpose, remap_ssd_media::After::NOTHING);
             read.page = Ppn(op.amount + step);
             read.die = (base + geometry.die_of_offset(first.die + step)) as u16;
+            // One that is not programmed itself has no data to read.
+            let is_there = self.programs.of_page(read.page).is_none();
+            let source = is_there.then_some((read.page, read.die));
             let node = self.node_of(&read);
             let read = self.add_one(&read, node, adding);
 
@@ -340,6 +360,7 @@ impl Nand {
             let node = self.node_of(&program);
             let copy = Adding {
                 copied: read,
+                source,
                 ..*adding
             };
             let program = self.add_one(&program, node, &copy);

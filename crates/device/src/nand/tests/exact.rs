@@ -33,9 +33,8 @@ fn a_write_alone_takes_the_sum_of_its_phases() {
 #[test]
 fn pages_of_a_word_line_have_times_of_their_own() {
     let cells = CellTimes::new(&[40, 60, 80]).unwrap();
-    let times: Vec<u64> = (0..14).map(|row| cells.of_row(row)).collect();
-    let slow_start = [40, 40, 40, 40, 40, 40, 60, 60];
-    assert_eq!(times, [&slow_start[..], &[40, 40, 60, 60, 80, 80]].concat());
+    let times: Vec<u64> = (0..7).map(|row| cells.of_row(row)).collect();
+    assert_eq!(times, [40, 60, 80, 40, 60, 80, 40]);
 
     let pairs = CellTimes::new(&[400, 1600]).unwrap();
     assert_eq!(
