@@ -101,8 +101,8 @@ use std::path::PathBuf;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Device {
-    ftl: Ftl,
-    charging: OpCharger,
+    pub(crate) ftl: Ftl,
+    pub(crate) charging: OpCharger,
     config: DeviceConfig,
     /// The folder of the device, if it is in one.
     pub(crate) dir: Option<PathBuf>,
@@ -222,80 +222,6 @@ impl Device {
             Some(nand) => nand.lookup_total_ns(),
             None => self.charging.timing.lookup_total_ns(),
         }
-    }
-    /// The model whose dies choose, if the device has the engine `nand`. Its requests have
-    /// [`submit_part`](Self::submit_part) for their pages; all other verbs submit a command when nothing else is
-    /// outstanding, and complete it.
-    ///
-    /// ```
-    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
-    /// let config = DeviceConfig::from_toml(
-    ///     "preset = \"fast21-32g\"\nscale = \"1/256\"\n[background]\nlookup_stalls_dies = false\n[timing]\nengine = \"nand\"",
-    /// )?;
-    /// let mut device = Device::format(config)?;
-    ///
-    /// // Two requests at once; each ends in its own time.
-    /// for (request, lpn) in [(0, Lpn(0)), (1, Lpn(1))] {
-    ///     device.nand().ok_or("the engine is nand")?.open(request);
-    ///     let write = PageCommand { content: lpn.0.into(), lpn, kind: PageKind::Write };
-    ///     device.submit_part(request, 0, &write, false)?;
-    ///     device.nand().ok_or("the engine is nand")?.close(request);
-    /// }
-    /// let nand = device.nand().ok_or("the engine is nand")?;
-    /// assert_eq!(nand.outstanding(), 2);
-    /// let ends = [nand.next_end(), nand.next_end()].map(|end| end.map(|end| end.request));
-    /// assert_eq!(ends, [Some(0), Some(1)]);
-    ///
-    /// nand.open(0);
-    /// device.deallocate_part(0, device.busy_until(), Lpn(0), 2)?;
-    /// device.nand().ok_or("the engine is nand")?.close(0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn nand(&mut self) -> Option<&mut Nand> {
-        self.charging.nand.as_deref_mut()
-    }
-    /// Submits one page of a request of the engine `nand`. `goes_on`: the next call continues the command.
-    ///
-    /// # Errors
-    /// The reason for the refusal.
-    ///
-    /// # Panics
-    /// The device has the other engine.
-    #[inline]
-    pub fn submit_part(
-        &mut self,
-        request: u32,
-        now: u64,
-        command: &PageCommand,
-        goes_on: bool,
-    ) -> Result<(), Refusal> {
-        let charging = &mut self.charging;
-        perform(&mut self.ftl, command, goes_on, |ftl, step| {
-            let ops = &mut ftl.media_mut().ops;
-            charging.submit(request, now, step, ops);
-            ops.clear();
-        })
-    }
-    /// Deallocates `len` pages from `lpn` on, as a part of a request of the engine `nand`.
-    ///
-    /// # Errors
-    /// The reason for the refusal.
-    ///
-    /// # Panics
-    /// The device has the other engine.
-    pub fn deallocate_part(
-        &mut self,
-        request: u32,
-        now: u64,
-        lpn: Lpn,
-        len: u32,
-    ) -> Result<(), Refusal> {
-        let result = self.ftl.deallocate(lpn, len);
-        let ops = &mut self.ftl.media_mut().ops;
-        self.charging
-            .submit(request, now, Step::new(DataPath::Absent, false), ops);
-        ops.clear();
-        result
     }
     /// Splits firmware from timing: a pipeline executes commands now and computes their times later
     /// (`halves`). `None` if the timing model is off.
@@ -528,25 +454,6 @@ impl Device {
         }
     }
 
-    /// The same for the engine `nand`, in which the device's work may last beyond `until`.
-    fn idle_events(&mut self, now: u64, until: u64) {
-        loop {
-            let quiet = self.nand().and_then(|nand| nand.quiet_since(until));
-            let Some(at) = quiet.map(|at| at.max(now) + self.config.background.idle_after_ns)
-            else {
-                return;
-            };
-            if at >= until || !self.ftl.background() {
-                return;
-            }
-            self.charge(at, DataPath::Own);
-            // A step without duration must not repeat forever.
-            if self.nand().and_then(|nand| nand.quiet_since(at)).is_some() {
-                return;
-            }
-        }
-    }
-
     /// Writes a page of a file, and records its position in the file map.
     pub fn fs_write(
         &mut self,
@@ -601,7 +508,7 @@ impl Device {
 
     /// Charges the last firmware operations, which end a command.
     #[inline]
-    fn charge(&mut self, now: u64, data: DataPath) -> u64 {
+    pub(crate) fn charge(&mut self, now: u64, data: DataPath) -> u64 {
         self.charge_step(now, Step::new(data, false))
     }
 

@@ -49,6 +49,7 @@ pub mod nand;
 mod open_error;
 mod preset;
 mod problems;
+mod queued;
 mod ranges;
 pub mod reference;
 mod saved;
@@ -58,6 +59,7 @@ mod setting;
 mod suggest;
 pub mod superblocks;
 pub mod timing;
+mod units;
 
 pub use check::FolderCheck;
 pub use command::{PageCommand, PageKind};

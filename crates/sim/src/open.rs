@@ -19,7 +19,7 @@ pub(crate) struct OpenLoop {
     bound: Option<u32>,
     arrived: u64,
     arrivals: u64,
-    /// Completion times of the requests outstanding at the latest arrival, as far as they are known.
+    /// Known completion times of the requests outstanding at the latest arrival.
     outstanding: BinaryHeap<Reverse<u64>>,
     /// Number of requests whose completion is not known yet.
     pending: u64,

@@ -198,7 +198,7 @@ fn drain_all<S: Timed>(
     options: &RunOptions,
     report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
-    let start = front.sink.times().entered;
+    let start = front.sink.parts().0.entered;
     let mut feed = Feed::default();
 
     let mut precision = options.precision;
@@ -210,7 +210,7 @@ fn drain_all<S: Timed>(
         let so_far = Progress {
             pages: front.tally.page_ops.operations,
             pages_total: None,
-            seconds_simulated: (front.sink.times().entered - start) as f64 / 1e9,
+            seconds_simulated: (front.sink.parts().0.entered - start) as f64 / 1e9,
         };
 
         if report(so_far).is_break() {
@@ -239,39 +239,25 @@ fn drain_all<S: Timed>(
 /// of the request that has begun.
 fn drain<S: Timed>(feed: &mut Feed, front: &mut Front<S>, ends: bool) {
     while front.goes_on() && (front.is_inside_request() || !ends) {
-        let Some(page) = feed.next(front.sink.device()) else {
+        let Some(page) = feed.next(front.sink.parts().1) else {
             return;
         };
         front.page(&page);
     }
 }
 
-/// A sink that has its times at once.
+/// A sink that executes on a device, and has the times.
 trait Timed: Sink {
-    fn times(&self) -> &RequestTimes;
-    fn device(&self) -> &Device;
     fn parts(&mut self) -> (&mut RequestTimes, &Device);
 }
 
 impl Timed for Direct<'_> {
-    fn times(&self) -> &RequestTimes {
-        &self.times
-    }
-    fn device(&self) -> &Device {
-        self.device
-    }
     fn parts(&mut self) -> (&mut RequestTimes, &Device) {
         (&mut self.times, self.device)
     }
 }
 
 impl Timed for Queued<'_> {
-    fn times(&self) -> &RequestTimes {
-        &self.times
-    }
-    fn device(&self) -> &Device {
-        self.device
-    }
     fn parts(&mut self) -> (&mut RequestTimes, &Device) {
         (&mut self.times, self.device)
     }

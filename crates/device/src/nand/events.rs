@@ -114,7 +114,7 @@ mod tests {
                     list[leaf] = None;
                 } else {
                     time += now;
-                    // Nothing lies behind the time that has come.
+                    // No event is earlier than the present.
                     for (other, place) in list.iter_mut().enumerate() {
                         if place.is_some_and(|place| place < now) {
                             events.clear(other);

@@ -10,7 +10,7 @@ use crate::plot::Plot;
 use crate::table::Table;
 
 const SETUP: &str = "f2fs";
-/// The same with so much spare space that little is collected.
+/// The same with enough spare space for little collection.
 const SPARE: &str = "f2fs-spare";
 const LOADS: [&str; 2] = ["fileserver", "database"];
 const REMAPPING: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
