@@ -86,10 +86,14 @@ impl DeviceConfig {
 }
 
 /// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]` and `[timing]`.
-const OPTIONAL: [&str; 5] = [
+const OPTIONAL: [&str; 9] = [
     "preset",
     "scale",
     "geometry.superblock_dies",
+    "geometry.planes",
+    "geometry.page_bytes",
+    "geometry.cell_bits",
+    "geometry.one_shot",
     "host_ns",
     "flash.flush_ns",
 ];

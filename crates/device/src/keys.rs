@@ -138,10 +138,15 @@ static COMMON: &[DeviceKey] = &[
         64-bit identity, or as 4 KiB of bytes."),
 
     key("geometry.channels", "", KeyKind::Integer(1, 64), "Channels; dies are dealt to them round robin."),
-    key("geometry.dies", "", KeyKind::Integer(1, 64), "Dies of the whole device, each of one plane."),
+    key("geometry.dies", "", KeyKind::Integer(1, 64), "Dies of the whole device."),
     key("geometry.superblocks", "", KeyKind::Integer(1, (1 << 21) - 1), "Blocks of a die: as many superblocks, if each spans all dies."),
     key("geometry.pages_per_block", "pages", KeyKind::Integer(1, 1 << 21), "Pages of a block, 4 KiB each. With the dies of a superblock: 4 to 2,097,152."),
     key("geometry.superblock_dies", "dies", KeyKind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`."),
+
+    key("geometry.planes", "", KeyKind::Integer(1, 8), "Planes of a die, which work together. `pages_per_block` counts the pages of all of them."),
+    key("geometry.page_bytes", "bytes", KeyKind::Integer(4096, 65_536), "A flash page in one plane: 4096, or a power of two up to 65,536, of which pages of 4 KiB are parts."),
+    key("geometry.cell_bits", "bits", KeyKind::Integer(1, 4), "Flash pages that share a word line's cells in one plane: 3 for TLC. At 1, page types have no cells in common."),
+    key("geometry.one_shot", "", KeyKind::Flag, "All flash pages of a word line are programmed at once; otherwise one after the other."),
 
     key("flash.read_ns", "ns", KeyKind::CellTimes, "Reading a page inside its die. With `timing.engine = \"nand\"` there may be one time for each page type \
         of a word line, the fastest first: 2 for MLC, 3 for TLC, 4 for QLC; `[40_000, 60_000, 80_000]` in a file, `40us/60us/80us` with `--set`."),

@@ -98,6 +98,12 @@ impl DeviceConfig {
                         "several times for flash.read_ns or flash.program_ns need timing.engine = \"nand\"",
                     ));
                 }
+                if self.geometry.stripe() > 1 {
+                    wrong.push(problem(
+                        "geometry",
+                        "planes, page_bytes above 4096 and cell_bits need timing.engine = \"nand\"",
+                    ));
+                }
                 if has_own_keys {
                     wrong.push(problem(
                         "timing",

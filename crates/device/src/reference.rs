@@ -101,6 +101,9 @@ impl DeviceKey {
             "scale" => Some(1.into()),
             // 0 stands for all dies.
             "geometry.superblock_dies" => Some(0.into()),
+            "geometry.planes" | "geometry.cell_bits" => Some(1.into()),
+            "geometry.page_bytes" => Some(4096.into()),
+            "geometry.one_shot" => Some(true.into()),
             path => value_of(&config, path),
         }
     }

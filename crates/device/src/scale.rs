@@ -51,13 +51,16 @@ impl DeviceConfig {
             self.check()?; // The error says what would fit the whole device.
         }
 
-        let pages_per_block = ((f64::from(large.pages_per_block()) * factor).round() as u32).max(1);
+        // Whole word lines.
+        let stripe = f64::from(large.stripe());
+        let lines = (f64::from(large.pages_per_block()) * factor / stripe).round() as u32;
+        let pages_per_block = lines.max(1) * large.stripe();
         let small = large
             .with_pages_per_block(pages_per_block)
             .map_err(|error| DeviceConfigError(error.to_string()))?;
 
         // With fewer data pages in addition to head and tail, a superblock is nearly all metadata.
-        if small.pages_per_superblock() < self.firmware.tail_pages(&small) + 4 {
+        if small.pages_per_superblock() < self.firmware.metadata_pages(&small) + 3 {
             return Err(DeviceConfigError(format!(
                 "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",
                 small.pages_per_superblock()

@@ -14,8 +14,12 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 4] = [
+const SILENT: [&str; 8] = [
     "geometry.superblock_dies",
+    "geometry.planes",
+    "geometry.page_bytes",
+    "geometry.cell_bits",
+    "geometry.one_shot",
     "firmware.mapping",
     "firmware.block_pages",
     "firmware.extension",

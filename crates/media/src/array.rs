@@ -291,7 +291,8 @@ impl NandArray {
 
         // In nearly all blocks only a head or a tail is metadata.
         if self.meta.range(range.clone()).next().is_some() {
-            for page in (range.start + die..range.end).step_by(geometry.dies() as usize) {
+            for row in 0..geometry.pages_per_block() {
+                let page = range.start + geometry.offset_of(row, die);
                 if self.is_meta(Ppn(page)) {
                     let bytes = self.meta.remove(&page);
                     self.meta_bits[page as usize / 64] &= !(1 << (page % 64));
@@ -304,12 +305,12 @@ impl NandArray {
 
         // Only programmed rows hold an OOB.
         for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
-            self.oob[(range.start + row * geometry.dies() + die) as usize] = [0; OOB_BYTES];
+            self.oob[(range.start + geometry.offset_of(row, die)) as usize] = [0; OOB_BYTES];
         }
 
         if !self.seconds.is_empty() {
             for row in 0..geometry.pages_per_block() {
-                self.seconds[(range.start + row * geometry.dies() + die) as usize] = 0;
+                self.seconds[(range.start + geometry.offset_of(row, die)) as usize] = 0;
             }
         }
 
@@ -317,7 +318,7 @@ impl NandArray {
         // own.
         if let PageContents::Bytes(cells) = &mut self.contents {
             for row in 0..geometry.pages_per_block() {
-                cells[(range.start + row * geometry.dies() + die) as usize] = None;
+                cells[(range.start + geometry.offset_of(row, die)) as usize] = None;
             }
         }
     }

@@ -2,10 +2,12 @@
 //!
 //! A superblock is the block of one index on every die of a *group*: all dies, unless the groups
 //! are narrower. Superblock `s` is in group `s mod groups`. A physical page number counts pages
-//! superblock by superblock and, within one, row by row across its dies: `ppn = superblock *
-//! pages_per_superblock + row * dies + die`. Invariant: `Geometry` is validated on construction;
-//! all its products fit in 31 bits.
+//! superblock by superblock and, within one, word line by word line across its dies. If each page has a
+//! word line of its own, `ppn = superblock * pages_per_superblock + row * dies + die`; else the pages of a
+//! word line follow each other. Invariant: `Geometry` is validated on construction; all its products
+//! fit in 31 bits.
 
+use crate::word_line::WordLine;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -145,6 +147,9 @@ pub struct Geometry {
     shape: Shape,
     groups: u32,
     pages_per_superblock: u32,
+    word_line: WordLine,
+    /// Pages of a word line: consecutive pages of a die.
+    stripe: u32,
     /// log2 where the value is a power of two, else `NOT_POWER`: division is on the hot path.
     superblock_shift: u8,
     dies_shift: u8,
@@ -157,7 +162,7 @@ const NOT_POWER: u8 = u8::MAX;
 pub struct Shape {
     /// Channels; dies are assigned to them round-robin.
     pub channels: u32,
-    /// Dies of a superblock, each of one plane.
+    /// Dies of a superblock.
     pub dies: u32,
     /// Number of superblocks in the device.
     pub superblocks: u32,
@@ -175,10 +180,42 @@ struct GeometryFields {
     pages_per_block: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
     superblock_dies: u32,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    planes: u32,
+    #[serde(default = "page_bytes", skip_serializing_if = "is_page_bytes")]
+    page_bytes: u32,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    cell_bits: u32,
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    one_shot: bool,
 }
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+fn page_bytes() -> u32 {
+    PAGE_BYTES as u32
+}
+
+fn is_page_bytes(bytes: &u32) -> bool {
+    *bytes == page_bytes()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 
 /// Why a shape cannot be built.
@@ -256,6 +293,8 @@ impl Geometry {
             shape,
             groups,
             pages_per_superblock,
+            word_line: WordLine::SINGLE,
+            stripe: 1,
             superblock_shift: shift(pages_per_superblock),
             dies_shift: shift(shape.dies),
         })
@@ -280,7 +319,8 @@ impl Geometry {
                 ..self.shape
             },
             all / dies,
-        )
+        )?
+        .with_word_line(self.word_line)
     }
 
     /// The same flash, with another number of pages per block.
@@ -294,7 +334,51 @@ impl Geometry {
                 ..self.shape
             },
             self.groups,
-        )
+        )?
+        .with_word_line(self.word_line)
+    }
+
+    /// The same dies, with word lines of this kind.
+    ///
+    /// # Errors
+    /// A word line that no die has, or blocks that do not consist of whole ones.
+    pub fn with_word_line(&self, word_line: WordLine) -> Result<Self, GeometryError> {
+        let fail = |text: String| Err(GeometryError(text));
+        if let Some(problem) = word_line.problem() {
+            return fail(problem);
+        }
+        let stripe = word_line.pages();
+        let Shape {
+            dies,
+            pages_per_block,
+            ..
+        } = self.shape;
+        if !pages_per_block.is_multiple_of(stripe) {
+            return fail(format!(
+                "pages_per_block = {pages_per_block} must be a multiple of the {stripe} pages of a word line (planes x page_bytes / 4096 x cell_bits)"
+            ));
+        }
+        if pages_per_block / stripe * dies < 4 {
+            return fail(format!(
+                "a superblock of {} word lines is too small: its head and its tail take one each",
+                pages_per_block / stripe * dies
+            ));
+        }
+        Ok(Self {
+            word_line,
+            stripe,
+            ..*self
+        })
+    }
+
+    /// The word lines of its dies.
+    pub fn word_line(&self) -> WordLine {
+        self.word_line
+    }
+    /// Pages of a word line, which follow each other.
+    #[inline(always)]
+    pub fn stripe(&self) -> u32 {
+        self.stripe
     }
 
     /// Groups of dies among which superblocks are distributed.
@@ -392,20 +476,48 @@ impl Geometry {
     /// Die of an offset within a superblock.
     #[inline]
     pub fn die_of_offset(&self, offset: u32) -> u32 {
-        if self.dies_shift == NOT_POWER {
-            offset % self.shape.dies
+        let line = if self.stripe == 1 {
+            offset
         } else {
-            offset & (self.shape.dies - 1)
+            offset / self.stripe
+        };
+        if self.dies_shift == NOT_POWER {
+            line % self.shape.dies
+        } else {
+            line & (self.shape.dies - 1)
         }
     }
     /// Row (page number within its block) of an offset.
     #[inline]
     pub fn row_of_offset(&self, offset: u32) -> u32 {
-        if self.dies_shift == NOT_POWER {
-            offset / self.shape.dies
+        if self.stripe == 1 {
+            self.line_row(offset)
         } else {
-            offset >> self.dies_shift
+            self.line_row(offset / self.stripe) * self.stripe + offset % self.stripe
         }
+    }
+    /// Row of a word line, counted in word lines.
+    #[inline]
+    fn line_row(&self, line: u32) -> u32 {
+        if self.dies_shift == NOT_POWER {
+            line / self.shape.dies
+        } else {
+            line >> self.dies_shift
+        }
+    }
+    /// Offset of a page, from its row and its die.
+    #[inline]
+    pub fn offset_of(&self, row: u32, die: u32) -> u32 {
+        if self.stripe == 1 {
+            row * self.shape.dies + die
+        } else {
+            (row / self.stripe * self.shape.dies + die) * self.stripe + row % self.stripe
+        }
+    }
+    /// Offset of the first page of the word line that holds an offset.
+    #[inline]
+    pub fn line_start(&self, offset: u32) -> u32 {
+        offset - offset % self.stripe
     }
     /// Block of a superblock on a die.
     #[inline]
@@ -443,12 +555,22 @@ impl TryFrom<GeometryFields> for Geometry {
             superblocks,
             pages_per_block,
             superblock_dies,
+            planes,
+            page_bytes,
+            cell_bits: bits,
+            one_shot,
         } = described;
-        let whole = Self::new(Shape {
+        let shape = Shape {
             channels,
             dies,
             superblocks,
             pages_per_block,
+        };
+        let whole = Self::new(shape)?.with_word_line(WordLine {
+            planes,
+            page_bytes,
+            bits,
+            one_shot,
         })?;
 
         if superblock_dies == 0 {
@@ -467,12 +589,22 @@ impl From<Geometry> for GeometryFields {
             pages_per_block,
             ..
         } = geometry.shape;
+        let WordLine {
+            planes,
+            page_bytes,
+            bits: cell_bits,
+            one_shot,
+        } = geometry.word_line;
         Self {
             channels,
             dies: geometry.dies_total(),
             superblocks: geometry.blocks_per_die(),
             pages_per_block,
             superblock_dies: if geometry.groups == 1 { 0 } else { dies },
+            planes,
+            page_bytes,
+            cell_bits,
+            one_shot,
         }
     }
 }

@@ -210,6 +210,7 @@ pub(crate) fn single(geometry: Geometry) -> Geometry {
         superblocks: 1,
         ..geometry.shape()
     })
+    .and_then(|single| single.with_word_line(geometry.word_line()))
     .expect("one superblock of a valid geometry is valid")
 }
 

@@ -13,6 +13,7 @@ use crate::content::ContentMode;
 use crate::geometry::{Geometry, PAGE_BYTES, Ppn, Shape};
 use crate::image::{Image, LINE_WORDS, single};
 use crate::oob::{OOB_BYTES, SecondOwner};
+use crate::word_line::WordLine;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -23,6 +24,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(crate) const VERSION: u32 = 1;
 /// The number of groups less one is above the channels.
 const GROUPS_SHIFT: u32 = 16;
+/// The code of the word line is above the dies.
+const WORD_LINE_SHIFT: u32 = 16;
 const MAGIC: [u8; 8] = *b"RMPSSD\r\n";
 /// A configuration is text of a few kilobytes.
 const CONFIG_BYTES_MAX: u32 = 1 << 20;
@@ -151,7 +154,7 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
         version: VERSION,
         mode: image.mode() as u32,
         channels: shape.channels | (image.geometry().groups() - 1) << GROUPS_SHIFT,
-        dies: shape.dies,
+        dies: shape.dies | image.geometry().word_line().to_code() << WORD_LINE_SHIFT,
         superblocks: shape.superblocks,
         pages_per_block: shape.pages_per_block,
         nvram_words: image.nvram_words as u64,
@@ -308,13 +311,16 @@ impl ImageHeader {
 
         let shape = Shape {
             channels: self.channels & ((1 << GROUPS_SHIFT) - 1),
-            dies: self.dies,
+            dies: self.dies & ((1 << WORD_LINE_SHIFT) - 1),
             superblocks: self.superblocks,
             pages_per_block: self.pages_per_block,
         };
         let groups = (self.channels >> GROUPS_SHIFT) + 1;
-        let geometry =
-            Geometry::grouped(shape, groups).map_err(|error| damaged(error.to_string()))?;
+        let word_line = WordLine::from_code(self.dies >> WORD_LINE_SHIFT)
+            .ok_or_else(|| damaged("unknown word lines"))?;
+        let geometry = Geometry::grouped(shape, groups)
+            .and_then(|geometry| geometry.with_word_line(word_line))
+            .map_err(|error| damaged(error.to_string()))?;
         Ok((geometry, mode))
     }
 }

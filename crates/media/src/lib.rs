@@ -25,6 +25,7 @@ pub mod op;
 mod pages;
 pub mod rail;
 pub mod slab;
+mod word_line;
 
 pub use array::StoredPage;
 pub use content::{ContentMode, Page, PageView, Payload};
@@ -36,3 +37,4 @@ pub use media::Media;
 pub use oob::{Oob, SecondOwner};
 pub use op::{After, ClearId, Op, OpKind, Purpose};
 pub use rail::{AckSet, Outcome};
+pub use word_line::WordLine;

@@ -16,7 +16,7 @@ use remap_ssd_ftl::{
     SchemeValues,
 };
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{ContentMode, Geometry};
+use remap_ssd_media::{ContentMode, Geometry, WordLine};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,10 +69,14 @@ pub struct GeometryAdjust {
     pub pages_per_block: Option<u32>,
     /// Dies that a superblock spans; 0 is all.
     pub superblock_dies: Option<u32>,
+    /// Word lines of the dies.
+    pub word_line: WordLine,
 }
 
 /// Maximum flash pages of a campaign's device: each cut copies all of it.
 const PAGES_MAX: u32 = 1 << 16;
+/// Word lines of the smallest blocks that have several pages in each.
+const LINES_LEAST: u32 = 4;
 /// Maximum words of its NVRAM.
 const NVRAM_WORDS_MAX: usize = 1 << 20;
 
@@ -291,6 +295,15 @@ impl GeometryAdjust {
             self.pages_per_block.unwrap_or(pages_per_block),
         );
         profile.superblock_dies = self.superblock_dies.unwrap_or(profile.superblock_dies);
+
+        // Blocks of a setup are as small as possible, so they grow to a few whole word lines.
+        profile.word_line = self.word_line;
+        let stripe = self.word_line.pages();
+        if stripe > 1 && self.pages_per_block.is_none() {
+            profile.shape.2 = pages_per_block
+                .next_multiple_of(stripe)
+                .max(LINES_LEAST * stripe);
+        }
     }
 }
 
@@ -335,8 +348,9 @@ fn enough(
                 pages_per_block,
             };
 
-            let mut geometry =
-                Geometry::new(shape).map_err(|error| ConfigError(error.to_string()))?;
+            let mut geometry = Geometry::new(shape)
+                .and_then(|geometry| geometry.with_word_line(profile.word_line))
+                .map_err(|error| ConfigError(error.to_string()))?;
             if profile.superblock_dies > 0 && !config.scheme.keeps_entries_on_flash() {
                 geometry = geometry
                     .with_superblock_dies(profile.superblock_dies)
@@ -351,7 +365,7 @@ fn enough(
             // that is mostly log.
             let data_pages = geometry
                 .pages_per_superblock()
-                .saturating_sub(1 + config.tail_pages(&geometry));
+                .saturating_sub(config.metadata_pages(&geometry));
             config.lpns = data_pages.max(1) * (superblocks * geometry.groups() / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             match config.check(&geometry) {

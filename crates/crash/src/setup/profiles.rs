@@ -5,13 +5,14 @@
 
 use crate::script::Mix;
 use remap_ssd_ftl::{EntrySize, FingerprintKind, GcPolicy};
-use remap_ssd_media::ContentMode;
+use remap_ssd_media::{ContentMode, WordLine};
 
 #[derive(Clone, Copy)]
 pub(super) struct SetupProfile {
     pub shape: (u32, u32, u32),
     /// Dies of a superblock, where the scheme allows fewer than all.
     pub superblock_dies: u32,
+    pub word_line: WordLine,
     pub segment_bytes: u32,
     pub segments: u32,
     pub cache_pages: u32,
@@ -50,6 +51,7 @@ pub(super) struct SetupProfile {
 const COMMON: SetupProfile = SetupProfile {
     shape: (2, 16, 8),
     superblock_dies: 0,
+    word_line: WordLine::SINGLE,
     segment_bytes: 128,
     segments: 16,
     cache_pages: 1,

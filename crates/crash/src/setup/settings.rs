@@ -5,6 +5,7 @@
 use super::{Adjust, GeometryAdjust};
 use remap_ssd_device::{DeviceConfig, Setting};
 use remap_ssd_ftl::{Config, ConfigError};
+use remap_ssd_media::WordLine;
 use std::sync::Arc;
 
 /// Any device: settings are applied to it, and only its firmware is used.
@@ -60,9 +61,9 @@ impl Adjust {
 impl GeometryAdjust {
     /// The last of several settings for one key counts, as in the other tables.
     fn of_settings(settings: &[Setting]) -> Self {
+        let found = |name: &str| settings.iter().rfind(|one| one.key.name() == name);
         let value = |name: &str| {
-            let found = settings.iter().rfind(|one| one.key.name() == name)?;
-            let value = found.value.as_u64();
+            let value = found(name)?.value.as_u64();
             let value = value.expect("a setting is of its key's kind");
             Some(u32::try_from(value).expect("a setting is in its key's range"))
         };
@@ -71,6 +72,12 @@ impl GeometryAdjust {
             superblocks: value("superblocks"),
             pages_per_block: value("pages_per_block"),
             superblock_dies: value("superblock_dies"),
+            word_line: WordLine {
+                planes: value("planes").unwrap_or(1),
+                page_bytes: value("page_bytes").unwrap_or(WordLine::SINGLE.page_bytes),
+                bits: value("cell_bits").unwrap_or(1),
+                one_shot: found("one_shot").is_none_or(|one| one.value == true),
+            },
         }
     }
 }

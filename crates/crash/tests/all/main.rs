@@ -4,3 +4,4 @@ mod campaign;
 mod media_faults;
 mod mutants;
 mod options;
+mod word_lines;

@@ -226,6 +226,7 @@ fn the_numbers_of_the_flash_array_can_be_set_and_what_cannot_be_is_said() {
         superblocks: Some(19),
         pages_per_block: Some(11),
         superblock_dies: Some(2),
+        ..GeometryAdjust::default()
     })
     .expect("it works");
     let geometry = set.geometry;
@@ -253,6 +254,7 @@ fn the_numbers_of_the_flash_array_can_be_set_and_what_cannot_be_is_said() {
             superblocks,
             pages_per_block,
             superblock_dies,
+            ..GeometryAdjust::default()
         })
         .expect_err(wanted)
         .to_string();

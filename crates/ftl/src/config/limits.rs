@@ -59,11 +59,11 @@ impl Config {
             }
         }
 
-        let tail = self.tail_pages(geometry);
-        if geometry.pages_per_superblock() < tail + 4 {
+        if geometry.pages_per_superblock() < self.metadata_pages(geometry) + 3 {
             return fail(format!(
-                "a superblock of {} pages is too small for its head, {tail} tail pages and data: use more dies or pages per block",
-                geometry.pages_per_superblock()
+                "a superblock of {} pages is too small for its head, {} tail pages and data: use more dies or pages per block",
+                geometry.pages_per_superblock(),
+                self.tail_pages(geometry)
             ));
         }
 
@@ -186,6 +186,11 @@ impl Config {
                 "gc_policy = {} sorts pages into zones, and hybrid mapping puts them in order: use greedy, cost-benefit or d-choices",
                 self.gc_policy
             ));
+        }
+        if geometry.stripe() > 1 {
+            return fail(
+                "hybrid mapping puts blocks in order page by page: leave planes, page_bytes and cell_bits out".into(),
+            );
         }
         if geometry.groups() > 1 {
             return fail(

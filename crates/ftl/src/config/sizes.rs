@@ -38,9 +38,15 @@ impl Config {
             .div_ceil(self.tail_records())
     }
 
+    /// Pages of a superblock that its metadata occupy: the word lines of its head and its tail.
+    pub fn metadata_pages(&self, geometry: &Geometry) -> u32 {
+        let stripe = geometry.stripe();
+        stripe + self.tail_pages(geometry).next_multiple_of(stripe)
+    }
+
     /// Pages of a superblock that can hold data if none of its blocks is bad.
     pub fn data_pages(&self, geometry: &Geometry) -> u32 {
-        geometry.pages_per_superblock() - 1 - self.tail_pages(geometry)
+        geometry.pages_per_superblock() - self.metadata_pages(geometry)
     }
 
     /// Internal logical pages: one per bitmap of deallocations.

@@ -137,8 +137,8 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
         let damaged = witnesses.damaged_lives.get(&sb);
         let is_known = damaged.is_none_or(|damaged| damaged.life.is_ok());
         if head.is_none() {
-            let Some(die) = unreadable else { continue };
-            found.head = die;
+            let Some(offset) = unreadable else { continue };
+            found.head = offset;
             // Only the life record tells the current incarnation.
             head = if is_known {
                 head_from_pages(core, sb)
@@ -187,8 +187,8 @@ pub(super) fn read_heads(core: &mut Core, witnesses: &mut Witnesses) -> Result<(
     Ok(())
 }
 
-/// Searches for a superblock's head. Also returns the first block that may hold it but cannot
-/// be read.
+/// Searches for a superblock's head. Also returns the offset of the first page that may be it but
+/// cannot be read.
 fn find_head(
     core: &mut Core,
     witnesses: &mut Witnesses,
@@ -212,7 +212,8 @@ fn find_head(
     let (mut unreadable, mut passed) = (None, DieMask::NONE);
     for die in order {
         witnesses.report.head_pages += 1;
-        match media.read_meta(geometry.page(sb, die), Purpose::Meta) {
+        let offset = geometry.offset_of(0, die);
+        match media.read_meta(geometry.page(sb, offset), Purpose::Meta) {
             Ok(None) if found.failing.has(die) || is_anywhere => {}
             Ok(None) => break,
             Ok(Some((oob, bytes))) => {
@@ -221,18 +222,18 @@ fn find_head(
                     .ok()
                     .filter(|_| oob.lpn() == Oob::HEAD);
                 if !is_anywhere {
-                    found.head = die;
+                    found.head = offset;
                     return (head, unreadable);
                 }
                 if head.is_some_and(|head| is_alive(&head, found.life)) {
                     // Blocks passed over are excluded from now on, so that the next power-on
                     // finds the head.
                     found.bad |= passed;
-                    found.head = die;
+                    found.head = offset;
                     return (head, unreadable);
                 }
             }
-            Err(_) => unreadable = unreadable.or(Some(die)),
+            Err(_) => unreadable = unreadable.or(Some(offset)),
         }
         passed |= DieMask::of(die);
     }
@@ -420,7 +421,7 @@ fn read_oobs(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
     // blocks hold nothing.
     for die in bad.others(geometry.dies()) {
         for row in 0..geometry.pages_per_block() {
-            let offset = row * geometry.dies() + die;
+            let offset = geometry.offset_of(row, die);
             witnesses.report.oob_pages += 1;
             match core
                 .media
@@ -472,7 +473,7 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
 
         let skipped = entry.bad | entry.failing;
         let head = entry.head;
-        let Some(&end) = core.blocks.tail_offsets(skipped).first() else {
+        let Some(end) = core.blocks.data_end(skipped) else {
             continue;
         };
         let good =
@@ -482,10 +483,15 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
             |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
         // Continues after the last programmed page of any block. Erased pages before it are
         // holes, whose programs the cut undid.
-        let next = (0..core.geometry.pages_per_superblock())
+        let mut next = (0..core.geometry.pages_per_superblock())
             .rev()
             .find(is_programmed)
             .map_or(0, |last| last + 1);
+        // Where the pads of the head's word line are missing, its pages take data.
+        let after_head = core.geometry.line_start(head) + core.geometry.stripe();
+        if !is_programmed(&(after_head - 1)) {
+            next = next.max(after_head);
+        }
         let holes: VecDeque<u32> = (0..next.min(end))
             .filter(|offset| good(offset) && !is_programmed(offset))
             .collect();

@@ -4,7 +4,8 @@
 //! superblocks do not span all dies, a stream has one open in each group of dies, and allocates
 //! pages from them in turn. The head is in the first page of block `ID mod blocks` (or the next
 //! good one); tail metadata is in the last pages (FAST'21 §4.5). Pages are allocated in order,
-//! skipping the head, bad blocks and the tail's place.
+//! skipping the head, bad blocks and the tail's place. If several pages share a word line, head and tail
+//! have word lines of their own, filled up with pads.
 //!
 //! The table and its layout are here. `owners` counts the owners of pages, `stream` allocates
 //! pages, `open` opens and closes, `erase` ends a life, `free` keeps the free superblocks,
@@ -238,17 +239,18 @@ impl Superblocks {
     /// when it was opened, and those in which its head could not be programmed.
     pub(crate) fn order(&self, sb: SbId) -> PageOrder {
         let (dies, entry) = (self.geometry.dies(), self.get(sb));
+        let head = self.geometry.die_of_offset(entry.head);
         let before_head = (0..dies)
             .map(|step| (sb.0 + step) % dies)
-            .take_while(|die| *die != entry.head);
+            .take_while(|die| *die != head);
         PageOrder {
             skipped: entry.bad | before_head.collect(),
             head: entry.head,
         }
     }
 
-    /// Die of a superblock's head, which is also its offset: the first page of block `ID mod
-    /// blocks`, or of the next good block.
+    /// Offset of a superblock's head: the first page of block `ID mod blocks`, or of the next good
+    /// block.
     pub(crate) fn head_offset(&self, sb: SbId, skipped: DieMask) -> Option<u32> {
         let dies = self.geometry.dies();
 
@@ -257,6 +259,7 @@ impl Superblocks {
         (0..dies)
             .map(|step| (sb.0 + step) % dies)
             .find(|die| !skipped.has(*die))
+            .map(|die| self.geometry.offset_of(0, die))
     }
 
     /// Offsets of the tail pages: the last good ones, in ascending order.
@@ -274,9 +277,18 @@ impl Superblocks {
         offsets
     }
 
+    /// Offset of the word line in which the tail begins: the end of the data. `None` without a good
+    /// block.
+    pub(crate) fn data_end(&self, skipped: DieMask) -> Option<u32> {
+        let tail = self.tail_offsets(skipped).first().copied()?;
+        Some(self.geometry.line_start(tail))
+    }
+
     /// Pages of data that a superblock can hold if these blocks are excluded.
     pub(crate) fn capacity(&self, skipped: DieMask) -> u32 {
         let good = skipped.count_others(self.geometry.dies());
-        (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)
+        let stripe = self.geometry.stripe();
+        let metadata = stripe + self.tail_pages.next_multiple_of(stripe);
+        (good * self.geometry.pages_per_block()).saturating_sub(metadata)
     }
 }

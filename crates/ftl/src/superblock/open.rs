@@ -9,6 +9,7 @@ use crate::config::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::VecDeque;
+use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Head metadata, the first page of a superblock (FAST'21 §4.5).
@@ -78,7 +79,7 @@ impl Superblocks {
             self.get_mut(sb).state = SuperblockState::Open;
             if let Some(head) = self.write_head(media, sb, stream, clock) {
                 let skipped = self.skipped(sb);
-                let end = self.tail_offsets(skipped)[0];
+                let end = self.data_end(skipped).expect("a block has taken the head");
                 let capacity = self.capacity(skipped);
                 self.owners[sb.0 as usize] = Owners::default();
                 let entry = self.get_mut(sb);
@@ -167,7 +168,10 @@ impl Superblocks {
                 .program(page, oob, stored, Purpose::Meta, after)
                 .is_ok()
             {
-                return Some(offset);
+                let rest = offset + 1..offset + self.geometry.stripe();
+                if self.pad(media, sb, rest, After::NOTHING) {
+                    return Some(offset);
+                }
             }
             // Recovery looks for the head in the first good block: the mask of failing blocks must
             // be durable first.
@@ -175,6 +179,21 @@ impl Superblocks {
             after = after.and(After::FENCE);
         }
         None
+    }
+
+    /// Programs pads at offsets of a word line that is used for metadata. Returns false if a program
+    /// failed.
+    fn pad(&mut self, media: &mut Media, sb: SbId, offsets: Range<u32>, after: After) -> bool {
+        let incarnation = self.get(sb).life.incarnation();
+        offsets.into_iter().all(|offset| {
+            self.meta_programs += 1;
+            let oob = Oob::new(Oob::PAD, 0, incarnation);
+            let page = self.geometry.page(sb, offset);
+            let stored = StoredPage::Meta([].into());
+            media
+                .program(page, oob, stored, Purpose::Meta, after)
+                .is_ok()
+        })
     }
 
     /// Closes a stream's full superblock with its tail metadata: P2L and WSN of all its data pages.
@@ -206,16 +225,20 @@ impl Superblocks {
         };
 
         let incarnation = self.get(open.sb).life.incarnation();
-        for (index, offset) in self
-            .tail_offsets(self.skipped(open.sb))
-            .into_iter()
-            .enumerate()
-        {
+        let tail = self.tail_offsets(self.skipped(open.sb));
+        // The tail's word line is filled up before it.
+        if let Some(first) = tail.first().copied() {
+            let start = self.geometry.line_start(first);
+            if start < first
+                && (!self.is_next(media, open.sb, start)
+                    || !self.pad(media, open.sb, start..first, after))
+            {
+                return;
+            }
+        }
+        for (index, offset) in tail.into_iter().enumerate() {
             let page = self.geometry.page(open.sb, offset);
-            let block = self
-                .geometry
-                .block(open.sb, self.geometry.die_of_offset(offset));
-            if media.next_row(block) != self.geometry.row_of_offset(offset) {
+            if !self.is_next(media, open.sb, offset) {
                 return; // A block failed after its place was used: no tail.
             }
 
@@ -242,6 +265,12 @@ impl Superblocks {
                 return;
             }
         }
+    }
+
+    /// Returns true if the page at an offset is the next one of its block.
+    fn is_next(&self, media: &Media, sb: SbId, offset: u32) -> bool {
+        let block = self.geometry.block(sb, self.geometry.die_of_offset(offset));
+        media.next_row(block) == self.geometry.row_of_offset(offset)
     }
 
     /// Stops filling a superblock that is to be collected at once: it gets no tail.

@@ -7,7 +7,7 @@ use super::{Stream, SuperblockState, Superblocks};
 use crate::config::Config;
 use crate::config::guard::Guard;
 use crate::dies::DieMask;
-use remap_ssd_media::{After, Lpn, Oob, PageSlot, Ppn, SbId};
+use remap_ssd_media::{After, Geometry, Lpn, Oob, PageSlot, Ppn, SbId};
 use std::collections::VecDeque;
 
 impl Config {
@@ -73,6 +73,22 @@ pub(crate) struct OpenSuperblock {
     pub holes: VecDeque<u32>,
 }
 
+impl OpenSuperblock {
+    /// Moves row and die on by pages that follow each other, at most to the end of a row of dies.
+    #[inline(always)]
+    fn advance(&mut self, pages: u32, geometry: &Geometry) {
+        if geometry.stripe() > 1 {
+            self.row = geometry.row_of_offset(self.next);
+            self.die = geometry.die_of_offset(self.next);
+            return;
+        }
+        self.die += pages;
+        if self.die == geometry.dies() {
+            (self.die, self.row) = (0, self.row + 1);
+        }
+    }
+}
+
 impl Superblocks {
     /// Returns true if the stream has an open superblock in this one's group of dies.
     pub(crate) fn is_open_beside(&self, stream: Stream, sb: SbId) -> bool {
@@ -125,20 +141,17 @@ impl Superblocks {
     #[inline(always)]
     pub(crate) fn take(&mut self, stream: Stream) -> Option<AllocatedPage> {
         let open = self.open[stream as usize].as_mut()?;
-        let dies = self.geometry.dies();
         loop {
             // Holes first: a block is programmed in row order, so a later page of that block would
             // be refused before them.
-            let (offset, row, die) = if open.holes.is_empty() {
+            let is_next = open.holes.is_empty();
+            let (offset, row, die) = if is_next {
                 if open.next >= open.end {
                     return None;
                 }
                 let taken = (open.next, open.row, open.die);
                 open.next += 1;
-                open.die += 1;
-                if open.die == dies {
-                    (open.die, open.row) = (0, open.row + 1);
-                }
+                open.advance(1, &self.geometry);
                 taken
             } else {
                 let offset = open.holes.pop_front().expect("not empty");
@@ -150,7 +163,10 @@ impl Superblocks {
             };
 
             // `end` excludes the tail's place; the head and excluded blocks are among the rest.
-            if offset == open.head || open.skipped.has(die) {
+            let is_of_head = offset == open.head
+                || (is_next
+                    && self.geometry.line_start(offset) == self.geometry.line_start(open.head));
+            if is_of_head || open.skipped.has(die) {
                 continue;
             }
 
@@ -163,7 +179,10 @@ impl Superblocks {
                 die,
             };
 
-            self.rotate(stream);
+            // The pages of a word line stay together.
+            if self.geometry.stripe() == 1 || (offset + 1).is_multiple_of(self.geometry.stripe()) {
+                self.rotate(stream);
+            }
             return Some(AllocatedPage {
                 slot,
                 sb,
@@ -177,7 +196,8 @@ impl Superblocks {
     pub(crate) fn next_page(&self, stream: Stream) -> Option<Ppn> {
         let open = self.open(stream).filter(|open| open.holes.is_empty())?;
         let is_left_out = |offset: &u32| {
-            *offset == open.head || open.skipped.has(self.geometry.die_of_offset(*offset))
+            self.geometry.line_start(*offset) == self.geometry.line_start(open.head)
+                || open.skipped.has(self.geometry.die_of_offset(*offset))
         };
         let offset = (open.next..open.end).find(|offset| !is_left_out(offset))?;
         Some(self.geometry.page(open.sb, offset))
@@ -197,7 +217,8 @@ impl Superblocks {
             len = len.min(open.head - open.next);
         }
 
-        if len == 0 || !open.skipped.is_empty() || !open.holes.is_empty() {
+        let is_plain = open.skipped.is_empty() && open.holes.is_empty();
+        if len == 0 || !is_plain || self.geometry.stripe() > 1 {
             return None;
         }
 
@@ -207,10 +228,7 @@ impl Superblocks {
             self.geometry.block(open.sb, die),
         );
         open.next += len;
-        open.die += len;
-        if open.die == dies {
-            (open.die, open.row) = (0, row + 1);
-        }
+        open.advance(len, &self.geometry);
 
         let slot = PageSlot {
             ppn,
@@ -247,27 +265,32 @@ impl Superblocks {
     /// the head.
     pub(crate) fn room(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
-            let dies = self.geometry.dies();
-            let rows = self.geometry.row_of_offset(open.end)
-                - self
-                    .geometry
-                    .row_of_offset(open.next + dies - 1)
-                    .min(self.geometry.row_of_offset(open.end));
+            let (dies, stripe) = (self.geometry.dies(), self.geometry.stripe());
+            // In rows of word lines.
+            let end = open.end / (dies * stripe);
+            let rows = end.saturating_sub(open.next.div_ceil(dies * stripe));
             let good = open.skipped.count_others(dies);
-            (rows * good).saturating_sub(1)
+            (rows * good * stripe).saturating_sub(stripe)
         })
     }
 
     /// Pages that `take` will allocate before the open superblock is full.
     pub(crate) fn left(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
-            let (dies, next, end) = (self.geometry.dies(), open.next.min(open.end), open.end);
-            // A die has one page per row, so its pages below an offset are counted by rows.
-            let below = |offset: u32, die: u32| (offset + dies - 1 - die) / dies;
+            let (dies, stripe) = (self.geometry.dies(), self.geometry.stripe());
+            let (next, end) = (open.next.min(open.end), open.end);
+            // A die has one word line per row of them, so its pages below an offset are counted by rows.
+            let below = |offset: u32, die: u32| {
+                let (line, rest) = (offset / stripe, offset % stripe);
+                let begun = if line % dies == die { rest } else { 0 };
+                (line + dies - 1 - die) / dies * stripe + begun
+            };
             let good = open.skipped.others(dies);
             let pages: u32 = good.map(|die| below(end, die) - below(next, die)).sum();
-            (pages + open.holes.len() as u32)
-                .saturating_sub(u32::from((next..end).contains(&open.head)))
+
+            let head = self.geometry.line_start(open.head);
+            let of_head = (head + stripe).min(end).saturating_sub(head.max(next));
+            (pages + open.holes.len() as u32).saturating_sub(of_head)
         })
     }
 }

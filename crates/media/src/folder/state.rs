@@ -19,6 +19,7 @@ use crate::image_file::{HashingStream, ImageError};
 use crate::oob::OOB_BYTES;
 use crate::pages::MappedPages;
 use crate::slab::Slab;
+use crate::word_line::WordLine;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -27,6 +28,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 const MAGIC: [u8; 8] = *b"RMPSTATE";
 /// Version of the folder's files.
 pub(super) const VERSION: u32 = 2;
+/// The code of the word line is above the dies.
+const WORD_LINE_SHIFT: u32 = 16;
 /// First version: pages have no checksums.
 pub(super) const VERSION_1: u32 = 1;
 
@@ -72,7 +75,7 @@ impl StateHeader {
             magic,
             version: VERSION,
             channels,
-            dies,
+            dies: dies | geometry.word_line().to_code() << WORD_LINE_SHIFT,
             superblocks,
             pages_per_block,
             more_groups: geometry.groups() - 1,
@@ -95,12 +98,15 @@ impl StateHeader {
 
         let shape = Shape {
             channels,
-            dies,
+            dies: dies & ((1 << WORD_LINE_SHIFT) - 1),
             superblocks,
             pages_per_block,
         };
+        let word_line = WordLine::from_code(dies >> WORD_LINE_SHIFT)
+            .ok_or_else(|| ImageError::Damaged("unknown word lines".into()))?;
 
         Geometry::grouped(shape, more_groups.saturating_add(1))
+            .and_then(|geometry| geometry.with_word_line(word_line))
             .map_err(|error| ImageError::Damaged(error.to_string()))
     }
 

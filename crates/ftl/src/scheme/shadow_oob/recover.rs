@@ -57,12 +57,15 @@ impl ShadowOob {
         let failed = superblock.bad | superblock.failing;
 
         let mut newest = None;
-        for offset in 0..media.geometry().pages_per_superblock() {
-            let page = media.geometry().page(sb, offset);
+        let geometry = media.geometry();
+        for offset in 0..geometry.pages_per_superblock() {
+            let page = geometry.page(sb, offset);
             // A bad block is never erased again: pages torn there in an earlier life stay, and do
             // not count.
-            let is_bad = superblock.bad.has(media.geometry().die_of_offset(offset));
-            if is_bad || !media.is_programmed(page) || offset == superblock.head {
+            let is_bad = superblock.bad.has(geometry.die_of_offset(offset));
+            // Beside the head there are only pads.
+            let is_of_head = geometry.line_start(offset) == geometry.line_start(superblock.head);
+            if is_bad || is_of_head || !media.is_programmed(page) {
                 continue;
             }
 
@@ -79,8 +82,8 @@ impl ShadowOob {
                 }
                 Ok(None) => {}
                 // A program that failed, or an interrupted erase.
-                Err(_) if failed.has(media.geometry().die_of_offset(offset)) => {}
-                Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
+                Err(_) if failed.has(geometry.die_of_offset(offset)) => {}
+                Err(_) if Self::is_spoiled(geometry, media, page) => {}
                 Err(_) => unreadable.push(UnreadablePage {
                     page: page.0,
                     generation: None,
@@ -103,7 +106,7 @@ impl ShadowOob {
             geometry.die_of_offset(geometry.offset(page)),
         );
         let mut pages = (0..geometry.pages_per_block())
-            .map(|row| geometry.page(sb, row * geometry.dies() + die));
+            .map(|row| geometry.page(sb, geometry.offset_of(row, die)));
         pages.all(|page| media.is_programmed(page) && !media.is_readable(page))
     }
 }

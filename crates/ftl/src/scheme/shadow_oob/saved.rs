@@ -297,13 +297,24 @@ impl ReservedFlash {
 
 /// The life of a superblock of the reserved flash, according to its head.
 fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
-    let pages =
-        (0..geometry.dies()).filter_map(|die| media.meta_uncharged(geometry.page(sb, die)).ok());
+    let pages = (0..geometry.dies()).filter_map(|die| {
+        media
+            .meta_uncharged(geometry.page(sb, geometry.offset_of(0, die)))
+            .ok()
+    });
     let heads = pages.filter_map(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
     let newest = heads
         .filter(|head| head.magic == SuperblockHead::MAGIC)
         .max_by_key(|head| head.wsn)?;
     Some(Life::new().with_incarnation(newest.incarnation))
+}
+
+/// Returns true if a block begins with a head.
+fn has_head(geometry: Geometry, media: &Media, sb: SbId, die: u32) -> bool {
+    let first = geometry.page(sb, geometry.offset_of(0, die));
+    let bytes = media.meta_uncharged(first).ok();
+    let head = bytes.and_then(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
+    head.is_some_and(|head| head.magic == SuperblockHead::MAGIC)
 }
 
 /// The blocks of a superblock that must not take pages, as far as its masks can be read.
@@ -321,7 +332,8 @@ fn left_out(geometry: Geometry, media: &Media, sb: SbId, loaded: &LoadedLife) ->
 
     let life = loaded.life.unwrap_or_default();
     let has_head = |die: &u32| {
-        let page = media.meta_uncharged(geometry.page(sb, *die)).ok();
+        let first = geometry.page(sb, geometry.offset_of(0, *die));
+        let page = media.meta_uncharged(first).ok();
         let head = page.and_then(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
         head.is_some_and(|head| {
             head.magic == SuperblockHead::MAGIC && head.wsn > life.dead_before()
@@ -387,9 +399,11 @@ impl<'a> ReservedPages<'a> {
             }
             let skipped = left_out(geometry, media, sb, &loaded);
             let next = media.next_row(geometry.block(sb, die));
-            // Only the next row of a block can be programmed. Pages programmed by an earlier
+            // Recovery reads nothing beside the head. Only the next row of a block can be programmed. Pages programmed by an earlier
             // attempt are skipped.
-            if skipped.has(die) || next != geometry.row_of_offset(offset) {
+            let is_beside_head = offset < geometry.offset_of(geometry.stripe(), 0)
+                && has_head(geometry, media, sb, die);
+            if skipped.has(die) || is_beside_head || next != geometry.row_of_offset(offset) {
                 continue;
             }
 
