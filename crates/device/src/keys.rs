@@ -210,6 +210,8 @@ static COMMON: &[DeviceKey] = &[
     key("firmware.gc_garbage", "", below(1.0), "Ahead of need, only a superblock with at least this share of garbage is collected."),
     key("firmware.gc_at_once", "", KeyKind::Flag, "A victim is emptied at once, instead of page by page while the host uses what it gains."),
     key("firmware.gc_joins_host", "", KeyKind::Flag, "Pages that garbage collection moves go to the host's superblock, instead of one of their own."),
+    key("firmware.power_loss_protection", "", KeyKind::Flag, "Pages in the controller's buffer survive a power cut. If not, a command is acknowledged when its \
+        word lines are programmed, filled up with pads. It matters only where pages share word lines."),
     key("firmware.wear_gap", "erases", ANY_U32, "A superblock whose erase count is so far below the mean is collected to level wear; 0 is off."),
     key("firmware.dealloc_slots", "", KeyKind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
     key("firmware.fs_files", "files", ANY_U32, "Files that the file map of `fs_write` can list; 0 if there is no map."),

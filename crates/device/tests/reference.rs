@@ -14,7 +14,8 @@ use std::path::Path;
 const OF_THE_FILE: [&str; 3] = ["preset", "scale", "firmware.gc_mode"];
 
 /// Fields omitted when they have their defaults.
-const SILENT: [&str; 8] = [
+const SILENT: [&str; 9] = [
+    "firmware.power_loss_protection",
     "geometry.superblock_dies",
     "geometry.planes",
     "geometry.page_bytes",

@@ -200,6 +200,12 @@ impl Core {
             .charge(OpKind::NvWrite, bytes, purpose, After::page(ppn));
     }
 
+    /// Fills up the word lines of all streams, so that everything issued can become durable.
+    #[inline]
+    pub(crate) fn fill_lines(&mut self) {
+        self.blocks.fill_lines(&mut self.media);
+    }
+
     /// A program of this page failed: stops programming its block.
     pub(crate) fn fail_block_of(&mut self, ppn: Ppn) {
         let die = self.geometry.die_of_offset(self.geometry.offset(ppn));

@@ -5,6 +5,7 @@
 
 use crate::clock::WSN_READ_ONLY;
 use crate::config::Config;
+use crate::config::guard::Guard;
 use crate::config::layout::NvramLayout;
 use crate::contract::{GroupInfo, RemapScheme, Usage};
 use crate::core::Core;
@@ -60,7 +61,7 @@ pub struct Ftl {
 
 impl Ftl {
     /// Empty tables over a medium.
-    pub(crate) fn assemble(media: Media, config: Config) -> Result<Self, ConfigError> {
+    pub(crate) fn assemble(mut media: Media, config: Config) -> Result<Self, ConfigError> {
         let geometry = media.geometry();
         config.check(&geometry)?;
 
@@ -90,9 +91,14 @@ impl Ftl {
             })
             .flatten();
 
+        if !config.power_loss_protection && geometry.stripe() > 1 {
+            media.unprotect(config.guards.has(Guard::WholeLines));
+        }
+
         let layout = NvramLayout::new(&config, &geometry);
         let reserve = config.reserve(&geometry);
         Ok(Self {
+            gc: Gc::new(&config, &geometry),
             gc_start: config.gc_start(&geometry),
             reserve,
             hybrid: config.is_hybrid(),
@@ -103,7 +109,6 @@ impl Ftl {
             core: Core::new(config, media, reserve),
             scheme,
             dedup,
-            gc: Gc::new(&geometry),
             paused: false,
             write_goes_on: false,
             dedup_paused: false,

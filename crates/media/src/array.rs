@@ -246,6 +246,16 @@ impl NandArray {
         self.torn.insert(ppn.0);
     }
 
+    /// Makes a programmed page unreadable.
+    pub(crate) fn lose(&mut self, ppn: Ppn) {
+        assert!(self.is_programmed(ppn));
+        let at = ppn.0 as usize;
+        self.oob[at] = Oob::default().to_bytes();
+        self.meta.remove(&ppn.0);
+        self.meta_bits[at / 64] &= !(1 << (at % 64));
+        self.torn.insert(ppn.0);
+    }
+
     /// Erases a block and counts the wear.
     pub(crate) fn erase(&mut self, block: BlockId) {
         let (sb, die) = self.geometry.place_of_block(block);

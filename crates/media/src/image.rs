@@ -120,6 +120,10 @@ impl Image {
         let (sb, ppn) = self.at(ppn);
         self.sb_mut(sb).tear(ppn);
     }
+    pub(crate) fn lose(&mut self, ppn: Ppn) {
+        let (sb, ppn) = self.at(ppn);
+        self.sb_mut(sb).lose(ppn);
+    }
     pub(crate) fn erase(&mut self, block: BlockId) {
         let (sb, die) = self.geometry.place_of_block(block);
         self.sb_mut(sb.0 as usize).erase(BlockId(die));

@@ -10,12 +10,16 @@
 //! Invariants: `image` holds settled operations only; an operation is settled together with all its
 //! predecessors. Absent: randomness (the caller chooses each outcome) and time.
 
+mod lines;
+
 use crate::array::StoredPage;
 use crate::effect::{EffectOrder, MediaEffect};
 use crate::geometry::{BlockId, Ppn};
 use crate::image::Image;
 use crate::op::{After, ClearId, OpKind};
+use lines::Lines;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// State of one pending operation after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +65,8 @@ struct PendingOp {
     token: u64,
     effect: PendingEffect,
     block: Option<BlockId>,
-    all: bool,
+    /// All operations with a smaller token come before this operation.
+    all_below: u64,
     /// All stores with a smaller token come before this operation.
     stores_below: u64,
     /// The operations that it names: programs, clearings, erases, stores to the same record.
@@ -84,6 +89,8 @@ pub(crate) struct Rail {
     /// Token of the pending program of each page, and of the pending clearing or erases of each ID.
     programs: BTreeMap<u32, u64>,
     clears: BTreeMap<u64, Vec<u64>>,
+    /// Programs of several pages, if a cut may tear them.
+    lines: Option<Lines>,
 }
 
 impl Rail {
@@ -96,7 +103,14 @@ impl Rail {
             ack: Vec::new(),
             programs: BTreeMap::new(),
             clears: BTreeMap::new(),
+            lines: None,
         }
+    }
+
+    /// The controller's buffer does not survive a cut. With `whole_lines`, who waits for a page waits for its
+    /// word line.
+    pub(crate) fn unprotect(&mut self, whole_lines: bool) {
+        self.lines = Some(Lines::new(self.image.geometry(), whole_lines));
     }
 
     pub(crate) fn pending_len(&self) -> usize {
@@ -125,7 +139,27 @@ impl Rail {
                 self.ack.push(pending.token);
             }
         }
-        self.ack.extend(named(&self.programs, &self.clears, after));
+        let pages = self.waited(after.named_pages());
+        self.ack.extend(self.named(pages, after));
+    }
+
+    /// The pages that must land before an operation that names `pages`.
+    fn waited(&self, pages: Range<u32>) -> Range<u32> {
+        match &self.lines {
+            Some(lines) => lines.waited(pages),
+            None => pages,
+        }
+    }
+
+    /// The pending programs of `pages`, and the pending clearings or erases that `after` names.
+    fn named(&self, pages: Range<u32>, after: After) -> Vec<u64> {
+        let pages = self.programs.range(pages).map(|(_, token)| *token);
+        let clears = after
+            .named_clear()
+            .and_then(|id| self.clears.get(&id.0))
+            .into_iter()
+            .flatten();
+        pages.chain(clears.copied()).collect()
     }
 
     /// Records an effect as pending: a store as one operation per word, any other as one.
@@ -167,19 +201,21 @@ impl Rail {
         } = order;
 
         // A copy is no more durable than the page it was read from.
-        let source = copied.and_then(|page| self.programs.get(&page.0).copied());
-        let mut tokens: Vec<u64> = source.into_iter().collect();
+        let source = self.waited(copied.map_or(0..0, |page| page.0..page.0 + 1));
+        let mut tokens = self.named(source.clone(), After::NOTHING);
         if let Some(record) = record {
             let to_record = |op: &&PendingOp| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
             let stores = self.pending.iter().filter(to_record);
             tokens.extend(stores.map(|op| op.token));
         }
 
-        tokens.extend(named(&self.programs, &self.clears, after));
+        let pages = self.waited(after.named_pages());
+        tokens.extend(self.named(pages.clone(), after));
         let token = self.next_token;
         self.next_token += 1;
         // Every store comes after the last fence; other operations only if they request it.
-        let mut stores_below = if after.is_fence() { token } else { 0 };
+        let since = self.since(&effect, token);
+        let mut stores_below = if after.is_fence() { since } else { 0 };
         if matches!(effect, MediaEffect::Store { .. }) {
             stores_below = stores_below.max(self.fence);
         }
@@ -187,7 +223,7 @@ impl Rail {
         let pending = PendingOp {
             token,
             block: effect.block(self.image.geometry()),
-            all: after.is_all(),
+            all_below: if after.is_all() { since } else { 0 },
             stores_below,
             named: tokens,
             effect,
@@ -197,6 +233,10 @@ impl Rail {
         // is programmed again, and its operations are in order.
         if let Some(page) = pending.effect.page() {
             self.programs.insert(page.0, token);
+            // A failed program is its block's last one.
+            if matches!(pending.effect, MediaEffect::Program { .. }) {
+                self.program_in_line(page, token);
+            }
         } else if clear_id != ClearId::default() {
             self.clears.entry(clear_id.0).or_default().push(token);
         }
@@ -206,14 +246,64 @@ impl Rail {
         }
 
         self.pending.push_back(pending);
+        if let Some(lines) = &mut self.lines {
+            lines.wait(token, &source);
+            lines.wait(token, &pages);
+            if after.is_all() {
+                lines.wait_all(token, since);
+            }
+        }
+    }
+
+    /// The number up to which an effect waits for operations if it waits for all or for all stores: its own, or
+    /// that of its word line's first page, with which it lands.
+    fn since(&self, effect: &PendingEffect, token: u64) -> u64 {
+        match (&self.lines, effect) {
+            (Some(lines), MediaEffect::Program { ppn, .. }) => lines.since(*ppn).unwrap_or(token),
+            _ => token,
+        }
+    }
+
+    /// Operations that were issued before a page of an open word line may wait for it.
+    fn program_in_line(&mut self, page: Ppn, token: u64) {
+        let Some(lines) = &mut self.lines else {
+            return;
+        };
+        for waiting in lines.program(page, token) {
+            if let Ok(at) = self.pending.binary_search_by_key(&waiting, |op| op.token) {
+                self.pending[at].named.push(token);
+            }
+        }
     }
 
     /// Makes the named operations and all their predecessors durable.
     pub(crate) fn settle(&mut self, ack: &AckSet) {
         let mut tokens: BTreeSet<u64> = ack.tokens.iter().copied().collect();
+        let mut chosen = self.choose_needed(&mut tokens);
+        if let Some(lines) = &self.lines {
+            // Operations may wait for pages that were issued after them: passes are repeated until no more are found.
+            let mut count = 0;
+            while count < tokens.len() {
+                count = tokens.len();
+                chosen = self.choose_needed(&mut tokens);
+            }
+            let choose = |first: usize| {
+                if chosen[first] {
+                    Outcome::Whole
+                } else {
+                    Outcome::Absent
+                }
+            };
+            // What waits for a unit that is not full stays pending.
+            chosen = lines.decide(&self.pending, choose).whole;
+        }
+        self.land_chosen(&chosen);
+    }
 
+    /// The operations that must land before those with `tokens`, and these. Adds what it finds to `tokens`.
+    fn choose_needed(&self, tokens: &mut BTreeSet<u64>) -> Vec<bool> {
         // Newest first: predecessors were issued earlier, so one pass finds all.
-        let (mut all, mut stores_below) = (false, 0);
+        let (mut all_below, mut stores_below) = (0, 0);
         let mut blocks = BTreeSet::new();
         let mut words = BTreeSet::new();
         let mut chosen = vec![false; self.pending.len()];
@@ -228,7 +318,7 @@ impl Rail {
                 _ => false,
             };
 
-            let needed = all
+            let needed = op.token < all_below
                 || tokens.contains(&op.token)
                 || (op.is_store() && op.token < stores_below)
                 || op.block.is_some_and(|block| blocks.contains(&block))
@@ -238,10 +328,13 @@ impl Rail {
             }
 
             chosen[index] = true;
-            all |= op.all;
+            all_below = all_below.max(op.all_below);
             stores_below = stores_below.max(op.stores_below);
             blocks.extend(op.block);
             tokens.extend(op.named.iter().copied());
+            if let (Some(lines), Some(page)) = (&self.lines, op.effect.page()) {
+                tokens.extend(self.named(lines.together(page), After::NOTHING));
+            }
 
             match op.effect {
                 MediaEffect::Store { word, .. } => {
@@ -252,10 +345,14 @@ impl Rail {
             }
         }
 
-        // Oldest first again: settled operations land in order of issue.
+        chosen
+    }
+
+    /// Makes operations durable, oldest first.
+    fn land_chosen(&mut self, chosen: &[bool]) {
         let mut kept = VecDeque::with_capacity(self.pending.len());
         for (op, chosen) in self.pending.drain(..).zip(chosen) {
-            if chosen {
+            if *chosen {
                 if let Some(page) = op.effect.page()
                     && self.programs.get(&page.0) == Some(&op.token)
                 {
@@ -288,13 +385,26 @@ impl Rail {
     /// free to land.
     pub(crate) fn cut(&self, mut choose: impl FnMut(OpKind) -> Outcome) -> Image {
         let mut image = self.image.clone();
+        if let Some(lines) = &self.lines {
+            let landed = lines.decide(&self.pending, |at| choose(self.pending[at].effect.kind()));
+            for (op, outcome) in self.pending.iter().zip(&landed.outcomes) {
+                land(&mut image, &op.effect, *outcome);
+            }
+            for (first, seed) in landed.torn {
+                let exposed = lines.exposed(first);
+                let lost = exposed.filter(|page| mix(seed ^ u64::from(*page)) & 1 == 1);
+                lost.for_each(|page| image.lose(Ppn(page)));
+            }
+            return image;
+        }
+
         // In order of issue, so that all predecessors of an operation have been decided before it.
-        let mut all_landed = true;
+        let mut first_missing = u64::MAX;
         let mut first_missing_store = u64::MAX;
         let mut missing = BTreeSet::new();
         let mut broken_blocks = BTreeSet::new();
         for op in &self.pending {
-            let free = (!op.all || all_landed)
+            let free = op.all_below <= first_missing
                 && op.stores_below <= first_missing_store
                 && op.named.iter().all(|token| !missing.contains(token))
                 && op.block.is_none_or(|block| !broken_blocks.contains(&block));
@@ -314,7 +424,7 @@ impl Rail {
             // Torn counts as missing: an operation that waits for it could observe that it had not
             // completed.
             if outcome != Outcome::Whole {
-                all_landed = false;
+                first_missing = first_missing.min(op.token);
                 missing.insert(op.token);
                 if op.is_store() {
                     first_missing_store = first_missing_store.min(op.token);
@@ -325,21 +435,6 @@ impl Rail {
 
         image
     }
-}
-
-/// The pending operations named by `after`.
-fn named(
-    programs: &BTreeMap<u32, u64>,
-    clears: &BTreeMap<u64, Vec<u64>>,
-    after: After,
-) -> impl Iterator<Item = u64> + use<> {
-    let pages = programs.range(after.named_pages()).map(|(_, token)| *token);
-    let clears = after
-        .named_clear()
-        .and_then(|id| clears.get(&id.0))
-        .into_iter()
-        .flatten();
-    pages.chain(clears.copied()).collect::<Vec<_>>().into_iter()
 }
 
 fn land(image: &mut Image, effect: &PendingEffect, outcome: Outcome) {

@@ -279,6 +279,7 @@ impl SetupProfile {
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,
+            power_loss_protection: true,
             fingerprint: self.fingerprint,
             pe_limit: self.pe_limit,
             guards: mutant.map_or(Guards::ALL, Guards::without),

@@ -1,34 +1,22 @@
 //! Campaigns on dies whose pages share word lines: every durable scheme keeps its promise, whatever the number of
 //! pages that one operation programs.
 
-use remap_ssd_crash::setup::GeometryAdjust;
 use remap_ssd_crash::{Adjust, CampaignOptions, run};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_media::WordLine;
 
 const CUTS: u64 = 1_500;
 
-fn word_line(planes: u32, page_bytes: u32, bits: u32, one_shot: bool) -> WordLine {
-    WordLine {
-        planes,
-        page_bytes,
-        bits,
-        one_shot,
-    }
-}
-
-fn keeps_its_promise(word_line: WordLine) {
+/// The geometry, and whether the controller's buffer survives a cut.
+fn keeps_its_promise(geometry: &str, protected: bool) {
     for scheme in SchemeKind::ALL {
-        if !scheme.facts().durable {
+        let needs_protection = scheme.keeps_entries_on_flash();
+        if !scheme.is_durable() || (needs_protection && !protected) {
             continue;
         }
-        let adjust = Adjust {
-            geometry: GeometryAdjust {
-                word_line,
-                ..GeometryAdjust::default()
-            },
-            ..Adjust::default()
-        };
+        let protection = format!("firmware.power_loss_protection={protected}");
+        let settings = geometry.split(',').chain([&protection[..]]);
+        let settings = settings.map(|setting| setting.parse().expect("a setting"));
+        let adjust = Adjust::of_settings(settings.collect());
         let options = CampaignOptions {
             cuts: Some(CUTS),
             adjust,
@@ -44,22 +32,47 @@ fn keeps_its_promise(word_line: WordLine) {
     }
 }
 
+const PLANES: &str = "geometry.planes=4";
+const TLC: &str = "geometry.planes=2,geometry.page_bytes=8192,geometry.cell_bits=3";
+const LARGE: &str = "geometry.planes=4,geometry.page_bytes=16384,geometry.cell_bits=3";
+const MLC: &str = "geometry.planes=2,geometry.cell_bits=2,geometry.one_shot=false";
+
 #[test]
 fn planes() {
-    keeps_its_promise(word_line(4, 4096, 1, true));
+    keeps_its_promise(PLANES, true);
 }
 
 #[test]
 fn one_shot_word_lines_of_tlc() {
-    keeps_its_promise(word_line(2, 8192, 3, true));
+    keeps_its_promise(TLC, true);
 }
 
 #[test]
 fn one_shot_word_lines_of_48_pages() {
-    keeps_its_promise(word_line(4, 16_384, 3, true));
+    keeps_its_promise(LARGE, true);
 }
 
 #[test]
 fn pages_in_turn_of_mlc() {
-    keeps_its_promise(word_line(2, 4096, 2, false));
+    keeps_its_promise(MLC, true);
+}
+
+#[test]
+fn planes_without_protection() {
+    keeps_its_promise(PLANES, false);
+}
+
+#[test]
+fn one_shot_word_lines_of_tlc_without_protection() {
+    keeps_its_promise(TLC, false);
+}
+
+#[test]
+fn one_shot_word_lines_of_48_pages_without_protection() {
+    keeps_its_promise(LARGE, false);
+}
+
+#[test]
+fn pages_in_turn_of_mlc_without_protection() {
+    keeps_its_promise(MLC, false);
 }

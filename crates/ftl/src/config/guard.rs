@@ -106,6 +106,10 @@ guards! {
     ArmedLast = "armed-last",
     /// Damaged words are zeroed only after the pages that mark the LPNs in doubt.
     MendingWaits = "mending-waits",
+    /// Word lines are filled before their pages are acknowledged.
+    LinesFilled = "lines-filled",
+    /// A page counts only once all pages that share its word line are programmed.
+    WholeLines = "whole-lines",
     /// Virtual time resumes above every WSN found on the media.
     TimeResumes = "time-resumes",
 }

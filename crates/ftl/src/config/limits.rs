@@ -67,6 +67,15 @@ impl Config {
             ));
         }
 
+        let is_shared = geometry.stripe() > 1;
+        if is_shared && !self.power_loss_protection && self.scheme.keeps_entries_on_flash() {
+            return fail(format!(
+                "scheme {} programs single pages of entries, which would each take a word line of {} pages: use power_loss_protection = true",
+                self.scheme,
+                geometry.stripe()
+            ));
+        }
+
         self.check_mapping(geometry)?;
         let (needed_pages, data) = self.pages_needed(geometry);
 

@@ -91,6 +91,10 @@ pub struct Config {
     pub fs_files: u32,
     /// Pages that its lists can hold in total; 0 if there is no map.
     pub fs_blocks: u32,
+    /// Pages in the controller's buffer survive a power cut. If not, the firmware fills word lines with pads before it
+    /// acknowledges their pages.
+    #[serde(skip_serializing_if = "is_true")]
+    pub power_loss_protection: bool,
     /// Fingerprint function that identifies the contents of pages.
     pub fingerprint: FingerprintKind,
     /// Parameters of individual schemes: the table `[firmware.SCHEME]` in device files.
@@ -178,6 +182,7 @@ impl Default for Config {
             dealloc_slots: 4096,
             fs_files: 0,
             fs_blocks: 0,
+            power_loss_protection: true,
             fingerprint: FingerprintKind::Blake3,
             scheme_values: SchemeValues::default(),
             pe_limit: 0,
@@ -204,6 +209,10 @@ const EXTENSION: f64 = 1.0 / 32.0;
 // Defaults are not written, so that descriptions of existing devices do not change.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 fn is_block_pages_default(pages: &u32) -> bool {

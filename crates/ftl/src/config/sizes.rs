@@ -49,6 +49,16 @@ impl Config {
         geometry.pages_per_superblock() - self.metadata_pages(geometry)
     }
 
+    /// Pads that collecting a superblock programs at most, if the controller's buffer does not survive a power cut:
+    /// the last word line of each zone is filled up before the victim is erased.
+    pub(crate) fn pads_most(&self, geometry: &Geometry) -> u32 {
+        if self.power_loss_protection {
+            0
+        } else {
+            self.gc_policy.zones() as u32 * (geometry.stripe() - 1)
+        }
+    }
+
     /// Internal logical pages: one per bitmap of deallocations.
     pub(crate) fn chunks(&self) -> u32 {
         self.lpns.div_ceil(CHUNK_LPNS)
@@ -108,7 +118,8 @@ impl Config {
             u64::from(self.data_pages(geometry)),
         );
         if !self.is_hybrid() {
-            return (pages, data);
+            let pads = u64::from(self.pads_most(geometry));
+            return (pages, data.saturating_sub(pads).max(1));
         }
 
         // Rounded up to blocks, since a shorter last block takes the space of a whole one; plus one

@@ -3,6 +3,7 @@
 //! Invariant: remaps onto the victim's pages while the job runs are in `late`. Absent: pacing
 //! (`pace`), and how pages move (`relocate`).
 
+use crate::config::Config;
 use crate::contract::{OwnerRef, Remapping};
 use crate::superblock::RegionPeaks;
 use remap_ssd_media::{Geometry, Oob, SbId};
@@ -49,6 +50,8 @@ pub(crate) struct Gc {
     /// Set if nothing was worth collecting: the WSN from which on to search again.
     pub(crate) look_again: u64,
     pub(crate) runs_at_wear_check: u64,
+    /// Pads that a collection programs at most.
+    pub(crate) pads_most: u32,
     /// The most garbage of a superblock, by region.
     pub(crate) peaks: RegionPeaks,
     pub(crate) live: Vec<LivePage>,
@@ -59,8 +62,9 @@ pub(crate) struct Gc {
 
 impl Gc {
     /// No job, and no cached maxima.
-    pub(crate) fn new(geometry: &Geometry) -> Self {
+    pub(crate) fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
+            pads_most: config.pads_most(geometry),
             peaks: RegionPeaks::new(geometry.superblocks()),
             ..Self::default()
         }

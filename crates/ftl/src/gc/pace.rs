@@ -131,7 +131,8 @@ impl Ftl {
         }
 
         // A reference that must be copied takes a page, like another page with an owner. If
-        // references must be copied, or blocks merged, collecting must still gain a page.
+        // references must be copied, blocks merged or word lines filled up, collecting must still
+        // gain a page.
         let copies = copies.map_or(0, |of| of(id));
         let owned = blocks.owners(id).live;
         let (live, gains) = if self.hybrid {
@@ -139,7 +140,9 @@ impl Ftl {
             (live, live <= sb.capacity)
         } else {
             let live = owned + copies;
-            (live, copies == 0 || live < sb.capacity)
+            let pads = self.gc.pads_most;
+            let gains = live + pads < sb.capacity;
+            (live, gains || (copies == 0 && pads == 0))
         };
 
         let candidate = VictimCandidate {

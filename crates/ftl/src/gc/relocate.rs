@@ -249,6 +249,7 @@ impl Ftl {
     #[cold]
     fn renew_bitmap(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         loop {
+            self.core.fill_lines();
             let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(0)) else {
                 self.open_for_gc(0)?;
                 continue;

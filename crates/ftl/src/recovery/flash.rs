@@ -3,7 +3,7 @@
 //! Invariant: reads only head pages, tail pages and the OOB areas of superblocks without a complete
 //! tail.
 
-use super::AHEAD;
+use super::{AHEAD, word_lines};
 use crate::config::guard::Guard;
 use crate::core::Core;
 use crate::dies::DieMask;
@@ -327,7 +327,16 @@ fn read_tails(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) -> bool {
         }
     }
 
+    let stripe = core.geometry.stripe() as usize;
+    let mut line_counts = true;
     for (offset, oob) in records.iter().enumerate() {
+        if stripe > 1 && offset % stripe == 0 {
+            let line = &records[offset..records.len().min(offset + stripe)];
+            line_counts = word_lines::counts(core, line);
+        }
+        if !line_counts {
+            continue;
+        }
         // LPNs come in any order: without the prefetch each access waits for memory.
         if let Some(ahead) = records.get(offset + AHEAD) {
             witnesses.prefetch(&core.tables.map, ahead.lpn());
@@ -416,20 +425,33 @@ pub(super) fn heal_lives(core: &mut Core, damaged: &BTreeMap<SbId, LoadedLife>) 
 fn read_oobs(core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
     let geometry = core.geometry;
     let bad = core.blocks.get(sb).bad;
+    let stripe = geometry.stripe();
+    let mut line = Vec::with_capacity(stripe as usize);
 
     // Failing blocks are read too: pages programmed before the failure are valid data. Only bad
     // blocks hold nothing.
     for die in bad.others(geometry.dies()) {
-        for row in 0..geometry.pages_per_block() {
-            let offset = geometry.offset_of(row, die);
-            witnesses.report.oob_pages += 1;
-            match core
-                .media
-                .read_oob(geometry.page(sb, offset), Purpose::Meta)
-            {
-                Ok(Some(oob)) => add_written_page(core, witnesses, sb, offset, oob),
-                Ok(None) => break, // Erased: so is the rest of the block.
-                Err(_) => {}       // Torn, or a program that failed.
+        for start in (0..geometry.pages_per_block()).step_by(stripe as usize) {
+            line.clear();
+            for row in start..start + stripe {
+                let page = geometry.page(sb, geometry.offset_of(row, die));
+                witnesses.report.oob_pages += 1;
+                match core.media.read_oob(page, Purpose::Meta) {
+                    Ok(None) => break, // Erased: so is the rest of the block.
+                    Ok(Some(oob)) => line.push(oob),
+                    // Torn, or a program that failed: no witness.
+                    Err(_) => line.push(Oob::default()),
+                }
+            }
+
+            let first = geometry.offset_of(start, die);
+            if word_lines::counts(core, &line) {
+                for (offset, oob) in (first..).zip(&line) {
+                    add_written_page(core, witnesses, sb, offset, *oob);
+                }
+            }
+            if line.len() < stripe as usize {
+                break;
             }
         }
     }
@@ -476,6 +498,7 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
         let Some(end) = core.blocks.data_end(skipped) else {
             continue;
         };
+        word_lines::give_up_incomplete(core, sb, skipped);
         let good =
             |offset: &u32| *offset != head && !skipped.has(core.geometry.die_of_offset(*offset));
 
@@ -513,6 +536,7 @@ pub(super) fn resume_streams(core: &mut Core, open: &[SbId]) {
                 next,
                 row,
                 die,
+                last_end: 0,
                 end,
                 head,
                 skipped,

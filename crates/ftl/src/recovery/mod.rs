@@ -19,6 +19,7 @@
 
 mod flash;
 pub(crate) mod witnesses;
+mod word_lines;
 
 use crate::clock::WSN_END;
 use crate::config::Config;
@@ -177,6 +178,7 @@ impl Ftl {
             self.drop_aborted(aborted_pages);
         }
         self.relearn_identities();
+        self.core.fill_lines();
         Ok((self, report))
     }
 
@@ -291,7 +293,9 @@ impl Ftl {
     pub fn give_up(&mut self, lpn: Lpn) -> Result<(), crate::Refusal> {
         self.end_write();
         self.writable(lpn, 1)?;
-        self.program_lost(lpn, StoredPage::Meta(LOST.into()), false)
+        let marked = self.program_lost(lpn, StoredPage::Meta(LOST.into()), false);
+        self.core.fill_lines();
+        marked
     }
 
     /// Called when the list of aborted commands is crowded: collects the pages that carry their

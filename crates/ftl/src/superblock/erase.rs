@@ -24,7 +24,7 @@ impl Superblocks {
         let capacity = self.capacity(skipped);
         self.get_mut(sb).capacity = capacity;
 
-        let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
+        let end = self.data_end(skipped).unwrap_or(0);
         let waiting = self.waiting.iter_mut().flatten();
         for open in self
             .open
@@ -50,6 +50,9 @@ impl Superblocks {
             0,
             "a superblock with live pages must not be erased"
         );
+
+        // What supersedes its contents may be in word lines that are not full.
+        self.fill_lines(media);
 
         // A separate number, above all witnesses in the superblock and below the next head's:
         // `dead_before` separates the incarnations.

@@ -8,13 +8,14 @@
 //! have word lines of their own, filled up with pads.
 //!
 //! The table and its layout are here. `owners` counts the owners of pages, `stream` allocates
-//! pages, `open` opens and closes, `erase` ends a life, `free` keeps the free superblocks,
+//! pages, `fill` fills word lines up, `open` opens and closes, `erase` ends a life, `free` keeps the free superblocks,
 //! `regions` tracks changes.
 //!
 //! Invariants: at most one superblock is open per stream and group of dies; a page is allocated
 //! once per incarnation. Absent: the choice of victims (`policy`) and how pages move (`gc`).
 
 mod erase;
+mod fill;
 mod free;
 pub(crate) mod life;
 mod open;
@@ -137,6 +138,10 @@ pub(crate) struct Superblocks {
     /// Superblocks that must stay free after a cut, if that many are free.
     reserve: usize,
     remapped_total: u64,
+    /// Pages that streams fill up before a page counts, unless the controller's buffer survives a cut.
+    filled: Option<u32>,
+    /// Pads that have filled word lines of data, since power-on.
+    pub pads: u64,
     /// Metadata pages programmed here.
     pub meta_programs: u64,
     /// Blocks retired because of failures, since power-on.
@@ -183,6 +188,8 @@ impl Superblocks {
             reserve: reserve as usize,
             changes: 0,
             remapped_total: 0,
+            filled: fill::pages_together(&geometry, config),
+            pads: 0,
             meta_programs: 0,
             blocks_retired: 0,
             blocks_worn: 0,

@@ -90,6 +90,7 @@ impl Superblocks {
                     next: 0,
                     row: 0,
                     die: 0,
+                    last_end: 0,
                     end,
                     head,
                     skipped,
@@ -229,10 +230,11 @@ impl Superblocks {
         // The tail's word line is filled up before it.
         if let Some(first) = tail.first().copied() {
             let start = self.geometry.line_start(first);
-            if start < first
-                && (!self.is_next(media, open.sb, start)
-                    || !self.pad(media, open.sb, start..first, after))
-            {
+            if start < first && !self.is_next(media, open.sb, start) {
+                return; // A block failed after its place was used: no tail.
+            }
+            if !self.pad(media, open.sb, start..first, after) {
+                self.fail_block(media, open.sb, self.geometry.die_of_offset(start));
                 return;
             }
         }

@@ -63,6 +63,8 @@ pub(crate) struct OpenSuperblock {
     pub next: u32,
     pub row: u32,
     pub die: u32,
+    /// The offset after the page that was allocated last; 0 if none was.
+    pub last_end: u32,
     /// First offset of the tail's place.
     pub end: u32,
     /// Page offset of the head.
@@ -170,6 +172,7 @@ impl Superblocks {
                 continue;
             }
 
+            open.last_end = offset + 1;
             let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
             let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
             let slot = PageSlot {

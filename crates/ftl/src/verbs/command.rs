@@ -12,6 +12,7 @@ use crate::config::guard::Guard;
 use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
+use crate::superblock::Stream;
 use crate::verbs::program::PageOrigin;
 use remap_ssd_media::{After, Lpn, Page, PageView, Payload, Ppn, Purpose};
 use std::ops::Range;
@@ -134,7 +135,9 @@ impl Ftl {
 
         // A program without a lookup may reclaim too, so the gathered remaps are issued first.
         if self.dedup_paused || self.apart.has(lpn) {
-            self.end_write();
+            if self.write_goes_on {
+                self.scheme.issue(&mut self.core);
+            }
             return self
                 .program(lpn, PageOrigin::Payload(payload), None, None)
                 .map(drop);
@@ -155,6 +158,7 @@ impl Ftl {
                 .is_some_and(|mapping| mapping.ppn == ppn)
             {
                 self.no_effect(ppn);
+                self.core.fill_lines();
                 self.core.stats.dedup_hits += 1;
                 return Ok(());
             }
@@ -171,8 +175,8 @@ impl Ftl {
         // A program may reclaim: 1. the scheme's gathered entries  2. the reclaiming. If 2 came
         // first, a cut in between would lose the old mappings of the remapped LPNs with no record
         // of the new ones.
-        if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
-            self.end_write();
+        if self.core.config.guards.has(Guard::RecordBeforeReclaim) && self.write_goes_on {
+            self.scheme.issue(&mut self.core);
         }
         self.program(lpn, PageOrigin::Payload(payload), Some(&fingerprint), None)
             .map(drop)
@@ -204,7 +208,20 @@ impl Ftl {
     pub fn end_write(&mut self) {
         if std::mem::take(&mut self.write_goes_on) {
             self.scheme.issue(&mut self.core);
+            // An entry may wait for a page that collection has moved.
+            self.core.fill_lines();
+        } else {
+            self.fill_host_line();
         }
+    }
+
+    /// Fills up the word line of the host's last page: the acknowledgement of a command that only programs waits
+    /// for nothing else.
+    #[inline]
+    fn fill_host_line(&mut self) {
+        self.core
+            .blocks
+            .fill_line(&mut self.core.media, Stream::Host);
     }
 
     /// Reads the candidate page of an untrusted fingerprint, or of one loaded from a file, and
@@ -247,8 +264,9 @@ impl Ftl {
         }
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
-        self.program(lpn, PageOrigin::For(payload, home), None, None)
-            .map(drop)
+        let programmed = self.program(lpn, PageOrigin::For(payload, home), None, None);
+        self.fill_host_line();
+        programmed.map(drop)
     }
 
     /// Deallocates a range (trim, write zeroes): it then reads as zeroes.
@@ -276,6 +294,7 @@ impl Ftl {
         for lpn in Lpn::between(range) {
             self.core.unlink(lpn);
         }
+        self.core.fill_lines();
         Ok(())
     }
 
@@ -285,6 +304,7 @@ impl Ftl {
     /// None at present.
     pub fn flush(&mut self) -> Result<(), Refusal> {
         self.end_write();
+        self.core.fill_lines();
         self.core.media.ack_after(After::ALL);
         Ok(())
     }

@@ -36,6 +36,7 @@ impl Ftl {
             FileStatus::MapDamaged => {}
         }
 
+        self.core.fill_lines();
         Ok(status)
     }
 

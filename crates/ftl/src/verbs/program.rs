@@ -184,6 +184,8 @@ impl Ftl {
     fn program_bitmap(&mut self, chunk: u32) -> Result<(), Refusal> {
         let lpn = self.core.config.bitmap_lpn(chunk);
         loop {
+            // The bitmap waits for everything before its word line.
+            self.core.fill_lines();
             let taken = self.take_host_page()?;
             let ppn = taken.ppn();
             // The bitmap is built after the page is allocated, since allocation may collect. The

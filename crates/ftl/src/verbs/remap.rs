@@ -54,6 +54,12 @@ impl Ftl {
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`, `AtomicTooLarge`, `AtomicUnsupported`,
     /// `AtomicUnavailable`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
+        let done = self.remap_pages(command);
+        self.core.fill_lines();
+        done
+    }
+
+    fn remap_pages(&mut self, command: &Remap) -> Result<(), Refusal> {
         let Remap {
             target,
             source,
@@ -270,6 +276,8 @@ impl Ftl {
         // still exists and is mapped again.
         self.paused = true;
         self.atomic_slot.begin(&mut self.core.media, wsn);
+        // Pages wait for the slot from their word line's first page on.
+        self.core.fill_lines();
 
         // The old mapping of each target, for `restore`. It may include a page that was refused
         // without a change, so `restore` compares mappings first.

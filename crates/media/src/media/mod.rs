@@ -59,6 +59,9 @@ pub struct Media {
     /// Without a timing model, `ops` stays empty.
     untimed: bool,
     rail: Option<Box<Rail>>,
+    /// Unless the controller's buffer survives a cut: whether waits for a page are waits for its word
+    /// line.
+    unprotected: Option<bool>,
     /// Journal of all changes, for a device in a folder.
     folder: Option<Box<Folder>>,
     next_clear: u64,
@@ -98,6 +101,7 @@ impl Media {
             counts: MediaCounts::default(),
             untimed: false,
             rail: None,
+            unprotected: None,
             folder: None,
             // 0 is no ID.
             next_clear: 1,

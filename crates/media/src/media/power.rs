@@ -11,7 +11,24 @@ use crate::rail::{AckSet, Outcome, Rail};
 impl Media {
     /// Attaches a power rail: from now on operations are pending until settled.
     pub fn attach_rail(&mut self) {
-        self.rail = Some(Box::new(Rail::new(self.to_image())));
+        let mut rail = Rail::new(self.to_image());
+        if let Some(whole_lines) = self.unprotected {
+            rail.unprotect(whole_lines);
+        }
+        self.rail = Some(Box::new(rail));
+    }
+
+    /// From now on the controller's buffer does not survive a cut: a program unit lands as a whole, and a torn one
+    /// may damage its word line. With `whole_lines`, who waits for a page waits for its word line.
+    pub fn unprotect(&mut self, whole_lines: bool) {
+        self.unprotected = Some(whole_lines);
+        if let Some(rail) = &mut self.rail {
+            rail.unprotect(whole_lines);
+        }
+    }
+    /// Returns true if a cut empties the controller's buffer.
+    pub fn is_unprotected(&self) -> bool {
+        self.unprotected.is_some()
     }
     /// True if a rail is attached.
     pub fn has_rail(&self) -> bool {

@@ -43,12 +43,7 @@ impl Media {
         let PageSlot {
             ppn, block, row, ..
         } = slot;
-        let failed = self.faulty
-            && self
-                .faults
-                .program
-                .get(&block)
-                .is_some_and(|from| row >= *from);
+        let failed = self.faulty && self.fails(block, row);
 
         // Charged even if it fails: the time has passed.
         self.push_program(ppn, slot.die, purpose, after);
@@ -71,6 +66,19 @@ impl Media {
             return Err(MediaError::ProgramFailed);
         }
         Ok(())
+    }
+
+    /// Returns true if the program of a row fails.
+    fn fails(&self, block: BlockId, row: u32) -> bool {
+        let Some(from) = self.faults.program.get(&block) else {
+            return false;
+        };
+        let stripe = self.nand.geometry.stripe();
+        if self.unprotected.is_none() || stripe == 1 {
+            return row >= *from;
+        }
+        // A word line fails as a whole, which its first page shows.
+        row.is_multiple_of(stripe) && row + stripe > *from
     }
 
     /// Copies a page: reads it and programs the copy. An unreadable page is replaced by `lost`.

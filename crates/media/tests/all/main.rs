@@ -18,3 +18,4 @@ mod rest;
 mod resting;
 mod snapshot;
 mod torn_clearing;
+mod word_lines;

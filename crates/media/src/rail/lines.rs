@@ -1,0 +1,338 @@
+//! Word lines on the power rail: programs of several pages, and pages that a torn program damages.
+//!
+//! Without power-loss protection the controller's buffer forgets its pages. A program unit lands as a whole, and
+//! only once all of its pages have been issued; so an operation may wait for pages that are issued after it.
+//! A torn program leaves any of its pages unreadable, and any page that shares its word line, even if that
+//! one was durable.
+//!
+//! Invariant: with units of one page, all this is what `Rail` does without it. Absent: how the firmware fills
+//! units.
+
+use super::{Outcome, PendingOp, mix};
+use crate::effect::MediaEffect;
+use crate::geometry::{BlockId, Geometry, Ppn};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// How pages share word lines, and the lines that are being filled.
+#[derive(Clone)]
+pub(super) struct Lines {
+    /// Pages of a program unit, and of a word line.
+    unit: u32,
+    line: u32,
+    /// Who waits for a page waits for its word line.
+    whole: bool,
+    /// By first page, the lines whose last page has not been issued.
+    open: BTreeMap<u32, OpenLine>,
+}
+
+#[derive(Clone)]
+struct OpenLine {
+    /// The program of its first page.
+    since: u64,
+    /// The page to be issued next.
+    next: u32,
+    /// Operations that wait for its pages, with the pages that each waits for.
+    waiting: Vec<(u64, Range<u32>)>,
+}
+
+/// What a cut leaves of each pending operation, and the programs that it tore: first page and seed.
+pub(super) struct Landed {
+    pub outcomes: Vec<Outcome>,
+    /// True for operations that have completed.
+    pub whole: Vec<bool>,
+    pub torn: Vec<(u32, u64)>,
+}
+
+impl Lines {
+    pub(super) fn new(geometry: Geometry, whole: bool) -> Self {
+        let word_line = geometry.word_line();
+        Self {
+            unit: word_line.unit_pages(),
+            line: word_line.pages(),
+            whole,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// The pages that must be durable before whoever waits for `pages` begins.
+    pub(super) fn waited(&self, pages: Range<u32>) -> Range<u32> {
+        if self.whole && !pages.is_empty() {
+            pages.start - pages.start % self.line..pages.end.next_multiple_of(self.line)
+        } else {
+            pages
+        }
+    }
+
+    /// Operation `token` waits for `pages`, of which some may not have been issued.
+    pub(super) fn wait(&mut self, token: u64, pages: &Range<u32>) {
+        let first = pages.start - pages.start % self.line;
+        for (_, line) in self.open.range_mut(first..pages.end) {
+            line.waiting.push((token, pages.clone()));
+        }
+    }
+
+    /// Operation `token` waits for all lines that were begun before `since`.
+    pub(super) fn wait_all(&mut self, token: u64, since: u64) {
+        if !self.whole {
+            return;
+        }
+        for (first, line) in &mut self.open {
+            if line.since < since {
+                line.waiting.push((token, *first..*first + self.line));
+            }
+        }
+    }
+
+    /// The first program of the line that holds a page, if the line is being filled.
+    pub(super) fn since(&self, page: Ppn) -> Option<u64> {
+        let first = page.0 - page.0 % self.line;
+        self.open.get(&first).map(|line| line.since)
+    }
+
+    /// A page is programmed. Returns the operations that wait for it already.
+    pub(super) fn program(&mut self, page: Ppn, token: u64) -> Vec<u64> {
+        let first = page.0 - page.0 % self.line;
+        let line = self.open.entry(first).or_insert_with(|| OpenLine {
+            since: token,
+            next: page.0,
+            waiting: Vec::new(),
+        });
+        let named = line.waiting.iter();
+        let tokens = named.filter(|(_, pages)| pages.contains(&page.0));
+        let tokens = tokens.map(|(token, _)| *token).collect();
+        line.next = page.0 + 1;
+        if page.0 + 1 == first + self.line {
+            self.open.remove(&first);
+        }
+        tokens
+    }
+
+    /// The pages that must be settled with one.
+    pub(super) fn together(&self, page: Ppn) -> Range<u32> {
+        let size = if self.whole { self.line } else { self.unit };
+        let first = page.0 - page.0 % size;
+        first..first + size
+    }
+
+    /// The pages that a torn program may damage besides its own: those of its word line before it.
+    pub(super) fn exposed(&self, first: u32) -> Range<u32> {
+        first - first % self.line..first
+    }
+
+    /// The pending operations that land together, and for each operation where it is among them.
+    fn units(&self, pending: &VecDeque<PendingOp>) -> (Vec<Vec<usize>>, Vec<usize>) {
+        let (mut units, mut unit_of) = (Vec::<Vec<usize>>::new(), Vec::new());
+        // By number, the unit that is being filled. An erased block is filled again from its first page on.
+        let mut filling: BTreeMap<u32, usize> = BTreeMap::new();
+        let page_of = |index: usize| pending[index].effect.page().map(|page| page.0);
+        for (index, op) in pending.iter().enumerate() {
+            let begun = match op.effect {
+                MediaEffect::Program { ppn, .. } => {
+                    let begun = filling.get(&(ppn.0 / self.unit)).copied();
+                    begun
+                        .filter(|unit| units[*unit].last().copied().and_then(page_of) < Some(ppn.0))
+                }
+                _ => None,
+            };
+            let unit = begun.unwrap_or_else(|| {
+                units.push(Vec::new());
+                units.len() - 1
+            });
+            if let MediaEffect::Program { ppn, .. } = op.effect {
+                filling.insert(ppn.0 / self.unit, unit);
+            }
+            units[unit].push(index);
+            unit_of.push(unit);
+        }
+        (units, unit_of)
+    }
+
+    /// Operations that wait for pages that have not been issued.
+    fn blocked(&self) -> BTreeSet<u64> {
+        let mut blocked = BTreeSet::new();
+        for (first, line) in &self.open {
+            let end = first + self.line;
+            let waiting = line.waiting.iter();
+            let missing = waiting.filter(|(_, pages)| pages.end.min(end) > line.next);
+            blocked.extend(missing.map(|(token, _)| *token));
+        }
+        blocked
+    }
+
+    /// Decides all pending operations, each program unit as one. `choose` is called for each that is free to
+    /// land, with its first operation.
+    pub(super) fn decide(
+        &self,
+        pending: &VecDeque<PendingOp>,
+        choose: impl FnMut(usize) -> Outcome,
+    ) -> Landed {
+        let (units, unit_of) = self.units(pending);
+        let mut decision = Decision {
+            pending,
+            unit: self.unit,
+            units,
+            unit_of,
+            blocked: self.blocked(),
+            decided: vec![false; pending.len()],
+            landed: Landed {
+                outcomes: vec![Outcome::Absent; pending.len()],
+                whole: vec![false; pending.len()],
+                torn: Vec::new(),
+            },
+            first_missing: u64::MAX,
+            first_missing_store: u64::MAX,
+            broken: BTreeMap::new(),
+        };
+        decision.run(choose);
+        decision.landed
+    }
+}
+
+struct Decision<'a> {
+    pending: &'a VecDeque<PendingOp>,
+    unit: u32,
+    /// The operations that land together, in order of issue, and for each operation where it is among them.
+    units: Vec<Vec<usize>>,
+    unit_of: Vec<usize>,
+    /// Operations that wait for pages that have not been issued.
+    blocked: BTreeSet<u64>,
+    decided: Vec<bool>,
+    landed: Landed,
+    /// The oldest operation that is missing, the oldest store, and the oldest of each block.
+    first_missing: u64,
+    first_missing_store: u64,
+    broken: BTreeMap<BlockId, u64>,
+}
+
+impl Decision<'_> {
+    fn run(&mut self, mut choose: impl FnMut(usize) -> Outcome) {
+        // In order of issue, as far as all that an operation waits for has been decided. A unit has its turn at its
+        // last page. Each round decides at least one, unless the rest wait for pages that were never issued.
+        loop {
+            let mut skipped = Vec::new();
+            let mut progress = false;
+            for index in 0..self.pending.len() {
+                if self.decided[index] {
+                    continue;
+                }
+                let members = &self.units[self.unit_of[index]];
+                let is_turn = members.last() == Some(&index);
+                if !is_turn
+                    || !members
+                        .iter()
+                        .all(|member| self.is_ready(*member, &skipped))
+                {
+                    skipped.push(index);
+                    continue;
+                }
+
+                let is_free =
+                    self.is_complete(members) && members.iter().all(|member| self.is_free(*member));
+                let outcome = if is_free {
+                    choose(members[0])
+                } else {
+                    Outcome::Absent
+                };
+                self.conclude(self.unit_of[index], outcome);
+                skipped.retain(|index| !self.decided[*index]);
+                progress = true;
+            }
+            if !progress {
+                return;
+            }
+        }
+    }
+
+    fn is_complete(&self, members: &[usize]) -> bool {
+        let last = members.last().map(|last| &self.pending[*last].effect);
+        match last {
+            Some(MediaEffect::Program { ppn, .. }) => (ppn.0 + 1).is_multiple_of(self.unit),
+            _ => true,
+        }
+    }
+
+    fn is_same_unit(&self, one: usize, other: usize) -> bool {
+        self.unit_of[one] == self.unit_of[other]
+    }
+
+    /// Returns true if all that an operation waits for has been decided. `skipped`: the earlier operations that
+    /// have not.
+    fn is_ready(&self, index: usize, skipped: &[usize]) -> bool {
+        let op = &self.pending[index];
+        let waits_for = |other: &usize| {
+            let before = &self.pending[*other];
+            before.token < op.token
+                && !self.is_same_unit(*other, index)
+                && (before.token < op.all_below
+                    || (before.is_store() && before.token < op.stores_below)
+                    || (op.block.is_some() && before.block == op.block))
+        };
+        let is_decided = |token: &u64| {
+            let found = self.find(*token);
+            found.is_none_or(|at| self.decided[at] || self.is_same_unit(at, index))
+        };
+        !skipped.iter().any(waits_for) && op.named.iter().all(is_decided)
+    }
+
+    fn find(&self, token: u64) -> Option<usize> {
+        self.pending
+            .binary_search_by_key(&token, |op| op.token)
+            .ok()
+    }
+
+    /// Returns true if all that an operation waits for has landed.
+    fn is_free(&self, index: usize) -> bool {
+        let op = &self.pending[index];
+        let has_landed = |token: &u64| {
+            let found = self.find(*token);
+            found.is_none_or(|at| self.landed.whole[at] || self.is_same_unit(at, index))
+        };
+        let is_intact = |block: BlockId| self.broken.get(&block).is_none_or(|at| *at > op.token);
+        !self.blocked.contains(&op.token)
+            && op.all_below <= self.first_missing
+            && op.stores_below <= self.first_missing_store
+            && op.named.iter().all(has_landed)
+            && op.block.is_none_or(is_intact)
+    }
+
+    fn conclude(&mut self, unit: usize, outcome: Outcome) {
+        let members = std::mem::take(&mut self.units[unit]);
+        let first = &self.pending[members[0]].effect;
+        let outcome = match (outcome, first) {
+            // A store is atomic.
+            (Outcome::Torn(_), MediaEffect::Store { .. }) => Outcome::Absent,
+            (outcome, _) => outcome,
+        };
+        if let (Outcome::Torn(seed), MediaEffect::Program { ppn, .. }) = (outcome, first) {
+            self.landed.torn.push((ppn.0 / self.unit * self.unit, seed));
+        }
+
+        for index in members {
+            let op = &self.pending[index];
+            self.decided[index] = true;
+            self.landed.whole[index] = outcome == Outcome::Whole;
+            self.landed.outcomes[index] = match (outcome, &op.effect) {
+                // Some pages of a torn unit can be read, as if their planes had been faster.
+                (Outcome::Torn(seed), MediaEffect::Program { ppn, .. })
+                    if self.unit > 1 && mix(seed ^ u64::from(ppn.0)) & 1 == 1 =>
+                {
+                    Outcome::Whole
+                }
+                (outcome, _) => outcome,
+            };
+            if outcome == Outcome::Whole {
+                continue;
+            }
+
+            self.first_missing = self.first_missing.min(op.token);
+            if op.is_store() {
+                self.first_missing_store = self.first_missing_store.min(op.token);
+            }
+            if let Some(block) = op.block {
+                let oldest = self.broken.entry(block).or_insert(op.token);
+                *oldest = (*oldest).min(op.token);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Program units on the power rail: they land as a whole, and a torn one damages its word line.
+
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{
+    After, ContentMode, Geometry, Lpn, Media, Oob, Outcome, Ppn, Purpose, StoredPage, WordLine,
+};
+
+/// Units of two pages, two units in a word line, on two dies.
+fn geometry() -> Geometry {
+    let shape = Shape {
+        channels: 1,
+        dies: 2,
+        superblocks: 2,
+        pages_per_block: 8,
+    };
+    let word_line = WordLine {
+        planes: 2,
+        bits: 2,
+        one_shot: false,
+        ..WordLine::SINGLE
+    };
+    let geometry = Geometry::new(shape).and_then(|geometry| geometry.with_word_line(word_line));
+    geometry.expect("a valid geometry")
+}
+
+fn media(whole_lines: bool) -> Media {
+    let mut media = Media::blank(geometry(), ContentMode::Identity, 64);
+    media.attach_rail();
+    media.unprotect(whole_lines);
+    media
+}
+
+fn program(media: &mut Media, page: u32, after: After) {
+    let oob = Oob::new(Lpn(page), 1, 0);
+    let stored = StoredPage::Identity(page.into());
+    media
+        .program(Ppn(page), oob, stored, Purpose::Host, after)
+        .expect("sound media");
+}
+
+#[test]
+fn a_unit_lands_once_its_last_page_is_issued() {
+    let mut media = media(false);
+    program(&mut media, 0, After::NOTHING);
+    media.settle_all();
+    assert_eq!(media.pending(), 1);
+    let left = Media::from_image(&media.cut(|| Outcome::Whole));
+    assert!(!left.is_programmed(Ppn(0)));
+
+    program(&mut media, 1, After::NOTHING);
+    media.settle_all();
+    assert_eq!(media.pending(), 0);
+}
+
+#[test]
+fn who_waits_for_a_page_waits_for_pages_issued_later() {
+    for whole_lines in [false, true] {
+        let mut media = media(whole_lines);
+        program(&mut media, 0, After::NOTHING);
+        media.store(7, 1, Purpose::Host, After::page(Ppn(0)));
+        media.settle_all();
+        assert_eq!(media.pending(), 2, "the unit is not full");
+
+        program(&mut media, 1, After::NOTHING);
+        media.settle_all();
+        assert_eq!(
+            media.pending(),
+            u32::from(whole_lines) as usize,
+            "the line is not full"
+        );
+        let left = Media::from_image(&media.cut(|| Outcome::Whole));
+        assert_eq!(left.peek(7), u64::from(!whole_lines));
+
+        program(&mut media, 2, After::NOTHING);
+        program(&mut media, 3, After::NOTHING);
+        media.settle_all();
+        assert_eq!(media.pending(), 0);
+    }
+}
+
+/// A torn unit leaves some of its pages, and damages some of its word line that were durable.
+#[test]
+fn a_torn_unit_damages_its_word_line() {
+    let mut media = media(false);
+    program(&mut media, 0, After::NOTHING);
+    program(&mut media, 1, After::NOTHING);
+    media.settle_all();
+    program(&mut media, 2, After::NOTHING);
+    program(&mut media, 3, After::NOTHING);
+
+    let mut readable = [[0; 2]; 4];
+    for seed in 0..64 {
+        let left = Media::from_image(&media.cut(|| Outcome::Torn(seed)));
+        for page in 0..4 {
+            assert!(left.is_programmed(Ppn(page)), "the rows are used up");
+            readable[page as usize][usize::from(left.is_readable(Ppn(page)))] += 1;
+        }
+    }
+    assert!(
+        readable.iter().flatten().all(|count| *count > 0),
+        "{readable:?}"
+    );
+}
+
+/// A wait for everything is one for what was issued before the word line: else an entry between two pages of a line
+/// and the second page would wait for each other.
+#[test]
+fn a_wait_for_everything_begins_at_the_word_line() {
+    let mut media = media(true);
+    media.store(3, 1, Purpose::Meta, After::NOTHING);
+    program(&mut media, 0, After::NOTHING);
+    media.store(7, 1, Purpose::Host, After::page(Ppn(0)));
+    program(&mut media, 1, After::ALL);
+    program(&mut media, 2, After::NOTHING);
+    program(&mut media, 3, After::FENCE);
+
+    let mut first = true;
+    let left = media.cut(|| {
+        if std::mem::take(&mut first) {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
+    });
+    let left = Media::from_image(&left);
+    assert!(!left.is_programmed(Ppn(0)), "the first store is missing");
+
+    media.settle_all();
+    assert_eq!(media.pending(), 0);
+}
