@@ -24,6 +24,15 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Checks that a device may lose nothing of its controller's buffer.
+fn keeps_buffer(config: &DeviceConfig) -> Result<(), OpenError> {
+    if config.firmware.power_loss_protection || config.geometry.stripe() == 1 {
+        Ok(())
+    } else {
+        Err(OpenError::Unprotected)
+    }
+}
+
 impl Device {
     /// Creates a device in a folder that does not exist or is empty, with all the space it will
     /// ever need.
@@ -72,6 +81,7 @@ impl Device {
         if config.content != ContentMode::Bytes {
             return Err(OpenError::NotBytes);
         }
+        keeps_buffer(&config)?;
 
         let existed = dir.exists();
         std::fs::create_dir_all(dir).map_err(ImageError::from)?;
@@ -151,6 +161,7 @@ impl Device {
         begin: impl FnOnce(FoundFolder, &DeviceConfig) -> Result<(Media, ReplayReport), ImageError>,
     ) -> Result<(Self, RecoveryReport), OpenError> {
         let config = file.intact()?;
+        keeps_buffer(&config)?;
         let mut found = Media::find_folder(dir, false)?;
         // Only the firmware can tell if these pages matter, and only by recovering a copy.
         if !found.suspects().is_empty() {

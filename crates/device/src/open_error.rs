@@ -36,6 +36,11 @@ pub enum OpenError {
     /// A device in a folder is for use: it must store real bytes.
     #[error("a device in a folder holds real bytes: content must be \"bytes\"")]
     NotBytes,
+    /// The end of a process leaves everything that was issued, also in program units that are not full.
+    #[error(
+        "a device in a folder keeps what is in its controller's buffer: power_loss_protection must be true"
+    )]
+    Unprotected,
     /// The folder is not empty, and existing files are never overwritten.
     #[error("the folder is not empty")]
     NotEmpty,

@@ -170,6 +170,7 @@ impl Setup {
         if mapping == Granularity::Hybrid {
             // Blocks are in order in one superblock at a time, and there are no zones.
             profile.superblock_dies = 0;
+            profile.word_line = WordLine::SINGLE;
             profile.policy = if profile.policy.zones() > 1 {
                 GcPolicy::Greedy
             } else {
@@ -236,6 +237,11 @@ impl Setup {
             Guard::FsAfterData | Guard::FsGenerations | Guard::FsWhole | Guard::FsTornPlaces => {
                 self.config.fs_files > 0
             }
+            Guard::LinesFilled => !self.config.power_loss_protection,
+            Guard::WholeLines => {
+                let word_line = self.geometry.word_line();
+                !self.config.power_loss_protection && word_line.unit_pages() < word_line.pages()
+            }
             // Slow, and no guard needs it.
             Guard::ReserveStaysFree => self.deep,
             _ => self.steps >= 200 && !self.deep,
@@ -279,7 +285,7 @@ impl SetupProfile {
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,
-            power_loss_protection: true,
+            power_loss_protection: !self.unprotected || scheme.keeps_entries_on_flash(),
             fingerprint: self.fingerprint,
             pe_limit: self.pe_limit,
             guards: mutant.map_or(Guards::ALL, Guards::without),
@@ -298,8 +304,10 @@ impl GeometryAdjust {
         profile.superblock_dies = self.superblock_dies.unwrap_or(profile.superblock_dies);
 
         // Blocks of a setup are as small as possible, so they grow to a few whole word lines.
-        profile.word_line = self.word_line;
-        let stripe = self.word_line.pages();
+        if self.word_line != WordLine::SINGLE {
+            profile.word_line = self.word_line;
+        }
+        let stripe = profile.word_line.pages();
         if stripe > 1 && self.pages_per_block.is_none() {
             profile.shape.2 = pages_per_block
                 .next_multiple_of(stripe)

@@ -13,6 +13,8 @@ pub(super) struct SetupProfile {
     /// Dies of a superblock, where the scheme allows fewer than all.
     pub superblock_dies: u32,
     pub word_line: WordLine,
+    /// A cut empties the controller's buffer, under schemes that permit it.
+    pub unprotected: bool,
     pub segment_bytes: u32,
     pub segments: u32,
     pub cache_pages: u32,
@@ -52,6 +54,7 @@ const COMMON: SetupProfile = SetupProfile {
     shape: (2, 16, 8),
     superblock_dies: 0,
     word_line: WordLine::SINGLE,
+    unprotected: false,
     segment_bytes: 128,
     segments: 16,
     cache_pages: 1,
@@ -557,6 +560,52 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         mix: Mix::REMAPS,
         spare_pages: 16,
         steps: 600,
+        ..COMMON
+    },
+    // Word lines that are programmed at once, from a buffer that a cut empties.
+    SetupProfile {
+        unprotected: true,
+        word_line: WordLine {
+            planes: 2,
+            bits: 3,
+            ..WordLine::SINGLE
+        },
+        shape: (2, 16, 24),
+        segments: 24,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Two pages of a word line in turn, and blocks that fail.
+    SetupProfile {
+        unprotected: true,
+        word_line: WordLine {
+            planes: 2,
+            bits: 2,
+            one_shot: false,
+            ..WordLine::SINGLE
+        },
+        shape: (2, 20, 16),
+        segments: 48,
+        segment_bytes: 96,
+        count_max: 9,
+        bad_blocks: 1,
+        mix: Mix::EVEN,
+        ..COMMON
+    },
+    // Large pages on four dies of four planes, in superblocks of two dies.
+    SetupProfile {
+        word_line: WordLine {
+            planes: 4,
+            page_bytes: 8192,
+            ..WordLine::SINGLE
+        },
+        shape: (4, 24, 32),
+        superblock_dies: 2,
+        segments: 64,
+        entry: EntrySize::Bytes24,
+        mix: Mix::MOVES,
+        spare_pages: 24,
         ..COMMON
     },
 ];

@@ -5,9 +5,11 @@ use remap_ssd_crash::{Adjust, CampaignOptions, run};
 use remap_ssd_ftl::SchemeKind;
 
 const CUTS: u64 = 1_500;
+/// Where each command fills 48 pages.
+const FEWER_CUTS: u64 = 300;
 
 /// The geometry, and whether the controller's buffer survives a cut.
-fn keeps_its_promise(geometry: &str, protected: bool) {
+fn keeps_its_promise(geometry: &str, protected: bool, cuts: u64) {
     for scheme in SchemeKind::ALL {
         let needs_protection = scheme.keeps_entries_on_flash();
         if !scheme.is_durable() || (needs_protection && !protected) {
@@ -18,7 +20,7 @@ fn keeps_its_promise(geometry: &str, protected: bool) {
         let settings = settings.map(|setting| setting.parse().expect("a setting"));
         let adjust = Adjust::of_settings(settings.collect());
         let options = CampaignOptions {
-            cuts: Some(CUTS),
+            cuts: Some(cuts),
             adjust,
             ..CampaignOptions::new(scheme, 1)
         };
@@ -28,7 +30,7 @@ fn keeps_its_promise(geometry: &str, protected: bool) {
             .map(|failed| format!("{}\n{}", failed.code, failed.text))
             .collect();
         assert!(failures.is_empty(), "{scheme}: {}", failures.join("\n"));
-        assert!(report.cuts >= CUTS);
+        assert!(report.cuts >= cuts);
     }
 }
 
@@ -39,40 +41,40 @@ const MLC: &str = "geometry.planes=2,geometry.cell_bits=2,geometry.one_shot=fals
 
 #[test]
 fn planes() {
-    keeps_its_promise(PLANES, true);
+    keeps_its_promise(PLANES, true, CUTS);
 }
 
 #[test]
 fn one_shot_word_lines_of_tlc() {
-    keeps_its_promise(TLC, true);
+    keeps_its_promise(TLC, true, CUTS);
 }
 
 #[test]
 fn one_shot_word_lines_of_48_pages() {
-    keeps_its_promise(LARGE, true);
+    keeps_its_promise(LARGE, true, CUTS);
 }
 
 #[test]
 fn pages_in_turn_of_mlc() {
-    keeps_its_promise(MLC, true);
+    keeps_its_promise(MLC, true, CUTS);
 }
 
 #[test]
 fn planes_without_protection() {
-    keeps_its_promise(PLANES, false);
+    keeps_its_promise(PLANES, false, CUTS);
 }
 
 #[test]
 fn one_shot_word_lines_of_tlc_without_protection() {
-    keeps_its_promise(TLC, false);
+    keeps_its_promise(TLC, false, CUTS);
 }
 
 #[test]
 fn one_shot_word_lines_of_48_pages_without_protection() {
-    keeps_its_promise(LARGE, false);
+    keeps_its_promise(LARGE, false, FEWER_CUTS);
 }
 
 #[test]
 fn pages_in_turn_of_mlc_without_protection() {
-    keeps_its_promise(MLC, false);
+    keeps_its_promise(MLC, false, CUTS);
 }

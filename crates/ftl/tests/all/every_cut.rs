@@ -9,7 +9,7 @@ use crate::kit::script::{
 };
 use crate::kit::{self, Random, content, device};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind};
-use remap_ssd_media::{Geometry, Media, Outcome, Page};
+use remap_ssd_media::{Geometry, Media, Outcome, Page, WordLine};
 use std::ops::Range;
 
 /// Dies, superblocks and pages per block. In the first shape superblocks have five pages of data,
@@ -127,9 +127,9 @@ fn judge(
 }
 
 /// Cuts after each of the pending operations, and with each one missing; returns the number of
-/// cuts.
+/// cuts. Where pages share word lines, the operation after the last one that landed is also torn.
 fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Result<u64, String> {
-    let pending = ftl.media().pending();
+    let pending = choices(ftl);
     let prefixes = (0..pending).map(|landed| landed..pending);
     let but_one = (0..pending.saturating_sub(1)).map(|missing| missing..missing + 1);
     let mut cuts = 0;
@@ -138,7 +138,38 @@ fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Re
         judge(cut(ftl, &absent))
             .map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
     }
+
+    let torn = if ftl.media().geometry().stripe() > 1 {
+        0..pending
+    } else {
+        0..0
+    };
+    for landed in torn {
+        cuts += 1;
+        judge(tear(ftl, landed)).map_err(|what| format!("cut in {landed} of {pending}: {what}"))?;
+    }
     Ok(cuts)
+}
+
+/// Number of operations that a cut decides: a program unit is one.
+fn choices(ftl: &Ftl) -> usize {
+    let mut choices = 0;
+    ftl.media().cut(|| {
+        choices += 1;
+        Outcome::Whole
+    });
+    choices
+}
+
+/// The media after a cut within one of the pending operations; those after it have not begun.
+fn tear(ftl: &Ftl, landed: usize) -> Media {
+    let mut ops = 0..;
+    let image = ftl.media().cut(|| match ops.next().expect("without end") {
+        op if op < landed => Outcome::Whole,
+        op if op == landed => Outcome::Torn(landed as u64),
+        _ => Outcome::Absent,
+    });
+    Media::from_image(&image)
 }
 
 /// The media after a cut that undoes these of the pending operations, and those after them.
@@ -210,7 +241,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
 
         // Sometimes one of the cuts really happens.
         if random.below(4) == 0 {
-            let pending = ftl.media().pending();
+            let pending = choices(&ftl);
             let landed = random.below(pending as u64 + 1) as usize;
             ftl = power_on(cut(&ftl, &(landed..pending))).map_err(at)?;
             contents = read_all(&mut ftl)?;
@@ -259,6 +290,49 @@ fn nothing_is_lost_of_blocks_in_order() {
         for variant in (0..variants()).step_by(3) {
             let device = mapped(Granularity::Hybrid, scheme, entry, Guards::ALL, variant);
             cuts += run(&device, variant as u64 + 1, 60).unwrap();
+        }
+    }
+    println!("{cuts} cuts");
+}
+
+/// Word lines of a device: planes, pages of a cell, whether they are programmed at once.
+const WORD_LINES: [(u32, u32, bool); 4] =
+    [(4, 1, true), (2, 2, false), (2, 3, true), (1, 3, false)];
+
+/// A device without power-loss protection, with the maximum number of logical pages.
+fn in_lines(scheme: SchemeKind, entry: EntrySize, variant: usize) -> (Geometry, Config) {
+    let (planes, bits, one_shot) = WORD_LINES[variant % WORD_LINES.len()];
+    let word_line = WordLine {
+        planes,
+        bits,
+        one_shot,
+        ..WordLine::SINGLE
+    };
+    let geometry = geometry((2, 30, 4 * word_line.pages()))
+        .with_word_line(word_line)
+        .expect("blocks of four word lines");
+    let config = Config {
+        lpns: 40,
+        scheme,
+        entry,
+        power_loss_protection: false,
+        dealloc_slots: [64, 16, 6][variant / 4 % 3],
+        dedup: variant.is_multiple_of(2),
+        gc_free: 0.0,
+        ..Config::default()
+    };
+    let config = with_log(&geometry, &config, 256);
+    (geometry, nearly_full(&geometry, &config, 0))
+}
+
+#[test]
+fn nothing_is_lost_of_word_lines() {
+    let mut cuts = 0;
+    for (scheme, entry) in durable_schemes().filter(|(scheme, _)| !scheme.keeps_entries_on_flash())
+    {
+        for variant in 0..variants().min(4) {
+            let device = in_lines(scheme, entry, variant);
+            cuts += run(&device, variant as u64 + 1, 30).unwrap();
         }
     }
     println!("{cuts} cuts");
