@@ -42,6 +42,8 @@ pub(crate) struct FrontEnd {
     core: usize,
     link_in: SerialResource,
     link_out: SerialResource,
+    /// How long the cores have been busy, all together.
+    core_ns: u64,
 }
 
 impl FrontEnd {
@@ -57,7 +59,13 @@ impl FrontEnd {
             core: 0,
             link_in: SerialResource::default(),
             link_out: SerialResource::default(),
+            core_ns: 0,
         }
+    }
+
+    /// Number of cores, and how long they have been busy, all together.
+    pub(crate) fn core_times(&self) -> (u64, u64) {
+        (self.cores.len() as u64, self.core_ns)
     }
 
     /// Arrival in the controller of a command without data, submitted at `now`.
@@ -109,6 +117,7 @@ impl FrontEnd {
             let first_free = cores.min_by_key(|at| self.cores[*at].free);
             self.core = first_free.unwrap_or(0);
         }
+        self.core_ns += length;
         self.cores[self.core].pass(asked, length, ready)
     }
 }

@@ -85,6 +85,11 @@ impl Latencies {
         self.batches.push(Batch::default());
     }
 
+    /// Number of requests.
+    pub(crate) fn count(&self) -> u64 {
+        self.all.len()
+    }
+
     /// Its percentiles; one in a thousand needs a thousand values.
     pub(crate) fn percentiles(&self) -> Percentiles {
         let count = self.all.len();

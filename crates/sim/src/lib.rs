@@ -30,6 +30,7 @@
 pub mod aging;
 pub mod arrivals;
 pub mod cores;
+mod flash_time;
 mod inflight;
 pub mod interval;
 mod latencies;

@@ -10,6 +10,7 @@
 //! Invariant: all rates are over virtual time. Absent: the times of events (the run's), latencies
 //! (`latencies`), and text (the report's).
 
+use crate::flash_time::FlashTimes;
 use crate::interval::{self, Interval};
 use crate::latencies::Latencies;
 use crate::precision::{Figure, Precision};
@@ -81,6 +82,8 @@ pub(crate) struct Meters {
     pub writes: Latencies,
     /// Latencies of remap requests, from entry to end.
     pub remaps: Latencies,
+    /// Measurements of the engine `nand`.
+    pub flash: FlashTimes,
     first: CounterTotals,
     readings: Vec<Reading>,
     interval_ns: u64,
@@ -99,6 +102,7 @@ impl Meters {
             reads: Latencies::default(),
             writes: Latencies::default(),
             remaps: Latencies::default(),
+            flash: FlashTimes::default(),
             first: CounterTotals::of(device, now, PageOps::default()),
             readings: Vec::new(),
             interval_ns,
@@ -149,6 +153,8 @@ impl Meters {
         let stats = last.stats - self.first.stats;
         let is_steady = self.is_steady(device);
         let firmware = &device.config().firmware;
+        let [read_causes, write_causes] =
+            self.flash.causes(self.reads.count(), self.writes.count());
         let mut summary = RunSummary {
             scheme: firmware.scheme.to_string(),
             gc_policy: firmware.gc_policy.to_string(),
@@ -163,6 +169,9 @@ impl Meters {
             samples: self.samples(),
             p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
             survival: survival(device),
+            utilisation: self.flash.utilisation(),
+            latency_causes_us: write_causes,
+            read_latency_causes_us: read_causes,
             // The spread of a transient's batches is its trend, not chance.
             ci95: match is_steady {
                 Some(false) => Ci95::default(),

@@ -56,9 +56,10 @@ pub fn run(
 ) -> Result<RunSummary, RunError> {
     let began = Instant::now();
     // A run that was stopped may have left requests.
-    if let Some(nand) = device.nand() {
+    let used = device.nand().map(|nand| {
         nand.settle();
-    }
+        nand.utilisation()
+    });
     // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.busy_until();
     let stats = device.ftl().stats();
@@ -71,6 +72,9 @@ pub fn run(
     };
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
+    if let Some(used) = used {
+        meters.flash.begin(used);
+    }
     let mut times = RequestTimes::new(clock, options.host_ns, meters, start);
     let mut report = |so_far: Progress| {
         progress(&Progress {
@@ -172,7 +176,9 @@ fn run_queued(
     } = front.sink;
     // A request whose end is missing never ends.
     while !is_inside && queue.next_end(&mut times, engine(device)) {}
-    engine(device).settle();
+    let nand = engine(device);
+    times.meters.flash.end(nand.utilisation());
+    nand.settle();
     Ok(((front.tally, is_inside), times))
 }
 

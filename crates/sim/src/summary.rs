@@ -3,6 +3,7 @@
 //! The field names of the first block are a contract with programs that read `compare --json`:
 //! fields may be added, never renamed.
 
+pub use crate::flash_time::{LatencyCauses, Utilisation};
 use remap_ssd_ftl::SurvivalClass;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -429,6 +430,15 @@ pub struct RunSummary {
     /// Measurements of an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<OpenLoop>,
+    /// How busy the device was, with `timing.engine = "nand"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<Utilisation>,
+    /// What writes waited for, with this engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_causes_us: Option<LatencyCauses>,
+    /// What reads waited for, with this engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_latency_causes_us: Option<LatencyCauses>,
     /// Real seconds the simulation took, aging apart.
     pub wall_s: f64,
 }

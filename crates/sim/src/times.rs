@@ -8,6 +8,7 @@ use crate::inflight::InFlight;
 use crate::metrics::{Meters, PageOps};
 use crate::open::OpenLoop;
 use remap_ssd_device::PageKind;
+use remap_ssd_device::nand::Causes;
 use remap_ssd_ftl::Glimpse;
 
 pub(crate) enum RunClock {
@@ -138,6 +139,19 @@ impl RequestTimes {
             PageKind::Remap { .. } => self.meters.remaps.record(latency),
             kind if kind.writes() => self.meters.writes.record(latency),
             _ => {}
+        }
+    }
+
+    /// Records what the request of this latency waited for.
+    pub(crate) fn record_causes(
+        &mut self,
+        PageOutcome { kind, served }: PageOutcome,
+        causes: Causes,
+    ) {
+        let is_remap = matches!(kind, PageKind::Remap { .. });
+        let is_read = kind == PageKind::Read;
+        if served && !is_remap && (is_read || kind.writes()) {
+            self.meters.flash.add(is_read, causes);
         }
     }
 }

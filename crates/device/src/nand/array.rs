@@ -17,6 +17,8 @@
 use super::events::Events;
 use super::graph::{Class, Graph, NONE, Node, Work};
 use super::spec::{NandSpec, Suspension};
+use super::utilisation::DieState;
+use super::watch::Watch;
 use std::collections::VecDeque;
 
 const CLASSES: usize = 4;
@@ -72,7 +74,7 @@ pub(super) struct Array {
     spec: NandSpec,
     dies: Vec<Die>,
     channels: Vec<Channel>,
-    suspensions: u64,
+    pub watch: Watch,
 }
 
 /// What the array needs to act: the nodes of its queues, and a place for its next events.
@@ -114,7 +116,7 @@ impl Array {
             spec,
             dies: (0..dies).map(die).collect(),
             channels: std::iter::repeat_with(channel).take(channels).collect(),
-            suspensions: 0,
+            watch: Watch::new(dies),
         }
     }
 
@@ -123,9 +125,9 @@ impl Array {
         self.channels.len() + self.dies.len()
     }
 
-    /// How often an operation was suspended.
-    pub(super) fn suspensions(&self) -> u64 {
-        self.suspensions
+    /// Number of dies, and of channels.
+    pub(super) fn counts(&self) -> [usize; 2] {
+        [self.dies.len(), self.channels.len()]
     }
 
     /// A node is ready. Returns it if it has ended already, since it takes no time.
@@ -165,6 +167,7 @@ impl Array {
         if this.phase == Phase::Suspending {
             (this.suspended, this.active) = (this.active, NONE);
             this.phase = Phase::Idle;
+            self.watch.rest(die, context.now);
             return self.start_next(die, context);
         }
 
@@ -174,12 +177,13 @@ impl Array {
             self.ask_channel(die, context);
             return None;
         }
-        Some(self.finish(die))
+        Some(self.finish(die, context.now))
     }
 
     /// Ends the active operation. The caller starts the next one, once those that waited for this
     /// one are ready.
-    fn finish(&mut self, die: usize) -> u32 {
+    fn finish(&mut self, die: usize, now: u64) -> u32 {
+        self.watch.rest(die, now);
         let this = &mut self.dies[die];
         this.phase = Phase::Idle;
         std::mem::replace(&mut this.active, NONE)
@@ -232,6 +236,8 @@ impl Array {
             queue.last = NONE;
         }
 
+        self.watch
+            .begin(die, at, context.graph.node(at), context.now);
         this.active = at;
         if this.suspended == NONE {
             this.suspensions = 0;
@@ -268,10 +274,11 @@ impl Array {
         this.phase = Phase::Array;
         this.array_ns = node.length;
         this.end = context.now + node.length;
+        self.watch.enter(die, DieState::of(node.work), context.now);
 
         let instant = node.length == 0 && !(node.work == Work::Read && self.spec.transfer_ns > 0);
         if instant {
-            return Some(self.finish(die));
+            return Some(self.finish(die, context.now));
         }
         context.events.set(self.channels.len() + die, this.end);
 
@@ -307,7 +314,7 @@ impl Array {
         this.phase = Phase::Suspending;
         this.left_ns = left_ns;
         this.suspensions += 1;
-        self.suspensions += 1;
+        self.watch.suspend(die, node.work, context.now);
         context
             .events
             .set(self.channels.len() + die, context.now + begin_ns);
@@ -318,13 +325,18 @@ impl Array {
         this.active = std::mem::replace(&mut this.suspended, NONE);
         this.phase = Phase::Array;
         this.array_ns = this.left_ns;
-        this.end = context.now + self.spec.suspension.resume_ns + this.left_ns;
+        let works = context.now + self.spec.suspension.resume_ns;
+        this.end = works + this.left_ns;
+        let node = context.graph.node(this.active);
+        self.watch
+            .resume(die, this.active, node, context.now, works);
         context.events.set(self.channels.len() + die, this.end);
         None
     }
 
     /// The die's active operation needs its channel.
     fn ask_channel(&mut self, die: usize, context: &mut Context<'_>) {
+        self.watch.enter(die, DieState::ChannelWait, context.now);
         let channel = &mut self.channels[self.dies[die].channel];
         let waiting = match self.dies[die].phase {
             Phase::Data => &mut channel.data,
@@ -349,6 +361,7 @@ impl Array {
         if let Some(die) = next {
             let length = self.channel_ns(die as usize, context.graph);
             context.events.set(channel, context.now + length);
+            self.watch.transfer(die as usize, length, context.now);
         }
     }
 
@@ -356,7 +369,7 @@ impl Array {
         // The die may need the channel again at once, for its next operation.
         let die = std::mem::replace(&mut self.channels[channel].user, BETWEEN) as usize;
         let ended = match self.dies[die].phase {
-            Phase::Data => Some(self.finish(die)),
+            Phase::Data => Some(self.finish(die, context.now)),
             _ => self.begin_array(die, context),
         };
         if ended.is_none() {

@@ -81,6 +81,8 @@ pub(super) struct Node {
     pub clear: u64,
     /// When it became ready.
     pub since: u64,
+    /// The operation whose end made it ready; `NONE` if it waited for a time, or for nothing.
+    pub freed_by: u32,
     /// The next one of its die's queue.
     pub next: u32,
     number: u64,
@@ -103,6 +105,7 @@ impl Node {
             length: 0,
             clear: 0,
             since: 0,
+            freed_by: NONE,
             next: NONE,
             number: 0,
             store: u64::MAX,
@@ -167,12 +170,15 @@ pub(super) struct Graph {
     stores: Numbers,
     /// Nodes that have become ready, for the caller to start.
     ready: VecDeque<u32>,
+    /// The operation that is ending; its place keeps it until the next one is added.
+    pub ending: u32,
 }
 
 impl Graph {
     pub(super) fn new() -> Self {
         Self {
             edges_free: NONE,
+            ending: NONE,
             ..Self::default()
         }
     }
@@ -278,9 +284,10 @@ impl Graph {
 
     /// One thing that `node` waited for has ended.
     pub(super) fn waited(&mut self, node: u32) {
-        let waits = &mut self.nodes[node as usize].waits;
-        *waits -= 1;
-        if *waits == 0 {
+        let this = &mut self.nodes[node as usize];
+        this.waits -= 1;
+        if this.waits == 0 {
+            this.freed_by = self.ending;
             self.ready.push_back(node);
         }
     }
@@ -295,6 +302,7 @@ impl Graph {
     pub(super) fn end(&mut self, node: u32) -> Node {
         let ended = self.nodes[node as usize];
         self.nodes[node as usize].number = u64::MAX;
+        self.ending = node;
         self.nodes_free.push(node);
 
         let mut edge = ended.followers.0;

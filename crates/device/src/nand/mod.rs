@@ -23,6 +23,7 @@
 //! dies by lookups (a choice of the published emulators), and the host's queue.
 
 mod array;
+mod causes;
 mod events;
 mod graph;
 mod lanes;
@@ -31,10 +32,16 @@ mod spec;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod timeline;
+mod utilisation;
+mod watch;
 
+pub use causes::{Cause, Causes};
 pub use requests::RequestEnd;
 pub use spec::CellTimes;
 pub(crate) use spec::{NandSpec, Suspension};
+pub use timeline::{Activity, DieInterval, Timeline};
+pub use utilisation::{DieState, Utilisation};
 
 use crate::config::Latencies;
 use crate::halves::{DataPath, Step};
@@ -76,6 +83,9 @@ pub struct Nand {
     lanes: [NvramLane; LANES],
     timers: BinaryHeap<Reverse<(u64, u64, Timer)>>,
     timers_set: u64,
+    nvram_ns: [u64; LANES],
+    /// Pages that crossed the link, from the host and to it.
+    link_pages: [u64; 2],
     requests: Requests,
     programs: PendingPrograms,
     erases: Erases,
@@ -119,6 +129,8 @@ impl Nand {
             lanes: [(); LANES].map(|()| NvramLane::default()),
             timers: BinaryHeap::new(),
             timers_set: 0,
+            nvram_ns: [0; LANES],
+            link_pages: [0; 2],
             requests: Requests::default(),
             programs: PendingPrograms::new(geometry),
             erases: Erases::new(geometry),
@@ -144,9 +156,40 @@ impl Nand {
         self.lookup_total
     }
 
-    /// How often a program or an erase was suspended.
-    pub fn suspensions(&self) -> u64 {
-        self.array.suspensions()
+    /// How busy everything was until the time of the latest event.
+    pub fn utilisation(&self) -> Utilisation {
+        let [dies, channels] = self.array.counts();
+        let (cores, core_ns) = self.front.core_times();
+        let mut sum = Utilisation {
+            at: self.now,
+            dies: dies as u64,
+            channels: channels as u64,
+            cores,
+            core_ns,
+            link_ns: self
+                .link_pages
+                .map(|pages| pages * self.latencies.link_page_ns),
+            nvram_ns: self.nvram_ns,
+            ..Utilisation::default()
+        };
+        self.array.watch.add_to(&mut sum, self.now);
+        sum
+    }
+
+    /// Keeps what dies do from now on, instead of what was kept so far; `None`: nothing.
+    pub fn keep_timeline(&mut self, timeline: Option<Timeline>) {
+        self.array.watch.timeline = timeline.map(Box::new);
+    }
+
+    /// What was kept, until now.
+    pub fn take_timeline(&mut self) -> Option<Timeline> {
+        self.array.watch.close_all(self.now);
+        self.array.watch.timeline.take().map(|timeline| *timeline)
+    }
+
+    /// The parts of the latency of a request that has ended, until its number is used again.
+    pub fn causes(&self, request: u32) -> Causes {
+        self.array.watch.causes(request)
     }
 
     /// Number of requests that have not ended.
@@ -241,7 +284,7 @@ impl Nand {
                 self.graph.waited(node);
                 self.begin_ready();
             }
-            Timer::Part(part) => self.requests.end_part(part, self.now),
+            Timer::Part(part) => self.end_part(part),
         }
     }
 
@@ -297,6 +340,7 @@ impl Nand {
     /// Begins all nodes that are ready.
     fn begin_ready(&mut self) {
         while let Some(node) = self.graph.next_ready() {
+            self.watch_ready(node);
             match self.graph.node(node).work {
                 Work::Nothing => self.finish(node),
                 Work::Lane(lane) => self.take_turn(lane, node),
@@ -317,6 +361,7 @@ impl Nand {
         let length = self.graph.node(node).length;
         let this = &mut self.lanes[lane as usize];
         let first = this.begin(node, self.now, length);
+        self.nvram_ns[lane as usize] += length;
         if let Some(end) = first {
             self.events.set(self.array.leaves() + lane as usize, end);
         }
@@ -325,6 +370,9 @@ impl Nand {
     /// Ends an operation, and tells those that wait for it.
     fn finish(&mut self, at: u32) {
         let node = self.graph.end(at);
+        if node.part != NONE {
+            self.array.watch.ended(at, &node, self.now);
+        }
         if node.work == Work::Program && node.page != NO_PAGE {
             self.programs.end(node.page, at);
         }
@@ -333,8 +381,27 @@ impl Nand {
         }
         self.marked(at, &node);
         if node.part != NONE && self.requests.waited(node.part) {
+            self.array.watch.part_waited(node.part, at);
             self.part_done(node.part);
         }
+        self.graph.ending = NONE;
+    }
+
+    fn watch_ready(&mut self, at: u32) {
+        let part = self.graph.node(at).part;
+        if part == NONE {
+            return;
+        }
+        let request = |part| self.requests.part_of(part).request;
+        let is_own = |by| by == part || by != NONE && request(by) == request(part);
+        let watch = &mut self.array.watch;
+        watch.ready(at, &self.graph, is_own, self.now);
+    }
+
+    fn end_part(&mut self, part: u32) {
+        let request = self.requests.part_of(part).request;
+        self.array.watch.part_ended(part, request, self.now);
+        self.requests.end_part(part, self.now);
     }
 
     fn marked(&mut self, at: u32, node: &Node) {
@@ -358,9 +425,13 @@ impl Nand {
         let now = self.now;
         let requests::Part { data, merge, .. } = self.requests.part_of(part);
         let end = match data {
-            DataPath::ToHost => self.front.send_page(now, now),
+            DataPath::ToHost => {
+                self.link_pages[1] += 1;
+                self.front.send_page(now, now)
+            }
             DataPath::Flush => now + self.latencies.flush_ns,
             DataPath::ToMerge => {
+                self.array.watch.merges(part, merge);
                 self.merge_ready(merge);
                 now
             }
@@ -369,7 +440,7 @@ impl Nand {
         if end > now {
             self.set_timer(end, Timer::Part(part));
         } else {
-            self.requests.end_part(part, now);
+            self.end_part(part);
         }
     }
 }

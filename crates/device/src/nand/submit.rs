@@ -49,6 +49,7 @@ impl Nand {
         let begins =
             !std::mem::replace(&mut self.goes_on, step.goes_on()) & (data != DataPath::Own);
 
+        self.link_pages[0] += u64::from(matches!(data, DataPath::FromHost | DataPath::ToMerge));
         let front = &mut self.front;
         let received = match data {
             DataPath::Own | DataPath::Merged => now,
@@ -68,6 +69,7 @@ impl Nand {
     fn add_part(&mut self, request: u32, data: DataPath, ready: u64, hashes: bool, ops: &[Op]) {
         let now = self.now;
         let part = self.requests.part(request, data);
+        self.array.watch.part(part, now);
         let mut adding = Adding {
             part,
             gate: NONE,
@@ -100,7 +102,14 @@ impl Nand {
 
     /// A node that waits for a time.
     fn gate(&mut self) -> u32 {
-        self.graph.add(Node::new(Work::Nothing, Class::Metadata))
+        let gate = self.graph.add(Node::new(Work::Nothing, Class::Metadata));
+        self.watch_submitted(gate);
+        gate
+    }
+
+    fn watch_submitted(&mut self, node: u32) {
+        let watch = &mut self.array.watch;
+        watch.submitted(node, self.graph.node(node), self.now);
     }
 
     fn part_waits_for(&mut self, part: u32, gate: u32) {
@@ -199,6 +208,7 @@ impl Nand {
 
         if op.purpose == Purpose::Host {
             self.graph.node_mut(node).part = adding.part;
+            self.watch_submitted(node);
             self.requests.wait(adding.part);
             self.wait_for(node, adding.gate);
             if work == Work::Program {
@@ -383,6 +393,7 @@ impl Nand {
             self.requests.wait(adding.part);
         }
         let end = self.graph.add(end);
+        self.watch_submitted(end);
         for chip in 0..self.chips {
             let pages = share + u32::from(chip < rest);
             if pages == 0 {

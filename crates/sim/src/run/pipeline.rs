@@ -234,6 +234,7 @@ impl Clock<'_, '_> {
     fn end(&mut self) {
         if let (Some(queue), Some(nand)) = (&mut self.queue, self.timing.nand()) {
             while queue.next_end(self.times, nand) {}
+            self.times.meters.flash.end(nand.utilisation());
             nand.settle();
         }
     }

@@ -116,7 +116,7 @@ impl Queue {
     pub(super) fn next_end(&mut self, times: &mut RequestTimes, nand: &mut Nand) -> bool {
         let end = nand.next_end();
         if let Some(end) = end {
-            self.ended(end, times);
+            self.ended(end, times, nand);
         }
         end.is_some()
     }
@@ -124,11 +124,12 @@ impl Queue {
     fn ends_until(&mut self, time: u64, times: &mut RequestTimes, nand: &mut Nand) {
         nand.advance(time);
         while let Some(end) = nand.take_end() {
-            self.ended(end, times);
+            self.ended(end, times, nand);
         }
     }
 
-    fn ended(&mut self, RequestEnd { request, at }: RequestEnd, times: &mut RequestTimes) {
+    fn ended(&mut self, end: RequestEnd, times: &mut RequestTimes, nand: &Nand) {
+        let RequestEnd { request, at } = end;
         self.free.push(request);
         let InDevice {
             arrived,
@@ -143,6 +144,13 @@ impl Queue {
             open.end_now(arrived, at);
         }
         times.record(outcome, arrived, entered, at);
+        let causes = nand.causes(request);
+        debug_assert!(
+            !outcome.served || causes.total() == at - entered,
+            "causes add up: {causes:?} of {} ns",
+            at - entered
+        );
+        times.record_causes(outcome, causes);
     }
 }
 

@@ -114,7 +114,7 @@ fn suspended_programs_let_reads_pass() {
         near(&what("per second"), host.per_s(), per_s, 0.01);
         near(
             &what("suspensions"),
-            host.nand.suspensions() as f64,
+            host.nand.utilisation().program_suspensions as f64,
             suspends,
             0.03,
         );

@@ -64,6 +64,8 @@ pub(super) const AFTER: u64 = 11;
 pub(super) struct Host {
     pub nand: Nand,
     entered: Vec<(u64, bool)>,
+    /// When each request has entered the device.
+    watched: Vec<u64>,
     pub reads: Vec<u64>,
     pub writes: Vec<u64>,
     begin: u64,
@@ -82,6 +84,7 @@ impl Host {
         Self {
             nand: Nand::new(geometry, spec, latencies),
             entered: Vec::new(),
+            watched: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
             begin: 0,
@@ -103,6 +106,7 @@ impl Host {
         let at = request as usize;
         if self.entered.len() <= at {
             self.entered.resize(at + 1, (0, false));
+            self.watched.resize(at + 1, 0);
         }
         self.entered[at] = (now, is_read);
         let data = if is_read {
@@ -115,11 +119,14 @@ impl Host {
         let fetched = now + BEFORE + if is_read { 0 } else { 8 };
         self.nand
             .step(Some(request), fetched, Step::new(data, false), false, &[op]);
+        self.watched[at] = self.nand.now();
         self.nand.close(request);
     }
 
     fn ended(&mut self, RequestEnd { request, at }: RequestEnd) {
         let (entered, is_read) = self.entered[request as usize];
+        let causes = self.nand.causes(request);
+        assert_eq!(causes.total(), at - self.watched[request as usize]);
         let latency = at + AFTER - entered;
         if is_read {
             self.reads.push(latency);

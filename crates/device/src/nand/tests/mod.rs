@@ -5,3 +5,4 @@ mod agreement;
 mod exact;
 mod host;
 mod waits;
+mod watch;

@@ -196,7 +196,7 @@ impl<'a> Series<'a> {
     }
 
     /// A bar for each run: the note after it, its parts, and half of its interval.
-    fn bars(
+    pub(super) fn bars(
         &self,
         mut bar: impl FnMut(&RunSummary, Paint) -> (String, Vec<Part>, f64),
     ) -> Vec<Bar<'a>> {
@@ -223,6 +223,17 @@ impl<'a> Series<'a> {
         bars: Vec<Bar>,
         reference: Option<f64>,
     ) -> Result<Markup, &'static str> {
+        let legend = parts.iter().copied().zip(PARTS).collect();
+        self.stacked_bars(title, legend, bars, reference)
+    }
+
+    pub(super) fn stacked_bars(
+        &self,
+        title: &str,
+        legend: Vec<(&str, Paint)>,
+        bars: Vec<Bar>,
+        reference: Option<f64>,
+    ) -> Result<Markup, &'static str> {
         if bars.is_empty() {
             return Err("There are no runs.");
         }
@@ -237,7 +248,7 @@ impl<'a> Series<'a> {
             description,
             title,
             bars,
-            legend: parts.iter().copied().zip(PARTS).collect(),
+            legend,
             reference,
         };
         Ok(fluid(Size::Column, title, |size, alone| {

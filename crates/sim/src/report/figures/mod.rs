@@ -4,6 +4,7 @@
 //! each picture holds its values as text if there are few enough. Absent: styling and layout.
 
 mod amounts;
+mod causes;
 mod curves;
 
 use maud::Markup;
@@ -43,6 +44,13 @@ pub(super) fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
         all.demotions(),
         all.room_over_time(),
     ];
+
+    // Only one engine knows causes.
+    figures.extend(
+        [all.read_causes(), all.write_causes()]
+            .into_iter()
+            .flatten(),
+    );
 
     // Only an open loop has a backlog.
     if runs.iter().any(|run| run.arrivals.is_some()) {

@@ -9,12 +9,14 @@
 //! overview  one row per run
 //! details   the sections of one run: latencies, responses, flash, requests
 //! remarks   sentences about what the figures do not show: noise, transients
+//! flash_time  sections on the engine `nand`: what requests waited for, and what was busy
 //! remaps    sections on remaps: their number, why some became copies, and their cost
 //! wear      sections on flash wear, and lifetimes of pages
 //! ```
 
 mod compare;
 mod details;
+mod flash_time;
 mod overview;
 mod remaps;
 mod remarks;

@@ -1,0 +1,111 @@
+//! What dies did in a stretch of time, for a picture.
+//!
+//! Invariants: intervals of a die are in order and do not overlap; their number is bounded, so nothing is
+//! allocated once the list has grown. Absent: the drawing.
+
+use super::graph::Class;
+use super::utilisation::DieState;
+use std::collections::VecDeque;
+
+/// What a die does, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Activity {
+    /// A read of the host.
+    HostRead,
+    /// A program of the host.
+    HostProgram,
+    /// A read of garbage collection or of metadata.
+    InternalRead,
+    /// A program of them.
+    InternalProgram,
+    /// An erase.
+    Erase,
+    /// A command or data cross the channel.
+    Transfer,
+    /// The channel is taken.
+    Wait,
+    /// An operation is being suspended or resumed.
+    Suspension,
+}
+
+/// A stretch of time in which a die did one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DieInterval {
+    /// The die.
+    pub die: u32,
+    /// What it did.
+    pub activity: Activity,
+    /// The program or erase that was suspended meanwhile.
+    pub suspended: Option<Activity>,
+    /// Its beginning, in nanoseconds.
+    pub from: u64,
+    /// Its end.
+    pub until: u64,
+}
+
+/// The intervals of a window of time.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    /// The window, in nanoseconds.
+    from: u64,
+    until: u64,
+    /// Maximum number of intervals.
+    most: usize,
+    intervals: VecDeque<DieInterval>,
+}
+
+impl Timeline {
+    /// The last `most` intervals.
+    pub fn of_end(most: usize) -> Self {
+        Self::new(0, u64::MAX, most)
+    }
+
+    /// The first `most` intervals that are within `from..until`, at least in part.
+    pub fn of_window(from: u64, until: u64, most: usize) -> Self {
+        Self::new(from, until, most)
+    }
+
+    fn new(from: u64, until: u64, most: usize) -> Self {
+        Self {
+            from,
+            until,
+            most,
+            intervals: VecDeque::new(),
+        }
+    }
+
+    /// Its intervals, in the order of their ends.
+    pub fn intervals(&self) -> impl ExactSizeIterator<Item = &DieInterval> {
+        self.intervals.iter()
+    }
+
+    pub(super) fn add(&mut self, interval: DieInterval) {
+        if interval.until <= self.from || interval.from >= self.until {
+            return;
+        }
+        if self.intervals.len() >= self.most {
+            if self.until != u64::MAX || self.intervals.pop_front().is_none() {
+                return;
+            }
+        }
+        self.intervals.push_back(interval);
+    }
+}
+
+impl Activity {
+    /// `None` if the die does nothing.
+    pub(super) fn of(state: DieState, class: Class) -> Option<Self> {
+        let is_host = matches!(class, Class::HostRead | Class::HostProgram);
+        Some(match state {
+            DieState::Idle => return None,
+            DieState::ChannelWait => Self::Wait,
+            DieState::Transfer => Self::Transfer,
+            DieState::Read if is_host => Self::HostRead,
+            DieState::Read => Self::InternalRead,
+            DieState::Program if is_host => Self::HostProgram,
+            DieState::Program => Self::InternalProgram,
+            DieState::Erase => Self::Erase,
+            DieState::Suspension => Self::Suspension,
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! Sections on the engine `nand`: how busy the device was, and what requests waited for.
+//!
+//! Absent: runs on the other engine, which have none of them.
+
+use super::super::format::{MISSING, exact, number, percent};
+use super::Section;
+use crate::summary::{LatencyCauses, RunSummary, Utilisation};
+
+/// The sections of a run on this engine.
+pub(super) fn flash_time(run: &RunSummary) -> Vec<Section> {
+    let Some(used) = &run.utilisation else {
+        return Vec::new();
+    };
+    vec![
+        causes("Mean write latency by cause, µs", &run.latency_causes_us),
+        causes(
+            "Mean read latency by cause, µs",
+            &run.read_latency_causes_us,
+        ),
+        utilisation(used),
+    ]
+}
+
+fn causes(title: &'static str, known: &Option<LatencyCauses>) -> Section {
+    let causes = known.clone().unwrap_or_default();
+    let cell = |us| {
+        known
+            .as_ref()
+            .map_or_else(|| MISSING.to_owned(), |_| number(us))
+    };
+    let mut rows: Vec<_> = causes.parts().map(|(name, us)| (name, cell(us))).to_vec();
+    rows.push(("all", cell(causes.total)));
+    Section { title, rows }
+}
+
+fn utilisation(used: &Utilisation) -> Section {
+    Section {
+        title: "Busy, of the run's time",
+        rows: vec![
+            ("dies", percent(used.dies)),
+            ("of that reading", percent(used.dies_reading)),
+            ("programming", percent(used.dies_programming)),
+            ("erasing", percent(used.dies_erasing)),
+            ("suspending or resuming", percent(used.dies_suspending)),
+            ("using the channel", percent(used.dies_transferring)),
+            ("waiting for the channel", percent(used.dies_waiting)),
+            ("dies for the host", percent(used.dies_for_host)),
+            ("for garbage collection", percent(used.dies_for_collection)),
+            ("for metadata", percent(used.dies_for_metadata)),
+            ("channels", percent(used.channels)),
+            ("controller cores", percent(used.cores)),
+            ("link from the host", percent(used.link_in)),
+            ("link to the host", percent(used.link_out)),
+            ("NVRAM stores", percent(used.nvram_stores)),
+            ("NVRAM clearings", percent(used.nvram_clears)),
+            ("NVRAM scans", percent(used.nvram_scans)),
+            ("programs suspended", exact(used.program_suspensions)),
+            ("erases suspended", exact(used.erase_suspensions)),
+        ],
+    }
+}
