@@ -52,6 +52,9 @@ pub struct DeviceConfig {
     /// The model of time.
     #[serde(default)]
     pub timing: TimingConfig,
+    /// Energy of flash operations.
+    #[serde(default)]
+    pub energy: EnergyConfig,
     /// Parameters of the firmware: the table `[firmware]` of files.
     pub firmware: Config,
 }
@@ -146,6 +149,20 @@ impl Default for TimingConfig {
             suspensions: 0,
         }
     }
+}
+
+/// Energy of flash operations, in nanojoules; 0 if it is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EnergyConfig {
+    /// Reading a page inside its die.
+    pub read_nj: u64,
+    /// Programming a page.
+    pub program_nj: u64,
+    /// Erasing a block.
+    pub erase_nj: u64,
+    /// Moving a page over its channel.
+    pub transfer_nj: u64,
 }
 
 /// Latencies and endurance of non-volatile memory.

@@ -105,6 +105,8 @@ impl DeviceKey {
 pub(crate) const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
 const TIME: KeyKind = KeyKind::Integer(0, LATENCY_MAX_NS);
 const TIME_ABOVE_0: KeyKind = KeyKind::Integer(1, LATENCY_MAX_NS);
+/// A joule for one operation is a typing error.
+const ENERGY: KeyKind = KeyKind::Integer(0, 1_000_000_000);
 const ANY_U32: KeyKind = KeyKind::Integer(0, u32::MAX as u64);
 const SHARE: KeyKind = KeyKind::Number(NumberRange {
     least: 0.0,
@@ -125,7 +127,7 @@ const fn below(most: f64) -> KeyKind {
 /// The keys of every device, in file order.
 static COMMON: &[DeviceKey] = &[
     key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
-        outside `[firmware]`, `[controller]` and `[timing]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
+        outside `[firmware]`, `[controller]`, `[timing]` and `[energy]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
     key("scale", "", KeyKind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
         smaller; their number, the latencies and all shares stay.").flag("--scale"),
     key("name", "", KeyKind::Text, "What to call the device in results."),
@@ -188,6 +190,11 @@ static COMMON: &[DeviceKey] = &[
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
     key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),
     key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one operation, a program or an erase, which lasts longer; 0 is never. One whose patience is over is not suspended."),
+
+    key("energy.read_nj", "nJ", ENERGY, "Reading a page inside its die; 0 if it is unknown. Runs have the energy of their flash operations if one of these is above 0."),
+    key("energy.program_nj", "nJ", ENERGY, "Programming a page."),
+    key("energy.erase_nj", "nJ", ENERGY, "Erasing a block."),
+    key("energy.transfer_nj", "nJ", ENERGY, "Moving a page over its channel, once for each read and each program."),
 
     key("firmware.lpns", "pages", KeyKind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
     key("firmware.scheme", "", KeyKind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),

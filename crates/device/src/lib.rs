@@ -64,7 +64,7 @@ mod units;
 pub use check::FolderCheck;
 pub use command::{PageCommand, PageKind};
 pub use completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
-pub use config::{DeviceConfig, DeviceConfigError};
+pub use config::{DeviceConfig, DeviceConfigError, EnergyConfig};
 pub use device::Device;
 pub use disk::{
     Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, HoldError, HolderId, LocalDisk,

@@ -4,7 +4,8 @@
 //! Absent: workloads and aging, which belong to an experiment.
 
 use crate::config::{
-    Background, Controller, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram, TimingConfig,
+    Background, Controller, DeviceConfig, DeviceConfigError, EnergyConfig, Flash, Hash, Link,
+    Nvram, TimingConfig,
 };
 use crate::nand::CellTimes;
 use crate::suggest::did_you_mean;
@@ -201,6 +202,7 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
         link: ASSUMED_LINK,
         controller: Controller::default(),
         timing: TimingConfig::default(),
+        energy: EnergyConfig::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -252,6 +254,7 @@ fn coldmap() -> DeviceConfig {
         link: ASSUMED_LINK,
         controller: Controller::default(),
         timing: TimingConfig::default(),
+        energy: EnergyConfig::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -303,6 +306,7 @@ fn pebble() -> DeviceConfig {
         link: ASSUMED_LINK,
         controller: Controller::default(),
         timing: TimingConfig::default(),
+        energy: EnergyConfig::default(),
         background: Background {
             lookup_stalls_dies: false,
             idle_after_ns: 1_000_000,

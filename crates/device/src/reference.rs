@@ -263,6 +263,7 @@ fn about_table(table: &str) -> &'static str {
         "controller" => "The processor that runs the firmware, which takes no time by default.",
         "background" => "When the firmware works for itself.",
         "timing" => "The model of time: two of them, of which only one is used.",
+        "energy" => "Energy of flash operations, for the energy of a run.",
         "firmware" => "Every key has a default, without a preset too.",
         // The table of a scheme.
         _ => {

@@ -110,6 +110,7 @@ fn spec(run: &GridRun) -> Result<RunSpec, RunError> {
         } else {
             Lifetimes::Untracked
         },
+        timeline: None,
         seed: run.seed,
     })
 }

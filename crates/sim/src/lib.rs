@@ -30,6 +30,7 @@
 pub mod aging;
 pub mod arrivals;
 pub mod cores;
+mod energy;
 mod flash_time;
 mod inflight;
 pub mod interval;
@@ -46,6 +47,7 @@ mod steady;
 pub mod study;
 pub mod summary;
 pub mod theory;
+pub mod timeline;
 mod times;
 pub mod trace;
 pub mod workload;

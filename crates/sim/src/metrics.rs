@@ -10,6 +10,7 @@
 //! Invariant: all rates are over virtual time. Absent: the times of events (the run's), latencies
 //! (`latencies`), and text (the report's).
 
+use crate::energy::energy;
 use crate::flash_time::FlashTimes;
 use crate::interval::{self, Interval};
 use crate::latencies::Latencies;
@@ -52,6 +53,7 @@ struct Reading {
 struct CounterTotals {
     stats: Stats,
     nvram_bytes: u64,
+    flash_reads: u64,
     lookup_ns: u64,
     reading: Reading,
 }
@@ -63,6 +65,7 @@ impl CounterTotals {
         Self {
             stats: ftl.stats(),
             nvram_bytes: counts.nv_bytes_written,
+            flash_reads: counts.reads,
             lookup_ns: device.lookup_total_ns(),
             reading: Reading {
                 at_ns,
@@ -189,6 +192,13 @@ impl Meters {
         summary.flash_pages = end.programs - begin.programs;
         summary.erases = end.erases - begin.erases;
         summary.nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
+
+        let flash_reads = last.flash_reads - self.first.flash_reads;
+        summary.energy = energy(
+            &device.config().energy,
+            [flash_reads, summary.flash_pages, summary.erases],
+            page_ops.transfers,
+        );
 
         add_pages(&mut summary, &stats);
         add_nvram(&mut summary, device, &last.reading.glimpse);

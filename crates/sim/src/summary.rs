@@ -303,6 +303,16 @@ pub struct OpenLoop {
     pub backlog_end: u64,
 }
 
+/// Energy of the flash operations of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    /// Joules: page reads, page programs, block erases, and transfers over channels.
+    pub joules: f64,
+    /// Joules for each GiB that the host read, wrote or remapped.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub joules_per_gib: f64,
+}
+
 /// All measurements of one run of one scheme, after aging.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunSummary {
@@ -439,6 +449,9 @@ pub struct RunSummary {
     /// What reads waited for, with this engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_latency_causes_us: Option<LatencyCauses>,
+    /// Energy of the flash, if the device file says what operations take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
     /// Real seconds the simulation took, aging apart.
     pub wall_s: f64,
 }

@@ -5,7 +5,7 @@
 
 use crate::file::{Pending, Reports};
 use crate::memory::{self, Need};
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, of_scheme, plan};
 use crate::reading::{Follow, unfollowed};
 use crate::watch::{Watch, following};
 use crate::{ComparisonSpec, Error, result, rows};
@@ -246,6 +246,16 @@ impl Comparison {
         let reports = Reports::begin(self.spec.report.as_deref(), self.spec.table.as_deref())?;
         let out = self.spec.out.as_deref().map(Pending::begin).transpose()?;
 
+        let names = self.names();
+        let pictures = self.spec.timeline.as_deref().map(|path| {
+            let file = |name: &String| match names.len() {
+                1 => Pending::begin(path),
+                _ => Pending::begin(&of_scheme(path, &name.replace(['/', '+'], "."))),
+            };
+            names.iter().map(file).collect::<Result<Vec<_>, _>>()
+        });
+        let mut pictures = pictures.transpose()?.unwrap_or_default().into_iter();
+
         // Files for saved devices are checked as well.
         let new = self.plan.runs.iter().filter_map(RunSpec::new_device);
         for path in new.filter_map(|new| new.save.as_ref()) {
@@ -262,9 +272,15 @@ impl Comparison {
             let failure = Error::Failed(failure.to_string());
             measured.failed.push((scheme.clone(), failure));
         }
-        for (name, result) in self.names().into_iter().zip(results) {
+        for (name, result) in names.into_iter().zip(results) {
+            let picture = pictures.next();
             match result {
-                Some(Ok(done)) => measured.done.push(done),
+                Some(Ok(done)) => {
+                    if let (Some(picture), Some(timeline)) = (picture, &done.timeline) {
+                        picture.write(&timeline.svg(&name))?;
+                    }
+                    measured.done.push(done);
+                }
                 Some(Err(failure)) => measured.failed.push((name, failure)),
                 None if failing == Failing::Continues => measured
                     .failed

@@ -133,6 +133,10 @@ fn run(spec: &ComparisonSpec, requests: &Requests, start: Start) -> RunSpec {
         } else {
             Lifetimes::Untracked
         },
+        timeline: spec
+            .timeline
+            .is_some()
+            .then(|| spec.timeline_window.unwrap_or_default()),
         seed: spec.seed(),
     }
 }
@@ -401,7 +405,7 @@ fn flag_size_above(bytes: u64) -> String {
 }
 
 /// `aged.img` becomes `aged.nlog.img` for a scheme.
-fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
+pub(crate) fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
     match path.extension() {
         Some(extension) => path.with_extension(format!("{scheme}.{}", extension.display())),
         None => path.with_extension(scheme),

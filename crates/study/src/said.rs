@@ -3,7 +3,7 @@
 /// The words of a command line that affect the results, without those that only affect execution or
 /// presentation.
 pub fn said(words: impl IntoIterator<Item = String>) -> Vec<String> {
-    const SHOWN: [&str; 8] = [
+    const SHOWN: [&str; 10] = [
         "--threads",
         "--memory",
         "--json",
@@ -11,14 +11,18 @@ pub fn said(words: impl IntoIterator<Item = String>) -> Vec<String> {
         "--report",
         "--report-x",
         "--table",
+        "--timeline",
+        "--timeline-window",
         "--out",
     ];
-    const VALUES: [&str; 6] = [
+    const VALUES: [&str; 8] = [
         "--threads",
         "--memory",
         "--report",
         "--report-x",
         "--table",
+        "--timeline",
+        "--timeline-window",
         "--out",
     ];
 

@@ -16,11 +16,13 @@ use remap_ssd_sim::summary::RunSummary;
 use serde_json::Value;
 
 /// Execution and output options of a run: no part of a point.
-pub(crate) const NO_PART: [&str; 12] = [
+pub(crate) const NO_PART: [&str; 14] = [
     "memory",
     "threads",
     "report",
     "report_x",
+    "timeline",
+    "timeline_window",
     "table",
     "show",
     "out",

@@ -15,6 +15,7 @@ use remap_ssd_sim::precision::Precision;
 use remap_ssd_sim::report::Progress;
 use remap_ssd_sim::report::sheet::TableForm;
 use remap_ssd_sim::study::WARM_UP;
+use remap_ssd_sim::timeline::TimelineWindow;
 use remap_ssd_sim::trace::{Action, Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, FioJob, FioJobError, NamedWorkload};
 use std::ffi::OsStr;
@@ -332,6 +333,19 @@ options! {
         /// X axis of the page: host pages, or virtual time.
         report_x: Option<Progress> = "pages|time", parsed,
             default: Some("pages"), needs: Some("report"), is_rare: true;
+
+        /// Write a picture of what each die did, with timing.engine=nand: FILE.svg.
+        ///
+        /// With several schemes, each has its own file: dies.remap-ssd.svg and so on.
+        timeline: Option<PathBuf> = "SVG", parsed, kind: Kind::Path, set: |spec, path| {
+            spec.timeline = Some(path.into());
+            Ok(())
+        }, is_rare: true;
+
+        /// The part of the run in that picture: a beginning and a length, such as 1.5s+20ms.
+        ///
+        /// Default: a fiftieth at the end, or less if dies did very much.
+        timeline_window: Option<TimelineWindow> = "FROM+LENGTH", parsed, needs: Some("timeline"), is_rare: true;
 
         /// Write the table for a paper or a spreadsheet: FILE.tex (LaTeX), FILE.md or FILE.csv.
         table: Option<PathBuf> = "FILE", parsed, kind: Kind::Path, set: |spec, path| {

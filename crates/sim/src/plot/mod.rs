@@ -16,6 +16,7 @@ mod alone;
 pub mod axis;
 pub(crate) mod bars;
 pub mod columns;
+pub(crate) mod dies;
 mod legend;
 pub mod lines;
 pub mod paint;

@@ -9,6 +9,7 @@ use crate::cores::{Cores, Loan};
 use crate::run::{Progress, RunOptions, run, warm_up};
 use crate::source::Source;
 use crate::summary::RunSummary;
+use crate::timeline::DieTimeline;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{RecoveryReport, Usage};
 use remap_ssd_media::ContentMode;
@@ -30,6 +31,8 @@ pub struct RunResult {
     pub pages: Option<u64>,
     /// The measurements.
     pub summary: RunSummary,
+    /// What dies did, if that was kept.
+    pub timeline: Option<DieTimeline>,
     /// The remapping metadata at the end.
     pub usage: Usage,
 }
@@ -60,7 +63,7 @@ impl RunSpec {
         // Only now, since aging cannot use a second thread.
         let loan = cores.borrow();
         let threads = Loan::threads(loan.as_ref());
-        let (summary, pages) = self.measure(&mut device, threads, follow)?;
+        let (summary, timeline, pages) = self.measure(&mut device, threads, follow)?;
 
         Ok(RunResult {
             config: match self.new_device() {
@@ -71,6 +74,7 @@ impl RunSpec {
             recovered,
             pages,
             summary,
+            timeline,
             usage: device.ftl().usage(),
         })
     }
@@ -129,7 +133,7 @@ impl RunSpec {
         device: &mut Device,
         threads: u32,
         follow: &mut Follow<'_>,
-    ) -> Result<(RunSummary, Option<u64>), StudyError> {
+    ) -> Result<(RunSummary, Option<DieTimeline>, Option<u64>), StudyError> {
         let config = device.config();
         let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
         let pages = self.pages(config);
@@ -163,6 +167,7 @@ impl RunSpec {
             device.untimed(|ftl| ftl.watch_survival());
         }
         let mut tell = |progress: &Progress| follow(Stage::Measuring(*progress));
+        let start = self.keep_timeline(device)?;
 
         let summary = match (&self.arrivals, &self.requests) {
             (None, _) => run(device, &mut *source, &options, &mut tell),
@@ -203,6 +208,28 @@ impl RunSpec {
             ));
         }
 
-        Ok((summary, pages))
+        Ok((summary, self.timeline_since(device, start), pages))
+    }
+
+    /// Begins to keep what dies do, if that is wanted. Returns the beginning of the run.
+    fn keep_timeline(&self, device: &mut Device) -> Result<u64, StudyError> {
+        let Some(window) = self.timeline else {
+            return Ok(0);
+        };
+        let Some(nand) = device.nand() else {
+            return Err(StudyError::impossible(
+                "what dies do is known with timing.engine = \"nand\" alone",
+            ));
+        };
+        let start = nand.settle();
+        nand.keep_timeline(Some(window.keep(start)));
+        Ok(start)
+    }
+
+    fn timeline_since(&self, device: &mut Device, start: u64) -> Option<DieTimeline> {
+        let (window, nand) = (self.timeline?, device.nand()?);
+        let used = nand.utilisation();
+        let kept = nand.take_timeline()?;
+        Some(DieTimeline::new(window, &kept, used.dies, (start, used.at)))
     }
 }

@@ -5,6 +5,7 @@ use super::requests::Requests;
 use crate::aging::AgingSpec;
 use crate::arrivals::Arrivals;
 use crate::precision::Precision;
+use crate::timeline::TimelineWindow;
 use crate::workload::{ContentModel, NamedWorkload};
 use remap_ssd_device::{DeviceConfig, SchemeKind};
 use remap_ssd_ftl::Survival;
@@ -31,6 +32,8 @@ pub struct RunSpec {
     pub length: Length,
     /// Pages whose lifetimes are tracked.
     pub lifetimes: Lifetimes,
+    /// The window in which it is kept what dies do, with the engine `nand`.
+    pub timeline: Option<TimelineWindow>,
     /// Seed of all random draws.
     pub seed: u64,
 }
@@ -99,6 +102,7 @@ impl RunSpec {
             warm_up: WARM_UP,
             length: Length::default(),
             lifetimes: Lifetimes::default(),
+            timeline: None,
             seed: 1,
         }
     }

@@ -5,7 +5,7 @@
 
 use super::super::format::{exact, number, one_line, seconds};
 use super::Section;
-use super::flash_time::flash_time;
+use super::flash_time::{energy, flash_time};
 use super::remaps::{mapping, remapping, remapping_metadata};
 use super::wear::{survival, wear};
 use crate::summary::{OpenLoop, Percentiles, RunSummary};
@@ -38,6 +38,7 @@ pub(crate) fn details(run: &RunSummary) -> Vec<Section> {
     let mut sections: Vec<Section> = run.arrivals.iter().flat_map(responses).collect();
     sections.extend(always);
     sections.extend(flash_time(run));
+    sections.extend(energy(run));
     sections
 }
 

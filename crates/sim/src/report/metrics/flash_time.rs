@@ -1,10 +1,25 @@
-//! Sections on the engine `nand`: how busy the device was, and what requests waited for.
+//! Sections on the engine `nand`, how busy the device was and what requests waited for; and on energy.
 //!
-//! Absent: runs on the other engine, which have none of them.
+//! Absent: the former for runs on the other engine, which knows neither.
 
 use super::super::format::{MISSING, exact, number, percent};
 use super::Section;
-use crate::summary::{LatencyCauses, RunSummary, Utilisation};
+use crate::summary::{Energy, LatencyCauses, RunSummary, Utilisation};
+
+/// The section on energy, if it is known.
+pub(super) fn energy(run: &RunSummary) -> Option<Section> {
+    let Energy {
+        joules,
+        joules_per_gib,
+    } = run.energy?;
+    Some(Section {
+        title: "Energy of the flash",
+        rows: vec![
+            ("all operations, J", number(joules)),
+            ("for each GiB of the host, J", number(joules_per_gib)),
+        ],
+    })
+}
 
 /// The sections of a run on this engine.
 pub(super) fn flash_time(run: &RunSummary) -> Vec<Section> {

@@ -1,0 +1,49 @@
+//! Energy of the flash, from the number of its operations.
+//!
+//! Absent: everything that is not flash, and what a device takes without doing anything.
+
+use crate::summary::Energy;
+use remap_ssd_device::EnergyConfig;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// The energy of so many page reads, page programs and block erases, for `transfers` pages of the host.
+/// `None` if no operation's energy is known.
+pub(crate) fn energy(
+    of: &EnergyConfig,
+    [reads, programs, erases]: [u64; 3],
+    transfers: u64,
+) -> Option<Energy> {
+    if *of == EnergyConfig::default() {
+        return None;
+    }
+    let joules = |count: u64, nj: u64| count as f64 * nj as f64 / 1e9;
+    let sum = joules(reads, of.read_nj)
+        + joules(programs, of.program_nj)
+        + joules(erases, of.erase_nj)
+        + joules(reads + programs, of.transfer_nj);
+    let gib = transfers as f64 * PAGE_BYTES as f64 / (1u64 << 30) as f64;
+    Some(Energy {
+        joules: sum,
+        joules_per_gib: sum / gib,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energy_is_the_sum_over_all_operations() {
+        let of = EnergyConfig {
+            read_nj: 10_000,
+            program_nj: 50_000,
+            erase_nj: 2_000_000,
+            transfer_nj: 1_000,
+        };
+        let found = energy(&of, [3_000, 2_000, 10], 1 << 17).unwrap();
+        // 0.03 + 0.1 + 0.02 + 0.005 J, for half a GiB.
+        assert!((found.joules - 0.155).abs() < 1e-12, "{found:?}");
+        assert!((found.joules_per_gib - 0.31).abs() < 1e-12, "{found:?}");
+        assert_eq!(energy(&EnergyConfig::default(), [1, 1, 1], 1), None);
+    }
+}
