@@ -174,6 +174,7 @@ fn run_queued(
         mut times,
         mut queue,
     } = front.sink;
+    engine(device).end_timeline();
     // A request whose end is missing never ends.
     while !is_inside && queue.next_end(&mut times, engine(device)) {}
     let nand = engine(device);

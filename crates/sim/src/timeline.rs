@@ -9,14 +9,14 @@ use remap_ssd_device::nand::{Activity, DieInterval, Timeline};
 use std::str::FromStr;
 
 /// Maximum number of intervals of a picture.
-const INTERVALS_MAX: usize = 4_000;
+const INTERVALS_MAX: usize = 2_000;
 /// Share of a run that is shown at its end.
 const END: f64 = 1.0 / 50.0;
 
 /// The window of a run that is shown, in nanoseconds since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimelineWindow {
-    /// A fiftieth of the run at its end, or less if that is too much for a picture.
+    /// A fiftieth of the run until its last request enters, or less if that is too much for a picture.
     #[default]
     End,
     /// From a time on, for a length.

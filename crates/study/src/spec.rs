@@ -344,7 +344,7 @@ options! {
 
         /// The part of the run in that picture: a beginning and a length, such as 1.5s+20ms.
         ///
-        /// Default: a fiftieth at the end, or less if dies did very much.
+        /// Default: a fiftieth, or less if dies did very much, until the last request enters.
         timeline_window: Option<TimelineWindow> = "FROM+LENGTH", parsed, needs: Some("timeline"), is_rare: true;
 
         /// Write the table for a paper or a spreadsheet: FILE.tex (LaTeX), FILE.md or FILE.csv.

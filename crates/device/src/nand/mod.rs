@@ -181,9 +181,14 @@ impl Nand {
         self.array.watch.timeline = timeline.map(Box::new);
     }
 
+    /// Ends what is kept of what dies do.
+    pub fn end_timeline(&mut self) {
+        self.array.watch.end_timeline(self.now);
+    }
+
     /// What was kept, until now.
     pub fn take_timeline(&mut self) -> Option<Timeline> {
-        self.array.watch.close_all(self.now);
+        self.end_timeline();
         self.array.watch.timeline.take().map(|timeline| *timeline)
     }
 

@@ -49,6 +49,8 @@ pub struct Timeline {
     /// The window, in nanoseconds.
     from: u64,
     until: u64,
+    /// True if the latest intervals are kept, rather than the first.
+    of_end: bool,
     /// Maximum number of intervals.
     most: usize,
     intervals: VecDeque<DieInterval>,
@@ -57,18 +59,18 @@ pub struct Timeline {
 impl Timeline {
     /// The last `most` intervals.
     pub fn of_end(most: usize) -> Self {
-        Self::new(0, u64::MAX, most)
+        Self {
+            of_end: true,
+            ..Self::of_window(0, u64::MAX, most)
+        }
     }
 
     /// The first `most` intervals that are within `from..until`, at least in part.
     pub fn of_window(from: u64, until: u64, most: usize) -> Self {
-        Self::new(from, until, most)
-    }
-
-    fn new(from: u64, until: u64, most: usize) -> Self {
         Self {
             from,
             until,
+            of_end: false,
             most,
             intervals: VecDeque::new(),
         }
@@ -79,14 +81,22 @@ impl Timeline {
         self.intervals.iter()
     }
 
+    /// Its end: nothing that begins later is kept.
+    pub fn until(&self) -> u64 {
+        self.until
+    }
+
+    pub(super) fn ends(&mut self, now: u64) {
+        self.until = self.until.min(now);
+    }
+
     pub(super) fn add(&mut self, interval: DieInterval) {
         if interval.until <= self.from || interval.from >= self.until {
             return;
         }
-        if self.intervals.len() >= self.most {
-            if self.until != u64::MAX || self.intervals.pop_front().is_none() {
-                return;
-            }
+        let is_full = self.intervals.len() >= self.most;
+        if is_full && (!self.of_end || self.intervals.pop_front().is_none()) {
+            return;
         }
         self.intervals.push_back(interval);
     }

@@ -102,10 +102,13 @@ impl Watch {
         }
     }
 
-    /// All states end, and go on.
-    pub(super) fn close_all(&mut self, now: u64) {
+    /// Adds to the timeline what dies do now, and ends it.
+    pub(super) fn end_timeline(&mut self, now: u64) {
         for die in 0..self.dies.len() {
             self.close(die, now);
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.ends(now);
         }
     }
 

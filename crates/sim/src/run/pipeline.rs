@@ -233,6 +233,7 @@ impl Clock<'_, '_> {
     /// Waits for the requests in flight, after the last lot.
     fn end(&mut self) {
         if let (Some(queue), Some(nand)) = (&mut self.queue, self.timing.nand()) {
+            nand.end_timeline();
             while queue.next_end(self.times, nand) {}
             self.times.meters.flash.end(nand.utilisation());
             nand.settle();

@@ -230,6 +230,7 @@ impl RunSpec {
         let (window, nand) = (self.timeline?, device.nand()?);
         let used = nand.utilisation();
         let kept = nand.take_timeline()?;
-        Some(DieTimeline::new(window, &kept, used.dies, (start, used.at)))
+        let end = kept.until().min(used.at);
+        Some(DieTimeline::new(window, &kept, used.dies, (start, end)))
     }
 }
