@@ -10,6 +10,7 @@ use crate::run::{Progress, RunOptions, run, warm_up};
 use crate::source::Source;
 use crate::summary::RunSummary;
 use crate::timeline::DieTimeline;
+use remap_ssd_device::config::TimingEngine;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{RecoveryReport, Usage};
 use remap_ssd_media::ContentMode;
@@ -45,6 +46,7 @@ impl RunSpec {
     pub fn perform(&self, cores: &Cores, follow: &mut Follow<'_>) -> Result<RunResult, StudyError> {
         if let Some(new) = self.new_device() {
             self.check_scheme(new.config.firmware.scheme)?;
+            self.check_timeline(new.config.timing.engine)?;
         }
         let Staged {
             mut device,
@@ -216,14 +218,20 @@ impl RunSpec {
         let Some(window) = self.timeline else {
             return Ok(0);
         };
-        let Some(nand) = device.nand() else {
-            return Err(StudyError::impossible(
-                "what dies do is known with timing.engine = \"nand\" alone",
-            ));
-        };
+        self.check_timeline(device.config().timing.engine)?;
+        let nand = device.nand().expect("the device has this engine");
         let start = nand.settle();
         nand.keep_timeline(Some(window.keep(start)));
         Ok(start)
+    }
+
+    fn check_timeline(&self, engine: TimingEngine) -> Result<(), StudyError> {
+        match (self.timeline, engine) {
+            (Some(_), TimingEngine::Published) => Err(StudyError::impossible(
+                "what dies do is known with timing.engine = \"nand\" alone",
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn timeline_since(&self, device: &mut Device, start: u64) -> Option<DieTimeline> {

@@ -1,12 +1,14 @@
 //! Runs on the engine whose dies choose: the same on two threads, all requests end, reads go first.
 
-use remap_ssd_device::nand::CellTimes;
+use remap_ssd_device::nand::{Activity, CellTimes, DieInterval};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::{AgingOptions, Fill, age};
 use remap_ssd_sim::arrivals::Arrivals;
+use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::run::{RunOptions, run};
+use remap_ssd_sim::study::{Length, RunSpec};
 use remap_ssd_sim::summary::RunSummary;
 use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload};
 use std::ops::ControlFlow;
@@ -220,4 +222,101 @@ fn an_open_loop_works_for_itself_between_requests() {
     // Requests that arrive do not wait for the host.
     let late = open_loop("nand", Some(4), "rate:100000", 1_000_000);
     assert_eq!(late.requests_per_s, nand.requests_per_s);
+}
+
+#[test]
+fn a_run_says_what_its_requests_waited_for_and_what_was_busy() {
+    let mut config = config(SchemeKind::None, false, "nand");
+    tlc(&mut config);
+    let (summary, _) = measured(&config, "randrw:70", &options(40_000, 32, 2));
+    let is_near = |a: f64, b: f64, by: f64| (a / b - 1.0).abs() < by;
+
+    for (causes, latency) in [
+        (&summary.latency_causes_us, &summary.latency_us),
+        (&summary.read_latency_causes_us, &summary.read_latency_us),
+    ] {
+        let Some(causes) = causes else {
+            panic!("{summary:?}")
+        };
+        let sum = causes.queue
+            + causes.collection
+            + causes.array
+            + causes.transfer
+            + causes.channel
+            + causes.suspension
+            + causes.ordering
+            + causes.nvram
+            + causes.controller
+            + causes.retry;
+        assert!(is_near(sum, causes.total, 1e-9), "{causes:?}");
+        // The distribution has three digits.
+        assert!(
+            is_near(causes.total, latency.mean, 1e-3),
+            "{causes:?} {latency:?}"
+        );
+        assert!(causes.collection > 0.0 && causes.suspension > 0.0);
+    }
+
+    let used = summary.utilisation.expect("this engine knows it");
+    let states = used.dies_reading
+        + used.dies_programming
+        + used.dies_erasing
+        + used.dies_suspending
+        + used.dies_transferring
+        + used.dies_waiting;
+    let purposes = used.dies_for_host
+        + used.dies_for_collection
+        + used.dies_for_metadata
+        + used.dies_suspending;
+    assert!(is_near(states, used.dies, 1e-9), "{used:?}");
+    assert!(is_near(purposes, used.dies, 1e-9), "{used:?}");
+    assert!(used.dies < 1.0 && used.channels < 1.0 && used.channels > 0.0);
+    assert!(used.program_suspensions > 0 && used.erase_suspensions > 0);
+
+    let (summary, _) = measured(
+        &self::config(SchemeKind::None, false, "published"),
+        "randrw:70",
+        &options(4_000, 32, 1),
+    );
+    assert!(summary.utilisation.is_none() && summary.latency_causes_us.is_none());
+}
+
+#[test]
+fn a_timeline_has_reads_inside_a_suspended_erase() {
+    let mut config = config(SchemeKind::None, false, "nand");
+    tlc(&mut config);
+    let mut spec = RunSpec::new(config.clone(), "randrw:70".parse().unwrap());
+    spec.length = Length::Pages(20_000);
+    spec.warm_up = 0.0;
+    spec.timeline = Some("100ms+500ms".parse().unwrap());
+    let perform =
+        |spec: &RunSpec| spec.perform(&Cores::default(), &mut |_| ControlFlow::Continue(()));
+    let timeline = perform(&spec).unwrap().timeline.unwrap();
+
+    assert_eq!((timeline.from, timeline.until), (100_000_000, 600_000_000));
+    let erase = Some(Activity::Erase);
+    let is_inside =
+        |one: &&DieInterval| one.suspended == erase && one.activity == Activity::HostRead;
+    let read = timeline.intervals.iter().find(is_inside).unwrap();
+    let of_die = timeline.intervals.iter().filter(|one| one.die == read.die);
+    let (before, after): (Vec<_>, Vec<_>) = of_die.partition(|one| one.until <= read.from);
+    let is_erase = |one: &&&DieInterval| one.activity == Activity::Erase;
+    let erased = (
+        before.iter().rev().find(is_erase),
+        after.iter().find(is_erase),
+    );
+    assert!(
+        matches!(erased, (Some(_), Some(_))),
+        "it goes on afterwards: {read:?}"
+    );
+
+    config.timing = Default::default();
+    config.flash.read_ns = CellTimes::flat(50_000);
+    config.flash.program_ns = CellTimes::flat(500_000);
+    spec = RunSpec {
+        timeline: Some(Default::default()),
+        ..RunSpec::new(config, "randrw:70".parse().unwrap())
+    };
+    let refused = perform(&spec).unwrap_err().to_string();
+    assert!(refused.contains("timing.engine"), "{refused}");
 }
