@@ -59,6 +59,8 @@ def compare(
     save_aged: Optional[Path] = None,
     report: Optional[Path] = None,
     report_x: Optional[str] = None,
+    timeline: Optional[Path] = None,
+    timeline_window: Optional[str] = None,
     table: Optional[Path] = None,
     show: Union[str, Sequence[str], None] = None,
     out: Optional[Path] = None,
@@ -95,6 +97,9 @@ def compare(
         Schemes that run at the same time; by default one on each core. Results do not depend on it.
     report
         Path of an HTML page with tables and figures to write.
+    timeline, timeline_window
+        Path of a picture of what each die did (SVG), and the part of the run in it (``"1.5s+20ms"``); with
+        ``timing.engine=nand``.
     table, show
         Path of the table to write (``.tex``, ``.md`` or ``.csv``), and its figures by name (``["wa", "latency_us.p99"]``).
     progress

@@ -12,14 +12,14 @@ use crate::summary::{LatencyCauses, RunSummary};
 impl Series<'_> {
     /// The causes of the latency of writes; `None` if no run knows them.
     pub(super) fn write_causes(&self) -> Option<Figure> {
-        self.causes("What writes waited for", |run| {
+        self.causes("What writes waited for", "mean write latency, µs", |run| {
             run.latency_causes_us.as_ref()
         })
     }
 
     /// The same for reads.
     pub(super) fn read_causes(&self) -> Option<Figure> {
-        self.causes("What reads waited for", |run| {
+        self.causes("What reads waited for", "mean read latency, µs", |run| {
             run.read_latency_causes_us.as_ref()
         })
     }
@@ -27,6 +27,7 @@ impl Series<'_> {
     fn causes(
         &self,
         title: &'static str,
+        axis: &str,
         of: impl Fn(&RunSummary) -> Option<&LatencyCauses>,
     ) -> Option<Figure> {
         let known: Vec<_> = self.runs.iter().filter_map(&of).collect();
@@ -59,7 +60,7 @@ impl Series<'_> {
             reading: "A bar's length is the mean latency, its colours are the causes along each request's critical path, \
                       from the operation that ended last back to the request's entry; shorter is better."
                 .to_owned(),
-            picture: self.stacked_bars("mean latency, µs", legend, bars, None),
+            picture: self.stacked_bars(axis, legend, bars, None),
         })
     }
 }
