@@ -384,11 +384,13 @@ fn run_all(
                     }
 
                     watches[index].begin();
-                    let result = run.perform(&cores, &mut following(&watches[index]));
-                    // Aging and runs fail in different ways when they are stopped.
-                    let result = result.map_err(|error| match watches[index].is_stopped() {
-                        true => Error::Stopped("stopped"),
-                        false => error.into(),
+                    let result = Error::of_panics(|| {
+                        let result = run.perform(&cores, &mut following(&watches[index]));
+                        // Aging and runs fail in different ways when they are stopped.
+                        result.map_err(|error| match watches[index].is_stopped() {
+                            true => Error::Stopped("stopped"),
+                            false => error.into(),
+                        })
                     });
                     let ends = result.is_err() && failing == Failing::Ends;
                     // Only jobs that have not started check this.

@@ -1,7 +1,11 @@
 //! Why a comparison or a grid has no result.
+//!
+//! Invariant: a panic, which is a bug, ends only the run or point in which it occurs. Absent: its
+//! location, which the panic hook prints.
 
 use remap_ssd_sim::study::StudyError;
 use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a comparison or a grid has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +41,18 @@ impl Error {
             Self::Failed(text) => Self::Failed(with(text)),
             Self::Stopped(text) => Self::Stopped(text),
         }
+    }
+
+    /// Does `work`, whose panic becomes an error with its message.
+    pub(crate) fn of_panics<T>(work: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+            let message = payload
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| payload.downcast_ref::<&str>().copied())
+                .unwrap_or("without a message");
+            Err(Self::Failed(format!("a bug of the simulator: {message}")))
+        })
     }
 
     pub(crate) fn about(what: impl Display, error: impl Display) -> Self {

@@ -1,6 +1,7 @@
 //! Runs the points of a grid on threads.
 //!
-//! Invariant: a result is a file as soon as its point has ended. Absent: the folder's earlier
+//! Invariants: a result is a file as soon as its point has ended; no point ends another, even by a
+//! panic. Absent: the folder's earlier
 //! results.
 
 use crate::{Comparison, Error, Point, available, keep, until};
@@ -30,6 +31,19 @@ pub fn run_points<'a>(
 ) -> Vec<(&'a Point, Error)> {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let threads = threads.unwrap_or_else(|| cores().min(fitting(points)));
+    on_threads(points, threads, stop, tell, |point| {
+        one(point, folder, stop, tell)
+    })
+}
+
+/// Runs points on threads, each by `work`; returns those without a result, with the reasons.
+fn on_threads<'a>(
+    points: &[&'a Point],
+    threads: u32,
+    stop: &AtomicBool,
+    tell: &(dyn Fn(PointEvent<'_>) + Sync),
+    work: impl Fn(&Point) -> Result<(), Error> + Sync,
+) -> Vec<(&'a Point, Error)> {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
 
@@ -43,7 +57,7 @@ pub fn run_points<'a>(
                     let result = if stop.load(Ordering::Relaxed) {
                         Err(Error::Stopped("stopped before it began"))
                     } else {
-                        one(point, folder, stop, tell)
+                        Error::of_panics(|| work(point))
                     };
                     tell(PointEvent::Ended);
                     if let Err(error) = result {
@@ -78,4 +92,33 @@ fn one(
     notes.for_each(|note| tell(PointEvent::Note(note)));
     let measured = comparison.run(&[&**stop])?;
     keep(folder, &point.name, &comparison.json(&measured)["runs"][0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_that_panics_fails_with_its_message_and_the_others_have_results() {
+        let grid = r#"{"options": {"scale": "1/256"}, "grid": [["seed", [1, 2, 3]]]}"#;
+        let points = crate::of_json(grid, None).unwrap();
+        let points: Vec<&Point> = points.iter().collect();
+        let done = Mutex::new(Vec::new());
+
+        let failed = on_threads(&points, 1, &AtomicBool::new(false), &|_| (), |point| {
+            assert_ne!(point.spec.seed(), 2, "out of order");
+            done.lock().unwrap().push(point.spec.seed());
+            Ok(())
+        });
+
+        assert_eq!(done.into_inner().unwrap(), [1, 3]);
+        let [(point, Error::Failed(why))] = &failed[..] else {
+            panic!("{failed:?}");
+        };
+        assert_eq!(point.title(), "seed=2");
+        assert!(
+            why.starts_with("a bug of the simulator: ") && why.contains("out of order"),
+            "{why}"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Descriptions from named values, their mistakes, and the keys of points.
 
 use remap_ssd_study::{
-    Comparison, ComparisonSpec, Error, Kind, OPTIONS, OptionDef, SOURCES, of_file, of_json,
+    Comparison, ComparisonSpec, Error, Kind, OPTIONS, OptionDef, SOURCES, Watch, of_file, of_json,
     unfollowed,
 };
 use serde_json::{Value, json};
@@ -296,4 +296,35 @@ fn a_grid_reports_an_option_in_two_spellings_and_suggests_only_options_of_points
     assert!(mistake(&json!({ "save_age": "x" })).ends_with("did you mean `save_aged`?"));
     let grid = json!({ "grid": [["save_age", ["x"]]] });
     assert!(!said(grid.clone()).contains("save_aged"), "{}", said(grid));
+}
+
+/// Fails an assertion in a run, if it is the one to do so.
+struct Asserting(bool);
+
+impl Watch for Asserting {
+    fn set_message(&self, message: &'static str) {
+        assert!(!self.0, "{message} is wrong");
+    }
+}
+
+#[test]
+fn a_run_that_panics_is_a_failed_one_and_the_others_have_results() {
+    let described =
+        json!({ "scheme": "none,remap-ssd", "scale": "1/256", "writes": 500, "no_aging": true });
+    let comparison = Comparison::new(self::described(&described).unwrap(), unfollowed()).unwrap();
+
+    let measured = comparison
+        .run_possible(&[Asserting(true), Asserting(false)])
+        .unwrap();
+    assert_eq!(measured.runs().len(), 1);
+    assert_eq!(
+        measured.complete().unwrap_err().to_string(),
+        "1 of 2 schemes without a result: none (a bug of the simulator: measuring is wrong)"
+    );
+
+    let stopped = comparison.run(&[Asserting(true), Asserting(false)]);
+    assert_eq!(
+        stopped.unwrap_err().to_string(),
+        "a bug of the simulator: measuring is wrong"
+    );
 }
