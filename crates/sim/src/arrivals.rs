@@ -9,7 +9,7 @@
 //! limit. [`Timed`] applies such times to any source.
 //!
 //! Invariants: times never decrease, and all pages of a request have the same time; reads and
-//! writes do not depend on the times. `Display` output parses back to the same value. Absent: the
+//! writes do not depend on the times; a time that cannot be represented is an error. `Display` output parses back to the same value. Absent: the
 //! cost of waiting (`run`).
 
 use crate::source::{HostPage, Source, SourceError, TIME_MAX_NS};
@@ -88,7 +88,7 @@ impl Arrivals {
             },
         };
 
-        Ok(Timed::new(inner, clock, seed))
+        Ok(Timed::new(inner, clock, *self, seed))
     }
 
     /// Applies these times to a trace's requests.
@@ -99,7 +99,7 @@ impl Arrivals {
                 mean_ns: 1e9 / per_second,
             },
         };
-        Timed::new(inner, clock, seed)
+        Timed::new(inner, clock, *self, seed)
     }
 }
 
@@ -190,6 +190,8 @@ enum ArrivalClock {
 pub struct Timed<'a> {
     inner: &'a mut dyn Source,
     clock: ArrivalClock,
+    /// The description of these times, for errors.
+    arrivals: Arrivals,
     rng: Xoshiro256PlusPlus,
     /// Arrival of the latest request; fractional, so that rounding errors do not add up.
     at_ns: f64,
@@ -198,13 +200,14 @@ pub struct Timed<'a> {
 }
 
 impl<'a> Timed<'a> {
-    fn new(inner: &'a mut dyn Source, clock: ArrivalClock, seed: u64) -> Self {
+    fn new(inner: &'a mut dyn Source, clock: ArrivalClock, arrivals: Arrivals, seed: u64) -> Self {
         // 2^192 steps after any draw of a workload.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         rng.long_jump();
         Self {
             inner,
             clock,
+            arrivals,
             rng,
             at_ns: 0.0,
             inside: false,
@@ -250,8 +253,17 @@ impl Source for Timed<'_> {
             if !self.inside {
                 // Times never decrease, even if the source's do.
                 self.at_ns = self.next(page.at_ns).max(self.at_ns);
+                if self.at_ns > TIME_MAX_NS as f64 {
+                    return Err(SourceError::Unusable {
+                        file: format!("arrivals {}", self.arrivals),
+                        reason:
+                            "a request would arrive after 146 years, the latest time of a run: \
+                                 use a higher rate or speed, or fewer requests"
+                                .into(),
+                    });
+                }
             }
-            page.at_ns = (self.at_ns as u64).min(TIME_MAX_NS);
+            page.at_ns = self.at_ns as u64;
             self.inside = !page.last;
         }
         Ok(more)

@@ -257,3 +257,22 @@ fn fiu_generators_have_the_bursts_and_the_rate_of_the_excerpts() {
         }
     }
 }
+
+#[test]
+fn a_time_beyond_146_years_is_refused() {
+    let workload: NamedWorkload = "randwrite".parse().unwrap();
+    for (text, fits) in [("rate:1e-7", 100), ("rate:1e-30", 0)] {
+        let arrivals: Arrivals = text.parse().unwrap();
+        let mut inner = workload
+            .source(workload.content_default(), 1 << 12, 3, 0)
+            .unwrap();
+        let mut timed = arrivals.over_workload(&mut *inner, &workload, 3).unwrap();
+
+        let mut pages = Vec::new();
+        if fits > 0 {
+            timed.fill(&mut pages, fits).unwrap();
+        }
+        let error = timed.fill(&mut pages, 1000).unwrap_err().to_string();
+        assert!(error.contains("after 146 years"), "{text}: {error}");
+    }
+}
