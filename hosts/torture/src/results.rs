@@ -12,6 +12,7 @@ use crate::firmware::Firmware;
 use crate::record::{Event, Recording};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -232,10 +233,10 @@ impl Results {
         if self.first.is_some() && self.file.is_none() {
             let path = file_name(&self.id);
             save(recording, &path).map_err(|error| {
-                TortureError::missing(format!(
+                TortureError::Io(io::Error::other(format!(
                     "{}: {error}; choose another place with --record",
                     path.display()
-                ))
+                )))
             })?;
             self.file = Some(path);
         }

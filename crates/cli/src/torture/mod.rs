@@ -1,8 +1,8 @@
 //! `torture`: finds data that a program loses on power failure.
 //!
-//! Invariants: exit code 1 means that a check failed, and nothing else; a failed check is shown
-//! even if the campaign is interrupted; a failure comes with a replay code, and with the recording
-//! for the replay. Absent: the effects of a power cut (`hosts/torture`).
+//! Invariants: a failed check is shown even if the campaign is interrupted, with a replay code and
+//! the recording for the replay; exit code 1 without one means that an input or output failed.
+//! Absent: the effects of a power cut (`hosts/torture`).
 
 mod show;
 
@@ -188,7 +188,7 @@ Examples:
   remap-ssd torture --replay 3fa9c1d2-1043-8f00aa17
 
 Both commands have DIR, FILE and MARKS in their environment; with --nvme-tcp ADDRESS, NQN and MARKS.
-Exit codes: 0 every check passed, 1 a check failed, 2 it could not be done.
+Exit codes: 0 every check passed, 1 a check, an input or an output failed, 2 it could not be done.
 
 --help shows all options (time limits, disk, faults, mkfs, mount) and more examples.";
 
@@ -206,8 +206,8 @@ Both commands have DIR, FILE and MARKS in their environment. A line that the wor
 `echo committed 7 > $MARKS`. The check finds the marks before the cut in the file $MARKS, and can so tell what was acknowledged.
 With --nvme-tcp there are ADDRESS (HOST:PORT), its parts TRADDR and TRSVCID, and NQN instead of DIR and FILE.
 
-Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments, something is missing, or it was interrupted
-before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another
+Exit codes: 0 every check passed; 1 a check failed, or a file could not be read or written, and then no result is printed;
+2 a mistake in the arguments, something is missing, or it was interrupted before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another
 recording, even with the same seed: an exact replay needs the saved one.";
 
 /// Keys that `--set` cannot change here, and the alternative for each.
@@ -228,20 +228,19 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::failed)?;
     }
-    // By contract exit code 1 is only for failed checks.
-    if torture(args, &stop).map_err(Failure::usage)? {
-        Err(Failure::Found)
-    } else {
-        Ok(())
-    }
+    Failure::found_unless(torture(args, &stop)?)
 }
 
 impl From<TortureError> for Failure {
     fn from(error: TortureError) -> Self {
-        Self::usage(error)
+        match error {
+            TortureError::Io(_) | TortureError::Scratch(_) => Self::failed(error),
+            _ => Self::usage(error),
+        }
     }
 }
 
+/// Returns true if every check passed.
 fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Failure> {
     // Mistakes about the device are reported before anything runs.
     let set = args.set()?;
@@ -257,7 +256,12 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Failure> {
     let began = Instant::now();
     let (recording, from) = match args.source()? {
         Some(path) => (
-            load(&path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?,
+            load(&path).map_err(|error| match &error {
+                TortureError::Io(why) if why.kind() != ErrorKind::NotFound => {
+                    Failure::about(path.display(), error)
+                }
+                _ => Failure::usage(format_args!("{}: {error}", path.display())),
+            })?,
             Some(path),
         ),
         None => (run(args, stop)?, None),
@@ -277,8 +281,7 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Failure> {
     let id = id(&recording).map_err(TortureError::from)?;
     // Saved before it is cut: a campaign may be interrupted.
     if let Some(path) = &args.record {
-        save(&recording, path)
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        save(&recording, path).map_err(|error| Failure::about(path.display(), error))?;
     }
     let mut campaign = Campaign::new(
         &recording,
@@ -319,7 +322,7 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Failure> {
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         other => other?,
     }
-    Ok(failed)
+    Ok(!failed)
 }
 
 /// Does the rounds or the replay, and shows the progress.

@@ -118,6 +118,22 @@ fn a_workload_that_fails_or_has_no_host_says_so() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_a_failure_and_no_mistake() {
+    let directory = tempfile::tempdir().unwrap();
+    let absent = directory.path().join("absent/a.recording");
+    let absent = absent.to_str().unwrap();
+    let args = ["torture", "--nvme-tcp", "--size", "1MiB", "--rounds", "3"];
+    let commands = ["--workload", "true", "--check", "true"];
+
+    let ran = run(&[&args[..], &commands, &["--record", absent]].concat()).fails(1, &[absent]);
+    assert_eq!(ran.out, "", "no check has failed");
+
+    // A recording that does not exist is a mistake.
+    run(&["torture", "--from", absent]).fails(2, &[absent]);
+    run(&["torture", "--from", directory.path().to_str().unwrap()]).fails(2, &["not a recording"]);
+}
+
+#[test]
 fn what_does_not_go_with_a_host_of_ones_own_is_refused() {
     let both = [
         "torture",
