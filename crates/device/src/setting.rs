@@ -2,6 +2,7 @@
 //!
 //! Absent: the device that it changes (`DeviceConfig::with`).
 
+use crate::config::DeviceConfigError;
 use crate::keys::{self, DeviceKey};
 use serde_json::Value;
 use std::str::FromStr;
@@ -16,27 +17,30 @@ pub struct Setting {
 }
 
 impl FromStr for Setting {
-    type Err = String;
+    type Err = DeviceConfigError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (path, value) = text
-            .split_once('=')
-            .ok_or_else(|| format!("`{text}` is not KEY=VALUE, such as firmware.gc_free=0.1"))?;
+    fn from_str(text: &str) -> Result<Self, DeviceConfigError> {
+        let wrong = |text: String| Err(DeviceConfigError(text));
+        let Some((path, value)) = text.split_once('=') else {
+            return wrong(format!(
+                "`{text}` is not KEY=VALUE, such as firmware.gc_free=0.1"
+            ));
+        };
 
         let key = match keys::find(path.trim()) {
             // A setting changes an existing device; these two keys select it.
             Some(key) if ["preset", "scale"].contains(&key.path) => {
-                return Err(format!("use {} instead", key.flag));
+                return wrong(format!("use {} instead", key.flag));
             }
             Some(key) => key,
             None => {
                 // The error that a file with this key would get: it names the key that was probably
                 // meant.
                 let given = keys::nested(path.trim(), Value::Null);
-                let wrong = keys::problems(&given);
-                return Err(wrong.first().map_or_else(
+                let problems = keys::problems(&given);
+                return wrong(problems.first().map_or_else(
                     || format!("`{path}` is a table: name one of its keys"),
-                    |wrong| wrong.text.clone(),
+                    |problem| problem.text.clone(),
                 ));
             }
         };
@@ -45,12 +49,12 @@ impl FromStr for Setting {
 
         match key.problem(&value) {
             // A number with a unit that is not known is text.
-            Some(problem) if value.is_string() && !key.units().is_empty() => Err(format!(
+            Some(problem) if value.is_string() && !key.units().is_empty() => wrong(format!(
                 "{}; its units are {}",
                 problem.text,
                 key.units().join(", ")
             )),
-            Some(problem) => Err(problem.text),
+            Some(problem) => wrong(problem.text),
             None => Ok(Self { key, value }),
         }
     }

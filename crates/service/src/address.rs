@@ -17,10 +17,10 @@ pub struct ListenAt {
 }
 
 impl FromStr for ListenAt {
-    type Err = String;
+    type Err = ServiceError;
 
     /// Parses `ADDRESS:PORT`, `[ADDRESS]:PORT` or `NAME:PORT`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ServiceError> {
         // An address with its port, IPv6 in brackets; otherwise the last colon ends a name.
         if let Ok(address) = text.parse::<SocketAddr>() {
             let (host, port) = (address.ip().to_string(), address.port());
@@ -28,9 +28,11 @@ impl FromStr for ListenAt {
         }
         let name = text.rsplit_once(':').filter(|(host, _)| is_name(host));
         let parsed = name.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
-        let (host, port) = parsed.ok_or(
-            "an address and a port, 192.0.2.1:4420 or [2001:db8::1]:4420, or a name and a port",
-        )?;
+        let (host, port) = parsed.ok_or_else(|| {
+            ServiceError::usage(
+                "an address and a port, 192.0.2.1:4420 or [2001:db8::1]:4420, or a name and a port",
+            )
+        })?;
         Ok(Self { host, port })
     }
 }
@@ -60,18 +62,25 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(may_be)
 }
 
+/// Why a name has no addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LookupError {
+    #[error("the name cannot be looked up now (the name server does not answer)")]
+    Unavailable,
+    #[error("no such name")]
+    Unknown,
+    #[error("the name has no address")]
+    WithoutAddress,
+}
+
 /// The current addresses of a name, without duplicates.
-///
-/// # Errors
-/// The reason, in a few words.
-pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
+pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, LookupError> {
     let found = (name, 0).to_socket_addrs().map_err(|error| {
         // The reason is only in the system's text.
-        let text = error.to_string();
-        if text.contains("Temporary failure") {
-            "the name cannot be looked up now (the name server does not answer)".to_owned()
+        if error.to_string().contains("Temporary failure") {
+            LookupError::Unavailable
         } else {
-            "no such name".to_owned()
+            LookupError::Unknown
         }
     })?;
 
@@ -82,7 +91,7 @@ pub(crate) fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
         .collect();
 
     if each.is_empty() {
-        Err("the name has no address".into())
+        Err(LookupError::WithoutAddress)
     } else {
         Ok(each)
     }

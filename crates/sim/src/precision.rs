@@ -3,6 +3,7 @@
 //! Invariant: `Display` output parses back to the same value. Absent: intervals (`interval`).
 
 use crate::summary::RunSummary;
+use crate::workload::WorkloadError;
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,13 +41,13 @@ impl Precision {
 }
 
 impl FromStr for Precision {
-    type Err = String;
+    type Err = WorkloadError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let wrong = || {
-            format!(
+            WorkloadError::new(format!(
                 "`{text}` is not FIGURE=PERCENT such as wa=0.5%, of wa, bandwidth or iops and from 0.01% to 50%"
-            )
+            ))
         };
         let (name, percent) = text.split_once('=').ok_or_else(wrong)?;
         let figure = match name {

@@ -69,11 +69,13 @@ enum ComparedQuantity {
 }
 
 impl FromStr for Condition {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
-            format!("`{text}` is not a condition such as wa>+2%, bw<-5%, p99>+100 or iops<10000")
+            Error::usage(format_args!(
+                "`{text}` is not a condition such as wa>+2%, bw<-5%, p99>+100 or iops<10000"
+            ))
         };
 
         // The first sign separates name and limit; a second one belongs to the limit.
@@ -92,9 +94,9 @@ impl FromStr for Condition {
             (None, true) => (limit, ComparedQuantity::Change),
             (None, false) => (limit, ComparedQuantity::Value),
             (Some(_), false) => {
-                return Err(format!(
+                return Err(Error::usage(format_args!(
                     "`{text}`: a change has a sign, such as {name}>+{limit}"
-                ));
+                )));
             }
         };
 

@@ -2,8 +2,8 @@
 //!
 //! Absent: the fields (`spec`).
 
+use crate::numbers::NumberError;
 use serde_json::Value;
-use std::fmt::Display;
 use std::str::FromStr;
 
 /// How an option's value is given.
@@ -70,29 +70,29 @@ impl Field for bool {
 }
 
 /// Parses a value by its type.
-pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
+pub(crate) fn parsed<T: FromStr>(text: &str) -> Result<T, T::Err> {
+    text.parse()
 }
 
 /// Parses a whole number from 1 to `MAX`.
-pub(crate) fn number<const MAX: u32>(text: &str) -> Result<u32, String> {
+pub(crate) fn number<const MAX: u32>(text: &str) -> Result<u32, NumberError> {
     let number = text.parse::<u32>().ok();
     let fits = number.filter(|number| (1..=MAX).contains(number));
-    fits.ok_or_else(|| format!("{text} is not a whole number from 1 to {MAX}"))
+    fits.ok_or_else(|| NumberError::Whole(text.into(), 1, MAX.into()))
 }
 
 /// Parses a seed.
-pub(crate) fn seed(text: &str) -> Result<u64, String> {
+pub(crate) fn seed(text: &str) -> Result<u64, NumberError> {
     let number = text.parse().ok();
-    number.ok_or_else(|| format!("{text} is not a whole number from 0 to {}", u64::MAX))
+    number.ok_or_else(|| NumberError::Whole(text.into(), 0, u64::MAX))
 }
 
 /// Parses `on` or `off`.
-pub(crate) fn on_off(text: &str) -> Result<bool, String> {
+pub(crate) fn on_off(text: &str) -> Result<bool, &'static str> {
     match text {
         "on" | "true" => Ok(true),
         "off" | "false" => Ok(false),
-        _ => Err("one of on, off".into()),
+        _ => Err("one of on, off"),
     }
 }
 

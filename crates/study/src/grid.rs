@@ -238,7 +238,11 @@ fn values(table: &[(String, Value)], wrong: &mut Vec<String>) -> Values {
         // Settings are parsed like `--set`.
         if name.contains('.') {
             let settings = words.iter().map(|word| format!("{name}={word}"));
-            wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
+            wrong.extend(
+                settings
+                    .filter_map(|text| text.parse::<Setting>().err())
+                    .map(|error| error.to_string()),
+            );
         } else if NO_PART.contains(&name.as_str()) {
             wrong.push(format!("`{name}` is no part of a point"));
         } else {

@@ -2,6 +2,7 @@
 //!
 //! Absent: the names themselves (`remap_ssd_ftl`).
 
+use crate::Error;
 use remap_ssd_device::keys::did_you_mean;
 use remap_ssd_ftl::{GcPolicy, SchemeKind, UnknownChoice};
 
@@ -9,20 +10,22 @@ use remap_ssd_ftl::{GcPolicy, SchemeKind, UnknownChoice};
 ///
 /// # Errors
 /// There is no such scheme.
-pub(crate) fn scheme(name: &str) -> Result<SchemeKind, String> {
+pub(crate) fn scheme(name: &str) -> Result<SchemeKind, Error> {
     let names = SchemeKind::ALL.map(SchemeKind::name);
-    name.parse()
-        .map_err(|error: UnknownChoice| format!("{error}{}", did_you_mean(name, names)))
+    name.parse().map_err(|error: UnknownChoice| {
+        Error::usage(format_args!("{error}{}", did_you_mean(name, names)))
+    })
 }
 
 /// Parses the name of a garbage collection policy.
 ///
 /// # Errors
 /// There is no such policy.
-pub(crate) fn policy(name: &str) -> Result<GcPolicy, String> {
+pub(crate) fn policy(name: &str) -> Result<GcPolicy, Error> {
     let names = GcPolicy::ALL.map(GcPolicy::name);
-    name.parse()
-        .map_err(|error: UnknownChoice| format!("{error}{}", did_you_mean(name, names)))
+    name.parse().map_err(|error: UnknownChoice| {
+        Error::usage(format_args!("{error}{}", did_you_mean(name, names)))
+    })
 }
 
 #[cfg(test)]
@@ -32,13 +35,19 @@ mod tests {
     #[test]
     fn a_misspelt_name_is_answered_with_the_one_that_was_meant() {
         for name in ["Remap-SSD", "remap_ssd", "REMAPSSD", "remap-sdd"] {
-            let error = scheme(name).unwrap_err();
+            let error = scheme(name).unwrap_err().to_string();
             assert!(error.ends_with("did you mean `remap-ssd`?"), "{error}");
         }
-        assert!(!scheme("raid").unwrap_err().contains("did you mean"));
+        assert!(
+            !scheme("raid")
+                .unwrap_err()
+                .to_string()
+                .contains("did you mean")
+        );
         assert!(
             policy("Greedy")
                 .unwrap_err()
+                .to_string()
                 .contains("did you mean `greedy`?")
         );
     }

@@ -3,14 +3,35 @@
 //! Invariant: the error for an invalid number has an example of a valid one. Absent: formatting of
 //! numbers (`remap_ssd_sim::report::format`).
 
-use remap_ssd_device::parse_scale;
+use remap_ssd_device::{DeviceConfigError, parse_scale};
+
+/// A text that is not such a number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NumberError {
+    /// A size in bytes.
+    #[error("`{0}` is not a size such as 40MiB, 80MB or 4096")]
+    Size(String),
+    /// A count.
+    #[error("`{0}` is not a count such as 500000, 500k or 2M")]
+    Count(String),
+    /// A share.
+    #[error("`{0}` is not a share such as 0.3 or 30%")]
+    Share(String),
+    /// A duration.
+    #[error("`{0}` is not a number of seconds above 0")]
+    Seconds(String),
+    /// A whole number, with its least and its greatest value.
+    #[error("{0} is not a whole number from {1} to {2}")]
+    Whole(String, u64, u64),
+}
 
 /// Parses a size in bytes: `40MiB`, `80 MB`, `4096`. K, M, G and T are powers of 1024, like KiB and
 /// so on; kB, MB, GB and TB are powers of 1000.
 ///
 /// # Errors
 /// The text is not a size.
-pub fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, NumberError> {
+    let wrong = || NumberError::Size(text.into());
     let (number, unit) = split(text);
 
     // Powers of 1024 by default, as for memory; of 1000 for decimal units.
@@ -24,22 +45,17 @@ pub fn size(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => {
-            return Err(format!(
-                "`{text}` is not a size such as 40MiB, 80MB or 4096"
-            ));
-        }
+        _ => return Err(wrong()),
     };
 
-    multiply(number, factor)
-        .ok_or_else(|| format!("`{text}` is not a size such as 40MiB, 80MB or 4096"))
+    multiply(number, factor).ok_or_else(wrong)
 }
 
 /// Parses a count: `2000000`, `2_000_000`, `2M`, `500k`.
 ///
 /// # Errors
 /// The text is not a count.
-pub fn count(text: &str) -> Result<u64, String> {
+pub fn count(text: &str) -> Result<u64, NumberError> {
     let (number, unit) = split(text);
     let factor = match unit {
         "" => Some(1),
@@ -52,7 +68,7 @@ pub fn count(text: &str) -> Result<u64, String> {
     value
         // A count of zero is never valid.
         .filter(|value| *value > 0)
-        .ok_or_else(|| format!("`{text}` is not a count such as 500000, 500k or 2M"))
+        .ok_or_else(|| NumberError::Count(text.into()))
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -77,7 +93,7 @@ fn multiply(number: &str, factor: u64) -> Option<u64> {
 ///
 /// # Errors
 /// The text is not a share.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, NumberError> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let value = match text.strip_suffix('%') {
         Some(percent) => number(percent).map(|percent| percent / 100.0),
@@ -85,27 +101,27 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     };
     value
         .filter(|value| (0.0..=1.0).contains(value))
-        .ok_or_else(|| format!("`{text}` is not a share such as 0.3 or 30%"))
+        .ok_or_else(|| NumberError::Share(text.into()))
 }
 
 /// Parses a factor above 0, up to 1: `1/16`, `0.25`.
 ///
 /// # Errors
 /// The text is not a factor.
-pub(crate) fn scale(text: &str) -> Result<f64, String> {
-    parse_scale(text).map_err(|error| error.to_string())
+pub(crate) fn scale(text: &str) -> Result<f64, DeviceConfigError> {
+    parse_scale(text)
 }
 
 /// Parses a duration in seconds, above 0.
 ///
 /// # Errors
 /// The text is not a duration.
-pub fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, NumberError> {
     let value = text.trim().trim_end_matches('s').parse::<f64>().ok();
     value
         // The upper limit is three years: larger values are mistakes.
         .filter(|seconds| *seconds > 0.0 && *seconds < 1e8)
-        .ok_or_else(|| format!("`{text}` is not a number of seconds above 0"))
+        .ok_or_else(|| NumberError::Seconds(text.into()))
 }
 
 /// Formats a factor, as a fraction if possible: `1/16`.

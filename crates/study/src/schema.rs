@@ -7,7 +7,7 @@
 
 use crate::field::on_off;
 use crate::fields::{Type, type_of};
-use crate::{OPTIONS, OptionDef, numbers};
+use crate::{Error, OPTIONS, OptionDef, numbers};
 use remap_ssd_device::keys::{self, DeviceKey, KEYS, KeyKind, did_you_mean};
 use remap_ssd_device::nand::CellTimes;
 use remap_ssd_ftl::RecoveryReport;
@@ -92,16 +92,17 @@ pub(crate) fn long_name(name: &str) -> &str {
 /// ```
 /// use remap_ssd_study::figure;
 ///
-/// assert_eq!(figure("wa").as_deref(), Ok("write_amplification"));
+/// assert_eq!(figure("wa")?, "write_amplification");
 /// assert_eq!(
-///     figure("write_amplificaton").unwrap_err(),
+///     figure("write_amplificaton").unwrap_err().to_string(),
 ///     "`write_amplificaton` is no figure of a run: did you mean `write_amplification`?"
 /// );
+/// # Ok::<(), remap_ssd_study::Error>(())
 /// ```
 ///
 /// # Errors
 /// There is no such figure; with similar names.
-pub fn figure(name: &str) -> Result<String, String> {
+pub fn figure(name: &str) -> Result<String, Error> {
     let name = long_name(name);
     let mut columns = Vec::new();
     flat("", &run_type(), &mut columns);
@@ -122,7 +123,9 @@ pub fn figure(name: &str) -> Result<String, String> {
         ),
         of_group => format!(", but a group of them: {}", of_group.join(", ")),
     };
-    Err(format!("`{name}` is no figure of a run{hint}"))
+    Err(Error::usage(format_args!(
+        "`{name}` is no figure of a run{hint}"
+    )))
 }
 
 fn column_of(option: &str, one: Type) -> (String, Type) {
@@ -269,7 +272,7 @@ mod tests {
             ("scheme", "`scheme` is no figure of a run"),
             ("samples", "`samples` is no figure of a run"),
         ] {
-            let error = figure(name).unwrap_err();
+            let error = figure(name).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
     }

@@ -17,7 +17,7 @@ use remap_ssd_sim::report::sheet::TableForm;
 use remap_ssd_sim::study::WARM_UP;
 use remap_ssd_sim::timeline::TimelineWindow;
 use remap_ssd_sim::trace::{Action, Fold, Format};
-use remap_ssd_sim::workload::{ContentModel, FioJob, FioJobError, NamedWorkload};
+use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -43,9 +43,12 @@ pub struct OptionDef {
     pub excludes: &'static [&'static str],
     /// An option without which this one has no meaning.
     pub needs: Option<&'static str>,
-    pub(crate) set: fn(&mut ComparisonSpec, &OsStr) -> Result<(), String>,
+    pub(crate) set: fn(&mut ComparisonSpec, &OsStr) -> Result<(), Wrong>,
     pub(crate) is_given: fn(&ComparisonSpec) -> bool,
 }
+
+/// Why a text is not an option's value.
+type Wrong = Box<dyn std::error::Error>;
 
 /// Declares the fields of a description, and the list of its options.
 macro_rules! options {
@@ -368,16 +371,15 @@ options! {
 }
 
 /// Parses the maximum length of a warm-up.
-fn steady(text: &str) -> Result<f64, String> {
+fn steady(text: &str) -> Result<f64, Wrong> {
     let times = text.parse().ok();
     let fits = times.filter(|times| (0.0..=1000.0).contains(times));
-    fits.ok_or_else(|| format!("{text} is not a number from 0 to 1000"))
+    fits.ok_or_else(|| format!("{text} is not a number from 0 to 1000").into())
 }
 
 /// Reads a job file.
-fn fio_job(path: &str) -> Result<FioJob, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    text.parse().map_err(|error: FioJobError| error.to_string())
+fn fio_job(path: &str) -> Result<FioJob, Wrong> {
+    Ok(std::fs::read_to_string(path)?.parse()?)
 }
 
 impl ComparisonSpec {

@@ -64,8 +64,8 @@ impl OptionDef {
     ///
     /// # Errors
     /// The reason, without the option's name.
-    pub fn check(&self, text: &str) -> Result<(), String> {
-        (self.set)(&mut ComparisonSpec::default(), OsStr::new(text))
+    pub fn check(&self, text: &str) -> Result<(), Error> {
+        (self.set)(&mut ComparisonSpec::default(), OsStr::new(text)).map_err(Error::usage)
     }
 }
 

@@ -10,6 +10,7 @@ use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, Latency};
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
 use remap_ssd_nvme::tcp::target::Advertised;
 use remap_ssd_service::{Backing, ListenAt, Spec};
+use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -257,17 +258,17 @@ As a PCI Express function of a virtual machine, with QEMU 10.1 or newer:
   qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=mem,size=2G,share=on -machine memory-backend=mem \\
     -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"path\":\"/tmp/nvme.sock\",\"type\":\"unix\"}}' ...";
 
-fn memory_limit(text: &str) -> Result<u64, String> {
+fn memory_limit(text: &str) -> Result<u64, Box<dyn Error + Send + Sync>> {
     let bytes = numbers::size(text)?;
     match usize::try_from(bytes) {
         Ok(bytes) if bytes >= MEMORY_BYTES_MIN => Ok(bytes as u64),
-        _ => Err(format!("at least {} MiB", MEMORY_BYTES_MIN >> 20)),
+        _ => Err(format!("at least {} MiB", MEMORY_BYTES_MIN >> 20).into()),
     }
 }
 
-fn cache_size(text: &str) -> Result<u64, String> {
+fn cache_size(text: &str) -> Result<u64, Box<dyn Error + Send + Sync>> {
     match numbers::size(text)? {
         bytes if bytes >= CACHE_BYTES_MIN => Ok(bytes),
-        _ => Err(format!("at least {} KiB", CACHE_BYTES_MIN >> 10)),
+        _ => Err(format!("at least {} KiB", CACHE_BYTES_MIN >> 10).into()),
     }
 }

@@ -88,7 +88,7 @@ fn set(base: &DeviceConfig, texts: &[String]) -> Became {
         match text.parse::<Setting>() {
             Ok(setting) => settings.push(setting),
             Err(why) => {
-                is_sentence(&why);
+                is_sentence(&why.to_string());
                 return Became::Refused;
             }
         }

@@ -16,7 +16,7 @@
 //! parses back to the same value.
 
 use super::{AgingOptions, Fill};
-use crate::workload::ContentModel;
+use crate::workload::{ContentModel, WorkloadError};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -102,9 +102,10 @@ const OVERWRITE: f64 = 2.0;
 const OVERWRITE_MAX: f64 = 1000.0;
 
 impl FromStr for AgingSpec {
-    type Err = String;
+    type Err = WorkloadError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let wrong = |text: String| Err(WorkloadError::new(text));
         let mut spec = Self::default();
         // The last options that are useless for a device filled in order.
         let (mut after_fill, mut content) = (None, None);
@@ -118,7 +119,9 @@ impl FromStr for AgingSpec {
                     .ok()
                     .filter(|number| (0.0..=most).contains(number));
                 number.ok_or_else(|| {
-                    format!("`{field}` is not {name}=NUMBER with a number from 0 to {most}")
+                    WorkloadError::new(format!(
+                        "`{field}` is not {name}=NUMBER with a number from 0 to {most}"
+                    ))
                 })
             };
 
@@ -128,7 +131,7 @@ impl FromStr for AgingSpec {
                 ("fill", "sequential") => spec.fill = FillSpec::Sequential,
                 ("fill", "ordered") => spec.fill = FillSpec::Ordered,
                 ("content", _) => {
-                    let model = value.parse().map_err(|error| format!("{error}"))?;
+                    let model = value.parse()?;
                     (spec.content, content) = (Some(model), Some(field));
                 }
                 ("nvram_used", _) => (spec.nvram_used, after_fill) = (number(1.0)?, Some(field)),
@@ -137,7 +140,7 @@ impl FromStr for AgingSpec {
                     (spec.overwrite, after_fill) = (number(OVERWRITE_MAX)?, Some(field))
                 }
                 _ => {
-                    return Err(format!(
+                    return wrong(format!(
                         "`{field}` is none of fill=random, fill=whole, fill=sequential, fill=ordered, \
                          nvram_used=SHARE, nvram_valid=SHARE, overwrite=TIMES and content=MODEL"
                     ));
@@ -147,10 +150,12 @@ impl FromStr for AgingSpec {
 
         // A device filled in order is neither remapped nor overwritten: such options are useless.
         match (spec.fill, after_fill, content) {
-            (FillSpec::Sequential, Some(field), _) | (FillSpec::Sequential, _, Some(field)) => Err(
-                format!("`{field}` does not go with fill=sequential, which does nothing else"),
-            ),
-            (FillSpec::Ordered, Some(field), _) => Err(format!(
+            (FillSpec::Sequential, Some(field), _) | (FillSpec::Sequential, _, Some(field)) => {
+                wrong(format!(
+                    "`{field}` does not go with fill=sequential, which does nothing else"
+                ))
+            }
+            (FillSpec::Ordered, Some(field), _) => wrong(format!(
                 "`{field}` does not go with fill=ordered, which does nothing else"
             )),
             _ => Ok(spec),

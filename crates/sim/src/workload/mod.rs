@@ -102,7 +102,7 @@ pub struct WorkloadConfig {
     pub content_base: u64,
 }
 
-/// An impossible workload, with the reason.
+/// An impossible workload, its aging, arrivals or precision, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkloadError(String);
