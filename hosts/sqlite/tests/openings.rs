@@ -5,95 +5,19 @@
 
 mod kit;
 
+use kit::disks::{image, mounted};
 use kit::engine::{Db, start_with_vfs};
-use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use remap_ssd_sqlite::mount;
-use remap_ssd_store::{ImageDisk, NewVolume, Processes, Store, Volume};
-use remap_ssd_testkit::{MemDisk, Op};
-use std::net::SocketAddr;
+use kit::served::{ANY_PORT, Served};
+use remap_ssd_store::{ImageDisk, Processes, Store, Volume};
+use remap_ssd_testkit::Op;
 use std::path::Path;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 
-struct Quiet;
-
-impl Log for Quiet {
-    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
-    fn server(&self, _: &str) {}
-}
-
-/// A served device in memory, with a volume.
-struct Served {
-    address: SocketAddr,
-    accepted: Box<dyn Fn() -> u64>,
-    stopper: Stopper,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Served {
-    fn new(name: &str, at: SocketAddr) -> Self {
-        start_with_vfs();
-        let config =
-            DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
-        let device = Device::in_memory(config).expect("room for it");
-        // Processes that use volumes would take devices of the same name for one.
-        let nqn = nqn(name);
-        let subsystem = Subsystem::new(device, &nqn, &[], Latency::None, true, Health::default());
-        let allowed = Allowed {
-            anybody: true,
-            ..Allowed::default()
-        };
-        let port = Port::new(Arc::new(subsystem.expect("possible")), allowed);
-        let server = Server::bind(at, port, Box::new(Quiet)).expect("a free port");
-        let (address, stopper) = (server.address(), server.stopper());
-        let roster = server.roster();
-        let served = Self {
-            address: address.expect("bound"),
-            accepted: Box::new(move || roster.tally().accepted),
-            stopper: stopper.expect("bound"),
-            thread: Some(std::thread::spawn(|| {
-                server.run().expect("the device works")
-            })),
-        };
-        let disk = Client::connect(served.address, Options::default()).expect("it serves");
-        let new = NewVolume::default();
-        Volume::create(disk, &Processes::local(), &new, &mut |_, _| {}).expect("it is blank");
-        served
-    }
-
-    fn uri(&self) -> String {
-        format!("file:app.db?vfs=remap&device={}", self.address)
-    }
-
-    /// Number of connections that the server accepts during `work`.
-    fn connections(&self, work: impl FnOnce()) -> u64 {
-        let before = (self.accepted)();
-        work();
-        (self.accepted)() - before
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stopper.stop();
-        self.thread.take().map(JoinHandle::join);
-    }
-}
-
-fn nqn(name: &str) -> String {
-    format!(
-        "nqn.2026-11.test:remap-ssd-openings:{name}:{}",
-        std::process::id()
-    )
-}
-
-fn any_port() -> SocketAddr {
-    "127.0.0.1:0".parse().expect("an address")
+/// Number of connections that the server accepts during `work`.
+fn connections(served: &Served, work: impl FnOnce()) -> u64 {
+    let accepted = || served.roster().tally().accepted;
+    let before = accepted();
+    work();
+    accepted() - before
 }
 
 /// A program that connects for one request.
@@ -112,47 +36,40 @@ fn rows(uri: &str) -> i64 {
 
 #[test]
 fn an_opening_on_a_device_connects_twice_and_asks_for_its_name_once() {
-    let served = Served::new("named", any_port());
+    start_with_vfs();
+    let served = Served::with_volume(ANY_PORT);
     let uri = served.uri();
-    assert_eq!(served.connections(|| request(&uri)), 3, "the first one");
-    assert_eq!(served.connections(|| request(&uri)), 2, "the second one");
+    assert_eq!(connections(&served, || request(&uri)), 3, "the first one");
+    assert_eq!(connections(&served, || request(&uri)), 2, "the second one");
     assert_eq!(rows(&uri), 2);
 
-    let named = format!("{uri}&nqn={}", nqn("named"));
-    assert_eq!(served.connections(|| request(&named)), 2, "with its name");
+    let named = format!("{uri}&nqn={}", served.nqn);
+    assert_eq!(connections(&served, || request(&named)), 2, "with its name");
 }
 
 #[test]
 fn a_device_of_another_name_at_the_same_address_is_found() {
-    let first = Served::new("first", any_port());
+    start_with_vfs();
+    let first = Served::with_volume(ANY_PORT);
     let (address, uri) = (first.address, first.uri());
     request(&uri);
     drop(first);
 
-    let second = Served::new("second", address);
+    let second = Served::with_volume(&address.to_string());
     request(&uri);
     assert_eq!(rows(&uri), 1, "of the second device");
-    let again = second.connections(|| request(&uri));
+    let again = connections(&second, || request(&uri));
     assert_eq!(again, 2, "its name is known now");
 }
 
-/// A device in a folder, with a volume.
-fn image(folder: &Path) -> String {
-    let config =
-        DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
-    Device::create_in_folder(folder, config, None)
-        .expect("room for it")
-        .close()
-        .expect("possible");
-    let disk = ImageDisk::open(folder, 1).expect("it is there");
-    Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
-        .expect("it is blank");
+fn uri_of(folder: &Path) -> String {
     format!("file:app.db?vfs=remap&image={}", folder.display())
 }
 
-/// The same, with a database in this journal mode.
+/// A device in a folder, with a volume and a database in this journal mode.
 fn image_with_database(folder: &Path, mode: &str) -> String {
-    let uri = image(folder);
+    image(folder);
+    let uri = uri_of(folder);
     let db = Db::open(&uri).expect("possible");
     db.run(&format!("PRAGMA journal_mode={mode}"))
         .expect("possible");
@@ -197,16 +114,7 @@ fn an_opening_on_an_image_writes_nothing_but_the_change() {
 
 #[test]
 fn a_log_that_lasts_for_one_transaction_costs_seven_flushes_and_a_reader_none() {
-    start_with_vfs();
-    let disk = MemDisk::new(4000);
-    let volume = Volume::create(
-        disk.clone(),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    );
-    let volume = Arc::new(volume.expect("it is blank"));
-    let _mounted = mount("flushes", volume.clone()).expect("the name is free");
+    let (disk, mounted) = mounted("flushes", 4000);
     let uri = "file:app.db?vfs=remap&store=flushes";
     let flushes = || {
         let medium = disk.medium();
@@ -217,7 +125,7 @@ fn a_log_that_lasts_for_one_transaction_costs_seven_flushes_and_a_reader_none() 
             .count()
     };
     let has_log = || {
-        let files = volume.list().expect("readable");
+        let files = mounted.store().list().expect("readable");
         files.iter().any(|file| file.name == "app.db-wal")
     };
     let db = Db::open(uri).expect("possible");
@@ -267,7 +175,7 @@ fn an_image_that_changed_while_it_was_closed_is_read_again() {
 
         std::fs::remove_dir_all(&folder).expect("it is closed");
         assert!(Db::open(&uri).is_err(), "there is no image");
-        assert_eq!(image(&folder), uri);
+        image(&folder);
         request(&uri);
         request(&uri);
         assert_eq!(rows(&uri), 2, "on another image");

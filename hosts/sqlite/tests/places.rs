@@ -4,30 +4,20 @@
 
 mod kit;
 
+use kit::disks::{mounted, volume};
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
-use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::SchemeKind;
-use remap_ssd_store::{
-    Create, ImageDisk, NewVolume, OpenOptions, OsStore, Processes, Store, Volume, uuid_text,
-};
+use remap_ssd_store::{Create, ImageDisk, OpenOptions, OsStore, Store, uuid_text};
+use remap_ssd_testkit::MemDisk;
 use std::ffi::{CStr, CString, c_int};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A device in a folder, with a volume.
+/// A device in a folder, with a volume; returns its path.
 fn image(folder: &Path) -> String {
-    let config =
-        DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
-    Device::create_in_folder(folder, config, None)
-        .expect("room for it")
-        .close()
-        .expect("possible");
-    let disk = ImageDisk::open(folder, 1).expect("it is there");
-    Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
-        .expect("it is blank");
+    kit::disks::image(folder);
     folder.display().to_string()
 }
 
@@ -141,11 +131,7 @@ fn a_copy_of_a_volume_that_is_open_is_refused_and_not_taken_for_it() {
 #[test]
 fn a_program_gives_the_vfs_a_store_of_its_own() {
     start_with_vfs();
-    let volume = || {
-        let disk = remap_ssd_testkit::MemDisk::new(4000);
-        Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
-            .expect("possible")
-    };
+    let volume = || volume(MemDisk::new(4000));
     let uri = "file:app.db?vfs=remap&store=mine";
     assert!(Db::open(uri).is_err(), "there is none yet");
     let mounted = remap_ssd_sqlite::mount("mine", Arc::new(volume())).expect("the name is free");
@@ -181,9 +167,7 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
 #[test]
 fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
     start_with_vfs();
-    let disk = remap_ssd_testkit::MemDisk::new(4000);
-    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
-    let store = kit::noting::Noting::new(volume.expect("possible"));
+    let store = kit::noting::Noting::new(volume(MemDisk::new(4000)));
     let uuid = uuid_text(&store.identity().expect("a volume has one"));
     let mounted = remap_ssd_sqlite::mount("deleted", Arc::clone(&store) as Arc<dyn Store>);
     let _mounted = mounted.expect("possible");
@@ -247,10 +231,7 @@ fn content(uri: &str) -> String {
 fn an_absolute_name_is_of_a_file_of_the_system_although_a_volume_is_open() {
     start_with_vfs();
     let dir = tempfile::tempdir().expect("a folder");
-    let disk = remap_ssd_testkit::MemDisk::new(4000);
-    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
-    let mounted = remap_ssd_sqlite::mount("absolute", Arc::new(volume.expect("possible")));
-    let mounted = mounted.expect("the name is free");
+    let (_, mounted) = mounted("absolute", 4000);
     let db = table("file:app.db?vfs=remap&store=absolute", "in the volume");
 
     let [opened, attached] =
@@ -298,10 +279,7 @@ fn the_environment_places_relative_names_and_volumes_that_are_not_open() {
 fn process() {
     let folder = std::env::var(PART).expect("another test starts this one");
     start_with_vfs();
-    let disk = remap_ssd_testkit::MemDisk::new(4000);
-    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
-    let mounted = remap_ssd_sqlite::mount("mine", Arc::new(volume.expect("possible")));
-    let mounted = mounted.expect("the name is free");
+    let (_, mounted) = mounted("mine", 4000);
 
     // One name in three places.
     let named = "file:app.db?vfs=remap&store=mine";

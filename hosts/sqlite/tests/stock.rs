@@ -5,17 +5,17 @@
 
 mod kit;
 
+use kit::disks::mounted;
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_sqlite::unfinished;
-use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
+use remap_ssd_store::{Create, OpenOptions};
 use std::ffi::c_int;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::thread;
 
 /// SQLite's VFS, and this crate's.
@@ -278,15 +278,8 @@ fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
 // An export in that state would have a partial transaction, or lack committed ones.
 #[test]
 fn a_hot_journal_and_a_log_are_known_as_long_as_they_count() {
-    start_with_vfs();
-    let volume = Volume::create(
-        remap_ssd_testkit::MemDisk::new(4000),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    );
-    let store: Arc<dyn Store> = Arc::new(volume.expect("possible"));
-    let _mounted = remap_ssd_sqlite::mount("unfinished", Arc::clone(&store)).expect("free");
+    let (_, mounted) = mounted("unfinished", 4000);
+    let store = mounted.store();
     let found = || unfinished(store.as_ref(), "app.db").expect("readable");
 
     for mode in ["delete", "truncate", "persist", "wal"] {

@@ -2,24 +2,13 @@
 //! after the last page of a checkpoint, and it does not sync if it may not copy the whole log, if
 //! there is a concurrent writer, or where `synchronous` is off.
 
-use crate::kit::engine::{Db, start_with_vfs};
-use remap_ssd_store::{NewVolume, Processes, Volume};
-use remap_ssd_testkit::MemDisk;
-use std::sync::Arc;
+use crate::kit::disks::mounted;
+use crate::kit::engine::Db;
 
 /// Puts rows into the log, runs a checkpoint during which the disk cannot be reached, and checks
 /// the final contents of the database.
 fn failing_checkpoint(store: &str, before: impl FnOnce(&str) -> Option<Db>) {
-    start_with_vfs();
-    let disk = MemDisk::new(4000);
-    let volume = Volume::create(
-        disk.clone(),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    )
-    .expect("possible");
-    let mounted = remap_ssd_sqlite::mount(store, Arc::new(volume)).expect("the name is free");
+    let (disk, mounted) = mounted(store, 4000);
     let uri = format!("file:app.db?vfs=remap&store={store}");
     let db = Db::open(&uri).expect("possible");
     let run = |sql: &str| {
@@ -87,16 +76,7 @@ fn a_part_of_a_checkpoint_that_fails_has_not_happened() {
 
 #[test]
 fn a_rollback_that_fails_is_done_again_where_synchronous_is_off() {
-    start_with_vfs();
-    let disk = MemDisk::new(4000);
-    let volume = Volume::create(
-        disk.clone(),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    )
-    .expect("possible");
-    let mounted = remap_ssd_sqlite::mount("off", Arc::new(volume)).expect("the name is free");
+    let (disk, mounted) = mounted("off", 4000);
     let db = Db::open("file:app.db?vfs=remap&store=off").expect("possible");
     for sql in [
         "PRAGMA synchronous=OFF",

@@ -2,11 +2,12 @@
 //! or not, and later reads agree with the first one. SQLite's own tests of this inject their errors
 //! into the system's VFS, which this extension's files bypass.
 
+use crate::kit::disks::volume;
 use crate::kit::engine::{Db, Failure, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_sqlite::{Mounted, mount};
-use remap_ssd_store::{NewVolume, Processes, Volume};
+use remap_ssd_store::{Processes, Volume};
 use remap_ssd_testkit::{MemDisk, MemError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -118,13 +119,7 @@ fn mounted(store: &str, disk: &MemDisk, plan: &Arc<Plan>) -> Mounted {
 /// A disk with a database of `rows` rows.
 fn disk_with_rows(store: &str, pages: u64, mode: &str, rows: u32) -> MemDisk {
     let disk = MemDisk::new(pages);
-    Volume::create(
-        disk.clone(),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    )
-    .expect("possible");
+    volume(disk.clone());
     let mounted = mounted(store, &disk, &Arc::default());
     let db = open(store).expect("possible");
     let rows =

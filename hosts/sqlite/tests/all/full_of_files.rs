@@ -1,6 +1,7 @@
 //! A volume with its maximum number of files: its databases can be read, and written as soon as
 //! there is room for their logs again.
 
+use crate::kit::disks::count;
 use crate::kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_sqlite::{Mounted, mount};
@@ -73,16 +74,6 @@ fn beside(volume: &dyn Store, name: &str) -> Vec<String> {
         .map(|FileInfo { name, .. }| name)
         .filter(|name| name.starts_with(&start))
         .collect()
-}
-
-fn count(db: &Db) -> i64 {
-    assert_eq!(
-        db.value("PRAGMA integrity_check").expect("readable").text(),
-        "ok"
-    );
-    db.value("SELECT count(*) FROM t")
-        .expect("readable")
-        .integer()
 }
 
 #[test]

@@ -6,21 +6,12 @@
 //! Processes are this binary, run again. Another user and another /tmp need root; without it those
 //! tests report that and end. `PAIRS_ROUNDS` is the number of rounds of each pair (2 if not set).
 
+use crate::kit::disks::{count, image};
 use crate::kit::engine::{Db, start_with_vfs};
-use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use remap_ssd_store::{ImageDisk, NewVolume, Processes, Volume};
+use crate::kit::served::{ANY_PORT, Served};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A process's role and arguments; it gets nothing else from its parent.
@@ -29,59 +20,13 @@ const PART: &str = "SQLITE_PAIRS_PART";
 const COMMITS: u64 = 40;
 const MODES: [&str; 2] = ["WAL", "DELETE"];
 
-struct Quiet;
-
-impl Log for Quiet {
-    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
-    fn server(&self, _: &str) {}
-}
-
-/// Bytes that tell this device from those of other tests, which have the same name.
-fn incarnation() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 /// A served device with a volume and a database.
-struct Rig {
-    address: SocketAddr,
-    /// Ends all connections, and returns their number.
-    drop_all: Box<dyn Fn() -> usize>,
-    stopper: Stopper,
-    thread: Option<JoinHandle<()>>,
-}
+struct Rig(Served);
 
 impl Rig {
     fn new(mode: &str) -> Self {
         start_with_vfs();
-        let config =
-            DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
-        let device = Device::in_memory(config).expect("room for it");
-        let nqn = "nqn.2026-11.test:remap-ssd-pairs";
-        let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default());
-        let allowed = Allowed {
-            anybody: true,
-            ..Allowed::default()
-        };
-        let port = Port::new(
-            Arc::new(subsystem.expect("possible").of_incarnation(incarnation())),
-            allowed,
-        );
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::bind(any, port, Box::new(Quiet)).expect("a free port");
-        let (address, stopper) = (server.address(), server.stopper());
-        let roster = server.roster();
-        let rig = Self {
-            address: address.expect("bound"),
-            drop_all: Box::new(move || roster.drop_hosts(None)),
-            stopper: stopper.expect("bound"),
-            thread: Some(std::thread::spawn(|| {
-                server.run().expect("the device works")
-            })),
-        };
-        let disk = Client::connect(rig.address, Options::default()).expect("it serves");
-        let new = NewVolume::default();
-        Volume::create(disk, &Processes::local(), &new, &mut |_, _| {}).expect("it is blank");
+        let rig = Self(Served::with_volume(ANY_PORT));
         let db = rig.open();
         db.run(&format!("PRAGMA journal_mode={mode}"))
             .expect("possible");
@@ -89,15 +34,11 @@ impl Rig {
         rig
     }
 
-    fn uri(&self) -> String {
-        format!("file:app.db?vfs=remap&device={}", self.address)
-    }
-
     /// Opens the database, once the server has detected that killed processes are gone.
     fn open(&self) -> Db {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            match Db::open(&self.uri()) {
+            match self.0.open() {
                 Ok(db) => return db,
                 Err(error) => assert!(error.is_busy() && Instant::now() < until, "{error}"),
             }
@@ -115,13 +56,6 @@ impl Rig {
         assert_eq!(rows, acknowledged as i64, "rows of {who}");
         db.run(&format!("DELETE FROM t WHERE who = '{who}'"))
             .expect("possible");
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        self.stopper.stop();
-        self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -143,7 +77,7 @@ struct Process {
 
 impl Process {
     fn start(rig: &Rig, who: &str, place: &Place<'_>) -> Self {
-        Self::start_on(&rig.uri(), who, place)
+        Self::start_on(&rig.0.uri(), who, place)
     }
 
     fn start_on(uri: &str, who: &str, place: &Place<'_>) -> Self {
@@ -366,13 +300,7 @@ fn a_process_with_another_tmp_is_refused_while_the_database_on_an_image_is_open(
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         let folder = dir.path().join("disk");
         let uri = format!("file:app.db?vfs=remap&image={}", folder.display());
-        let config =
-            DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
-        let device = Device::create_in_folder(&folder, config, None).expect("room for it");
-        device.close().expect("possible");
-        let disk = ImageDisk::open(&folder, 1).expect("it is there");
-        Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
-            .expect("it is blank");
+        image(&folder);
         let db = Db::open(&uri).expect("possible");
         db.run(&format!("PRAGMA journal_mode={mode}"))
             .expect("possible");
@@ -400,10 +328,7 @@ fn a_process_with_another_tmp_is_refused_while_the_database_on_an_image_is_open(
             next.end();
         }
         let db = Db::open(&uri).expect("possible");
-        let whole = db.value("PRAGMA integrity_check").expect("readable");
-        assert_eq!(whole.text(), "ok");
-        let rows = db.value("SELECT count(*) FROM t").expect("readable");
-        assert_eq!(rows.integer(), acknowledged as i64);
+        assert_eq!(count(&db), acknowledged as i64);
     }
 }
 
@@ -477,7 +402,7 @@ fn a_holder_that_returns_after_another_one_had_the_database_reads_and_writes_not
             first.signal(Signal::STOP);
             Process::start(&rig, "B", &Place::Here).must_be_refused();
 
-            assert!((rig.drop_all)() > 0);
+            assert!(rig.0.roster().drop_hosts(None) > 0);
             let db = rig.open();
             db.run("INSERT INTO t VALUES('B', 0)").expect("possible");
             // It makes no difference if the other one is still there.

@@ -1,7 +1,8 @@
 //! Pages of a transaction are written together, and all of them before SQLite reports its end.
 
-use crate::kit::engine::{Db, start_with_vfs};
-use remap_ssd_store::{NewVolume, Processes, Volume};
+use crate::kit::disks::mounted;
+use crate::kit::engine::Db;
+use remap_ssd_store::{Processes, Volume};
 use remap_ssd_testkit::{MemDisk, Op};
 use std::sync::Arc;
 
@@ -10,16 +11,7 @@ const ROWS: i64 = 600;
 /// Rows in a volume on a new disk, in a database registered under this name and opened with these
 /// statements.
 fn filled(name: &str, first: &[&str]) -> (MemDisk, Db, remap_ssd_sqlite::Mounted) {
-    start_with_vfs();
-    let disk = MemDisk::new(4000);
-    let volume = Volume::create(
-        disk.clone(),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    )
-    .expect("possible");
-    let mounted = remap_ssd_sqlite::mount(name, Arc::new(volume)).expect("the name is free");
+    let (disk, mounted) = mounted(name, 4000);
     let db = Db::open(&format!("file:app.db?vfs=remap&store={name}")).expect("possible");
     let fill = [
         "CREATE TABLE t(a INTEGER PRIMARY KEY, v)",

@@ -4,11 +4,10 @@
 //! Counts, not a digest of sources: they change only if the commands do. Absent: recordings of
 //! stock SQLite, which have none of this crate in them.
 
-use crate::kit::engine::{Db, start_with_vfs};
-use remap_ssd_store::{NewVolume, Processes, Volume};
-use remap_ssd_testkit::{MemDisk, Op};
+use crate::kit::disks::mounted;
+use crate::kit::engine::Db;
+use remap_ssd_testkit::Op;
 use std::fmt::Write;
-use std::sync::Arc;
 
 const README: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -28,16 +27,8 @@ const FAMILIES: [(&str, &str); 4] = [
 
 /// A line of the table in the README: what one load has the device do.
 fn line(family: &str, pragmas: &str) -> String {
-    let disk = MemDisk::new(20_000);
-    let volume = Volume::create(
-        disk.clone(),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    )
-    .expect("possible");
     let name = format!("recorded {family}");
-    let mounted = remap_ssd_sqlite::mount(&name, Arc::new(volume)).expect("the name is free");
+    let (disk, mounted) = mounted(&name, 20_000);
     let db = Db::open(&format!("file:app.db?vfs=remap&store={name}")).expect("possible");
     db.run("PRAGMA locking_mode=EXCLUSIVE").expect("possible");
     for pragma in pragmas.split(' ') {
@@ -80,7 +71,6 @@ fn line(family: &str, pragmas: &str) -> String {
 
 #[test]
 fn the_extension_sends_the_commands_that_it_sent_when_the_recordings_were_made() {
-    start_with_vfs();
     let readme = std::fs::read_to_string(README).expect("beside the recordings");
     let version = {
         let db = Db::open(":memory:").expect("possible");

@@ -4,123 +4,20 @@
 //! A full volume is in `faults.rs`, a copy of a volume in `places.rs`, pages without room for a
 //! frame's header (those of an encrypting application) byte by byte in `wal.rs`.
 
+use crate::kit::disks::count;
 use crate::kit::engine::{Db, Failure, Value, start_with_vfs};
+use crate::kit::served::{ANY_PORT, Served};
 use libsqlite3_sys as ffi;
-use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
-
-struct Quiet;
-
-impl Log for Quiet {
-    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
-    fn server(&self, _: &str) {}
-}
-
-/// Bytes that tell this device from those of other tests, which have the same name.
-fn incarnation() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// A served device, which can be taken offline.
-struct Served {
-    subsystem: Arc<Subsystem>,
-    address: SocketAddr,
-    server: Option<(Stopper, JoinHandle<()>)>,
-}
-
-impl Served {
-    fn new() -> Self {
-        let config =
-            DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
-        let device = Device::in_memory(config).expect("room for it");
-        let nqn = "nqn.2026-11.test:remap-ssd-refusals";
-        let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default());
-        let mut served = Self {
-            subsystem: Arc::new(subsystem.expect("possible").of_incarnation(incarnation())),
-            address: "127.0.0.1:0".parse().expect("an address"),
-            server: None,
-        };
-        served.begin();
-        served
-    }
-
-    fn begin(&mut self) {
-        let allowed = Allowed {
-            anybody: true,
-            ..Allowed::default()
-        };
-        let port = Port::new(Arc::clone(&self.subsystem), allowed);
-        let server = Server::bind(self.address, port, Box::new(Quiet)).expect("a free port");
-        self.address = server.address().expect("it is bound");
-
-        let stopper = server.stopper().expect("it is bound");
-        let thread = std::thread::spawn(|| server.run().expect("the device works"));
-        self.server = Some((stopper, thread));
-    }
-
-    /// Ends all connections and stops listening.
-    fn end(&mut self) {
-        if let Some((stopper, thread)) = self.server.take() {
-            stopper.stop();
-            thread.join().expect("it ends");
-        }
-    }
-
-    fn disk(&self) -> Client {
-        Client::connect(self.address, Options::default()).expect("it serves")
-    }
-
-    fn with_volume() -> Self {
-        let served = Self::new();
-        let new = NewVolume::default();
-        Volume::create(served.disk(), &Processes::local(), &new, &mut |_, _| {})
-            .expect("it is blank");
-        served
-    }
-
-    fn uri(&self) -> String {
-        format!("file:app.db?vfs=remap&device={}", self.address)
-    }
-
-    fn open(&self) -> Result<Db, Failure> {
-        Db::open(&self.uri())
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
+use remap_ssd_store::{Create, OpenOptions, Processes, Store, Volume};
 
 fn refused(result: Result<Db, Failure>) -> Failure {
     result.err().expect("it cannot be")
 }
 
-fn count(db: &Db) -> i64 {
-    assert_eq!(
-        db.value("PRAGMA integrity_check").expect("readable").text(),
-        "ok"
-    );
-    db.value("SELECT count(*) FROM t")
-        .expect("readable")
-        .integer()
-}
-
 #[test]
 fn without_a_device_or_a_volume_a_database_cannot_be_opened_and_the_log_says_why() {
     start_with_vfs();
-    let mut served = Served::new();
+    let mut served = Served::new(ANY_PORT);
     let no_volume = refused(served.open());
     assert!(no_volume.cannot_open(), "{no_volume}");
     assert!(no_volume.message.contains("volume"), "{no_volume}");
@@ -135,7 +32,7 @@ fn without_a_device_or_a_volume_a_database_cannot_be_opened_and_the_log_says_why
 #[test]
 fn a_volume_that_somebody_has_alone_is_busy() {
     start_with_vfs();
-    let served = Served::with_volume();
+    let served = Served::with_volume(ANY_PORT);
     let alone = Volume::open_alone(served.disk(), &Processes::local()).expect("it is free");
     let busy = refused(served.open());
     assert!(busy.is_busy(), "{busy}");
@@ -150,7 +47,7 @@ fn a_volume_that_somebody_has_alone_is_busy() {
 #[test]
 fn a_foreign_file_is_not_a_database_and_stays_as_it_is() {
     start_with_vfs();
-    let served = Served::with_volume();
+    let served = Served::with_volume(ANY_PORT);
     let bytes: Vec<u8> = (0..10_000_u32).map(|at| (at * 7 + 1) as u8).collect();
     let volume = Volume::open(served.disk(), &Processes::local()).expect("possible");
     let options = OpenOptions {
@@ -175,7 +72,7 @@ fn a_foreign_file_is_not_a_database_and_stays_as_it_is() {
 fn pages_below_4_kib_are_stored_and_share_nothing() {
     start_with_vfs();
     for mode in ["wal", "delete"] {
-        let served = Served::with_volume();
+        let served = Served::with_volume(ANY_PORT);
         let db = served.open().expect("possible");
         db.run("PRAGMA page_size=1024").expect("possible");
         db.run(&format!("PRAGMA journal_mode={mode}"))
@@ -217,7 +114,7 @@ fn pages_whose_ends_belong_to_the_application_are_read_as_they_were_written() {
         (0, "delete"),
         (80, "delete"),
     ] {
-        let served = Served::with_volume();
+        let served = Served::with_volume(ANY_PORT);
         let db = served.open().expect("possible");
         db.reserve(reserved);
         db.run(&format!("PRAGMA journal_mode={mode}"))
@@ -253,7 +150,7 @@ fn pages_whose_ends_belong_to_the_application_are_read_as_they_were_written() {
 #[test]
 fn an_application_that_asks_for_mapped_memory_reads_without() {
     start_with_vfs();
-    let served = Served::with_volume();
+    let served = Served::with_volume(ANY_PORT);
     let db = served.open().expect("possible");
     let granted = db.value("PRAGMA mmap_size=268435456").expect("possible");
     assert!(
@@ -270,7 +167,7 @@ fn an_application_that_asks_for_mapped_memory_reads_without() {
 fn a_connection_that_is_lost_in_mid_transaction_is_an_io_error_and_a_rollback() {
     start_with_vfs();
     for mode in ["wal", "delete", "truncate", "persist"] {
-        let mut served = Served::with_volume();
+        let mut served = Served::with_volume(ANY_PORT);
         let db = served.open().expect("possible");
         db.run(&format!("PRAGMA journal_mode={mode}"))
             .expect("possible");
@@ -316,7 +213,7 @@ fn refusal_of(uri: &str) -> Failure {
 #[test]
 fn the_message_of_a_failed_opening_says_why() {
     start_with_vfs();
-    let mut served = Served::with_volume();
+    let mut served = Served::with_volume(ANY_PORT);
     let absent = refusal_of(&format!("{}&mode=rw", served.uri()));
     assert!(absent.cannot_open(), "{absent}");
     let begins = "automatic extension loading failed: remap: ";
@@ -362,7 +259,7 @@ fn a_misspelt_parameter_makes_no_local_database() {
 #[test]
 fn the_name_that_sqlite_gives_for_a_database_opens_it_again() {
     start_with_vfs();
-    let served = Served::with_volume();
+    let served = Served::with_volume(ANY_PORT);
     let db = served.open().expect("possible");
     db.run("CREATE TABLE t(a)").expect("possible");
     let list = db.rows("PRAGMA database_list", &[]).expect("readable");

@@ -1,15 +1,13 @@
 //! A page that was read from a log or another database is shared only if it is still there. SQLite's
 //! own functions are bypassed: the VFS gets calls in an order that SQLite rarely makes.
 
-use crate::kit::engine::{Db, start_with_vfs};
+use crate::kit::disks::mounted;
+use crate::kit::engine::Db;
 use libsqlite3_sys as ffi;
 use remap_ssd_sqlite::Mounted;
-use remap_ssd_store::{NewVolume, Processes, Volume};
-use remap_ssd_testkit::MemDisk;
 use std::ffi::c_int;
 use std::ops::Range;
 use std::ptr;
-use std::sync::Arc;
 
 const PAGE: usize = 4096;
 /// Offset of the first frame's page in a log.
@@ -83,15 +81,7 @@ impl File {
 
 #[test]
 fn a_page_that_was_read_and_is_overwritten_is_not_shared() {
-    start_with_vfs();
-    let volume = Volume::create(
-        MemDisk::new(4000),
-        &Processes::One,
-        &NewVolume::default(),
-        &mut |_, _| {},
-    )
-    .expect("possible");
-    let mounted = remap_ssd_sqlite::mount("sharing", Arc::new(volume)).expect("the name is free");
+    let (_, mounted) = mounted("sharing", 4000);
     let db = Db::open("file:app.db?vfs=remap&store=sharing").expect("possible");
     for sql in [
         "PRAGMA journal_mode=WAL",
@@ -148,11 +138,7 @@ impl Copying {
     const FIRST: u64 = 10;
 
     fn new(store: &str) -> Self {
-        start_with_vfs();
-        let disk = MemDisk::new(4000);
-        let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
-        let volume = Arc::new(volume.expect("possible"));
-        let mounted = remap_ssd_sqlite::mount(store, volume).expect("the name is free");
+        let (_, mounted) = mounted(store, 4000);
 
         let [source_db, target_db] = ["source", "target"].map(|name| {
             let db = Db::open(&format!("file:{name}.db?vfs=remap&store={store}"));

@@ -1,5 +1,6 @@
 //! Processes that fork while a database is open.
 
+use crate::kit::disks::count;
 use crate::kit::engine::{Db, start_with_vfs};
 use crate::processes::child::ForkedChild;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
@@ -30,16 +31,6 @@ fn insert(db: &Db, who: usize) {
         db.run(&format!("INSERT INTO t VALUES({who}, {k})"))
             .unwrap_or_else(|failure| panic!("{who}, row {k}: {failure}"));
     }
-}
-
-fn count(db: &Db) -> i64 {
-    assert_eq!(
-        db.value("PRAGMA integrity_check").expect("readable").text(),
-        "ok"
-    );
-    db.value("SELECT count(*) FROM t")
-        .expect("readable")
-        .integer()
 }
 
 /// The parent keeps writing while its children write.

@@ -1,15 +1,8 @@
 //! A device in memory with a volume, served by a separate process.
 
-use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server as TcpServer};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use remap_ssd_store::{NewVolume, Processes, Volume};
+use crate::kit::served::Served;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 
 /// A process's role and arguments.
 const PART: &str = "SQLITE_PROCESSES_PART";
@@ -34,36 +27,13 @@ pub fn part() -> (String, String) {
     (part.into(), argument.into())
 }
 
-struct Quiet;
-
-impl Log for Quiet {
-    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
-    fn server(&self, _: &str) {}
-}
-
 /// Serves until it is killed.
 pub fn serve(address: &str) {
-    let config =
-        DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
-    let device = Device::in_memory(config).expect("room for it");
-    // Processes that use volumes would take devices of the same name for one.
-    let nqn = &format!(
-        "nqn.2026-11.test:remap-ssd-processes:{}",
-        std::process::id()
-    );
-    let subsystem =
-        Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
-    let allowed = Allowed {
-        anybody: true,
-        ..Allowed::default()
-    };
-    // Other tests' devices have the same name, and are served by other processes.
-    let subsystem = subsystem.of_incarnation(std::process::id().into());
-    let port = Port::new(Arc::new(subsystem), allowed);
-    let address = address.parse().expect("an address");
-    let server = TcpServer::bind(address, port, Box::new(Quiet)).expect("a free port");
-    println!("\nserves {}", server.address().expect("it is bound"));
-    server.run().expect("the device works");
+    let served = Served::with_volume(address);
+    println!("\nserves {}", served.address);
+    loop {
+        std::thread::park();
+    }
 }
 
 /// The serving process, killed on drop.
@@ -83,10 +53,6 @@ impl Server {
             .expect("it serves");
         // The test's runtime may print more, and must not meet a closed pipe.
         std::thread::spawn(move || lines.for_each(drop));
-
-        let disk = Client::connect(address.as_str(), Options::default()).expect("it serves");
-        let new = NewVolume::default();
-        Volume::create(disk, &Processes::local(), &new, &mut |_, _| {}).expect("it is blank");
         Self { child, address }
     }
 }
