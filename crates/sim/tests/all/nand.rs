@@ -1,38 +1,26 @@
 //! Runs on the engine whose dies choose: the same on two threads, all requests end, reads go first.
 
+use crate::pipeline::{self, PAPERS};
 use remap_ssd_device::nand::{Activity, CellTimes, DieInterval};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
-use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::{AgingOptions, Fill, age};
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::run::{RunOptions, run};
 use remap_ssd_sim::study::{Length, RunSpec};
 use remap_ssd_sim::summary::RunSummary;
-use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload};
+use remap_ssd_sim::workload::{Endless, NamedWorkload};
 use std::ops::ControlFlow;
 
-const PAPERS: ContentModel = ContentModel::Papers {
-    duplicate_ratio: 0.3,
-    exponent: 0.2,
-};
-
+/// The device of the published engine's tests, with this engine.
 fn config(scheme: SchemeKind, dedup: bool, engine: &str) -> DeviceConfig {
-    let mut config = DeviceConfig::from_toml(&format!(
-        "preset = \"fast21-32g\"\n[background]\nlookup_stalls_dies = false\n[timing]\nengine = \"{engine}\""
-    ))
-    .unwrap();
-    config.firmware.scheme = scheme;
-    config.firmware.dedup = dedup;
-    config.content = if dedup {
-        ContentMode::Identity
-    } else {
-        ContentMode::None
-    };
-    let tables = config.firmware.tables_bytes(&config.geometry);
-    config.firmware.log_bytes = config.firmware.log_bytes.max(tables);
-    config.scale(1.0 / 128.0).unwrap()
+    let set = [
+        "background.lookup_stalls_dies=false",
+        &format!("timing.engine={engine}"),
+    ];
+    let set = set.map(|text| text.parse().unwrap());
+    pipeline::config(scheme, dedup).with(&set).unwrap()
 }
 
 /// A TLC part whose programs may be suspended, on channels that take time.

@@ -9,12 +9,12 @@ use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload, Pattern, Workload, WorkloadConfig};
 use std::ops::ControlFlow;
 
-const PAPERS: ContentModel = ContentModel::Papers {
+pub(crate) const PAPERS: ContentModel = ContentModel::Papers {
     duplicate_ratio: 0.3,
     exponent: 0.2,
 };
 
-fn config(scheme: SchemeKind, dedup: bool) -> DeviceConfig {
+pub(crate) fn config(scheme: SchemeKind, dedup: bool) -> DeviceConfig {
     let mut config = DeviceConfig::preset("fast21-32g").unwrap();
     config.firmware.scheme = scheme;
     config.firmware.dedup = dedup;
