@@ -30,7 +30,7 @@ pub struct Precision {
 impl Precision {
     /// Returns true if a run's figure is as precise as wanted, in a steady state. The rest of a
     /// request comes after the decision to end a run, and may widen an interval by a tenth.
-    pub fn is_reached(&self, run: &RunSummary) -> bool {
+    pub(crate) fn is_reached(&self, run: &RunSummary) -> bool {
         let (value, half) = match self.figure {
             Figure::Bandwidth => (run.bandwidth_mib_s, run.ci95.bandwidth_mib_s),
             Figure::Iops => (run.iops, run.ci95.iops),

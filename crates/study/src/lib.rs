@@ -76,7 +76,7 @@ pub use memory::{Need, available};
 pub use point::{Fetch, Name, Point, SOURCES, digest};
 pub use profile::{Feed, Profiled};
 pub use reading::{BytesRead, Follow, unfollowed, until};
-pub use result::FORMAT_VERSION;
+pub(crate) use result::FORMAT_VERSION;
 pub use run::{PointEvent, run_points};
 pub use said::said;
 pub use schema::{columns, figure, run_type, typed_option};

@@ -36,7 +36,7 @@ enum Values {
 
 /// Values of a column, some of which are null.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Nullable {
+pub(crate) enum Nullable {
     /// Text.
     Words(Vec<Option<String>>),
     /// Numbers.
@@ -59,7 +59,7 @@ impl Column {
     }
 
     /// A column that may have nulls.
-    pub fn nullable(name: &str, values: Nullable) -> Self {
+    pub(crate) fn nullable(name: &str, values: Nullable) -> Self {
         fn split<T>(values: Vec<Option<T>>) -> (Vec<bool>, Vec<T>) {
             let present = values.iter().map(Option::is_some).collect();
             (present, values.into_iter().flatten().collect())

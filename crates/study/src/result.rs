@@ -18,7 +18,7 @@ use remap_ssd_sim::summary::RunSummary;
 use serde_json::{Value, json as object};
 
 /// The version of a result's JSON: incremented when a field changes its meaning or is removed.
-pub const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// The comparison as an HTML page.
 pub(crate) fn page(spec: &ComparisonSpec, plan: &Plan, done: &[RunResult]) -> String {

@@ -20,7 +20,7 @@ pub enum Op {
 }
 
 /// A callback in the middle of an operation.
-pub type Interruption = Box<dyn FnOnce() + Send>;
+type Interruption = Box<dyn FnOnce() + Send>;
 
 /// The contents of a disk, and what is going to fail.
 #[derive(Default)]

@@ -10,7 +10,7 @@ mod disk;
 mod files;
 
 pub use cuts::{kept, pending, subsets};
-pub use disk::{Content, Interruption, Medium, MemDisk, MemError, Op};
+pub use disk::{Content, Medium, MemDisk, MemError, Op};
 pub use files::{contents, discard, tagged, write};
 
 /// Bytes of a page.

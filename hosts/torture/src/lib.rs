@@ -96,6 +96,6 @@ pub use file::{id, load, save};
 pub use firmware::Firmware;
 pub use own::private_mounts;
 pub use record::{Event, Recording};
-pub use results::{Failed, Outcomes, Progress, Results, Rounds, file_name, last_lines};
+pub use results::{Failed, Progress, Results, Rounds, file_name, last_lines};
 pub use run::{RecordingSpec, record};
 pub use stage::{FileSystem, require};

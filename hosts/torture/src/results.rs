@@ -20,7 +20,7 @@ use std::time::Duration;
 const LINES: usize = 12;
 
 /// Counts of outcomes, by the last line of the check; each with its first cut.
-pub type Outcomes = BTreeMap<(bool, String), (u64, Cut)>;
+type Outcomes = BTreeMap<(bool, String), (u64, Cut)>;
 
 /// Results of all cuts.
 #[derive(Debug, Default)]

@@ -42,7 +42,7 @@ impl TryFrom<Written> for CellTimes {
 
 impl CellTimes {
     /// Cells of at most four bits.
-    pub const BITS_MAX: usize = 4;
+    pub(crate) const BITS_MAX: usize = 4;
 
     /// The times from the fastest page type to the slowest; `None` unless there are 1 to 4 of them,
     /// none less than the one before.

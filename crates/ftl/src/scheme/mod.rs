@@ -4,7 +4,7 @@
 //! `catalogue` lists the schemes; `crate::contract` is their contract. Absent outside this folder:
 //! the schemes' names. A test enforces that (`tests/schemes/floors.rs`).
 
-pub mod catalogue;
+pub(crate) mod catalogue;
 mod device_log;
 mod entry;
 mod flog;

@@ -12,43 +12,43 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 /// Memory of a connection besides its socket's.
-pub const CONNECTION_BYTES: usize = 0;
+pub(crate) const CONNECTION_BYTES: usize = 0;
 
 /// Context of a server's handshakes, all of which are refused.
-pub struct ServerContext;
+pub(crate) struct ServerContext;
 
 impl ServerContext {
     /// A context whose connections are all refused.
     ///
     /// # Errors
     /// None.
-    pub fn new() -> Result<Self, TlsError> {
+    pub(crate) fn new() -> Result<Self, TlsError> {
         Ok(Self)
     }
 }
 
 /// Context of a client's handshakes, which cannot exist.
-pub struct ClientContext(Infallible);
+pub(crate) struct ClientContext(Infallible);
 
 impl ClientContext {
     /// There is no such context in this program.
     ///
     /// # Errors
     /// `TlsError::Absent`, always.
-    pub fn new(_: Psk) -> Result<Self, TlsError> {
+    pub(crate) fn new(_: Psk) -> Result<Self, TlsError> {
         Err(TlsError::Absent)
     }
 }
 
 /// A TLS connection, which cannot exist.
-pub struct TlsStream(Infallible);
+pub(crate) struct TlsStream(Infallible);
 
 impl TlsStream {
     /// Refuses a host that begins with TLS.
     ///
     /// # Errors
     /// `TlsError::Refused`, always: this program does not support TLS.
-    pub fn server(
+    pub(crate) fn server(
         _: &ServerContext,
         _: Arc<Keyring>,
         _: Vec<String>,
@@ -66,7 +66,7 @@ impl TlsStream {
     ///
     /// # Errors
     /// None.
-    pub fn client(context: &ClientContext, _: TcpStream) -> Result<Self, TlsError> {
+    pub(crate) fn client(context: &ClientContext, _: TcpStream) -> Result<Self, TlsError> {
         match context.0 {}
     }
 
@@ -74,27 +74,27 @@ impl TlsStream {
     ///
     /// # Errors
     /// None.
-    pub fn handshake(&mut self) -> Result<bool, TlsError> {
+    pub(crate) fn handshake(&mut self) -> Result<bool, TlsError> {
         match self.0 {}
     }
 
     /// The proven identity of the peer.
-    pub fn proven(&self) -> Option<Proven> {
+    pub(crate) fn proven(&self) -> Option<Proven> {
         match self.0 {}
     }
 
     /// The socket below.
-    pub fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
         match self.0 {}
     }
 
     /// Returns true if a read may return something although nothing more arrives.
-    pub fn has_buffered(&self) -> bool {
+    pub(crate) fn has_buffered(&self) -> bool {
         match self.0 {}
     }
 
     /// Tells the peer that nothing more follows.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         match self.0 {}
     }
 }

@@ -23,7 +23,7 @@ mod outcome;
 mod stream;
 
 #[cfg(not(feature = "tls"))]
-pub use absent::{CONNECTION_BYTES, ClientContext, ServerContext, TlsStream};
+pub(crate) use absent::{CONNECTION_BYTES, ClientContext, ServerContext, TlsStream};
 #[cfg(feature = "tls")]
 pub use handshake::{ClientContext, ServerContext};
 pub use outcome::{Proven, TlsError};

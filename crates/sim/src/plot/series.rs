@@ -8,7 +8,7 @@
 pub(crate) type Point = (f64, f64);
 
 /// Maximum points of a drawn line.
-pub const POINTS_MAX: usize = 600;
+pub(crate) const POINTS_MAX: usize = 600;
 
 /// Returns the points with two finite coordinates.
 pub fn finite(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
@@ -23,7 +23,7 @@ pub fn finite(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
 /// # Panics
 ///
 /// If `limit` is below four, which leaves no room for a stretch.
-pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
+pub(crate) fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
     assert!(
         limit >= 4,
         "a stretch needs two points beside the ends, limit is {limit}"
@@ -51,7 +51,7 @@ pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
 
 /// Returns the mean over each of `stretches` equal parts of the axis, for a noisy series of rates: position,
 /// rate, and the seconds for which the rate held, up to its position.
-pub fn trend(points: &[(f64, f64, f64)], stretches: usize) -> Vec<Point> {
+pub(crate) fn trend(points: &[(f64, f64, f64)], stretches: usize) -> Vec<Point> {
     let Some(&(end, ..)) = points.last() else {
         return Vec::new();
     };
@@ -87,7 +87,7 @@ pub fn trend(points: &[(f64, f64, f64)], stretches: usize) -> Vec<Point> {
 /// Converts a cumulative distribution to a step function: level up to each point, then up.
 ///
 /// With fewer than half of [`POINTS_MAX`] steps, so that the corners fit as well.
-pub fn staircase(distribution: &[Point]) -> Vec<Point> {
+pub(crate) fn staircase(distribution: &[Point]) -> Vec<Point> {
     let mut points = finite(distribution.iter().copied());
     points.retain(|&(x, fraction)| x >= 0.0 && (0.0..=1.0).contains(&fraction));
     let mut level = 0.0;
@@ -113,4 +113,49 @@ fn extremes(stretch: &[Point]) -> impl Iterator<Item = Point> {
         (low, high)
     };
     first.into_iter().chain(second).map(|i| stretch[i])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn downsampling_keeps_ends_and_peaks() {
+        let mut points: Vec<_> = (0..10_000)
+            .map(|i| (f64::from(i), f64::from(i % 50)))
+            .collect();
+        points[6_001].1 = 1e6;
+        points[777].1 = -1e6;
+        let few = downsample(&points, POINTS_MAX);
+        assert!(few.len() <= POINTS_MAX);
+        for i in [0, 777, 6_001, 9_999] {
+            assert!(few.contains(&points[i]), "point {i} was lost");
+        }
+        assert!(
+            few.windows(2).all(|pair| pair[0].0 < pair[1].0),
+            "the points are out of order"
+        );
+        assert_eq!(downsample(&points[..600], 600), points[..600]);
+    }
+
+    #[test]
+    fn a_trend_weighs_a_rate_by_how_long_it_held() {
+        // 10/s for 9 s, then 110/s for 1 s: 20/s on average.
+        assert_eq!(
+            trend(&[(9.0, 10.0, 9.0), (10.0, 110.0, 1.0)], 1),
+            [(5.0, 20.0)]
+        );
+        // The same over the pages done: 90, then 110.
+        assert_eq!(
+            trend(&[(90.0, 10.0, 9.0), (200.0, 110.0, 1.0)], 1),
+            [(100.0, 20.0)]
+        );
+        assert_eq!(trend(&[], 5), []);
+    }
+
+    #[test]
+    fn a_distribution_is_a_staircase() {
+        let stairs = staircase(&[(10.0, 0.5), (f64::NAN, 0.6), (20.0, 1.0)]);
+        assert_eq!(stairs, [(10.0, 0.0), (10.0, 0.5), (20.0, 0.5), (20.0, 1.0)]);
+    }
 }

@@ -20,7 +20,6 @@ mod progress;
 pub mod sheet;
 mod table;
 
-pub use crate::plot::series;
 pub use html::html;
 pub use metrics::{labels, remarks};
 pub use progress::Progress;

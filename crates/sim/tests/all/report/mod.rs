@@ -4,7 +4,7 @@ mod markup;
 mod numbers;
 mod tables;
 
-use remap_ssd_sim::report::{self, Progress, format, metrics, series};
+use remap_ssd_sim::report::{self, Progress, format, metrics};
 use remap_ssd_sim::summary::{Accounting, Demotions, Percentiles, RunSummary, Sample};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;

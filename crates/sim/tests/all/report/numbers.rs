@@ -1,4 +1,4 @@
-//! Numbers and curves: formatting, and preservation of features when a curve is thinned.
+//! Numbers as they are shown.
 
 use super::*;
 
@@ -19,46 +19,6 @@ fn what_is_not_a_number_is_never_printed() {
             }
         }
     }
-}
-
-#[test]
-fn downsampling_keeps_ends_and_peaks() {
-    let mut points: Vec<_> = (0..10_000)
-        .map(|i| (f64::from(i), f64::from(i % 50)))
-        .collect();
-    points[6_001].1 = 1e6;
-    points[777].1 = -1e6;
-    let few = series::downsample(&points, series::POINTS_MAX);
-    assert!(few.len() <= series::POINTS_MAX);
-    for i in [0, 777, 6_001, 9_999] {
-        assert!(few.contains(&points[i]), "point {i} was lost");
-    }
-    assert!(
-        few.windows(2).all(|pair| pair[0].0 < pair[1].0),
-        "the points are out of order"
-    );
-    assert_eq!(series::downsample(&points[..600], 600), points[..600]);
-}
-
-#[test]
-fn a_trend_weighs_a_rate_by_how_long_it_held() {
-    // 10/s for 9 s, then 110/s for 1 s: 20/s on average.
-    assert_eq!(
-        series::trend(&[(9.0, 10.0, 9.0), (10.0, 110.0, 1.0)], 1),
-        [(5.0, 20.0)]
-    );
-    // The same over the pages done: 90, then 110.
-    assert_eq!(
-        series::trend(&[(90.0, 10.0, 9.0), (200.0, 110.0, 1.0)], 1),
-        [(100.0, 20.0)]
-    );
-    assert_eq!(series::trend(&[], 5), []);
-}
-
-#[test]
-fn a_distribution_is_a_staircase() {
-    let stairs = series::staircase(&[(10.0, 0.5), (f64::NAN, 0.6), (20.0, 1.0)]);
-    assert_eq!(stairs, [(10.0, 0.0), (10.0, 0.5), (20.0, 0.5), (20.0, 1.0)]);
 }
 
 #[test]
