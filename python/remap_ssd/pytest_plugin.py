@@ -80,7 +80,7 @@ class Torture:
             words += ["--fault", fault]
 
         done = subprocess.run([*words, *options], capture_output=True, text=True)
-        if done.returncode not in (0, 1):
+        if done.returncode not in (0, 1) or not done.stdout:
             reason = done.stderr.strip() or f"remap-ssd ended with {done.returncode}"
             # An error in the arguments is never a reason to skip.
             if missing == "skip" and done.returncode == 2 and "--help" not in reason:

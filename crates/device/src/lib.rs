@@ -58,7 +58,7 @@ mod service;
 mod setting;
 mod suggest;
 pub mod superblocks;
-pub mod timing;
+mod timing;
 mod units;
 
 pub use check::FolderCheck;

@@ -45,7 +45,7 @@ mod grid;
 mod kept;
 mod means;
 mod memory;
-pub mod names;
+mod names;
 pub mod numbers;
 pub mod parquet;
 mod plan;
