@@ -25,7 +25,7 @@ const HEADERS: std::ops::Range<u32> = 512_000..512_064;
 const WITH_HEADERS: &str = "+headers";
 
 /// Prefix of a workload that is a recording.
-pub const PREFIX: &str = "recording:";
+pub(crate) const PREFIX: &str = "recording:";
 
 macro_rules! built_in {
     ($($name:literal),*,) => {

@@ -99,7 +99,7 @@ impl Column {
     }
 
     /// Number of rows, the same for all columns of a table.
-    pub(crate) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         match (&self.present, &self.values) {
             (Some(present), _) => present.len(),
             (None, Values::Words(values)) => values.len(),

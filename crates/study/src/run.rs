@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_point_that_panics_fails_with_its_message_and_the_others_have_results() {
-        let grid = r#"{"options": {"scale": "1/256"}, "grid": [["seed", [1, 2, 3]]]}"#;
+        let grid = r#"{"options": [["scale", "1/256"]], "grid": [["seed", [1, 2, 3]]]}"#;
         let points = crate::of_json(grid, None).unwrap();
         let points: Vec<&Point> = points.iter().collect();
         let done = Mutex::new(Vec::new());

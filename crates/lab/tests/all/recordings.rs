@@ -42,7 +42,7 @@ fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
     let study = Study::plan(&library, &names, Form::Smoke).unwrap();
     let mut runs: BTreeMap<String, &GridRun> = BTreeMap::new();
     for run in study.planned.iter().flat_map(|planned| &planned.runs) {
-        if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
+        if let Some(name) = run.workload.strip_prefix("recording:") {
             let whole = name.split(['@', '+']).next().unwrap_or(name);
             runs.insert(whole.to_owned(), run);
         }
@@ -180,7 +180,7 @@ fn a_run_that_replays_a_recording_is_named_by_the_bytes_of_the_recording() {
     let study = Study::plan(&built_in(), &names, Form::Smoke).unwrap();
     let (mut replays, mut others) = (0, 0);
     for run in study.planned.iter().flat_map(|planned| &planned.runs) {
-        match run.workload.strip_prefix(recordings::PREFIX) {
+        match run.workload.strip_prefix("recording:") {
             Some(name) => {
                 // Also up to a mark, it is the recording's bytes.
                 let whole = name.split_once('@').map_or(name, |(whole, _)| whole);
