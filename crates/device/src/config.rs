@@ -117,6 +117,14 @@ pub struct TimingConfig {
     pub program_command_ns: u64,
     /// Those of an erase.
     pub erase_command_ns: u64,
+    /// Cycles of a read for each further plane.
+    pub read_plane_ns: u64,
+    /// Those of a program.
+    pub program_plane_ns: u64,
+    /// Those of an erase.
+    pub erase_plane_ns: u64,
+    /// Program units that the controller's buffer holds for each die, if a unit has several pages.
+    pub buffer_units: u32,
     /// Dies of a chip, of which only one works at a time.
     pub dies_per_chip: u32,
     /// Suspending a program or an erase, in nanoseconds.
@@ -142,6 +150,10 @@ impl Default for TimingConfig {
             read_command_ns: 0,
             program_command_ns: 0,
             erase_command_ns: 0,
+            read_plane_ns: 0,
+            program_plane_ns: 0,
+            erase_plane_ns: 0,
+            buffer_units: 2,
             dies_per_chip: 1,
             suspend_ns: 0,
             resume_ns: 0,
@@ -338,6 +350,13 @@ impl DeviceConfig {
                 timing.program_command_ns,
                 timing.erase_command_ns,
             ],
+            plane_ns: [
+                timing.read_plane_ns,
+                timing.program_plane_ns,
+                timing.erase_plane_ns,
+            ],
+            buffer_units: timing.buffer_units,
+            protected: true,
             data_first: timing.data_first,
             dies_per_chip: timing.dies_per_chip,
             suspension: Suspension {

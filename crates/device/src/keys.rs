@@ -185,6 +185,11 @@ static COMMON: &[DeviceKey] = &[
     key("timing.read_command_ns", "ns", TIME, "Command and address cycles of a read on the channel."),
     key("timing.program_command_ns", "ns", TIME, "Those of a program; its data follow."),
     key("timing.erase_command_ns", "ns", TIME, "Those of an erase."),
+    key("timing.read_plane_ns", "ns", TIME, "Further cycles of a read for each plane after the first."),
+    key("timing.program_plane_ns", "ns", TIME, "Those of a program."),
+    key("timing.erase_plane_ns", "ns", TIME, "Those of an erase."),
+    key("timing.buffer_units", "", KeyKind::Integer(1, 64), "Program units that the controller's buffer holds for each die, if one operation programs several pages: a page that finds no room waits for the \
+        program of an earlier unit. The buffer is protected from power cuts. Units that are not full need no room."),
     key("timing.dies_per_chip", "dies", KeyKind::Integer(1, 64), "Dies of a chip, of which only one works at a time: 1 if all dies are independent."),
     key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),

@@ -5,7 +5,7 @@
 
 use crate::config::{DeviceConfig, DeviceConfigError, TimingConfig, TimingEngine};
 use crate::keys::{self, KeyProblem};
-use remap_ssd_media::ContentMode;
+use remap_ssd_media::{ContentMode, WordLine};
 
 impl DeviceConfig {
     /// Checks each value, and that they are consistent.
@@ -84,6 +84,7 @@ impl DeviceConfig {
                         "background.lookup_stalls_dies is a choice of the published emulators: timing.engine = \"nand\" needs it to be false",
                     ));
                 }
+                wrong.extend(self.times_of_word_lines());
                 if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
                     wrong.push(problem(
                         "timing.dies_per_chip",
@@ -111,6 +112,40 @@ impl DeviceConfig {
                     ));
                 }
             }
+        }
+        wrong
+    }
+}
+
+impl DeviceConfig {
+    /// Lists of times that do not match the bits of a cell.
+    fn times_of_word_lines(&self) -> Vec<KeyProblem> {
+        let WordLine { bits, one_shot, .. } = self.geometry.word_line();
+        if bits == 1 {
+            // Page types have no cells in common: any number of them.
+            return Vec::new();
+        }
+        let mut wrong = Vec::new();
+        let [reads, programs] =
+            [self.flash.read_ns, self.flash.program_ns].map(|times| times.times().len());
+        for (path, count) in [("flash.read_ns", reads), ("flash.program_ns", programs)] {
+            let text = if count == 1 {
+                continue;
+            } else if path == "flash.program_ns" && one_shot {
+                format!(
+                    "flash.program_ns has {count} times: with geometry.one_shot one operation programs a whole word line, so it has one. \
+                     Set geometry.one_shot = false if pages are programmed one after the other"
+                )
+            } else if count as u32 != bits {
+                format!("{path} has {count} times: geometry.cell_bits = {bits} needs one or {bits}")
+            } else {
+                continue;
+            };
+            wrong.push(KeyProblem {
+                path: path.into(),
+                text,
+                meant: None,
+            });
         }
         wrong
     }

@@ -257,12 +257,17 @@ impl Array {
             transfer_ns,
             ..
         } = self.spec;
+        let [_, program_plane, erase_plane] = self.spec.plane_ns;
         let this = &self.dies[die];
-        match (graph.node(this.active).work, this.phase) {
+        let node = graph.node(this.active);
+        let (pages, others) = (u64::from(node.pages), u64::from(node.planes) - 1);
+        match (node.work, this.phase) {
             (Work::Read, Phase::Command) => read,
             (Work::Read, Phase::Data) => transfer_ns,
-            (Work::Program, Phase::Command) => program + transfer_ns,
-            (Work::Erase, Phase::Command) => erase,
+            (Work::Program, Phase::Command) => {
+                program + others * program_plane + pages * transfer_ns
+            }
+            (Work::Erase, Phase::Command) => erase + others * erase_plane,
             _ => 0,
         }
     }

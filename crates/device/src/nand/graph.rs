@@ -23,8 +23,10 @@ pub(super) enum Work {
     Nothing,
     /// A read of one page by its die, over the channel.
     Read,
-    /// A program of one page.
+    /// A program of one page, or of a unit.
     Program,
+    /// A page that enters the buffer of its program unit.
+    Buffer,
     /// An erase of a block.
     Erase,
     /// Reads of a die without transfers to wait for.
@@ -42,7 +44,7 @@ pub(super) enum Lane {
 }
 
 /// Priority class of a flash operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     HostRead,
     HostProgram,
@@ -85,6 +87,16 @@ pub(super) struct Node {
     pub freed_by: u32,
     /// The next one of its die's queue.
     pub next: u32,
+    /// The unit to which a buffered page belongs.
+    pub unit: u32,
+    /// Pages of a unit that are not in the buffer.
+    pub missing: u16,
+    /// Pages of 4 KiB that cross the channel.
+    pub pages: u16,
+    /// Planes that work at once.
+    pub planes: u8,
+    /// True if operations that wait for all earlier ones do not wait for this one.
+    pub apart: bool,
     number: u64,
     /// Its number among the stores.
     store: u64,
@@ -107,6 +119,11 @@ impl Node {
             since: 0,
             freed_by: NONE,
             next: NONE,
+            unit: NONE,
+            missing: 0,
+            pages: 1,
+            planes: 1,
+            apart: false,
             number: 0,
             store: u64::MAX,
             waits: 0,
@@ -206,14 +223,17 @@ impl Graph {
         (self.nodes[at as usize].number == number).then_some(at)
     }
 
-    /// The number of the next operation.
-    pub(super) fn next_number(&self) -> u64 {
-        self.all.next()
+    /// The number of an operation: later ones have larger numbers.
+    pub(super) fn number(&self, node: u32) -> u64 {
+        self.nodes[node as usize].number
     }
 
     /// Adds an operation, which waits until [`Self::seal`].
     pub(super) fn add(&mut self, mut node: Node) -> u32 {
         node.number = self.all.take();
+        if node.apart {
+            self.all.end(node.number);
+        }
         if node.work == Work::Lane(Lane::Store) {
             node.store = self.stores.take();
         }
@@ -314,7 +334,9 @@ impl Graph {
             edge = next;
         }
 
-        self.all.end(ended.number);
+        if !ended.apart {
+            self.all.end(ended.number);
+        }
         while let Some(node) = self.all.released() {
             self.waited(node);
         }

@@ -39,6 +39,8 @@ pub(super) struct ProgramData {
     pub ready: Option<NodeName>,
     /// The page from which collection copies them, and its die: it is there until the copy is programmed.
     pub source: Option<(Ppn, u16)>,
+    /// The page's way into the buffer, if others wait for that and not for its program.
+    pub buffered: Option<NodeName>,
 }
 
 /// A program that has not ended.
@@ -54,6 +56,7 @@ impl PendingProgram {
         data: ProgramData {
             ready: None,
             source: None,
+            buffered: None,
         },
     };
 }
@@ -94,22 +97,26 @@ impl PendingPrograms {
                 self.tables.len() as u32 - 1
             });
         }
-        superblock.count += 1;
         let offset = self.geometry.offset(page) as usize;
-        self.tables[superblock.table as usize][offset] = PendingProgram { node, data };
+        let place = &mut self.tables[superblock.table as usize][offset];
+        superblock.count += u32::from(place.node == NONE);
+        *place = PendingProgram { node, data };
     }
 
     pub(super) fn end(&mut self, page: Ppn, node: u32) {
         let superblock = &mut self.superblocks[self.geometry.superblock(page).0 as usize];
-        superblock.count -= 1;
         if superblock.count == 0 {
-            self.free.push(superblock.table);
+            return;
         }
         let offset = self.geometry.offset(page) as usize;
         let place = &mut self.tables[superblock.table as usize][offset];
         // Unless the page has been erased since, and a program of its next life waits for that.
         if place.node == node {
             *place = PendingProgram::ABSENT;
+            superblock.count -= 1;
+            if superblock.count == 0 {
+                self.free.push(superblock.table);
+            }
         }
     }
 
@@ -138,9 +145,13 @@ impl PendingPrograms {
         self.find(page).map(|pending| pending.data)
     }
 
-    /// Nodes of the programs of `count` pages of one superblock, from `first` on.
-    pub(super) fn of(&self, first: Ppn, count: u32) -> impl Iterator<Item = u32> + '_ {
-        (first.0..first.0 + count).filter_map(|page| self.of_page(Ppn(page)))
+    /// The node that ends when the page is safe: its program, or its way into the buffer.
+    pub(super) fn safe(&self, page: Ppn, graph: &Graph) -> Option<u32> {
+        let PendingProgram { node, data } = self.find(page)?;
+        match data.buffered {
+            Some(name) => graph.find(name),
+            None => Some(*node),
+        }
     }
 }
 

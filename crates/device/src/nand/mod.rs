@@ -33,6 +33,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod units;
 mod utilisation;
 mod watch;
 
@@ -50,12 +51,12 @@ use array::{Array, Context};
 use events::Events;
 use graph::{Graph, Lane, Mark, NONE, Node, Work};
 use lanes::{Clears, Erases, NvramLane, PendingPrograms};
-use remap_ssd_media::Geometry;
-use remap_ssd_media::Op;
 use remap_ssd_media::op::NO_PAGE;
+use remap_ssd_media::{Geometry, Op, Ppn};
 use requests::Requests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use units::Units;
 
 /// An event that belongs to no resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +74,8 @@ pub struct Nand {
     spec: NandSpec,
     latencies: Latencies,
     geometry: Geometry,
+    /// Pages of 4 KiB of a flash page, on all planes.
+    flash_page: u32,
     /// Number of timelines: of dies, or of chips whose dies share one.
     chips: u32,
     pub(crate) front: FrontEnd,
@@ -88,6 +91,7 @@ pub struct Nand {
     link_pages: [u64; 2],
     requests: Requests,
     programs: PendingPrograms,
+    units: Units,
     erases: Erases,
     clears: Clears,
     /// First number that a row of erases or tail pages does not wait for.
@@ -120,6 +124,7 @@ impl Nand {
             spec,
             latencies,
             geometry,
+            flash_page: geometry.word_line().parts() * geometry.word_line().planes,
             chips: chips as u32,
             front: FrontEnd::new(&latencies),
             now: 0,
@@ -133,6 +138,7 @@ impl Nand {
             link_pages: [0; 2],
             requests: Requests::default(),
             programs: PendingPrograms::new(geometry),
+            units: Units::new(geometry, chips as u32, spec.buffer_units, spec.protected),
             erases: Erases::new(geometry),
             clears: Clears::default(),
             row: None,
@@ -210,7 +216,7 @@ impl Nand {
     /// The next request that ends, after all events before its end. `None` if none is outstanding.
     pub fn next_end(&mut self) -> Option<RequestEnd> {
         while self.requests.ended.is_empty() && self.requests.outstanding() > 0 {
-            let advanced = self.next_event(u64::MAX);
+            let advanced = self.next_event(u64::MAX) || self.close_units();
             assert!(advanced, "an outstanding request waits for an event");
         }
         self.requests.ended.pop_front()
@@ -246,10 +252,20 @@ impl Nand {
     /// Lets everything that was submitted end, and forgets requests, also those that were never closed.
     /// Returns the time of the last event.
     pub fn settle(&mut self) -> u64 {
-        while self.next_event(u64::MAX) {}
-        debug_assert!(self.graph.len() == 0, "every operation ends");
+        while self.next_event(u64::MAX) || (!self.units.is_protected && self.close_units()) {}
+        debug_assert!(
+            self.graph.len() == self.units.incomplete(),
+            "every operation ends, except units whose pages are still to come"
+        );
         self.requests.clear();
         self.now
+    }
+
+    /// Programs all units as they are: what waits for them would wait forever. Returns false if there is none.
+    fn close_units(&mut self) -> bool {
+        let any = self.units.close_all(&mut self.graph);
+        self.begin_ready();
+        any
     }
 
     /// Handles the next event, unless it is after `until` or there is none.
@@ -344,12 +360,21 @@ impl Nand {
 
     /// Begins all nodes that are ready.
     fn begin_ready(&mut self) {
-        while let Some(node) = self.graph.next_ready() {
+        while let Some(node) = self.next_ready() {
             self.watch_ready(node);
-            match self.graph.node(node).work {
+            let Node { work, die, .. } = *self.graph.node(node);
+            match work {
                 Work::Nothing => self.finish(node),
+                Work::Buffer => {
+                    if self.units.enter(node, &mut self.graph) {
+                        self.finish(node);
+                    }
+                }
                 Work::Lane(lane) => self.take_turn(lane, node),
                 Work::Read | Work::Program | Work::Erase | Work::Scan => {
+                    if matches!(work, Work::Program | Work::Erase) {
+                        self.units.ready(die);
+                    }
                     let mut context = Context {
                         now: self.now,
                         graph: &mut self.graph,
@@ -359,6 +384,17 @@ impl Nand {
                     self.flash_ended(ended);
                 }
             }
+        }
+    }
+
+    /// The next node to begin. Pages that waited for room in the buffer come when nothing else is ready.
+    fn next_ready(&mut self) -> Option<u32> {
+        loop {
+            if let Some(node) = self.graph.next_ready() {
+                return Some(node);
+            }
+            let page = self.units.next_with_room(&self.graph)?;
+            self.finish(page);
         }
     }
 
@@ -378,8 +414,11 @@ impl Nand {
         if node.part != NONE {
             self.array.watch.ended(at, &node, self.now);
         }
-        if node.work == Work::Program && node.page != NO_PAGE {
-            self.programs.end(node.page, at);
+        match node.work {
+            Work::Program => self.programmed(at, &node),
+            Work::Erase => self.units.ended(node.die, false),
+            Work::Buffer => self.units.entered(node.unit, &mut self.graph),
+            _ => {}
         }
         if node.clear != 0 {
             self.clears.end(node.clear, &mut self.graph);
@@ -407,6 +446,19 @@ impl Nand {
         let request = self.requests.part_of(part).request;
         self.array.watch.part_ended(part, request, self.now);
         self.requests.end_part(part, self.now);
+    }
+
+    /// A page or a unit has been programmed.
+    fn programmed(&mut self, at: u32, node: &Node) {
+        let is_unit = self.units.gather() && node.page != NO_PAGE;
+        self.units.ended(node.die, is_unit);
+        if is_unit {
+            for page in self.units.range(node.page) {
+                self.programs.end(Ppn(page), at);
+            }
+        } else if node.page != NO_PAGE {
+            self.programs.end(node.page, at);
+        }
     }
 
     fn marked(&mut self, at: u32, node: &Node) {

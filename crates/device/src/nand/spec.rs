@@ -75,7 +75,7 @@ impl CellTimes {
         times.iter().sum::<u64>() / times.len() as u64
     }
 
-    /// Time of the page `row` of a block.
+    /// Time of the flash page `row` of a block.
     #[inline]
     pub(crate) fn of_row(&self, row: u32) -> u64 {
         self.times[page_type(self.bits, row)]
@@ -126,6 +126,13 @@ pub(crate) struct NandSpec {
     pub transfer_ns: u64,
     /// Command and address cycles of a read, a program and an erase on the channel.
     pub command_ns: [u64; 3],
+    /// Additional cycles for each plane after the first.
+    pub plane_ns: [u64; 3],
+    /// Program units that the controller's buffer holds for each die.
+    pub buffer_units: u32,
+    /// True if the buffer survives a power cut: a page is done once it is there. Otherwise it is done once it
+    /// has been programmed.
+    pub protected: bool,
     /// A free channel first moves data that was read, and then takes new commands.
     pub data_first: bool,
     /// Dies of a chip, of which only one works at a time.

@@ -136,11 +136,24 @@ impl Nand {
             _ => {
                 let node = self.node_of(op);
                 let node = self.add_one(op, node, adding);
-                if op.kind == OpKind::Read && op.purpose == Purpose::Host {
-                    adding.copied = node;
-                }
+                self.note_copied(op, node, adding);
                 self.graph.seal(node);
             }
+        }
+    }
+
+    /// What the next operation may copy. Copies of collection are recorded one by one if dies have program units.
+    fn note_copied(&self, op: &Op, node: u32, adding: &mut Adding) {
+        let is_copy = op.purpose == Purpose::Gc && self.units.gather();
+        match (op.kind, op.purpose) {
+            (OpKind::Read, Purpose::Host) => adding.copied = node,
+            (OpKind::Read, _) if is_copy => {
+                let is_on_flash = self.graph.node(node).work == Work::Read;
+                adding.copied = node;
+                adding.source = is_on_flash.then_some((op.page, op.die));
+            }
+            (OpKind::Program, _) if is_copy => (adding.copied, adding.source) = (NONE, None),
+            _ => {}
         }
     }
 
@@ -160,11 +173,12 @@ impl Nand {
         };
         let row = |page: Ppn| match page {
             NO_PAGE => 0,
-            page => self.geometry.slot(page).row,
+            page => self.flash_row(page),
         };
         let write = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
         let (work, length) = match op.kind {
             OpKind::Read => (Work::Read, read.of_row(row(op.page))),
+            OpKind::Program if op.page != NO_PAGE && self.units.gather() => (Work::Buffer, 0),
             OpKind::Program => (Work::Program, program.of_row(row(op.page))),
             OpKind::Erase => (Work::Erase, erase_ns),
             OpKind::NvWrite => (Work::Lane(Lane::Store), write),
@@ -178,8 +192,11 @@ impl Nand {
         let mut node = Node::new(work, class);
         node.length = length;
         node.die = self.chip_of(op.die.into());
-        if matches!(work, Work::Read | Work::Program) {
+        if matches!(work, Work::Read | Work::Program | Work::Buffer) {
             node.page = op.page;
+        }
+        if work == Work::Erase {
+            node.planes = self.geometry.word_line().planes as u8;
         }
         if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             node.clear = op.clear_id.0;
@@ -190,6 +207,16 @@ impl Nand {
             _ => Mark::None,
         };
         node
+    }
+
+    /// The number of a page's flash page within its block, of each plane.
+    #[inline]
+    pub(super) fn flash_row(&self, page: Ppn) -> u32 {
+        let row = self.geometry.slot(page).row;
+        match self.flash_page {
+            1 => row,
+            parts => row / parts,
+        }
     }
 
     /// The timeline of a die: its own, or that of its chip. Dies are dealt to channels in turn, and so are
@@ -211,13 +238,21 @@ impl Nand {
             self.watch_submitted(node);
             self.requests.wait(adding.part);
             self.wait_for(node, adding.gate);
-            if work == Work::Program {
-                // A command's copy programs what it has read.
-                self.wait_for(node, adding.copied);
-            }
+        }
+        let is_copy = match work {
+            Work::Program => op.purpose == Purpose::Host,
+            Work::Buffer => op.purpose != Purpose::Meta,
+            _ => false,
+        };
+        if is_copy {
+            // A copy programs what was read.
+            self.wait_for(node, adding.copied);
         }
         if op.purpose == Purpose::Gc {
             self.wait_for(node, self.looked_up);
+        }
+        if work == Work::Buffer {
+            self.join_unit(page, node);
         }
         self.wait_as_recorded(op, node);
         self.wait_by_order(work, page, node);
@@ -233,12 +268,12 @@ impl Nand {
         if node.work != Work::Read || node.page == NO_PAGE {
             return NONE;
         }
-        let Some(ProgramData { ready, source }) = self.programs.data_of(node.page) else {
+        let Some(ProgramData { ready, source, .. }) = self.programs.data_of(node.page) else {
             return NONE;
         };
         let before = ready.and_then(|name| self.graph.find(name));
         if let (Some(_), Some((page, die)), Purpose::Host) = (before, source, purpose) {
-            node.length = self.spec.read.of_row(self.geometry.slot(page).row);
+            node.length = self.spec.read.of_row(self.flash_row(page));
             node.die = self.chip_of(die.into());
             return NONE;
         }
@@ -254,13 +289,23 @@ impl Nand {
 
     /// The waits of `After`.
     fn wait_as_recorded(&mut self, op: &Op, node: u32) {
+        // Others wait for a protected page, not for its unit.
+        let unit = match self.units.is_protected {
+            true => NONE,
+            false => self.graph.node(node).unit,
+        };
         if op.after_all {
-            let own = self.graph.next_number() - 1;
+            let own = self.graph.number(node);
             // The erases of a superblock, or its tail pages, are recorded one by one, and all wait for the
             // operations before the first of them.
             let below = match op.kind {
                 OpKind::Erase | OpKind::Program => *self.row.get_or_insert(own),
                 _ => own,
+            };
+            // It does not wait for its own unit, which waits for it.
+            let below = match unit {
+                NONE => below,
+                unit => below.min(self.graph.number(unit)),
             };
             self.graph.wait_for_all(node, below);
         } else {
@@ -270,10 +315,12 @@ impl Nand {
             self.graph.wait_for_stores(node);
         }
         if op.after_page != NO_PAGE {
-            let graph = &mut self.graph;
-            self.programs
-                .of(op.after_page, op.after_pages.into())
-                .for_each(|before| graph.wait_for(node, before));
+            for page in op.after_page.0..op.after_page.0 + u32::from(op.after_pages) {
+                let before = self.programs.safe(Ppn(page), &self.graph);
+                if let Some(before) = before.filter(|before| *before != unit) {
+                    self.graph.wait_for(node, before);
+                }
+            }
         }
         // For a clearing or an erase it is the operation's own name.
         if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
@@ -318,7 +365,7 @@ impl Nand {
 
     /// Records what later operations may name.
     fn note(&mut self, op: &Op, work: Work, page: Ppn, node: u32, adding: &Adding) {
-        if work == Work::Program && page != NO_PAGE {
+        if matches!(work, Work::Program | Work::Buffer) && page != NO_PAGE {
             let data = match (op.purpose, adding.copied) {
                 (_, copied) if copied != NONE => copied,
                 (Purpose::Host, _) => adding.gate,
@@ -326,10 +373,20 @@ impl Nand {
             };
             let ready = (data != NONE).then(|| self.graph.name(data));
             let source = adding.source;
-            self.programs.add(page, node, ProgramData { ready, source });
+            let (program, buffered) = match work {
+                Work::Buffer => (self.graph.node(node).unit, self.buffered(node)),
+                _ => (node, None),
+            };
+            let data = ProgramData {
+                ready,
+                source,
+                buffered,
+            };
+            self.programs.add(page, program, data);
         }
         if op.kind == OpKind::Erase && op.page != NO_PAGE {
             self.erases.add(op.page, self.graph.name(node));
+            self.erase_follows_units(op.page, node);
         }
         if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             if op.clear_id == ClearId(0) {
@@ -343,6 +400,7 @@ impl Nand {
     fn add_row(&mut self, op: &Op, adding: &Adding) {
         // Its reads would end a row of programs that wait for everything.
         debug_assert!(!op.after_all, "copies wait for what they name");
+        debug_assert!(!self.units.gather(), "copies into units come one by one");
         let geometry = self.geometry;
         let first = geometry.slot(Ppn(op.amount));
         let base = geometry.die_of(geometry.superblock(first.ppn), 0);

@@ -35,7 +35,7 @@ impl DieState {
             Work::Program => Self::Program,
             Work::Erase => Self::Erase,
             Work::Read | Work::Scan => Self::Read,
-            Work::Nothing | Work::Lane(_) => Self::Idle,
+            Work::Nothing | Work::Buffer | Work::Lane(_) => Self::Idle,
         }
     }
 

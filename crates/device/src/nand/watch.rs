@@ -203,6 +203,8 @@ impl Watch {
         let cause = match node.work {
             Work::Lane(_) => Cause::Nvram,
             Work::Nothing => Cause::Controller,
+            // Its die programs what is in the buffer.
+            Work::Buffer => Cause::Queue,
             Work::Read | Work::Program | Work::Erase | Work::Scan => Cause::Array,
         };
         self.paths[at as usize].charge(cause, now);

@@ -209,6 +209,43 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
 
 // Such files are in images that earlier versions made.
 #[test]
+fn times_of_a_word_line_fit_its_cells() {
+    let file = |geometry: &str, flash: &str| {
+        DeviceConfig::from_toml(&format!(
+            "preset = \"fast21-32g\"\n[geometry]\npages_per_block = 960\n{geometry}\n[flash]\n{flash}\n\
+             [background]\nlookup_stalls_dies = false\n[timing]\nengine = \"nand\""
+        ))
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+    };
+    let tlc = "cell_bits = 3";
+    let several = "program_ns = [400_000, 900_000, 1_600_000]";
+    for (geometry, flash, part) in [
+        (
+            tlc.to_string(),
+            several,
+            "has 3 times: with geometry.one_shot",
+        ),
+        (
+            tlc.to_string(),
+            "read_ns = [40_000, 60_000]",
+            "cell_bits = 3 needs one or 3",
+        ),
+        (
+            format!("{tlc}\none_shot = false"),
+            "program_ns = [400_000, 900_000]",
+            "cell_bits = 3 needs one or 3",
+        ),
+    ] {
+        let error = file(&geometry, flash).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(file(&format!("{tlc}\none_shot = false"), several), Ok(()));
+    assert_eq!(file(tlc, "read_ns = [40_000, 60_000, 80_000]"), Ok(()));
+    assert_eq!(file("page_bytes = 16_384", several), Ok(()));
+}
+
+#[test]
 fn a_file_without_the_tables_that_were_added_later_is_read() {
     let whole = DeviceConfig::preset("fast21-32g").unwrap();
     let mut table: toml::Table = whole.to_toml().parse().unwrap();

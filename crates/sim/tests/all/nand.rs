@@ -4,6 +4,7 @@ use crate::pipeline::{self, PAPERS};
 use remap_ssd_device::nand::{Activity, CellTimes, DieInterval};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_media::WordLine;
 use remap_ssd_sim::aging::{AgingOptions, Fill, age};
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::cores::Cores;
@@ -154,6 +155,53 @@ fn reads_are_faster_and_faster_still_if_programs_are_suspended() {
     assert!(first.mean < 0.95 * fifo.mean, "{first:?} {fifo:?}");
     assert!(suspended.mean < 0.6 * first.mean, "{suspended:?} {first:?}");
     assert!(suspended.p99 < 0.5 * first.p99, "{suspended:?} {first:?}");
+}
+
+/// Two planes with pages of 16 KiB, and three bits a cell that one operation programs.
+fn word_lines(config: &mut DeviceConfig) {
+    let word_line = WordLine {
+        planes: 2,
+        page_bytes: 16_384,
+        bits: 3,
+        one_shot: true,
+    };
+    let geometry = config.geometry.with_pages_per_block(8 * 24).unwrap();
+    config.geometry = geometry.with_word_line(word_line).unwrap();
+    config.firmware.lpns = config.geometry.pages() / 9 * 6;
+    config.flash.program_ns = CellTimes::flat(1_000_000);
+    config.flash.transfer_ns = 5_000;
+    config.timing.program_plane_ns = 800;
+    let tables = config.firmware.tables_bytes(&config.geometry);
+    config.firmware.log_bytes = config.firmware.log_bytes.max(tables);
+}
+
+#[test]
+fn word_lines_give_the_same_on_two_threads() {
+    for (scheme, workload) in [
+        (SchemeKind::None, "randrw:70"),
+        (SchemeKind::RemapSsd, "journal"),
+        (SchemeKind::FLog, "fileserver,direct"),
+    ] {
+        let mut config = config(scheme, true, "nand");
+        word_lines(&mut config);
+        are_the_same(&config, workload, 20_000, 32);
+    }
+}
+
+// A die programs 24 pages in 1 ms, of which it needs the data first.
+#[test]
+fn writes_in_order_run_at_the_speed_of_word_lines() {
+    let mut config = config(SchemeKind::None, false, "nand");
+    word_lines(&mut config);
+    config.link.mib_s = 0;
+    let device = Device::format(config.clone()).unwrap();
+    let (summary, _) = run_on(device, "seqwrite", &options(20_000, 64, 1));
+    let dies = f64::from(config.geometry.dies_total());
+    // Four dies share a channel, and the first two units of each die find room in the buffer.
+    let unit_ns = 24.0 * 5_000.0 + 800.0 + 1_000_000.0;
+    let bound = dies * 24.0 * 4096.0 / 1_048_576.0 * 1e9 / unit_ns;
+    let share = summary.bandwidth_mib_s / bound;
+    assert!((0.9..1.1).contains(&share), "{share}");
 }
 
 #[test]

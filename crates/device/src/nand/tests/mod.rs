@@ -4,5 +4,6 @@
 mod agreement;
 mod exact;
 mod host;
+mod units;
 mod waits;
 mod watch;

@@ -8,7 +8,7 @@ use crate::halves::{DataPath, Step};
 use crate::nand::{CellTimes, Nand, NandSpec, Suspension};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::op::NO_PAGE;
-use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose};
+use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose, WordLine};
 
 const READ: u64 = 50;
 const PROGRAM: u64 = 700;
@@ -23,11 +23,13 @@ struct Done {
 }
 
 impl Done {
-    fn length(&self) -> u64 {
+    fn length(&self, word_line: WordLine) -> u64 {
         match self.op.kind {
             // It may be answered from the controller's buffer.
             OpKind::Read | OpKind::Wait => 0,
-            OpKind::Program => PROGRAM,
+            OpKind::Program if word_line == WordLine::SINGLE => PROGRAM,
+            // It is done once it is in the buffer.
+            OpKind::Program => 0,
             OpKind::Erase => ERASE,
             _ => STORE,
         }
@@ -38,14 +40,15 @@ impl Done {
     }
 }
 
-fn geometry() -> Geometry {
+fn geometry(word_line: WordLine) -> Geometry {
     let shape = Shape {
         channels: 2,
         dies: 4,
         superblocks: 16,
         pages_per_block: 16,
     };
-    Geometry::new(shape).unwrap()
+    let geometry = Geometry::new(shape).unwrap();
+    geometry.with_word_line(word_line).unwrap()
 }
 
 fn spec(noise: &mut Noise) -> NandSpec {
@@ -55,6 +58,9 @@ fn spec(noise: &mut Noise) -> NandSpec {
         erase_ns: ERASE,
         transfer_ns: u64::from(noise.below(2)) * 30,
         command_ns: [noise.below(2).into(); 3],
+        plane_ns: [0; 3],
+        buffer_units: 1 + noise.below(2),
+        protected: true,
         data_first: noise.below(2) == 0,
         dies_per_chip: 1 + noise.below(2),
         suspension: Suspension {
@@ -68,8 +74,13 @@ fn spec(noise: &mut Noise) -> NandSpec {
 }
 
 /// The next operation: pages of each superblock are programmed in order.
-fn draw(noise: &mut Noise, next: &mut [u32; 3], names: &mut u64, last: Option<&Op>) -> Op {
-    let geometry = geometry();
+fn draw(
+    noise: &mut Noise,
+    geometry: Geometry,
+    next: &mut [u32; 3],
+    names: &mut u64,
+    last: Option<&Op>,
+) -> Op {
     let after = match noise.below(8) {
         0 => After::ALL,
         1 => After::FENCE,
@@ -116,18 +127,20 @@ fn draw(noise: &mut Noise, next: &mut [u32; 3], names: &mut u64, last: Option<&O
 }
 
 /// The operations of one sequence, with their ends.
-fn sequence(seed: u64) -> Vec<Done> {
+fn sequence(seed: u64, word_line: WordLine) -> Vec<Done> {
+    let geometry = geometry(word_line);
     let mut noise = Noise(seed);
     let latencies = Latencies {
         nvram_write_ns: STORE,
         ..Latencies::default()
     };
-    let mut nand = Nand::new(geometry(), spec(&mut noise), latencies);
+    let mut nand = Nand::new(geometry, spec(&mut noise), latencies);
     let (mut next, mut names, mut now) = ([0; 3], 0, 0);
     let mut all = Vec::new();
     for request in 0..300 {
         let op = draw(
             &mut noise,
+            geometry,
             &mut next,
             &mut names,
             all.last().map(|done: &Done| &done.op),
@@ -151,7 +164,7 @@ fn sequence(seed: u64) -> Vec<Done> {
 }
 
 /// True if the operation must wait for an earlier one.
-fn waits(op: &Op, before: &Done, row_begins: bool) -> bool {
+fn waits(op: &Op, before: &Done, row_begins: bool, word_line: WordLine) -> bool {
     let pages = op.after_page.0..op.after_page.0.saturating_add(op.after_pages.into());
     let is_program = before.op.kind == OpKind::Program;
     let named = !matches!(op.kind, OpKind::NvClear | OpKind::Erase)
@@ -160,8 +173,9 @@ fn waits(op: &Op, before: &Done, row_begins: bool) -> bool {
         && before.op.clear_id == op.clear_id;
     let in_order = op.kind == OpKind::Program
         && is_program
+        && word_line == WordLine::SINGLE
         && before.op.page.0 / 64 == op.page.0 / 64
-        && before.op.page.0 + geometry().dies() == op.page.0;
+        && before.op.page.0 + geometry(word_line).dies() == op.page.0;
     op.after_all && row_begins
         || op.after_fence && before.op.kind == OpKind::NvWrite
         || op.after_pages > 0 && is_program && pages.contains(&before.op.page.0)
@@ -171,9 +185,31 @@ fn waits(op: &Op, before: &Done, row_begins: bool) -> bool {
 
 #[test]
 fn every_operation_begins_after_those_for_which_it_waits() {
+    check(WordLine::SINGLE, 300);
+}
+
+// Units of 2 pages in a protected buffer, word lines of 4 pages on 2 planes, and units of 8 pages.
+#[test]
+fn with_program_units_as_well() {
+    let pairs = WordLine {
+        planes: 2,
+        bits: 2,
+        one_shot: false,
+        ..WordLine::SINGLE
+    };
+    check(pairs, 300);
+    let large = WordLine {
+        page_bytes: 16_384,
+        one_shot: true,
+        ..pairs
+    };
+    check(WordLine { planes: 1, ..large }, 300);
+}
+
+fn check(word_line: WordLine, seeds: u64) {
     let (mut checked, mut late) = (0, 0);
-    for seed in 0..300 {
-        let all = sequence(seed);
+    for seed in 0..seeds {
+        let all = sequence(seed, word_line);
         for (at, done) in all.iter().enumerate() {
             // Erases and programs in a row that wait for everything wait for what was before the row.
             let in_row = |done: &Done| {
@@ -186,8 +222,8 @@ fn every_operation_begins_after_those_for_which_it_waits() {
                 }
             }
             for (earlier, before) in all[..at].iter().enumerate() {
-                if waits(&done.op, before, earlier < row) {
-                    let begin = done.end - done.length();
+                if waits(&done.op, before, earlier < row, word_line) {
+                    let begin = done.end - done.length(word_line);
                     assert!(
                         begin >= before.end,
                         "seed {seed}: {:?} {:?}",

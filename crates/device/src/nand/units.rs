@@ -1,0 +1,320 @@
+//! Program units: pages that one operation programs, gathered in the controller's buffer.
+//!
+//! The firmware records pages one by one. Each enters the buffer of its die when all for which it waits has
+//! ended and there is room; the unit is programmed once its last page is there.
+//!
+//! ```text
+//! page ─► waits ─► room in the buffer? ─► in the buffer ─┐
+//! page ─► waits ─► room in the buffer? ─► in the buffer ─┴─► unit ─► queue of its die
+//! ```
+//!
+//! Pages find room unless too many complete units of their die have not been programmed. What fills a unit may
+//! come after a page that finds no room, so units that are not complete take none; and a page waits only
+//! while its die has a program or an erase that nothing holds up. So nothing waits forever.
+//!
+//! If the buffer is *protected* from power cuts, a page counts as done once it is there; otherwise, once its
+//! unit has been programmed. A unit of which pages will never come is programmed as it is.
+//!
+//! Invariants: a block has at most one incomplete unit; its units are programmed in order. Absent: the order of a
+//! die's operations (`array`).
+
+use super::Nand;
+use super::graph::{Class, Graph, NONE, Node, NodeName, Work};
+use remap_ssd_media::{Geometry, Ppn};
+
+/// The latest unit of a block.
+#[derive(Clone, Copy)]
+struct Latest {
+    name: Option<NodeName>,
+    /// Its node while pages are to come; else `NONE`.
+    open: u32,
+    /// The page that comes next, while it is open.
+    next: Ppn,
+}
+
+/// The buffer of a die.
+#[derive(Clone, Copy)]
+struct Buffer {
+    /// Units whose pages are all there.
+    complete: u32,
+    /// Programs and erases that wait for nothing but their die.
+    ready: u32,
+    /// Pages that wait for room, linked by `Node::next`.
+    first: u32,
+    last: u32,
+    /// True while the die is in the list of those to look at.
+    is_listed: bool,
+}
+
+/// All program units that have not ended.
+pub(super) struct Units {
+    geometry: Geometry,
+    /// Pages of a unit.
+    pages: u32,
+    /// Complete units that a die's buffer holds.
+    room: u32,
+    pub is_protected: bool,
+    blocks: Vec<Latest>,
+    buffers: Vec<Buffer>,
+    /// Dies with pages that may have room now.
+    listed: Vec<u32>,
+    incomplete: usize,
+}
+
+impl Units {
+    /// `dies` is the number of timelines of dies.
+    pub(super) fn new(geometry: Geometry, dies: u32, room: u32, is_protected: bool) -> Self {
+        let pages = geometry.word_line().unit_pages();
+        let blocks = match pages {
+            1 => 0,
+            _ => geometry.superblocks() as usize * geometry.dies() as usize,
+        };
+        let latest = Latest {
+            name: None,
+            open: NONE,
+            next: Ppn(0),
+        };
+        let buffer = Buffer {
+            complete: 0,
+            ready: 0,
+            first: NONE,
+            last: NONE,
+            is_listed: false,
+        };
+        Self {
+            geometry,
+            pages,
+            room: room.max(1),
+            is_protected,
+            blocks: vec![latest; blocks],
+            buffers: vec![buffer; dies as usize],
+            listed: Vec::new(),
+            incomplete: 0,
+        }
+    }
+
+    /// True if an operation programs more than one page.
+    #[inline]
+    pub(super) fn gather(&self) -> bool {
+        self.pages > 1
+    }
+
+    /// The first page of a page's unit, and the one after its last.
+    pub(super) fn range(&self, page: Ppn) -> std::ops::Range<u32> {
+        let offset = self.geometry.offset(page);
+        let first = page.0 - offset % self.pages;
+        first..first + self.pages
+    }
+
+    fn block_of(&self, page: Ppn) -> usize {
+        self.geometry.slot(page).block.0 as usize
+    }
+
+    /// The incomplete unit to which a page belongs, if it has one.
+    pub(super) fn open_for(&self, page: Ppn) -> Option<u32> {
+        let latest = &self.blocks[self.block_of(page)];
+        (latest.open != NONE && latest.next == page).then_some(latest.open)
+    }
+
+    /// The latest unit of a page's block.
+    pub(super) fn latest(&self, page: Ppn) -> Option<NodeName> {
+        self.blocks[self.block_of(page)].name
+    }
+
+    /// A unit begins with this page. No other one of its block is open.
+    pub(super) fn begin(&mut self, page: Ppn, unit: u32, graph: &mut Graph) {
+        graph.node_mut(unit).missing = (self.range(page).end - page.0) as u16;
+        let block = self.block_of(page);
+        self.blocks[block] = Latest {
+            name: Some(graph.name(unit)),
+            open: unit,
+            next: page,
+        };
+        self.incomplete += 1;
+    }
+
+    /// The page belongs to its block's open unit.
+    pub(super) fn join(&mut self, page: Ppn) {
+        let (block, end) = (self.block_of(page), self.range(page).end);
+        let latest = &mut self.blocks[block];
+        latest.next = Ppn(page.0 + 1);
+        if latest.next.0 == end {
+            latest.open = NONE;
+            self.incomplete -= 1;
+        }
+    }
+
+    /// No further page of the block's open unit will come.
+    pub(super) fn close(&mut self, page: Ppn, graph: &mut Graph) {
+        let block = self.block_of(page);
+        self.close_block(block, graph);
+    }
+
+    fn close_block(&mut self, block: usize, graph: &mut Graph) {
+        let Latest { open, next, .. } = self.blocks[block];
+        if open == NONE {
+            return;
+        }
+        let missing = (self.range(next).end - next.0) as u16;
+        self.blocks[block].open = NONE;
+        self.incomplete -= 1;
+        self.came(open, missing, graph);
+    }
+
+    /// No further page of any open unit will come. Returns false if there is none.
+    pub(super) fn close_all(&mut self, graph: &mut Graph) -> bool {
+        let any = self.incomplete > 0;
+        for block in 0..self.blocks.len() {
+            self.close_block(block, graph);
+        }
+        any
+    }
+
+    /// Units of which pages are to come.
+    pub(super) fn incomplete(&self) -> usize {
+        self.incomplete
+    }
+
+    /// Some pages of a unit are in the buffer, or will never come.
+    fn came(&mut self, unit: u32, pages: u16, graph: &mut Graph) {
+        let node = graph.node_mut(unit);
+        node.missing -= pages;
+        if node.missing == 0 {
+            self.buffers[usize::from(node.die)].complete += 1;
+            graph.seal(unit);
+        }
+    }
+
+    /// A page waits for nothing but room. Returns true if it has it.
+    pub(super) fn enter(&mut self, at: u32, graph: &mut Graph) -> bool {
+        let die = graph.node(at).die;
+        let buffer = &mut self.buffers[usize::from(die)];
+        if buffer.complete < self.room && buffer.first == NONE {
+            return true;
+        }
+        graph.node_mut(at).next = NONE;
+        match buffer.last {
+            NONE => buffer.first = at,
+            last => graph.node_mut(last).next = at,
+        }
+        buffer.last = at;
+        self.look_at(die);
+        false
+    }
+
+    /// The page is in the buffer.
+    pub(super) fn entered(&mut self, unit: u32, graph: &mut Graph) {
+        self.came(unit, 1, graph);
+    }
+
+    /// Once no node is ready: a page that has waited for room and has it now.
+    pub(super) fn next_with_room(&mut self, graph: &Graph) -> Option<u32> {
+        while let Some(die) = self.listed.last() {
+            let buffer = &mut self.buffers[*die as usize];
+            let has_room = buffer.complete < self.room || buffer.ready == 0;
+            if buffer.first != NONE && has_room {
+                let at = buffer.first;
+                buffer.first = graph.node(at).next;
+                if buffer.first == NONE {
+                    buffer.last = NONE;
+                }
+                return Some(at);
+            }
+            buffer.is_listed = false;
+            self.listed.pop();
+        }
+        None
+    }
+
+    fn look_at(&mut self, die: u16) {
+        let buffer = &mut self.buffers[usize::from(die)];
+        if buffer.first != NONE && !buffer.is_listed {
+            buffer.is_listed = true;
+            self.listed.push(die.into());
+        }
+    }
+
+    /// A program or an erase waits for its die alone.
+    pub(super) fn ready(&mut self, die: u16) {
+        self.buffers[usize::from(die)].ready += 1;
+    }
+
+    /// A program or an erase has ended.
+    pub(super) fn ended(&mut self, die: u16, is_unit: bool) {
+        let buffer = &mut self.buffers[usize::from(die)];
+        buffer.ready -= 1;
+        buffer.complete -= u32::from(is_unit);
+        self.look_at(die);
+    }
+}
+
+impl Nand {
+    /// The page `node` joins its unit, which begins with it if it has none.
+    pub(super) fn join_unit(&mut self, page: Ppn, node: u32) {
+        let class = self.graph.node(node).class;
+        let unit = match self.units.open_for(page) {
+            Some(unit) => unit,
+            None => {
+                self.units.close(page, &mut self.graph);
+                self.begin_unit(page, class, self.graph.node(node).die)
+            }
+        };
+        self.units.join(page);
+        let this = self.graph.node_mut(unit);
+        this.class = this.class.min(class);
+        self.graph.node_mut(node).unit = unit;
+
+        if !self.units.is_protected {
+            // The host waits until the unit has been programmed.
+            let part = std::mem::replace(&mut self.graph.node_mut(node).part, NONE);
+            if part != NONE {
+                let mut programmed = Node::new(Work::Nothing, class);
+                programmed.part = part;
+                let programmed = self.graph.add(programmed);
+                self.graph.wait_for(programmed, unit);
+                self.graph.seal(programmed);
+            }
+        }
+    }
+
+    /// A unit that is programmed after the previous one of its block, or after the block's erase.
+    fn begin_unit(&mut self, page: Ppn, class: Class, die: u16) -> u32 {
+        let row = self.geometry.slot(page).row;
+        let before = match row / self.units.pages {
+            0 => self.erases.of(page),
+            _ => self.units.latest(page),
+        };
+        let word_line = self.geometry.word_line();
+        let mut node = Node::new(Work::Program, class);
+        node.page = page;
+        node.die = die;
+        node.length = self.spec.program.of_row(self.flash_row(page));
+        node.pages = word_line.unit_pages() as u16;
+        node.planes = word_line.planes as u8;
+        node.apart = self.units.is_protected;
+
+        let unit = self.graph.add(node);
+        if let Some(before) = before.and_then(|name| self.graph.find(name)) {
+            self.graph.wait_for(unit, before);
+        }
+        self.units.begin(page, unit, &mut self.graph);
+        unit
+    }
+
+    /// What operations name that wait for a page, if they wait until it is in the buffer.
+    pub(super) fn buffered(&self, node: u32) -> Option<NodeName> {
+        self.units.is_protected.then(|| self.graph.name(node))
+    }
+
+    /// A block is erased after its latest unit.
+    pub(super) fn erase_follows_units(&mut self, page: Ppn, erase: u32) {
+        if !self.units.gather() {
+            return;
+        }
+        self.units.close(page, &mut self.graph);
+        let unit = self.units.latest(page);
+        if let Some(unit) = unit.and_then(|name| self.graph.find(name)) {
+            self.graph.wait_for(erase, unit);
+        }
+    }
+}
