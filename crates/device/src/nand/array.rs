@@ -16,22 +16,24 @@
 
 use super::events::Events;
 use super::graph::{Class, Graph, NONE, Node, Work};
+use super::planes::Together;
 use super::spec::{NandSpec, Suspension};
 use super::utilisation::DieState;
 use super::watch::Watch;
+use remap_ssd_media::WordLine;
 use std::collections::VecDeque;
 
 const CLASSES: usize = 4;
 
 /// A queue of nodes, linked by [`Node::next`].
 #[derive(Clone, Copy)]
-struct Queue {
-    first: u32,
-    last: u32,
+pub(super) struct Queue {
+    pub first: u32,
+    pub last: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+pub(super) enum Phase {
     Idle,
     /// The command waits for the channel, or crosses it.
     Command,
@@ -43,11 +45,11 @@ enum Phase {
 }
 
 #[derive(Clone, Copy)]
-struct Die {
-    phase: Phase,
+pub(super) struct Die {
+    pub phase: Phase,
     channel: usize,
     /// The operation in progress.
-    active: u32,
+    pub active: u32,
     /// When its array time ends.
     end: u64,
     /// Array time of the active operation, at most what is left of it.
@@ -56,7 +58,9 @@ struct Die {
     /// Array time that is left of it, and how often it was suspended.
     left_ns: u64,
     suspensions: u32,
-    queues: [Queue; CLASSES],
+    pub queues: [Queue; CLASSES],
+    /// True if it is idle, and begins before time goes on.
+    pub begins_soon: bool,
 }
 
 /// Marks a channel that is between two users.
@@ -71,10 +75,13 @@ struct Channel {
 
 /// All dies and channels of a device. Its events have the leaves from 0 on: channels, then dies.
 pub(super) struct Array {
-    spec: NandSpec,
-    dies: Vec<Die>,
+    pub spec: NandSpec,
+    pub dies: Vec<Die>,
     channels: Vec<Channel>,
     pub watch: Watch,
+    pub together: Together,
+    /// Dies that begin before time goes on.
+    pub soon: Vec<u32>,
 }
 
 /// What the array needs to act: the nodes of its queues, and a place for its next events.
@@ -88,6 +95,7 @@ impl Array {
     /// `channel_of` gives the channel of each of `dies`.
     pub(super) fn new(
         spec: NandSpec,
+        word_line: WordLine,
         dies: usize,
         channels: usize,
         channel_of: impl Fn(usize) -> usize,
@@ -106,6 +114,7 @@ impl Array {
             left_ns: 0,
             suspensions: 0,
             queues: [queue; CLASSES],
+            begins_soon: false,
         };
         let channel = || Channel {
             user: NONE,
@@ -114,6 +123,8 @@ impl Array {
         };
         Self {
             spec,
+            together: Together::new(word_line),
+            soon: Vec::new(),
             dies: (0..dies).map(die).collect(),
             channels: std::iter::repeat_with(channel).take(channels).collect(),
             watch: Watch::new(dies),
@@ -144,6 +155,10 @@ impl Array {
         queue.last = at;
 
         match self.dies[die].phase {
+            Phase::Idle if self.together.all > 1 => {
+                self.begin_soon(die);
+                None
+            }
             Phase::Idle => self.start_next(die, context),
             Phase::Array if class == Class::HostRead => {
                 self.suspend(die, context);
@@ -177,27 +192,40 @@ impl Array {
             self.ask_channel(die, context);
             return None;
         }
-        Some(self.finish(die, context.now))
+        Some(self.finish(die, context))
     }
 
     /// Ends the active operation. The caller starts the next one, once those that waited for this
-    /// one are ready.
-    fn finish(&mut self, die: usize, now: u64) -> u32 {
-        self.watch.rest(die, now);
+    /// one are ready. The data of reads that were done at once follow each other.
+    fn finish(&mut self, die: usize, context: &Context<'_>) -> u32 {
         let this = &mut self.dies[die];
-        this.phase = Phase::Idle;
-        std::mem::replace(&mut this.active, NONE)
+        let next = context.graph.node(this.active).next;
+        match next {
+            NONE => self.watch.rest(die, context.now),
+            _ => {
+                let node = context.graph.node(next);
+                self.watch
+                    .follow(die, (this.active, next), node, context.now);
+            }
+        }
+        this.phase = match next {
+            NONE => Phase::Idle,
+            _ => Phase::Data,
+        };
+        std::mem::replace(&mut this.active, next)
     }
 
     /// A die whose operation has ended takes the next one. Returns that if it has ended already.
     pub(super) fn go_on(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         match self.dies[die].phase {
             Phase::Idle => self.start_next(die, context),
+            // More of the reads that were done at once.
+            Phase::Data if self.spec.transfer_ns == 0 => Some(self.finish(die, context)),
             _ => None,
         }
     }
 
-    fn start_next(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
+    pub(super) fn start_next(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         let this = &mut self.dies[die];
         if this.suspended != NONE {
             let reads = this.queues[Class::HostRead as usize].first;
@@ -236,6 +264,7 @@ impl Array {
             queue.last = NONE;
         }
 
+        context.graph.node_mut(at).next = NONE;
         self.watch
             .begin(die, at, context.graph.node(at), context.now);
         this.active = at;
@@ -243,6 +272,7 @@ impl Array {
             this.suspensions = 0;
         }
         this.phase = Phase::Command;
+        self.join_reads(die, class, context);
         if self.channel_ns(die, context.graph) == 0 {
             return self.begin_array(die, context);
         }
@@ -257,12 +287,12 @@ impl Array {
             transfer_ns,
             ..
         } = self.spec;
-        let [_, program_plane, erase_plane] = self.spec.plane_ns;
+        let [read_plane, program_plane, erase_plane] = self.spec.plane_ns;
         let this = &self.dies[die];
         let node = graph.node(this.active);
         let (pages, others) = (u64::from(node.pages), u64::from(node.planes) - 1);
         match (node.work, this.phase) {
-            (Work::Read, Phase::Command) => read,
+            (Work::Read, Phase::Command) => read + others * read_plane,
             (Work::Read, Phase::Data) => transfer_ns,
             (Work::Program, Phase::Command) => {
                 program + others * program_plane + pages * transfer_ns
@@ -283,7 +313,7 @@ impl Array {
 
         let instant = node.length == 0 && !(node.work == Work::Read && self.spec.transfer_ns > 0);
         if instant {
-            return Some(self.finish(die, context.now));
+            return Some(self.finish(die, context));
         }
         context.events.set(self.channels.len() + die, this.end);
 
@@ -374,9 +404,16 @@ impl Array {
         // The die may need the channel again at once, for its next operation.
         let die = std::mem::replace(&mut self.channels[channel].user, BETWEEN) as usize;
         let ended = match self.dies[die].phase {
-            Phase::Data => Some(self.finish(die, context.now)),
+            Phase::Data => Some(self.finish(die, context)),
             _ => self.begin_array(die, context),
         };
+        if ended.is_some() && self.dies[die].phase == Phase::Data && self.spec.transfer_ns > 0 {
+            // The data of reads that were done at once follow each other.
+            self.channels[channel].user = die as u32;
+            self.watch.transfer(die, self.spec.transfer_ns, context.now);
+            let end = context.now + self.spec.transfer_ns;
+            context.events.set(channel, end);
+        }
         if ended.is_none() {
             self.next_user(channel, context);
         }

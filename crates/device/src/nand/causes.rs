@@ -117,6 +117,11 @@ impl Path {
         }
     }
 
+    /// When its request entered.
+    pub(super) fn entry(&self) -> u64 {
+        self.at - self.causes.total()
+    }
+
     /// Everything since then has this cause.
     #[inline]
     pub(super) fn charge(&mut self, cause: Cause, now: u64) {

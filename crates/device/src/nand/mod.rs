@@ -27,6 +27,7 @@ mod causes;
 mod events;
 mod graph;
 mod lanes;
+mod planes;
 mod requests;
 mod spec;
 mod submit;
@@ -118,7 +119,9 @@ impl Nand {
         let channels = channels.max().unwrap_or(1);
         // Dies are dealt to channels in turn, and those of a channel to its chips.
         let chips = (dies / spec.dies_per_chip.max(1)) as usize;
-        let array = Array::new(spec, chips, channels, |chip| chip % channels);
+        let array = Array::new(spec, geometry.word_line(), chips, channels, |chip| {
+            chip % channels
+        });
         let leaves = array.leaves();
         Self {
             spec,
@@ -240,6 +243,7 @@ impl Nand {
     pub(crate) fn quiet_since(&mut self, time: u64) -> Option<u64> {
         while self.next_event(time) {}
         let busy = self.events.earliest().is_some() || !self.timers.is_empty();
+        let busy = busy || self.array.is_soon();
         (!busy).then_some(self.now)
     }
 
@@ -272,6 +276,13 @@ impl Nand {
     fn next_event(&mut self, until: u64) -> bool {
         let timer = self.timers.peek().map(|Reverse((at, _, _))| *at);
         let resource = self.events.earliest();
+        if self.array.is_soon() && until > self.now {
+            let next = [timer, resource.map(|(at, _)| at)];
+            if next.into_iter().flatten().all(|at| at > self.now) {
+                self.begin_soon();
+                return true;
+            }
+        }
         // Timers first: what they release may then compete for the resource.
         let by_timer = match (timer, resource) {
             (Some(timer), Some((at, _))) => timer <= at,
@@ -297,6 +308,17 @@ impl Nand {
             }
             _ => false,
         }
+    }
+
+    /// A die begins that has waited for what comes at this time.
+    fn begin_soon(&mut self) {
+        let mut context = Context {
+            now: self.now,
+            graph: &mut self.graph,
+            events: &mut self.events,
+        };
+        let ended = self.array.begin_next(&mut context);
+        self.flash_ended(ended);
     }
 
     fn ring(&mut self, timer: Timer) {

@@ -107,7 +107,7 @@ impl Nand {
         gate
     }
 
-    fn watch_submitted(&mut self, node: u32) {
+    pub(super) fn watch_submitted(&mut self, node: u32) {
         let watch = &mut self.array.watch;
         watch.submitted(node, self.graph.node(node), self.now);
     }
@@ -274,6 +274,7 @@ impl Nand {
         let before = ready.and_then(|name| self.graph.find(name));
         if let (Some(_), Some((page, die)), Purpose::Host) = (before, source, purpose) {
             node.length = self.spec.read.of_row(self.flash_row(page));
+            node.page = page;
             node.die = self.chip_of(die.into());
             return NONE;
         }

@@ -271,6 +271,7 @@ impl Nand {
                 let mut programmed = Node::new(Work::Nothing, class);
                 programmed.part = part;
                 let programmed = self.graph.add(programmed);
+                self.watch_submitted(programmed);
                 self.graph.wait_for(programmed, unit);
                 self.graph.seal(programmed);
             }

@@ -129,6 +129,17 @@ impl Watch {
         self.dies[die].takes(at, node);
     }
 
+    /// The die goes on with the data of the operation `at`, which has shared the array's time with `before`.
+    pub(super) fn follow(&mut self, die: usize, (before, at): (u32, u32), node: &Node, now: u64) {
+        let is_known = self.dies[die].node == before && node.part != NONE;
+        self.rest(die, now);
+        self.begin(die, at, node, now);
+        // Operations of one request have had the same causes.
+        if is_known && self.paths[before as usize].entry() == self.paths[at as usize].entry() {
+            self.paths[at as usize] = self.paths[before as usize];
+        }
+    }
+
     /// The die has no operation, or none that is not suspended.
     pub(super) fn rest(&mut self, die: usize, now: u64) {
         self.enter(die, DieState::Idle, now);

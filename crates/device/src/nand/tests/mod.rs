@@ -4,6 +4,7 @@
 mod agreement;
 mod exact;
 mod host;
+mod planes;
 mod units;
 mod waits;
 mod watch;

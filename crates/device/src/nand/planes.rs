@@ -1,0 +1,113 @@
+//! Reads that a die does at once: of one flash page, and of the same page on other planes.
+//!
+//! A read that begins takes along those of its queue that read the same flash page on any plane. The array
+//! reads once; then the pages of 4 KiB that were asked for cross the channel one after another, and each ends
+//! when it has crossed.
+//!
+//! What is submitted at one time comes before an idle die begins, so that the pages of a request find each other.
+//!
+//! Invariant: reads that are done at once are a list by `Node::next`, whose first is the active one. Absent:
+//! planes that read different pages at the same time.
+
+use super::array::{Array, Context, Phase};
+use super::graph::{NONE, Work};
+use super::spec::NandSpec;
+use remap_ssd_media::op::NO_PAGE;
+use remap_ssd_media::{Ppn, WordLine};
+
+/// How pages of 4 KiB share flash pages.
+#[derive(Clone, Copy)]
+pub(super) struct Together {
+    /// Pages of 4 KiB of a flash page on all planes.
+    pub all: u32,
+    /// Those on one plane.
+    parts: u32,
+}
+
+impl Together {
+    pub(super) fn new(word_line: WordLine) -> Self {
+        let parts = word_line.parts();
+        Self {
+            all: parts * word_line.planes,
+            parts,
+        }
+    }
+
+    /// The flash page of a page, on all planes: pages that follow each other share a word line.
+    fn flash_page(self, page: Ppn) -> u32 {
+        page.0 / self.all
+    }
+
+    fn plane_bit(self, page: Ppn) -> u32 {
+        1 << (page.0 % self.all / self.parts)
+    }
+}
+
+impl Array {
+    /// The read that begins takes along those of its queue that the array can do at the same time.
+    pub(super) fn join_reads(&mut self, die: usize, class: usize, context: &mut Context<'_>) {
+        let together = self.together;
+        let graph = &mut *context.graph;
+        let this = &mut self.dies[die];
+        let (at, head) = (this.active, *graph.node(this.active));
+        if together.all == 1 || head.work != Work::Read || head.page == NO_PAGE {
+            return;
+        }
+
+        let flash_page = together.flash_page(head.page);
+        let mut planes = together.plane_bit(head.page);
+        let (mut tail, mut before, mut next) = (at, NONE, this.queues[class].first);
+        while next != NONE {
+            let other = *graph.node(next);
+            let joins = other.work == Work::Read
+                && other.page != NO_PAGE
+                && together.flash_page(other.page) == flash_page;
+            if joins {
+                planes |= together.plane_bit(other.page);
+                match before {
+                    NONE => this.queues[class].first = other.next,
+                    before => graph.node_mut(before).next = other.next,
+                }
+                if other.next == NONE {
+                    this.queues[class].last = before;
+                }
+                graph.node_mut(tail).next = next;
+                graph.node_mut(next).next = NONE;
+                tail = next;
+            } else {
+                before = next;
+            }
+            next = other.next;
+        }
+
+        let NandSpec { part_saves_ns, .. } = self.spec;
+        let head = graph.node_mut(at);
+        head.planes = planes.count_ones() as u8;
+        if tail == at && together.parts > 1 {
+            head.length = head.length.saturating_sub(part_saves_ns);
+        }
+    }
+
+    /// An idle die has something to do, and begins once everything is there that comes at this time.
+    pub(super) fn begin_soon(&mut self, die: usize) {
+        if !std::mem::replace(&mut self.dies[die].begins_soon, true) {
+            self.soon.push(die as u32);
+        }
+    }
+
+    /// True if a die begins before time goes on.
+    #[inline]
+    pub(super) fn is_soon(&self) -> bool {
+        !self.soon.is_empty()
+    }
+
+    /// A die that was to begin soon begins. Returns its operation if that has ended already.
+    pub(super) fn begin_next(&mut self, context: &mut Context<'_>) -> Option<u32> {
+        let die = self.soon.pop()? as usize;
+        self.dies[die].begins_soon = false;
+        match self.dies[die].phase {
+            Phase::Idle => self.start_next(die, context),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Reads of large flash pages and of several planes.
+
+use super::host::{AFTER, BEFORE, Noise, link, mean, quantile, spec};
+use super::units::{LARGE, nand, op, submit, unprotected};
+use crate::config::Latencies;
+use crate::halves::{DataPath, Step};
+use crate::nand::{CellTimes, Nand, NandSpec};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{After, Geometry, OpKind, Purpose, WordLine};
+
+const PAGE: u64 = 4096;
+/// The link at 1 GB/s on four lanes.
+const LINK: u64 = 1248;
+
+/// Latencies of reads one after the other of `count` pages each, from each unit in turn.
+fn reads_in_turn(word_line: WordLine, spec: NandSpec, count: u32) -> Vec<u64> {
+    let stride = word_line.planes * word_line.parts();
+    let mut nand = nand(1, word_line, spec, link(PAGE));
+    let mut now = 0;
+    let mut latencies = Vec::new();
+    for at in 0..4 {
+        submit(
+            &mut nand,
+            0,
+            now + BEFORE,
+            OpKind::Read,
+            at * stride..at * stride + count,
+            0,
+        );
+        let end = nand.next_end().unwrap().at + AFTER;
+        // Each page of 4 KiB crosses the link as soon as it is there; in MQSim the request as a whole does.
+        latencies.push(end - now + u64::from(count - 1) * LINK);
+        now = end;
+    }
+    latencies
+}
+
+#[test]
+fn parts_of_a_page_are_read_at_once() {
+    for (count, latency) in [(1, 53_906), (2, 67_442), (4, 94_514)] {
+        let reads = reads_in_turn(LARGE, unprotected(40_000, 400_000), count);
+        assert_eq!(reads, [latency; 4], "{count} pages");
+    }
+    // MLC: the types of flash pages alternate.
+    let mlc = NandSpec {
+        read: CellTimes::new(&[40_020, 80_020]).unwrap(),
+        ..unprotected(0, 400_000)
+    };
+    let in_turn = WordLine { bits: 2, ..LARGE };
+    for (count, low, high) in [
+        (1, 53_906, 93_906),
+        (2, 67_442, 107_442),
+        (4, 94_514, 134_514),
+    ] {
+        let reads = reads_in_turn(in_turn, mlc, count);
+        assert_eq!(reads, [low, high, low, high], "{count} pages");
+    }
+}
+
+#[test]
+fn planes_read_at_once() {
+    let planes = WordLine { planes: 2, ..LARGE };
+    let reads = reads_in_turn(planes, unprotected(40_000, 400_000), 8);
+    assert_eq!(reads, [149_308; 4]);
+
+    // Only what was asked for crosses the channel: 4 KiB of each plane.
+    let mut nand = nand(
+        1,
+        planes,
+        unprotected(40_000, 400_000),
+        Latencies::default(),
+    );
+    for (request, page) in [(0, 1), (1, 6)] {
+        submit(&mut nand, request, 0, OpKind::Read, page..page + 1, 0);
+    }
+    let ends = [(); 2].map(|()| nand.next_end().unwrap().at);
+    let first = 940 + 40_020 + 12_288;
+    assert_eq!(ends, [first, first + 12_288]);
+    // The other word line waits for the array.
+    submit(&mut nand, 0, 100_000, OpKind::Read, 1..2, 0);
+    submit(&mut nand, 1, 100_000, OpKind::Read, 14..15, 0);
+    let ends = [(); 2].map(|()| nand.next_end().unwrap().at - 100_000);
+    let one = 290 + 40_020 + 12_288;
+    assert_eq!(ends, [one, 2 * one]);
+}
+
+/// Bytes per second of reads of whole flash pages in order.
+fn sequential(dies: u32, word_line: WordLine, transfer_ns: u64, depth: u32) -> f64 {
+    let pages = word_line.unit_pages();
+    let spec = NandSpec {
+        transfer_ns,
+        ..unprotected(40_000, 400_000)
+    };
+    let mut nand = nand(dies, word_line, spec, link(PAGE));
+    let (mut now, mut free) = (0, (0..depth).collect::<Vec<u32>>());
+    let count = 2000;
+    for at in 0..count {
+        let slot = free.pop().unwrap_or_else(|| {
+            let end = nand.next_end().unwrap();
+            now = end.at + AFTER;
+            end.request
+        });
+        let first = at * pages % (16 * 48 * dies);
+        submit(
+            &mut nand,
+            slot,
+            now,
+            OpKind::Read,
+            first..first + pages,
+            (at % dies) as u16,
+        );
+    }
+    f64::from(count * pages) * PAGE as f64 * 1e9 / nand.settle() as f64
+}
+
+// MQSim's rates; with four dies on a channel at 333, 400 and 1000 MT/s.
+#[test]
+fn sequential_reads_run_at_the_speed_of_flash() {
+    let planes = WordLine { planes: 2, ..LARGE };
+    for (dies, word_line, transfer_ns, depth, mb_s) in [
+        (1, LARGE, 12_288, 8, 183.1),
+        (1, planes, 12_288, 8, 235.2),
+        (4, LARGE, 12_288, 16, 276.6),
+        (4, LARGE, 8192, 16, 382.4),
+        (4, LARGE, 4096, 16, 619.0),
+    ] {
+        let rate = sequential(dies, word_line, transfer_ns, depth) / 1e6;
+        assert!((rate / mb_s - 1.0).abs() < 0.005, "{rate} {mb_s}");
+    }
+}
+
+// Collection's reads of one flash page, with their copies: one array time.
+#[test]
+fn collection_reads_a_flash_page_once() {
+    let flash = NandSpec {
+        command_ns: [0; 3],
+        transfer_ns: 0,
+        ..spec(50_000 - 20, 400_000, 0)
+    };
+    let mut nand = nand(1, LARGE, flash, Latencies::default());
+    for page in 0..4 {
+        let read = op(OpKind::Read, Purpose::Gc, 768 + page, After::NOTHING);
+        let program = op(OpKind::Program, Purpose::Gc, page, After::NOTHING);
+        nand.step(
+            None,
+            0,
+            Step::new(DataPath::Own, false),
+            false,
+            &[read, program],
+        );
+    }
+    assert_eq!(nand.settle(), 450_000);
+}
+
+/// NVMeVirt's 970 Pro: 16 dies on 8 channels, MLC, flash pages of 32 KiB.
+fn pro(depth: u32, count: usize) -> (f64, Vec<u64>) {
+    let shape = Shape {
+        channels: 8,
+        dies: 16,
+        superblocks: 16,
+        pages_per_block: 16 * 16,
+    };
+    let word_line = WordLine {
+        page_bytes: 32_768,
+        bits: 2,
+        ..WordLine::SINGLE
+    };
+    let geometry = Geometry::new(shape)
+        .unwrap()
+        .with_word_line(word_line)
+        .unwrap();
+    let flash = NandSpec {
+        read: CellTimes::new(&[30_013, 42_013]).unwrap(),
+        part_saves_ns: 253,
+        command_ns: [0; 3],
+        transfer_ns: 4864,
+        data_first: false,
+        ..spec(0, 185_000, PAGE)
+    };
+    let latencies = Latencies {
+        link_page_ns: 1152,
+        link_command_ns: 21_500,
+        ..Latencies::default()
+    };
+    let mut nand = Nand::new(geometry, flash, latencies);
+    let mut noise = Noise(u64::from(depth));
+    let mut free: Vec<u32> = (0..depth).collect();
+    let mut entered = vec![0; depth as usize];
+    let (mut now, mut times) = (0, Vec::new());
+    for _ in 0..count {
+        let slot = free.pop().unwrap_or_else(|| {
+            let end = nand.next_end().unwrap();
+            times.push(end.at - entered[end.request as usize]);
+            now = end.at;
+            end.request
+        });
+        let page = noise.below(geometry.pages());
+        let offset = geometry.offset(remap_ssd_media::Ppn(page));
+        entered[slot as usize] = now;
+        submit(
+            &mut nand,
+            slot,
+            now,
+            OpKind::Read,
+            page..page + 1,
+            geometry.die_of_offset(offset) as u16,
+        );
+    }
+    (times.len() as f64 * 1e9 / now as f64, times)
+}
+
+#[test]
+fn random_reads_of_a_970_pro() {
+    let (_, alone) = pro(1, 400);
+    assert!(
+        alone.iter().all(|time| [57_276, 69_276].contains(time)),
+        "{alone:?}"
+    );
+    // NVMeVirt's channels also move at most 26 units of 128 bytes in 4 us, which counts once dies are never idle.
+    for (depth, thousands, within) in [
+        (4, 60.6, 0.02),
+        (16, 195.0, 0.02),
+        (32, 284.0, 0.02),
+        (64, 341.0, 0.02),
+        (128, 368.0, 0.05),
+        (256, 378.0, 0.05),
+    ] {
+        let (per_s, times) = pro(depth, 40_000);
+        let off = per_s / thousands / 1000.0 - 1.0;
+        assert!(off.abs() < within, "depth {depth}: {per_s} {off}");
+        if depth == 32 {
+            let [mean, p99] = [mean(&times) / 112_600.0, quantile(&times, 0.99) / 313_000.0];
+            assert!(
+                (mean - 1.0).abs() < 0.02 && (p99 - 1.0).abs() < 0.05,
+                "{mean} {p99}"
+            );
+        }
+    }
+}
