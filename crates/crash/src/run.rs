@@ -140,7 +140,14 @@ impl CampaignOptions {
 
         let mut setups: Vec<u32> = match self.setup {
             Some(setup) => vec![setup],
-            None if self.mutant.is_some() => (0..Setup::COUNT).filter(useful).collect(),
+            None if self.mutant.is_some() => {
+                let simple: Vec<u32> = (0..Setup::COUNT).filter(useful).collect();
+                if simple.is_empty() {
+                    Setup::of_media(false).filter(useful).collect()
+                } else {
+                    simple
+                }
+            }
             None => Setup::of_media(self.media_faults).collect(),
         };
 
