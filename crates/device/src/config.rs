@@ -12,6 +12,7 @@
 //! must satisfy (`problems`), the values given in papers (`preset`), the effect of a factor
 //! (`scale`).
 
+pub use crate::config_errors::Errors;
 use crate::nand::{CellTimes, NandSpec, Suspension};
 use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -55,6 +56,9 @@ pub struct DeviceConfig {
     /// Energy of flash operations.
     #[serde(default)]
     pub energy: EnergyConfig,
+    /// Bit errors of flash and their correction.
+    #[serde(default)]
+    pub errors: Errors,
     /// Parameters of the firmware: the table `[firmware]` of files.
     pub firmware: Config,
 }
@@ -360,7 +364,7 @@ impl DeviceConfig {
             ],
             part_saves_ns: timing.part_saves_ns,
             buffer_units: timing.buffer_units,
-            protected: true,
+            protected: self.firmware.power_loss_protection,
             data_first: timing.data_first,
             dies_per_chip: timing.dies_per_chip,
             suspension: Suspension {

@@ -168,7 +168,8 @@ impl Device {
         let timing = Timing::new(config.geometry, config.latencies());
         let nand = config
             .nand()
-            .map(|spec| Nand::new(config.geometry, spec, config.latencies()));
+            .map(|spec| Nand::new(config.geometry, spec, config.latencies()))
+            .map(|nand| nand.with_errors(&config.errors, config.flash.endurance));
         let hashes = ftl.deduplicates();
         Self {
             ftl,

@@ -85,7 +85,7 @@ impl DeviceConfig {
     }
 }
 
-/// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]`, `[timing]` and `[energy]`.
+/// Keys that a file without a preset may omit, besides those of `[firmware]`, `[controller]`, `[timing]`, `[energy]` and `[errors]`.
 const OPTIONAL: [&str; 9] = [
     "preset",
     "scale",
@@ -104,8 +104,8 @@ fn missing(given: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
     let mut names: Vec<&str> = Vec::new();
     for key in KEYS.iter() {
         let table = key.table();
-        let is_optional =
-            OPTIONAL.contains(&key.path) || ["controller", "timing", "energy"].contains(&table);
+        let is_optional = OPTIONAL.contains(&key.path)
+            || ["controller", "timing", "energy", "errors"].contains(&table);
 
         let is_meant = wrong.iter().any(|wrong| wrong.meant == Some(key.path));
         let whole = given.get(table);

@@ -10,7 +10,7 @@
 //! itself (`preset`, `scale`, `firmware.gc_mode`) is such a field; a test compares them. Absent:
 //! constraints on several keys (`DeviceConfig::check`, the firmware's `Config::check`).
 
-use crate::config::TimingEngine;
+use crate::config::{Errors, TimingEngine};
 use crate::factor::parse_scale;
 use crate::nand::CellTimes;
 use crate::preset::{self, PRESETS};
@@ -53,6 +53,8 @@ pub enum KeyKind {
     Factor,
     /// A time above 0, or one for each page type of a word line.
     CellTimes,
+    /// A list of shares, each above the one before; it may be empty.
+    Rates,
 }
 
 /// A range of numbers, with or without its bounds.
@@ -108,6 +110,12 @@ const TIME_ABOVE_0: KeyKind = KeyKind::Integer(1, LATENCY_MAX_NS);
 /// A joule for one operation is a typing error.
 const ENERGY: KeyKind = KeyKind::Integer(0, 1_000_000_000);
 const ANY_U32: KeyKind = KeyKind::Integer(0, u32::MAX as u64);
+const MANY: KeyKind = KeyKind::Number(NumberRange {
+    least: 0.0,
+    most: 1e6,
+    above: false,
+    below: false,
+});
 const SHARE: KeyKind = KeyKind::Number(NumberRange {
     least: 0.0,
     most: 1.0,
@@ -127,7 +135,7 @@ const fn below(most: f64) -> KeyKind {
 /// The keys of every device, in file order.
 static COMMON: &[DeviceKey] = &[
     key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
-        outside `[firmware]`, `[controller]`, `[timing]` and `[energy]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
+        outside `[firmware]`, `[controller]`, `[timing]`, `[energy]` and `[errors]` must be there, but for `host_ns` and `flash.flush_ns`.").flag("--preset"),
     key("scale", "", KeyKind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
         smaller; their number, the latencies and all shares stay.").flag("--scale"),
     key("name", "", KeyKind::Text, "What to call the device in results."),
@@ -201,6 +209,24 @@ static COMMON: &[DeviceKey] = &[
     key("energy.program_nj", "nJ", ENERGY, "Programming a page."),
     key("energy.erase_nj", "nJ", ENERGY, "Erasing a block."),
     key("energy.transfer_nj", "nJ", ENERGY, "Moving a page over its channel, once for each read and each program."),
+
+    key("errors.rate", "", SHARE, "Raw bit error rate of a page of a new block that has just been programmed; 0 if flash has no errors. Wear, age and reads add to it: (rate x (1 + wear x \
+        (cycles / endurance) ^ wear_power) x (1 + retention x days) + disturb x reads) x the page's place in the spread."),
+    key("errors.wear", "", MANY, "Increase of the rate at the end of `flash.endurance`, as a multiple."),
+    key("errors.wear_power", "", KeyKind::Integer(1, 8), "The increase grows with this power of the erase count."),
+    key("errors.erase_cycles", "cycles", ANY_U32, "Erases of each block before the run."),
+    key("errors.retention", "", MANY, "Increase for each day since the block's first page was programmed, as a share of the rate."),
+    key("errors.age_days", "days", MANY, "Days since then, of data that was programmed before the measured run."),
+    key("errors.disturb", "", SHARE, "Increase for each read of the block since its erase, as a rate."),
+    key("errors.spread", "", KeyKind::Number(NumberRange { least: 0.0, most: 4.0, above: false, below: false }), "How pages differ: the standard deviation of the logarithm of their rates."),
+    key("errors.seed", "", ANY_U32, "Seed of the pages' places in this distribution."),
+    key("errors.codeword_bits", "bits", KeyKind::Integer(1, 1 << 20), "Bits of a codeword: 8192 for 1 KiB."),
+    key("errors.correctable_bits", "bits", KeyKind::Integer(0, 1 << 20), "Bits of a codeword that can be corrected; a page with a higher rate is read again."),
+    key("errors.decode_ns", "ns", TIME, "Decoding a page after its transfer, in the controller."),
+    key("errors.retry_rates", "", KeyKind::Rates, "The largest rate that each read retry corrects: `[0.01, 0.012, 0.015]` in a file, `0.01/0.012/0.015` with `--set`."),
+    key("errors.retry_ns", "ns", TIME, "A retry: the die reads the page again."),
+    key("errors.soft_rate", "", SHARE, "The largest rate that soft decoding corrects after the last retry; 0 if there is none."),
+    key("errors.soft_ns", "ns", TIME, "What soft decoding takes; the die reads the page several times."),
 
     key("firmware.lpns", "pages", KeyKind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
     key("firmware.scheme", "", KeyKind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),
@@ -436,6 +462,10 @@ impl DeviceKey {
             }
             KeyKind::Text => "text".into(),
             KeyKind::Factor => "above 0 and at most 1, such as \"1/16\" or 0.25".into(),
+            KeyKind::Rates => format!(
+                "a list of up to {} rates above 0 and at most 1, each above the one before",
+                Errors::RETRIES_MAX
+            ),
             KeyKind::CellTimes => format!(
                 "above 0 and at most {LATENCY_MAX_NS} ns (1000 seconds), or a list of up to {} such times, none less than the one before",
                 CellTimes::BITS_MAX
@@ -462,6 +492,14 @@ impl DeviceKey {
                     .as_f64()
                     .is_some_and(|value| value > 0.0 && value <= 1.0),
             },
+            KeyKind::Rates => value.as_array().is_some_and(|rates| {
+                let rates: Option<Vec<f64>> = rates.iter().map(Value::as_f64).collect();
+                rates.is_some_and(|rates| {
+                    rates.len() <= Errors::RETRIES_MAX
+                        && rates.iter().all(|rate| *rate > 0.0 && *rate <= 1.0)
+                        && rates.is_sorted_by(|one, next| one < next)
+                })
+            }),
             KeyKind::CellTimes => {
                 let list = std::slice::from_ref(value);
                 let times = value.as_array().map_or(list, Vec::as_slice).iter();
@@ -552,6 +590,10 @@ impl DeviceKey {
                 _ => None,
             },
             KeyKind::CellTimes => cell_times(text),
+            KeyKind::Rates => {
+                let rates = text.split('/').map(|text| text.trim().parse().ok());
+                rates.collect::<Option<Vec<f64>>>().map(Value::from)
+            }
             KeyKind::Choice(_) | KeyKind::Text | KeyKind::Factor => None,
         };
 

@@ -31,6 +31,7 @@ mod check;
 mod command;
 mod completion;
 pub mod config;
+mod config_errors;
 mod config_file;
 mod device;
 mod device_file;

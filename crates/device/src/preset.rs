@@ -4,8 +4,8 @@
 //! Absent: workloads and aging, which belong to an experiment.
 
 use crate::config::{
-    Background, Controller, DeviceConfig, DeviceConfigError, EnergyConfig, Flash, Hash, Link,
-    Nvram, TimingConfig,
+    Background, Controller, DeviceConfig, DeviceConfigError, EnergyConfig, Errors, Flash, Hash,
+    Link, Nvram, TimingConfig,
 };
 use crate::nand::CellTimes;
 use crate::suggest::did_you_mean;
@@ -203,6 +203,7 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
         controller: Controller::default(),
         timing: TimingConfig::default(),
         energy: EnergyConfig::default(),
+        errors: Errors::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -255,6 +256,7 @@ fn coldmap() -> DeviceConfig {
         controller: Controller::default(),
         timing: TimingConfig::default(),
         energy: EnergyConfig::default(),
+        errors: Errors::default(),
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
@@ -307,6 +309,7 @@ fn pebble() -> DeviceConfig {
         controller: Controller::default(),
         timing: TimingConfig::default(),
         energy: EnergyConfig::default(),
+        errors: Errors::default(),
         background: Background {
             lookup_stalls_dies: false,
             idle_after_ns: 1_000_000,

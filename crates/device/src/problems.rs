@@ -3,7 +3,7 @@
 //! Invariants: a checked configuration can be formatted; an error lists all problems at once.
 //! Absent: ranges of single keys (`keys`).
 
-use crate::config::{DeviceConfig, DeviceConfigError, TimingConfig, TimingEngine};
+use crate::config::{DeviceConfig, DeviceConfigError, Errors, TimingConfig, TimingEngine};
 use crate::keys::{self, KeyProblem};
 use remap_ssd_media::{ContentMode, WordLine};
 
@@ -25,6 +25,7 @@ impl DeviceConfig {
         }
 
         wrong.extend(self.contradictions_of_time());
+        wrong.extend(self.contradictions_of_errors());
 
         // It adds values up, so each must be valid.
         if wrong.is_empty()
@@ -118,6 +119,22 @@ impl DeviceConfig {
 }
 
 impl DeviceConfig {
+    /// Error rates that contradict each other, or are not used.
+    fn contradictions_of_errors(&self) -> Option<KeyProblem> {
+        let (path, text) =
+            if self.timing.engine == TimingEngine::Published && self.errors != Errors::default() {
+                let text = "the keys of [errors] are used by timing.engine = \"nand\" alone";
+                ("errors", text.into())
+            } else {
+                self.errors.contradiction()?
+            };
+        Some(KeyProblem {
+            path: path.into(),
+            text,
+            meant: None,
+        })
+    }
+
     /// Lists of times that do not match the bits of a cell.
     fn times_of_word_lines(&self) -> Vec<KeyProblem> {
         let WordLine { bits, one_shot, .. } = self.geometry.word_line();

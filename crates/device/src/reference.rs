@@ -4,7 +4,7 @@
 //! Invariants: the descriptions are in `keys`, not here; a file with comments reads back as the
 //! same device. Absent: reading device files (`device_file`).
 
-use crate::config::DeviceConfig;
+use crate::config::{DeviceConfig, Errors};
 use crate::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, LATENCY_MAX_NS, NumberRange};
 use crate::nand::CellTimes;
 use crate::preset::PRESETS;
@@ -67,6 +67,11 @@ impl DeviceKey {
                 { "type": "string" },
                 { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
             ] }),
+            KeyKind::Rates => json!({
+                "type": "array",
+                "items": { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
+                "maxItems": Errors::RETRIES_MAX,
+            }),
             KeyKind::CellTimes => {
                 let time = json!({ "type": "integer", "minimum": 1, "maximum": LATENCY_MAX_NS });
                 json!({ "anyOf": [
@@ -264,6 +269,9 @@ fn about_table(table: &str) -> &'static str {
         "background" => "When the firmware works for itself.",
         "timing" => "The model of time: two of them, of which only one is used.",
         "energy" => "Energy of flash operations, for the energy of a run.",
+        "errors" => {
+            "Bit errors of flash and the time that their correction takes, with `timing.engine = \"nand\"`. There are none by default."
+        }
         "firmware" => "Every key has a default, without a preset too.",
         // The table of a scheme.
         _ => {

@@ -114,6 +114,18 @@ fn just_outside_a_range_is_refused_and_just_inside_is_not() {
                 assert!(refused(key.path, "no such thing".into()));
             }
             KeyKind::Text | KeyKind::Factor => assert!(refused(key.path, false.into())),
+            KeyKind::Rates => {
+                let fine = [json!([]), json!([0.5]), json!([1e-6, 0.002, 1])];
+                assert!(fine.into_iter().all(|value| !refused(key.path, value)));
+                let wrong = [
+                    json!(0.1),
+                    json!([0]),
+                    json!([0.2, 0.2]),
+                    json!([0.3, 0.2]),
+                    json!([2]),
+                ];
+                assert!(wrong.into_iter().all(|value| refused(key.path, value)));
+            }
             KeyKind::CellTimes => {
                 let fine = [json!(1), json!([1, 2]), json!([5, 5, 5, 5])];
                 assert!(fine.into_iter().all(|value| !refused(key.path, value)));

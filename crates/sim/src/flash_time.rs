@@ -64,7 +64,9 @@ impl Utilisation {
             program_suspensions: used.program_suspensions,
             erase_suspensions: used.erase_suspensions,
             dies: dies(busy),
-            dies_reading: state(DieState::Read),
+            dies_reading: dies(
+                used.die_ns[DieState::Read as usize] + used.die_ns[DieState::Retry as usize],
+            ),
             dies_programming: state(DieState::Program),
             dies_erasing: state(DieState::Erase),
             dies_suspending: state(DieState::Suspension),

@@ -184,7 +184,7 @@ fn type_of_key(key: &DeviceKey) -> Type {
         KeyKind::Integer(..) | KeyKind::CellTimes => Type::Integer,
         KeyKind::Number(_) | KeyKind::Factor => Type::Number,
         KeyKind::Flag => Type::Boolean,
-        KeyKind::Choice(_) | KeyKind::Text => Type::Text,
+        KeyKind::Choice(_) | KeyKind::Text | KeyKind::Rates => Type::Text,
     }
 }
 

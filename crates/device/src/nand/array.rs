@@ -38,6 +38,8 @@ pub(super) enum Phase {
     /// The command waits for the channel, or crosses it.
     Command,
     Array,
+    /// The array reads again, to correct errors.
+    Retry,
     /// The data wait for the channel, or cross it.
     Data,
     /// The active operation is being suspended.
@@ -186,7 +188,16 @@ impl Array {
             return self.start_next(die, context);
         }
 
-        let is_read = context.graph.node(this.active).work == Work::Read;
+        let Node { work, retry_ns, .. } = *context.graph.node(this.active);
+        if retry_ns > 0 && this.phase == Phase::Array {
+            this.phase = Phase::Retry;
+            self.watch.enter(die, DieState::Retry, context.now);
+            context
+                .events
+                .set(self.channels.len() + die, context.now + retry_ns);
+            return None;
+        }
+        let is_read = work == Work::Read;
         if is_read && self.spec.transfer_ns > 0 {
             this.phase = Phase::Data;
             self.ask_channel(die, context);
@@ -311,7 +322,8 @@ impl Array {
         this.end = context.now + node.length;
         self.watch.enter(die, DieState::of(node.work), context.now);
 
-        let instant = node.length == 0 && !(node.work == Work::Read && self.spec.transfer_ns > 0);
+        let instant = node.length + node.retry_ns == 0
+            && !(node.work == Work::Read && self.spec.transfer_ns > 0);
         if instant {
             return Some(self.finish(die, context));
         }

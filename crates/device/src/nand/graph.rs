@@ -79,6 +79,8 @@ pub(super) struct Node {
     pub page: Ppn,
     /// Duration: of the array for flash, of the turn for a lane.
     pub length: u64,
+    /// Additional time of the array to correct what was read.
+    pub retry_ns: u64,
     /// The clearing or erase that it is.
     pub clear: u64,
     /// When it became ready.
@@ -115,6 +117,7 @@ impl Node {
             part: NONE,
             page: Ppn(NONE),
             length: 0,
+            retry_ns: 0,
             clear: 0,
             since: 0,
             freed_by: NONE,

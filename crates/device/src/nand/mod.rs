@@ -24,6 +24,7 @@
 
 mod array;
 mod causes;
+mod errors;
 mod events;
 mod graph;
 mod lanes;
@@ -39,16 +40,18 @@ mod utilisation;
 mod watch;
 
 pub use causes::{Cause, Causes};
+pub use errors::ReadErrors;
 pub use requests::RequestEnd;
 pub use spec::CellTimes;
 pub(crate) use spec::{NandSpec, Suspension};
 pub use timeline::{Activity, DieInterval, Timeline};
 pub use utilisation::{DieState, Utilisation};
 
-use crate::config::Latencies;
+use crate::config::{Errors, Latencies};
 use crate::halves::{DataPath, Step};
 use crate::lane::FrontEnd;
 use array::{Array, Context};
+use errors::ErrorModel;
 use events::Events;
 use graph::{Graph, Lane, Mark, NONE, Node, Work};
 use lanes::{Clears, Erases, NvramLane, PendingPrograms};
@@ -66,6 +69,8 @@ enum Timer {
     Gate(u32),
     /// A part has reached the host.
     Part(u32),
+    /// A page that was read has been decoded.
+    Decoded(u32),
 }
 
 const LANES: usize = 3;
@@ -95,6 +100,8 @@ pub struct Nand {
     units: Units,
     erases: Erases,
     clears: Clears,
+    /// Bit errors, if flash has any.
+    errors: Option<ErrorModel>,
     /// First number that a row of erases or tail pages does not wait for.
     row: Option<u64>,
     /// The operation of the present lookup that was recorded last.
@@ -144,6 +151,7 @@ impl Nand {
             units: Units::new(geometry, chips as u32, spec.buffer_units, spec.protected),
             erases: Erases::new(geometry),
             clears: Clears::default(),
+            errors: None,
             row: None,
             lookup: NONE,
             looked_up: NONE,
@@ -153,6 +161,17 @@ impl Nand {
             merge_is_hashed: false,
             goes_on: false,
         }
+    }
+
+    /// Flash with bit errors, whose blocks have this endurance.
+    pub(crate) fn with_errors(self, errors: &Errors, endurance: u64) -> Self {
+        let errors = ErrorModel::new(self.geometry, errors, endurance);
+        Self { errors, ..self }
+    }
+
+    /// What reads of flash needed for their correction, if flash has bit errors.
+    pub fn read_errors(&self) -> Option<&ReadErrors> {
+        self.errors.as_ref().map(|errors| &errors.found)
     }
 
     /// The time of the latest event.
@@ -328,6 +347,14 @@ impl Nand {
                 self.begin_ready();
             }
             Timer::Part(part) => self.end_part(part),
+            Timer::Decoded(node) => {
+                let is_watched = self.graph.node(node).part != NONE;
+                if is_watched {
+                    self.array.watch.decoded(node, self.now);
+                }
+                self.finish(node);
+                self.begin_ready();
+            }
         }
     }
 
@@ -368,9 +395,17 @@ impl Nand {
     /// A flash operation has ended, if any: what waited for it may begin, then its die goes on.
     fn flash_ended(&mut self, mut ended: Option<u32>) {
         while let Some(node) = ended {
-            let die = usize::from(self.graph.node(node).die);
-            self.finish(node);
-            self.begin_ready();
+            let Node { die, work, .. } = *self.graph.node(node);
+            let die = usize::from(die);
+            match &self.errors {
+                Some(errors) if work == Work::Read && errors.decode_ns() > 0 => {
+                    self.set_timer(self.now + errors.decode_ns(), Timer::Decoded(node));
+                }
+                _ => {
+                    self.finish(node);
+                    self.begin_ready();
+                }
+            }
             let mut context = Context {
                 now: self.now,
                 graph: &mut self.graph,

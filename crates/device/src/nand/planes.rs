@@ -56,6 +56,8 @@ impl Array {
 
         let flash_page = together.flash_page(head.page);
         let mut planes = together.plane_bit(head.page);
+        // A retry reads the whole flash page again.
+        let mut retry_ns = head.retry_ns;
         let (mut tail, mut before, mut next) = (at, NONE, this.queues[class].first);
         while next != NONE {
             let other = *graph.node(next);
@@ -64,6 +66,7 @@ impl Array {
                 && together.flash_page(other.page) == flash_page;
             if joins {
                 planes |= together.plane_bit(other.page);
+                retry_ns = retry_ns.max(other.retry_ns);
                 match before {
                     NONE => this.queues[class].first = other.next,
                     before => graph.node_mut(before).next = other.next,
@@ -82,6 +85,7 @@ impl Array {
 
         let NandSpec { part_saves_ns, .. } = self.spec;
         let head = graph.node_mut(at);
+        head.retry_ns = retry_ns;
         head.planes = planes.count_ones() as u8;
         if tail == at && together.parts > 1 {
             head.length = head.length.saturating_sub(part_saves_ns);

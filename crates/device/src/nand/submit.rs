@@ -1,5 +1,6 @@
 //! Steps of commands become parts and operations that wait.
 
+use super::errors::ErrorModel;
 use super::graph::{Class, Lane, Mark, NONE, Node, Work};
 use super::lanes::ProgramData;
 use super::spec::NandSpec;
@@ -230,6 +231,9 @@ impl Nand {
         let page = node.page;
         let before = self.read_early(op.purpose, &mut node);
         let work = node.work;
+        if let Some(errors) = &mut self.errors {
+            note_errors(errors, &mut node, self.now);
+        }
         let node = self.graph.add(node);
         self.wait_for(node, before);
 
@@ -386,6 +390,9 @@ impl Nand {
             self.programs.add(page, program, data);
         }
         if op.kind == OpKind::Erase && op.page != NO_PAGE {
+            if let Some(errors) = &mut self.errors {
+                errors.erased(op.page);
+            }
             self.erases.add(op.page, self.graph.name(node));
             self.erase_follows_units(op.page, node);
         }
@@ -472,5 +479,15 @@ impl Nand {
             self.lookup = end;
         }
         self.graph.seal(end);
+    }
+}
+
+/// Counts what changes the error rates of blocks, and says how long a read takes for its errors.
+fn note_errors(errors: &mut ErrorModel, node: &mut Node, now: u64) {
+    match node.work {
+        _ if node.page == NO_PAGE => {}
+        Work::Read => node.retry_ns = errors.read(node.page, now),
+        Work::Program | Work::Buffer => errors.programmed(node.page, now),
+        _ => {}
     }
 }

@@ -24,11 +24,13 @@ pub enum DieState {
     Erase,
     /// It suspends or resumes an operation.
     Suspension,
+    /// It reads again, to correct errors.
+    Retry,
 }
 
 impl DieState {
     /// Their number.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 
     pub(super) fn of(work: Work) -> Self {
         match work {
@@ -54,6 +56,7 @@ impl DieState {
             Self::Transfer => Cause::Transfer,
             Self::Read | Self::Program | Self::Erase => Cause::Array,
             Self::Suspension => Cause::Suspension,
+            Self::Retry => Cause::Retry,
         }
     }
 }

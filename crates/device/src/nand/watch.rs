@@ -209,6 +209,11 @@ impl Watch {
         };
     }
 
+    /// The controller has decoded its page.
+    pub(super) fn decoded(&mut self, at: u32, now: u64) {
+        self.paths[at as usize].charge(Cause::Controller, now);
+    }
+
     /// It has ended.
     pub(super) fn ended(&mut self, at: u32, node: &Node, now: u64) {
         let cause = match node.work {

@@ -246,6 +246,51 @@ fn times_of_a_word_line_fit_its_cells() {
 }
 
 #[test]
+fn error_rates_that_contradict_each_other_are_refused() {
+    let file = |engine: &str, errors: &str| {
+        DeviceConfig::from_toml(&format!(
+            "preset = \"fast21-32g\"\n[errors]\n{errors}\n\
+             [background]\nlookup_stalls_dies = false\n[timing]\nengine = \"{engine}\""
+        ))
+        .map(|config| config.errors.rate)
+        .map_err(|error| error.to_string())
+    };
+    for (engine, errors, part) in [
+        (
+            "published",
+            "rate = 0.001",
+            "timing.engine = \"nand\" alone",
+        ),
+        (
+            "nand",
+            "retry_rates = [0.02, 0.01]",
+            "each above the one before",
+        ),
+        (
+            "nand",
+            "retry_rates = [0.005]",
+            "must begin above 0.0087890625",
+        ),
+        (
+            "nand",
+            "retry_rates = [0.01]\nsoft_rate = 0.01",
+            "must be 0, or above 0.01",
+        ),
+        (
+            "nand",
+            "correctable_bits = 9000",
+            "at most errors.codeword_bits",
+        ),
+    ] {
+        let error = file(engine, errors).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    let all = "rate = 0.001\nretry_rates = [0.01, 0.02]\nsoft_rate = 0.03";
+    assert_eq!(file("nand", all), Ok(0.001));
+    assert_eq!(file("published", ""), Ok(0.0));
+}
+
+#[test]
 fn a_file_without_the_tables_that_were_added_later_is_read() {
     let whole = DeviceConfig::preset("fast21-32g").unwrap();
     let mut table: toml::Table = whole.to_toml().parse().unwrap();

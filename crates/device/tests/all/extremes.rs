@@ -72,6 +72,9 @@ fn texts(key: &DeviceKey) -> Vec<String> {
             ]
             .map(str::to_owned),
         ),
+        KeyKind::Rates => {
+            texts.extend(["0.01/0.02/1", "0.02/0.01", "0.5/1.5", "1e-9/"].map(str::to_owned));
+        }
         KeyKind::Flag | KeyKind::Text | KeyKind::Factor => {}
     }
     texts
@@ -187,7 +190,7 @@ fn every_key_at_the_ends_of_its_range_is_refused_with_a_sentence_or_works() {
     assert!(works > 1000 && refused > 1000, "{works} {refused}");
 }
 
-// Of the pairs of values of these keys, every seventh.
+// Of the pairs of values of these keys, every seventeenth.
 #[test]
 fn keys_of_the_model_whose_dies_choose_are_refused_with_a_sentence_or_work_in_pairs() {
     let (mut wrong, mut works) = (Vec::new(), 0);
@@ -196,7 +199,7 @@ fn keys_of_the_model_whose_dies_choose_are_refused_with_a_sentence_or_work_in_pa
     base.timing.engine = TimingEngine::Nand;
     base.timing.suspensions = 2;
     let of_time: Vec<_> = keys()
-        .filter(|key| ["flash", "timing", "nvram", "link"].contains(&key.table()))
+        .filter(|key| ["flash", "timing", "errors", "nvram", "link"].contains(&key.table()))
         .flat_map(|key| {
             texts(key)
                 .into_iter()
@@ -205,7 +208,7 @@ fn keys_of_the_model_whose_dies_choose_are_refused_with_a_sentence_or_work_in_pa
         .filter(|text| text.parse::<Setting>().is_ok())
         .collect();
     for (index, first) in of_time.iter().enumerate() {
-        for second in of_time[index..].iter().step_by(7) {
+        for second in of_time[index..].iter().step_by(17) {
             let pair = [first.clone(), second.clone()];
             works += usize::from(tried(&base, &pair, &mut wrong) == Some(Became::Works));
         }

@@ -2,6 +2,7 @@
 //! agrees with it. All times are in nanoseconds.
 
 mod agreement;
+mod errors;
 mod exact;
 mod host;
 mod planes;
