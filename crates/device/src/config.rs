@@ -127,6 +127,8 @@ pub struct TimingConfig {
     pub program_plane_ns: u64,
     /// Those of an erase.
     pub erase_plane_ns: u64,
+    /// Planes read different flash pages at once, if the reads begin together.
+    pub independent_planes: bool,
     /// A read of a single page of 4 KiB of a larger flash page is so much faster.
     pub part_saves_ns: u64,
     /// Program units that the controller's buffer holds for each die, if a unit has several pages.
@@ -159,6 +161,7 @@ impl Default for TimingConfig {
             read_plane_ns: 0,
             program_plane_ns: 0,
             erase_plane_ns: 0,
+            independent_planes: false,
             part_saves_ns: 0,
             buffer_units: 2,
             dies_per_chip: 1,
@@ -362,6 +365,7 @@ impl DeviceConfig {
                 timing.program_plane_ns,
                 timing.erase_plane_ns,
             ],
+            independent_planes: timing.independent_planes,
             part_saves_ns: timing.part_saves_ns,
             buffer_units: timing.buffer_units,
             protected: self.firmware.power_loss_protection,

@@ -196,6 +196,7 @@ static COMMON: &[DeviceKey] = &[
     key("timing.read_plane_ns", "ns", TIME, "Further cycles of a read for each plane after the first."),
     key("timing.program_plane_ns", "ns", TIME, "Those of a program."),
     key("timing.erase_plane_ns", "ns", TIME, "Those of an erase."),
+    key("timing.independent_planes", "", KeyKind::Flag, "Planes read different flash pages at once, if the reads wait when the die begins; otherwise only the same one. Programs and erases take all planes."),
     key("timing.part_saves_ns", "ns", TIME, "How much less the array needs to read a single page of 4 KiB of a larger flash page."),
     key("timing.buffer_units", "", KeyKind::Integer(1, 64), "Program units that the controller's buffer holds for each die, if one operation programs several pages: a page that finds no room waits for the \
         program of an earlier unit. The buffer is protected from power cuts. Units that are not full need no room."),

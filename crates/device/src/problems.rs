@@ -86,6 +86,12 @@ impl DeviceConfig {
                     ));
                 }
                 wrong.extend(self.times_of_word_lines());
+                if timing.independent_planes && timing.dies_per_chip > 1 {
+                    wrong.push(problem(
+                        "timing.independent_planes",
+                        "timing.independent_planes needs timing.dies_per_chip = 1: dies of a chip take turns",
+                    ));
+                }
                 if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
                     wrong.push(problem(
                         "timing.dies_per_chip",

@@ -6,14 +6,20 @@
 //!
 //! What is submitted at one time comes before an idle die begins, so that the pages of a request find each other.
 //!
-//! Invariant: reads that are done at once are a list by `Node::next`, whose first is the active one. Absent:
-//! planes that read different pages at the same time.
+//! If planes are independent, the read also takes along reads of other flash pages on planes that would be idle.
+//! All of them begin together.
+//!
+//! Invariant: reads that are done at once are a list by `Node::next`, whose first is the active one. Absent: planes
+//! that begin a read while another one reads.
 
 use super::array::{Array, Context, Phase};
 use super::graph::{NONE, Work};
 use super::spec::NandSpec;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{Ppn, WordLine};
+
+/// As many as a geometry may have.
+const PLANES_MAX: usize = 8;
 
 /// How pages of 4 KiB share flash pages.
 #[derive(Clone, Copy)]
@@ -26,6 +32,7 @@ pub(super) struct Together {
 
 impl Together {
     pub(super) fn new(word_line: WordLine) -> Self {
+        assert!(word_line.planes as usize <= PLANES_MAX);
         let parts = word_line.parts();
         Self {
             all: parts * word_line.planes,
@@ -38,8 +45,26 @@ impl Together {
         page.0 / self.all
     }
 
-    fn plane_bit(self, page: Ppn) -> u32 {
-        1 << (page.0 % self.all / self.parts)
+    fn plane(self, page: Ppn) -> usize {
+        (page.0 % self.all / self.parts) as usize
+    }
+}
+
+/// The flash page that each plane reads.
+struct Planes([u32; PLANES_MAX]);
+
+impl Planes {
+    /// The plane of a page reads it, unless it reads another one.
+    fn reads(&mut self, plane: usize, flash_page: u32) -> bool {
+        let place = &mut self.0[plane];
+        if *place == NONE {
+            *place = flash_page;
+        }
+        *place == flash_page
+    }
+
+    fn count(&self) -> u8 {
+        self.0.iter().filter(|page| **page != NONE).count() as u8
     }
 }
 
@@ -55,17 +80,20 @@ impl Array {
         }
 
         let flash_page = together.flash_page(head.page);
-        let mut planes = together.plane_bit(head.page);
-        // A retry reads the whole flash page again.
-        let mut retry_ns = head.retry_ns;
+        let mut planes = Planes([NONE; PLANES_MAX]);
+        planes.reads(together.plane(head.page), flash_page);
+        // The slowest page. A retry reads whole flash pages again.
+        let (mut length, mut retry_ns) = (head.length, head.retry_ns);
         let (mut tail, mut before, mut next) = (at, NONE, this.queues[class].first);
         while next != NONE {
             let other = *graph.node(next);
-            let joins = other.work == Work::Read
-                && other.page != NO_PAGE
-                && together.flash_page(other.page) == flash_page;
+            let joins = other.work == Work::Read && other.page != NO_PAGE && {
+                let page = together.flash_page(other.page);
+                (page == flash_page || self.spec.independent_planes)
+                    && planes.reads(together.plane(other.page), page)
+            };
             if joins {
-                planes |= together.plane_bit(other.page);
+                length = length.max(other.length);
                 retry_ns = retry_ns.max(other.retry_ns);
                 match before {
                     NONE => this.queues[class].first = other.next,
@@ -85,8 +113,8 @@ impl Array {
 
         let NandSpec { part_saves_ns, .. } = self.spec;
         let head = graph.node_mut(at);
-        head.retry_ns = retry_ns;
-        head.planes = planes.count_ones() as u8;
+        (head.length, head.retry_ns) = (length, retry_ns);
+        head.planes = planes.count();
         if tail == at && together.parts > 1 {
             head.length = head.length.saturating_sub(part_saves_ns);
         }

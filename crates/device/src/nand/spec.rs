@@ -128,6 +128,8 @@ pub(crate) struct NandSpec {
     pub command_ns: [u64; 3],
     /// Additional cycles for each plane after the first.
     pub plane_ns: [u64; 3],
+    /// Planes read different flash pages at once.
+    pub independent_planes: bool,
     /// A read of a single page of 4 KiB of a larger flash page is so much faster.
     pub part_saves_ns: u64,
     /// Program units that the controller's buffer holds for each die.

@@ -243,6 +243,14 @@ fn times_of_a_word_line_fit_its_cells() {
     assert_eq!(file(&format!("{tlc}\none_shot = false"), several), Ok(()));
     assert_eq!(file(tlc, "read_ns = [40_000, 60_000, 80_000]"), Ok(()));
     assert_eq!(file("page_bytes = 16_384", several), Ok(()));
+
+    let planes = "planes = 2";
+    let chips = "read_ns = 50_000\n[timing]\nengine = \"nand\"\nindependent_planes = true\ndies_per_chip = 2";
+    let text = format!(
+        "preset = \"fast21-32g\"\n[geometry]\n{planes}\n[background]\nlookup_stalls_dies = false\n[flash]\n{chips}"
+    );
+    let error = DeviceConfig::from_toml(&text).unwrap_err().to_string();
+    assert!(error.contains("needs timing.dies_per_chip = 1"), "{error}");
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub(super) fn spec(read_ns: u64, program_ns: u64, page_bytes: u64) -> NandSpec {
         transfer_ns: page_bytes / 2 * 6,
         command_ns: [290, 361, 220],
         plane_ns: [0; 3],
+        independent_planes: false,
         part_saves_ns: 0,
         buffer_units: 2,
         protected: true,

@@ -84,6 +84,25 @@ fn planes_read_at_once() {
     assert_eq!(ends, [one, 2 * one]);
 }
 
+// Pages of two word lines, of which the third one is on the plane of the first.
+#[test]
+fn independent_planes_read_different_pages_at_once() {
+    let planes = WordLine { planes: 2, ..LARGE };
+    let spec = NandSpec {
+        independent_planes: true,
+        read: CellTimes::new(&[40_020, 60_020]).unwrap(),
+        ..unprotected(0, 400_000)
+    };
+    let mut nand = nand(1, planes, spec, Latencies::default());
+    for (request, page) in [(0, 1), (1, 14), (2, 9)] {
+        submit(&mut nand, request, 0, OpKind::Read, page..page + 1, 0);
+    }
+    let ends = [(); 3].map(|()| nand.next_end().unwrap().at);
+    let first = 940 + 60_020 + 12_288;
+    let last = first + 12_288 + 290 + 60_020 + 12_288;
+    assert_eq!(ends, [first, first + 12_288, last]);
+}
+
 /// Bytes per second of reads of whole flash pages in order.
 fn sequential(dies: u32, word_line: WordLine, transfer_ns: u64, depth: u32) -> f64 {
     let pages = word_line.unit_pages();

@@ -59,6 +59,7 @@ fn spec(noise: &mut Noise) -> NandSpec {
         transfer_ns: u64::from(noise.below(2)) * 30,
         command_ns: [noise.below(2).into(); 3],
         plane_ns: [0; 3],
+        independent_planes: false,
         part_saves_ns: 0,
         buffer_units: 1 + noise.below(2),
         protected: true,
