@@ -148,7 +148,7 @@ static COMMON: &[DeviceKey] = &[
         64-bit identity, or as 4 KiB of bytes."),
 
     key("geometry.channels", "", KeyKind::Integer(1, 64), "Channels; dies are dealt to them round robin."),
-    key("geometry.dies", "", KeyKind::Integer(1, 64), "Dies of the whole device."),
+    key("geometry.dies", "", KeyKind::Integer(1, 256), "Dies of the whole device; more than 64 need `superblock_dies`."),
     key("geometry.superblocks", "", KeyKind::Integer(1, (1 << 21) - 1), "Blocks of a die: as many superblocks, if each spans all dies."),
     key("geometry.pages_per_block", "pages", KeyKind::Integer(1, 1 << 21), "Pages of a block, 4 KiB each. With the dies of a superblock: 4 to 2,097,152."),
     key("geometry.superblock_dies", "dies", KeyKind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`."),

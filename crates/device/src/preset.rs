@@ -3,6 +3,8 @@
 //! Invariant: the preset's list of assumptions names every value that is not in the publication.
 //! Absent: workloads and aging, which belong to an experiment.
 
+mod drives;
+
 use crate::config::{
     Background, Controller, DeviceConfig, DeviceConfigError, EnergyConfig, Errors, Flash, Hash,
     Link, Nvram, TimingConfig,
@@ -101,6 +103,66 @@ pub const PRESETS: &[Preset] = &[
             "queue depth 32, background collection after 1 ms of idleness",
         ],
         build: coldmap,
+    },
+    Preset {
+        name: "mqsim-512g",
+        about: "MQSim's default: 512 GiB of MLC flash on 8 channels of 4 chips of 2 dies of 2 planes (its ssdconfig.xml of 2022-10-05)",
+        assumed: &[
+            "checked: latencies of idle dies by MQSim's formulas to the nanosecond, closed loops of reads within 1 %",
+            "dies of a chip take turns, data goes before commands, cycles of the channel as in its code; both bits take the same time, as in its file",
+            "link: 4 lanes at 1 GB/s; 12.7 % of spare flash, since its 7 % leaves garbage collection no room here; its write cache and its mapping cache are left out",
+            "garbage collection at 5 % free superblocks, the best of ten random ones; blocks of all dies are one superblock",
+            drives::OWN,
+        ],
+        build: drives::mqsim,
+    },
+    Preset {
+        name: "970pro-512g",
+        about: "Samsung 970 Pro, 512 GB of MLC, as NVMeVirt models it (its ssd_config.h)",
+        assumed: &[
+            "checked: random reads of 4 KiB, queue depth 1 exactly, 4 to 64 within 2 % of NVMeVirt's, 256 within 5 %",
+            "page types in turn; 253 ns less for a single page of 4 KiB; channels 152 ns and the link 36 ns per 128 bytes",
+            "the firmware's 21.5 us of a read are those of each command; NVMeVirt has 4.5 us for a write of 4 KiB",
+            "no time for an erase, as there; one controller instead of four partitions by LPN; 11 % of spare flash instead of 7 %",
+            drives::OWN,
+        ],
+        build: drives::samsung_970_pro,
+    },
+    Preset {
+        name: "zn540-1t",
+        about: "WD Ultrastar ZN540, 1 TB of TLC, as NVMeVirt models its flash (its ssd_config.h), without zones",
+        assumed: &[
+            "checked: nothing but its values",
+            "word lines of 96 KiB in one operation; 8 us less for a single page of 4 KiB; channels 271 ns and the link 40 ns per 128 bytes",
+            "a mapping by page in place of zones, with 11 % of spare flash; the firmware's 20 us of a read are those of each command",
+            "no time for an erase, as there",
+            drives::OWN,
+        ],
+        build: drives::wd_zn540,
+    },
+    Preset {
+        name: "tlc-2t",
+        about: "A data-centre drive of 32 dies of TLC, 512 Gbit each: 40 us a read, 184 MB/s a die, 2.0 Gb/s, 4 planes (Samsung, ISSCC 2021)",
+        assumed: &[
+            "checked: nothing but its values",
+            "pages of 16 KiB in each plane, all three bits in one operation: 192 KiB in 1.07 ms; one read time for all bits; planes read independently",
+            "blocks of 27 MiB, 5 ms an erase, 5,000 cycles; programs and erases suspended in 20 us, up to 16 times",
+            "16 channels, PCIe 4.0 x4, 1 us a command, 12 % of spare flash; a buffer that survives power cuts",
+            drives::OWN,
+        ],
+        build: drives::tlc,
+    },
+    Preset {
+        name: "qlc-2t",
+        about: "A drive of 16 dies of QLC, 1 Tbit each: 40 MB/s a die, 4 planes (Intel, ISSCC 2021), mapped by pages of 4 KiB",
+        assumed: &[
+            "checked: nothing but its values",
+            "pages of 16 KiB in each plane, all four bits in one operation: 256 KiB in 6.55 ms; 85 us a read for all bits",
+            "1.2 Gb/s a channel, blocks of 48 MiB, 10 ms an erase, 1,500 cycles; programs and erases suspended in 20 us, up to 16 times",
+            "8 channels, PCIe 4.0 x4, 1 us a command, 8 % of spare flash; a buffer that survives power cuts",
+            drives::OWN,
+        ],
+        build: drives::qlc,
     },
     Preset {
         name: "pebble-375g",

@@ -108,7 +108,7 @@ impl DeviceKey {
             "geometry.superblock_dies" => Some(0.into()),
             "geometry.planes" | "geometry.cell_bits" => Some(1.into()),
             "geometry.page_bytes" => Some(4096.into()),
-            "geometry.one_shot" => Some(true.into()),
+            "geometry.one_shot" | "firmware.power_loss_protection" => Some(true.into()),
             path => value_of(&config, path),
         }
     }

@@ -137,8 +137,11 @@ pub struct PageSlot {
 /// Bytes of a flash page, and of a logical page.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Largest number of dies: one bit of a 64-bit NVRAM word marks one bad block of a superblock.
-pub const DIES_MAX: u32 = 64;
+/// Largest number of dies of a superblock: one bit of a 64-bit NVRAM word marks one bad block.
+pub const SUPERBLOCK_DIES_MAX: u32 = 64;
+
+/// Largest number of dies.
+pub const DIES_MAX: u32 = 256;
 
 /// Shape of the NAND array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,8 +241,11 @@ impl Geometry {
     /// One sentence: the impossible number, and possible ones.
     pub fn grouped(shape: Shape, groups: u32) -> Result<Self, GeometryError> {
         let fail = |text: String| Err(GeometryError(text));
-        if shape.dies == 0 || shape.dies > DIES_MAX {
-            return fail(format!("dies = {} must be 1 to {DIES_MAX}", shape.dies));
+        if shape.dies == 0 || shape.dies > SUPERBLOCK_DIES_MAX {
+            return fail(format!(
+                "dies = {} must be 1 to {SUPERBLOCK_DIES_MAX}, or up to {DIES_MAX} with superblock_dies",
+                shape.dies
+            ));
         }
 
         let dies = u64::from(shape.dies) * u64::from(groups);
@@ -560,24 +566,30 @@ impl TryFrom<GeometryFields> for Geometry {
             cell_bits: bits,
             one_shot,
         } = described;
+        // Superblocks may span fewer dies.
+        let narrow = if superblock_dies == 0 {
+            dies
+        } else {
+            superblock_dies
+        };
+        if narrow > dies || !dies.is_multiple_of(narrow) {
+            return Err(GeometryError(format!(
+                "superblock_dies = {narrow} must divide the {dies} dies"
+            )));
+        }
+        let groups = dies / narrow.max(1);
         let shape = Shape {
             channels,
-            dies,
-            superblocks,
+            dies: narrow,
+            superblocks: superblocks.saturating_mul(groups.max(1)),
             pages_per_block,
         };
-        let whole = Self::new(shape)?.with_word_line(WordLine {
+        Self::grouped(shape, groups.max(1))?.with_word_line(WordLine {
             planes,
             page_bytes,
             bits,
             one_shot,
-        })?;
-
-        if superblock_dies == 0 {
-            Ok(whole)
-        } else {
-            whole.with_superblock_dies(superblock_dies)
-        }
+        })
     }
 }
 

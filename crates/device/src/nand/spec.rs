@@ -47,6 +47,9 @@ impl CellTimes {
     /// The times from the fastest page type to the slowest; `None` unless there are 1 to 4 of them,
     /// none less than the one before.
     pub fn new(times: &[u64]) -> Option<Self> {
+        if let [time] = times {
+            return Some(Self::flat(*time));
+        }
         let bits = times.len();
         let mut all = [0; Self::BITS_MAX];
         all.get_mut(..bits)?.copy_from_slice(times);

@@ -4,7 +4,8 @@ use crate::pipeline::{self, PAPERS};
 use remap_ssd_device::nand::{Activity, CellTimes, DieInterval};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
-use remap_ssd_media::WordLine;
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{Geometry, WordLine};
 use remap_ssd_sim::aging::{AgingOptions, Fill, age};
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::cores::Cores;
@@ -189,6 +190,31 @@ fn word_lines_give_the_same_on_two_threads() {
 }
 
 // A die programs 24 pages in 1 ms, of which it needs the data first.
+/// Without protection commands fill word lines up, under every scheme that permits it; no wait goes round in a circle.
+#[test]
+fn unprotected_word_lines_are_filled_up_and_end() {
+    for scheme in SchemeKind::ALL {
+        if scheme.keeps_entries_on_flash() || scheme.uses_hints() {
+            continue;
+        }
+        let mut config = config(scheme, true, "nand");
+        word_lines(&mut config);
+        config.firmware.power_loss_protection = false;
+        // Each command fills a word line, so a small device suffices.
+        let small = Shape {
+            superblocks: 24,
+            ..config.geometry.shape()
+        };
+        let small = Geometry::new(small)
+            .and_then(|small| small.with_word_line(config.geometry.word_line()));
+        config.geometry = small.unwrap();
+        config.firmware.lpns = 10_000;
+        for workload in ["randrw:70", "snapshot", "fiu-mail"] {
+            are_the_same(&config, workload, 2_000, 8);
+        }
+    }
+}
+
 #[test]
 fn writes_in_order_run_at_the_speed_of_word_lines() {
     let mut config = config(SchemeKind::None, false, "nand");
