@@ -4,10 +4,10 @@
 //! whole word line. Its pages do not count. They must not count later either, when the word line has been filled
 //! up: so it is filled with pads that say so, before the host sees anything.
 //!
-//! 1. everything that recovery read  2. the pads of incomplete word lines  3. the end of recovery. Cut before 2, or
-//! among its pages: the word line is incomplete as before, or complete with a torn page, and its other
-//! pages count: they were issued before the first cut, and the host has seen nothing since. After 2: they
-//! never count.
+//! The order is: what recovery reads, the pads of incomplete word lines, the end of recovery. After a cut before
+//! the pads, or among them, the word line is incomplete as before, or complete with a torn page, and its
+//! other pages count: they were issued before the first cut, and the host has seen nothing since. After the
+//! pads they never count.
 //!
 //! Absent: word lines that are programmed at once, which a cut leaves whole, torn or absent.
 
