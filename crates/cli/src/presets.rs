@@ -47,7 +47,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     }
     if args.json {
         let list = PRESETS.iter().map(|preset| {
-            json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "device": preset.config() })
+            json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "checked": preset.checked, "device": preset.config() })
         });
         return output::json(&list.collect());
     }
@@ -66,5 +66,6 @@ fn describe(preset: &Preset) -> String {
         .assumed
         .iter()
         .for_each(|what| text.push_str(&format!("    - {what}\n")));
+    text.push_str(&format!("  compared with {}\n", preset.checked));
     text
 }
