@@ -66,6 +66,6 @@ fn describe(preset: &Preset) -> String {
         .assumed
         .iter()
         .for_each(|what| text.push_str(&format!("    - {what}\n")));
-    text.push_str(&format!("  compared with {}\n", preset.checked));
+    text.push_str(&format!("  compared with: {}\n", preset.checked));
     text
 }

@@ -90,12 +90,24 @@ impl Errors {
             );
             return Some(("errors.retry_rates", text));
         }
+        if self.retry_ns > 0 && self.retry_rates.is_empty() {
+            let text = "errors.retry_ns is the time of a retry, and errors.retry_rates has none";
+            return Some(("errors.retry_ns", text.into()));
+        }
+        if self.soft_ns > 0 && self.soft_rate == 0.0 {
+            let text = "errors.soft_ns is the time of soft decoding, of which errors.soft_rate says that there is none";
+            return Some(("errors.soft_ns", text.into()));
+        }
         let last = self.retry_rates.last().copied().unwrap_or(first);
         if self.soft_rate > 0.0 && self.soft_rate <= last {
             let text = format!(
                 "errors.soft_rate must be 0, or above {last}, which needs no soft decoding"
             );
             return Some(("errors.soft_rate", text));
+        }
+        if self.rate == 0.0 && *self != Self::default() {
+            let text = "errors.rate is 0, so flash has no errors, and the other keys of [errors] have no effect";
+            return Some(("errors.rate", text.into()));
         }
         None
     }

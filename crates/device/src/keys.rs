@@ -198,13 +198,13 @@ static COMMON: &[DeviceKey] = &[
     key("timing.erase_plane_ns", "ns", TIME, "Those of an erase."),
     key("timing.independent_planes", "", KeyKind::Flag, "Planes read different flash pages at once, if the reads wait when the die begins; otherwise only the same one. Programs and erases take all planes."),
     key("timing.part_saves_ns", "ns", TIME, "How much less the array needs to read a single page of 4 KiB of a larger flash page."),
-    key("timing.buffer_units", "", KeyKind::Integer(1, 64), "Program units that the controller's buffer holds for each die, if one operation programs several pages: a page that finds no room waits for the \
-        program of an earlier unit. The buffer is protected from power cuts. Units that are not full need no room."),
+    key("timing.buffer_units", "", KeyKind::Integer(1, 64), "Program units that the controller's buffer holds for each die (or for dies of a chip that take turns), if one operation programs several pages: a page that finds no room waits for the \
+        program of an earlier unit. Units that are not full need no room."),
     key("timing.dies_per_chip", "dies", KeyKind::Integer(1, 64), "Dies of a chip, of which only one works at a time: 1 if all dies are independent."),
     key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
     key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),
-    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one operation, a program or an erase, which lasts longer; 0 is never. One whose patience is over is not suspended."),
+    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one program or erase; 0: never. An operation whose patience is over is not suspended."),
 
     key("energy.read_nj", "nJ", ENERGY, "Reading a page inside its die; 0 if it is unknown. Runs have the energy of their flash operations if one of these is above 0."),
     key("energy.program_nj", "nJ", ENERGY, "Programming a page."),
@@ -227,7 +227,7 @@ static COMMON: &[DeviceKey] = &[
     key("errors.retry_rates", "", KeyKind::Rates, "The largest rate that each read retry corrects: `[0.01, 0.012, 0.015]` in a file, `0.01/0.012/0.015` with `--set`."),
     key("errors.retry_ns", "ns", TIME, "A retry: the die reads the page again."),
     key("errors.soft_rate", "", SHARE, "The largest rate that soft decoding corrects after the last retry; 0 if there is none."),
-    key("errors.soft_ns", "ns", TIME, "What soft decoding takes; the die reads the page several times."),
+    key("errors.soft_ns", "ns", TIME, "Time for soft decoding, during which the die reads the page several times."),
 
     key("firmware.lpns", "pages", KeyKind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
     key("firmware.scheme", "", KeyKind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),

@@ -1,4 +1,4 @@
-//! The devices of the publications.
+//! The devices of publications, and drives that people know.
 //!
 //! Invariant: the preset's list of assumptions names every value that is not in the publication.
 //! Absent: workloads and aging, which belong to an experiment.
@@ -15,12 +15,12 @@ use remap_ssd_ftl::{Config, FingerprintKind, Medium, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 
-/// A device of a publication.
+/// A predefined device.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// Name in files and options.
     pub name: &'static str,
-    /// The published device that it models.
+    /// The device that it models, and the source.
     pub about: &'static str,
     /// Values that are not in the publication.
     pub assumed: &'static [&'static str],
@@ -115,7 +115,7 @@ pub const PRESETS: &[Preset] = &[
         about: "MQSim's default: 512 GiB of MLC flash on 8 channels of 4 chips of 2 dies of 2 planes (its ssdconfig.xml of 2022-10-05)",
         assumed: &[
             "dies of a chip take turns, data goes before commands, cycles of the channel as in its code; both bits take the same time, as in its file",
-            "link: 4 lanes at 1 GB/s; 12.7 % of spare flash, since its 7 % leaves garbage collection no room here; its write cache and its mapping cache are left out",
+            "link: 4 lanes at 1 GB/s; 12.7 % of spare flash, since its 7 % leaves garbage collection no room here; its mapping cache is left out, and of its write cache there are two units a chip",
             "garbage collection at 5 % free superblocks, the best of ten random ones; blocks of all dies are one superblock",
             drives::OWN,
         ],
@@ -143,7 +143,7 @@ pub const PRESETS: &[Preset] = &[
             "no time for an erase, as there",
             drives::OWN,
         ],
-        checked: "nothing: it has the values of its source",
+        checked: "nothing: it only has the values of its source",
         build: drives::wd_zn540,
     },
     Preset {
@@ -155,7 +155,7 @@ pub const PRESETS: &[Preset] = &[
             "16 channels, PCIe 4.0 x4, 1 us a command, 12 % of spare flash; a buffer that survives power cuts",
             drives::OWN,
         ],
-        checked: "nothing: it has the values of its source",
+        checked: "nothing: it only has the values of its source",
         build: drives::tlc,
     },
     Preset {
@@ -167,7 +167,7 @@ pub const PRESETS: &[Preset] = &[
             "8 channels, PCIe 4.0 x4, 1 us a command, 8 % of spare flash; a buffer that survives power cuts",
             drives::OWN,
         ],
-        checked: "nothing: it has the values of its source",
+        checked: "nothing: it only has the values of its source",
         build: drives::qlc,
     },
     Preset {

@@ -86,6 +86,13 @@ impl DeviceConfig {
                     ));
                 }
                 wrong.extend(self.times_of_word_lines());
+                let fastest = flash.read_ns.times().iter().min();
+                if fastest.is_some_and(|fastest| timing.part_saves_ns >= *fastest) {
+                    wrong.push(problem(
+                        "timing.part_saves_ns",
+                        "timing.part_saves_ns must be less than each time of flash.read_ns",
+                    ));
+                }
                 if timing.independent_planes && timing.dies_per_chip > 1 {
                     wrong.push(problem(
                         "timing.independent_planes",

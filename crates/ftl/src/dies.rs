@@ -5,7 +5,7 @@
 
 use std::ops::{BitOr, BitOrAssign};
 
-/// Bit `n` is the block on die `n`, so a device has at most 64 dies.
+/// Bit `n` is the block on die `n`, so a superblock spans at most 64 dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DieMask(pub u64);
 

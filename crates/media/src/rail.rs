@@ -229,6 +229,7 @@ impl Rail {
             effect,
         };
 
+        let own = pending.effect.page();
         // The newest program of a page is the one that others refer to: a block is erased before it
         // is programmed again, and its operations are in order.
         if let Some(page) = pending.effect.page() {
@@ -247,8 +248,8 @@ impl Rail {
 
         self.pending.push_back(pending);
         if let Some(lines) = &mut self.lines {
-            lines.wait(token, &source);
-            lines.wait(token, &pages);
+            lines.wait(token, &source, own);
+            lines.wait(token, &pages, own);
             if after.is_all() {
                 lines.wait_all(token, since);
             }

@@ -593,6 +593,24 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         mix: Mix::EVEN,
         ..COMMON
     },
+    // The same in superblocks of two of four dies, with whole commands.
+    SetupProfile {
+        unprotected: true,
+        word_line: WordLine {
+            planes: 1,
+            bits: 3,
+            one_shot: false,
+            ..WordLine::SINGLE
+        },
+        shape: (4, 24, 15),
+        superblock_dies: 2,
+        segments: 48,
+        entry: EntrySize::Bytes24,
+        count_max: 6,
+        bad_blocks: 1,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Large pages on four dies of four planes, in superblocks of two dies.
     SetupProfile {
         word_line: WordLine {

@@ -78,3 +78,12 @@ fn one_shot_word_lines_of_48_pages_without_protection() {
 fn pages_in_turn_of_mlc_without_protection() {
     keeps_its_promise(MLC, false, CUTS);
 }
+
+/// Superblocks of two of four dies, and such that collection moves in several steps.
+#[test]
+fn narrow_and_large_superblocks_without_protection() {
+    let narrow = format!("{MLC},geometry.dies=4,geometry.superblock_dies=2");
+    keeps_its_promise(&narrow, false, CUTS);
+    let large = format!("{MLC},geometry.pages_per_block=200");
+    keeps_its_promise(&large, false, FEWER_CUTS);
+}

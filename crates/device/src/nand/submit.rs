@@ -145,7 +145,7 @@ impl Nand {
 
     /// What the next operation may copy. Copies of collection are recorded one by one if dies have program units.
     fn note_copied(&self, op: &Op, node: u32, adding: &mut Adding) {
-        let is_copy = op.purpose == Purpose::Gc && self.units.gather();
+        let is_copy = op.purpose == Purpose::Gc;
         match (op.kind, op.purpose) {
             (OpKind::Read, Purpose::Host) => adding.copied = node,
             (OpKind::Read, _) if is_copy => {
@@ -244,8 +244,7 @@ impl Nand {
             self.wait_for(node, adding.gate);
         }
         let is_copy = match work {
-            Work::Program => op.purpose == Purpose::Host,
-            Work::Buffer => op.purpose != Purpose::Meta,
+            Work::Program | Work::Buffer => op.purpose != Purpose::Meta,
             _ => false,
         };
         if is_copy {
@@ -294,12 +293,13 @@ impl Nand {
 
     /// The waits of `After`.
     fn wait_as_recorded(&mut self, op: &Op, node: u32) {
-        // Others wait for a protected page, not for its unit.
-        let unit = match self.units.is_protected {
-            true => NONE,
-            false => self.graph.node(node).unit,
-        };
-        if op.after_all {
+        // An unprotected page lands with its word line. What was recorded before that has been waited for by its
+        // first page, and what waits for the word line comes after it.
+        let this = self.graph.node(node);
+        let is_gathered = this.work == Work::Buffer && !self.units.is_protected;
+        let line = is_gathered.then(|| self.units.line(this.page));
+        let begins = line.is_none_or(|line| line == this.page);
+        if op.after_all && begins {
             let own = self.graph.number(node);
             // The erases of a superblock, or its tail pages, are recorded one by one, and all wait for the
             // operations before the first of them.
@@ -307,22 +307,19 @@ impl Nand {
                 OpKind::Erase | OpKind::Program => *self.row.get_or_insert(own),
                 _ => own,
             };
-            // It does not wait for its own unit, which waits for it.
-            let below = match unit {
-                NONE => below,
-                unit => below.min(self.graph.number(unit)),
-            };
             self.graph.wait_for_all(node, below);
         } else {
             self.row = None;
         }
-        if op.after_fence {
+        if op.after_fence && begins {
             self.graph.wait_for_stores(node);
         }
         if op.after_page != NO_PAGE {
             for page in op.after_page.0..op.after_page.0 + u32::from(op.after_pages) {
-                let before = self.programs.safe(Ppn(page), &self.graph);
-                if let Some(before) = before.filter(|before| *before != unit) {
+                if self.units.gather() && line == Some(self.units.line(Ppn(page))) {
+                    continue;
+                }
+                if let Some(before) = self.safe(Ppn(page)) {
                     self.graph.wait_for(node, before);
                 }
             }
@@ -331,6 +328,16 @@ impl Nand {
         if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             self.clears.wait_for(node, op.clear_id.0, &mut self.graph);
         }
+    }
+
+    /// What must end before a page is durable.
+    fn safe(&self, page: Ppn) -> Option<u32> {
+        let line = if self.units.gather() && !self.units.is_protected {
+            self.units.gate_of(page, &self.graph)
+        } else {
+            None
+        };
+        line.or_else(|| self.programs.safe(page, &self.graph))
     }
 
     /// The pages of a block are programmed in order, after its erase.

@@ -30,6 +30,11 @@ struct Latest {
     open: u32,
     /// The page that comes next, while it is open.
     next: Ppn,
+    /// Without protection, what ends with the word line, and the word line's first page.
+    gate: Option<NodeName>,
+    line: Ppn,
+    /// The same node while units of the word line are to come; else `NONE`.
+    open_gate: u32,
 }
 
 /// The buffer of a die.
@@ -59,13 +64,14 @@ pub(super) struct Units {
     /// Dies with pages that may have room now.
     listed: Vec<u32>,
     incomplete: usize,
+    open_gates: usize,
 }
 
 impl Units {
     /// `dies` is the number of timelines of dies.
     pub(super) fn new(geometry: Geometry, dies: u32, room: u32, is_protected: bool) -> Self {
         let pages = geometry.word_line().unit_pages();
-        let blocks = match pages {
+        let blocks = match geometry.stripe() {
             1 => 0,
             _ => geometry.superblocks() as usize * geometry.dies() as usize,
         };
@@ -73,6 +79,9 @@ impl Units {
             name: None,
             open: NONE,
             next: Ppn(0),
+            gate: None,
+            line: Ppn(0),
+            open_gate: NONE,
         };
         let buffer = Buffer {
             complete: 0,
@@ -90,13 +99,49 @@ impl Units {
             buffers: vec![buffer; dies as usize],
             listed: Vec::new(),
             incomplete: 0,
+            open_gates: 0,
         }
     }
 
-    /// True if an operation programs more than one page.
+    /// True if pages are gathered: several of them share a word line.
     #[inline]
     pub(super) fn gather(&self) -> bool {
-        self.pages > 1
+        self.geometry.stripe() > 1
+    }
+
+    /// The first page of a page's word line.
+    pub(super) fn line(&self, page: Ppn) -> Ppn {
+        Ppn(page.0 - self.geometry.offset(page) % self.geometry.stripe())
+    }
+
+    /// Without protection, what ends with a page's word line, if that is the latest one of its block.
+    pub(super) fn gate_of(&self, page: Ppn, graph: &Graph) -> Option<u32> {
+        let latest = self.blocks.get(self.block_of(page))?;
+        let gate = latest.gate.filter(|_| latest.line == self.line(page));
+        gate.and_then(|name| graph.find(name))
+    }
+
+    /// A unit begins, with or without its word line.
+    fn gate(&mut self, page: Ppn, unit: u32, graph: &mut Graph) {
+        let (line, block) = (self.line(page), self.block_of(page));
+        if self.blocks[block].open_gate == NONE || self.blocks[block].line != line {
+            self.seal_gate(block, graph);
+            let class = graph.node(unit).class;
+            let gate = graph.add(Node::new(Work::Nothing, class));
+            let latest = &mut self.blocks[block];
+            (latest.gate, latest.line, latest.open_gate) = (Some(graph.name(gate)), line, gate);
+            self.open_gates += 1;
+        }
+        graph.wait_for(self.blocks[block].open_gate, unit);
+    }
+
+    /// No further unit of the word line will come.
+    fn seal_gate(&mut self, block: usize, graph: &mut Graph) {
+        let gate = std::mem::replace(&mut self.blocks[block].open_gate, NONE);
+        if gate != NONE {
+            self.open_gates -= 1;
+            graph.seal(gate);
+        }
     }
 
     /// The first page of a page's unit, and the one after its last.
@@ -125,17 +170,20 @@ impl Units {
     pub(super) fn begin(&mut self, page: Ppn, unit: u32, graph: &mut Graph) {
         graph.node_mut(unit).missing = (self.range(page).end - page.0) as u16;
         let block = self.block_of(page);
-        self.blocks[block] = Latest {
-            name: Some(graph.name(unit)),
-            open: unit,
-            next: page,
-        };
+        let latest = &mut self.blocks[block];
+        (latest.name, latest.open, latest.next) = (Some(graph.name(unit)), unit, page);
         self.incomplete += 1;
+        if !self.is_protected {
+            self.gate(page, unit, graph);
+        }
     }
 
     /// The page belongs to its block's open unit.
-    pub(super) fn join(&mut self, page: Ppn) {
+    pub(super) fn join(&mut self, page: Ppn, graph: &mut Graph) {
         let (block, end) = (self.block_of(page), self.range(page).end);
+        if end == self.line(page).0 + self.geometry.stripe() && page.0 + 1 == end {
+            self.seal_gate(block, graph);
+        }
         let latest = &mut self.blocks[block];
         latest.next = Ppn(page.0 + 1);
         if latest.next.0 == end {
@@ -144,13 +192,24 @@ impl Units {
         }
     }
 
-    /// No further page of the block's open unit will come.
+    /// No further page of the block's open unit and word line will come.
     pub(super) fn close(&mut self, page: Ppn, graph: &mut Graph) {
         let block = self.block_of(page);
         self.close_block(block, graph);
     }
 
     fn close_block(&mut self, block: usize, graph: &mut Graph) {
+        self.seal_gate(block, graph);
+        self.close_unit_of(block, graph);
+    }
+
+    /// No further page of the block's open unit will come; its word line may go on.
+    fn close_unit(&mut self, page: Ppn, graph: &mut Graph) {
+        let block = self.block_of(page);
+        self.close_unit_of(block, graph);
+    }
+
+    fn close_unit_of(&mut self, block: usize, graph: &mut Graph) {
         let Latest { open, next, .. } = self.blocks[block];
         if open == NONE {
             return;
@@ -163,7 +222,7 @@ impl Units {
 
     /// No further page of any open unit will come. Returns false if there is none.
     pub(super) fn close_all(&mut self, graph: &mut Graph) -> bool {
-        let any = self.incomplete > 0;
+        let any = self.incomplete > 0 || self.open_gates > 0;
         for block in 0..self.blocks.len() {
             self.close_block(block, graph);
         }
@@ -255,24 +314,25 @@ impl Nand {
         let unit = match self.units.open_for(page) {
             Some(unit) => unit,
             None => {
-                self.units.close(page, &mut self.graph);
+                self.units.close_unit(page, &mut self.graph);
                 self.begin_unit(page, class, self.graph.node(node).die)
             }
         };
-        self.units.join(page);
+        self.units.join(page, &mut self.graph);
         let this = self.graph.node_mut(unit);
         this.class = this.class.min(class);
         self.graph.node_mut(node).unit = unit;
 
         if !self.units.is_protected {
-            // The host waits until the unit has been programmed.
+            // The host waits until the word line has been programmed.
+            let line = self.units.gate_of(page, &self.graph).unwrap_or(unit);
             let part = std::mem::replace(&mut self.graph.node_mut(node).part, NONE);
             if part != NONE {
                 let mut programmed = Node::new(Work::Nothing, class);
                 programmed.part = part;
                 let programmed = self.graph.add(programmed);
                 self.watch_submitted(programmed);
-                self.graph.wait_for(programmed, unit);
+                self.graph.wait_for(programmed, line);
                 self.graph.seal(programmed);
             }
         }

@@ -323,7 +323,7 @@ impl WatchedDie {
 }
 
 fn is_on_die(work: Work) -> bool {
-    !matches!(work, Work::Nothing | Work::Lane(_))
+    !matches!(work, Work::Nothing | Work::Buffer | Work::Lane(_))
 }
 
 fn put<T: Copy>(list: &mut Vec<T>, at: u32, value: T, absent: T) {

@@ -13,8 +13,8 @@ use remap_ssd_ftl::{Config, GcPolicy};
 use remap_ssd_media::{ContentMode, Geometry, WordLine};
 
 /// What none of these drives has: the memory for remapping metadata, and the hash unit.
-pub(super) const OWN: &str =
-    "NVRAM of 0.25 % of the flash at FAST'21's latencies, and the hash unit of FAST'21";
+pub(super) const OWN: &str = "NVRAM of 0.25 % of the flash at FAST'21's latencies; with deduplication, FAST'21's hash unit, \
+    through which all written data pass";
 
 const KIB: u32 = 1024;
 
@@ -87,7 +87,7 @@ pub(super) fn mqsim() -> DeviceConfig {
             page_bytes: 8 * KIB,
             ..WordLine::SINGLE
         },
-        read_ns: &[75_000],
+        read_ns: &[75_020],
         program_ns: 750_000,
         erase_ns: 3_800_000,
         endurance: 10_000,
@@ -103,7 +103,7 @@ pub(super) fn mqsim() -> DeviceConfig {
     ) = (361, 816);
     (config.timing.erase_command_ns, config.timing.erase_plane_ns) = (220, 700);
     config.link = Link {
-        mib_s: 3130,
+        mib_s: 3131,
         command_ns: 60,
     };
     config.firmware.gc_policy = GcPolicy::DChoices;
@@ -130,7 +130,7 @@ pub(super) fn samsung_970_pro() -> DeviceConfig {
     let mut config = drive(geometry(8, 16, 8192, 1024), &cells, 4864, 0.11);
     config.timing.part_saves_ns = 253;
     config.link = Link {
-        mib_s: 3390,
+        mib_s: 3391,
         command_ns: 21_500,
     };
     config
@@ -153,7 +153,7 @@ pub(super) fn wd_zn540() -> DeviceConfig {
     let mut config = drive(geometry(8, 32, 512, 16_368), &cells, 8672, 0.11);
     config.timing.part_saves_ns = 8000;
     config.link = Link {
-        mib_s: 3051,
+        mib_s: 3052,
         command_ns: 20_000,
     };
     config
@@ -174,7 +174,7 @@ pub(super) fn tlc() -> DeviceConfig {
         erase_ns: 5_000_000,
         endurance: 5000,
     };
-    let mut config = drive(geometry(16, 32, 592, 6912), &cells, 2048, 0.12);
+    let mut config = drive(geometry(16, 32, 2368, 6912), &cells, 2048, 0.12);
     suspends(&mut config);
     config.timing.independent_planes = true;
     config.link.mib_s = 6600;
@@ -196,13 +196,17 @@ pub(super) fn qlc() -> DeviceConfig {
         erase_ns: 10_000_000,
         endurance: 1500,
     };
-    let mut config = drive(geometry(8, 16, 720, 12_288), &cells, 3413, 0.08);
+    let mut config = drive(geometry(8, 16, 2730, 12_288), &cells, 3413, 0.08);
     suspends(&mut config);
     config.link.mib_s = 6600;
     config
 }
 
 fn suspends(config: &mut DeviceConfig) {
+    // Longer than an erase and what is read during it, or nothing would be suspended.
+    config.timing.program_patience_ns = 100_000_000;
+    config.timing.collection_patience_ns = 100_000_000;
+    config.timing.metadata_patience_ns = 100_000_000;
     config.timing.suspend_ns = 20_000;
     config.timing.suspend_least_ns = 100_000;
     config.timing.suspensions = 16;

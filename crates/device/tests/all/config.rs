@@ -102,6 +102,20 @@ fn the_presets_are_the_papers_devices() {
     );
     assert!(PRESETS.iter().all(|preset| !preset.assumed.is_empty()));
 
+    // Bits of a die, with spare ones.
+    for (name, gbit) in [
+        ("tlc-2t", 512.0),
+        ("qlc-2t", 1024.0),
+        ("970pro-512g", 256.0),
+    ] {
+        let geometry = DeviceConfig::preset(name).unwrap().geometry;
+        let die = f64::from(geometry.pages() / geometry.dies_total()) * 4096.0 * 8.0;
+        assert!(
+            (0.97..1.03).contains(&(die / gbit / 1_073_741_824.0)),
+            "{name}: {die}"
+        );
+    }
+
     // The one without contents is filled whole, and so is Coldmap's ("12 GB of sequential writes"), and drives
     // that are no paper's.
     let drives = ["mqsim-512g", "970pro-512g", "zn540-1t", "tlc-2t", "qlc-2t"];

@@ -76,6 +76,14 @@ impl Config {
             ));
         }
 
+        let pads = self.pads_most(geometry);
+        if self.data_pages(geometry) <= pads {
+            return fail(format!(
+                "a superblock of {} pages of data is too small for garbage collection, which fills word lines up with {pads} pages: use more dies or pages per block",
+                self.data_pages(geometry)
+            ));
+        }
+
         self.check_mapping(geometry)?;
         let (needed_pages, data) = self.pages_needed(geometry);
 

@@ -49,8 +49,9 @@ impl Config {
         geometry.pages_per_superblock() - self.metadata_pages(geometry)
     }
 
-    /// Pads that collecting a superblock programs at most, if the controller's buffer does not survive a power cut:
-    /// the last word line of each zone is filled up before the victim is erased.
+    /// Pads that collecting a superblock programs at most by itself, if the controller's buffer does not survive a
+    /// power cut: the last word line of each zone is filled up before the victim is erased. Commands in between
+    /// may fill up more of them.
     pub(crate) fn pads_most(&self, geometry: &Geometry) -> u32 {
         if self.power_loss_protection {
             0

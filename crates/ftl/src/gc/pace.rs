@@ -141,7 +141,7 @@ impl Ftl {
         } else {
             let live = owned + copies;
             let pads = self.gc.pads_most;
-            let gains = live + pads < sb.capacity;
+            let gains = live == 0 || live + pads < sb.capacity;
             (live, gains || (copies == 0 && pads == 0))
         };
 

@@ -313,6 +313,8 @@ impl Ftl {
         // `atomic` bounds how many there are.
         let kept_free = self.core.geometry.groups() * self.core.config.gc_opens() as u32;
         for sb in pages {
+            // An abandoned superblock is filled no further.
+            self.core.fill_lines();
             let blocks = &mut self.core.blocks;
             let entry = blocks.get(sb);
             let can_go = matches!(entry.state, SuperblockState::Open | SuperblockState::Closed)
@@ -327,7 +329,7 @@ impl Ftl {
             let copies = self
                 .scheme
                 .references_without_room(&self.core.tables, &self.core.blocks);
-            let needed = moved + copies.map_or(0, |of| of(sb));
+            let needed = moved + copies.map_or(0, |of| of(sb)) + self.gc.pads_most;
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;

@@ -29,11 +29,13 @@ fn is_at_risk(core: &Core) -> bool {
 
 /// Returns true if the pages of a word line count, by the records of its programmed pages.
 pub(super) fn counts(core: &Core, line: &[Oob]) -> bool {
-    if !is_at_risk(core) {
+    let stripe = core.geometry.stripe() as usize;
+    if stripe == 1 {
         return true;
     }
     let is_void = |oob: &Oob| oob.lpn() == Oob::PAD && oob.wsn() == VOID;
-    line.len() == core.geometry.stripe() as usize && !line.iter().any(is_void)
+    let is_complete = line.len() == stripe || !is_at_risk(core);
+    is_complete && !(core.config.guards.has(Guard::WholeLines) && line.iter().any(is_void))
 }
 
 /// Fills up the incomplete word lines of a superblock that is to be filled further.

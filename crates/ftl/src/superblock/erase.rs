@@ -35,6 +35,8 @@ impl Superblocks {
         {
             open.end = open.end.min(end);
             open.skipped = skipped;
+            // The block failed at the first page of a word line, which is not filled.
+            open.last_end = 0;
         }
     }
 

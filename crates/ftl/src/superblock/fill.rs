@@ -56,8 +56,12 @@ impl Superblocks {
             self.meta_programs += 1;
             let oob = taken.oob(Oob::PAD, 0);
             let stored = StoredPage::Meta([].into());
-            let programmed = media.program(taken.ppn(), oob, stored, Purpose::Meta, taken.after);
-            debug_assert!(programmed.is_ok(), "a word line fails at its first page");
+            if media
+                .program(taken.ppn(), oob, stored, Purpose::Meta, taken.after)
+                .is_err()
+            {
+                self.fail_block(media, taken.sb, taken.slot.die);
+            }
         }
     }
 }

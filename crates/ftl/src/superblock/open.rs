@@ -129,6 +129,8 @@ impl Superblocks {
         stream: Stream,
         clock: &mut WsnClock,
     ) -> Option<u32> {
+        // A head may wait for all stores, and these for pages in word lines that are not full.
+        self.fill_lines(media);
         clock.tick();
         let incarnation = self.get(sb).life.incarnation();
         let entry = self.get_mut(sb);
@@ -209,6 +211,10 @@ impl Superblocks {
             self.blocks_worn += u64::from(bad.count_others(self.geometry.dies()));
         }
 
+        if self.has_given_up_lines(media, open.sb) {
+            return;
+        }
+
         // 1. every data page  2. tail pages. Cut before 2: recovery scans the OOB areas. A tail
         // that landed first would vouch for pages that a cut left torn. If superblocks do not span
         // all dies, one of many closes at a time, and waiting for all dies would stall each die
@@ -267,6 +273,21 @@ impl Superblocks {
                 return;
             }
         }
+    }
+
+    /// Returns true if a block that failed may have an incomplete word line whose pages do not count. A tail could
+    /// not tell them from others.
+    fn has_given_up_lines(&self, media: &Media, sb: SbId) -> bool {
+        let word_line = self.geometry.word_line();
+        let in_turn = word_line.unit_pages() < word_line.pages();
+        let is_incomplete = |die| {
+            let rows = media.next_row(self.geometry.block(sb, die));
+            !rows.is_multiple_of(word_line.pages())
+        };
+        let failing = self.get(sb).failing;
+        media.is_unprotected()
+            && in_turn
+            && (0..self.geometry.dies()).any(|die| failing.has(die) && is_incomplete(die))
     }
 
     /// Returns true if the page at an offset is the next one of its block.

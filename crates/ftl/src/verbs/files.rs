@@ -69,6 +69,7 @@ impl Ftl {
     pub fn fs_reset(&mut self) -> Result<(), Refusal> {
         self.has_file_map()?;
         self.files.reset(&mut self.core.media);
+        self.core.fill_lines();
         self.core.stats.fs_resets += 1;
         Ok(())
     }

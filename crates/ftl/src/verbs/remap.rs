@@ -112,6 +112,8 @@ impl Ftl {
             });
             // Even after a refusal: the earlier pages are already remapped in the tables.
             self.issue_and_lose(losses, None);
+            // The next piece may collect, and what it moves must not wait for pages of this one.
+            self.core.fill_lines();
             result?;
             done += count;
         }

@@ -64,11 +64,15 @@ impl Lines {
         }
     }
 
-    /// Operation `token` waits for `pages`, of which some may not have been issued.
-    pub(super) fn wait(&mut self, token: u64, pages: &Range<u32>) {
+    /// Operation `token` waits for `pages`, of which some may not have been issued. The program of `own` does not wait
+    /// for later pages of its own line, which come after it.
+    pub(super) fn wait(&mut self, token: u64, pages: &Range<u32>, own: Option<Ppn>) {
         let first = pages.start - pages.start % self.line;
-        for (_, line) in self.open.range_mut(first..pages.end) {
-            line.waiting.push((token, pages.clone()));
+        let own = own.map(|page| page.0 - page.0 % self.line);
+        for (first, line) in self.open.range_mut(first..pages.end) {
+            if own != Some(*first) {
+                line.waiting.push((token, pages.clone()));
+            }
         }
     }
 

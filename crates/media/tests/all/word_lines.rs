@@ -128,3 +128,15 @@ fn a_wait_for_everything_begins_at_the_word_line() {
     media.settle_all();
     assert_eq!(media.pending(), 0);
 }
+
+/// A tail waits for all pages of its superblock, and shares the range with its own word line.
+#[test]
+fn a_page_does_not_wait_for_later_pages_of_its_word_line() {
+    let mut media = media(true);
+    program(&mut media, 0, After::pages(Ppn(0), 8));
+    for page in 1..4 {
+        program(&mut media, page, After::NOTHING);
+    }
+    media.settle_all();
+    assert_eq!(media.pending(), 0);
+}

@@ -3,7 +3,7 @@
 use crate::pipeline::{self, PAPERS};
 use remap_ssd_device::nand::{Activity, CellTimes, DieInterval};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
-use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_ftl::{EntrySize, GcPolicy, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, WordLine};
 use remap_ssd_sim::aging::{AgingOptions, Fill, age};
@@ -189,7 +189,6 @@ fn word_lines_give_the_same_on_two_threads() {
     }
 }
 
-// A die programs 24 pages in 1 ms, of which it needs the data first.
 /// Without protection commands fill word lines up, under every scheme that permits it; no wait goes round in a circle.
 #[test]
 fn unprotected_word_lines_are_filled_up_and_end() {
@@ -212,9 +211,19 @@ fn unprotected_word_lines_are_filled_up_and_end() {
         for workload in ["randrw:70", "snapshot", "fiu-mail"] {
             are_the_same(&config, workload, 2_000, 8);
         }
+
+        // Pages in turn, and copies of collection that wait for all stores.
+        let in_turn = WordLine {
+            one_shot: false,
+            ..config.geometry.word_line()
+        };
+        config.geometry = config.geometry.with_word_line(in_turn).unwrap();
+        config.firmware.entry = EntrySize::Bytes24;
+        are_the_same(&config, "fiu-mail", 2_000, 8);
     }
 }
 
+/// A die programs 24 pages in 1 ms, of which it needs the data first.
 #[test]
 fn writes_in_order_run_at_the_speed_of_word_lines() {
     let mut config = config(SchemeKind::None, false, "nand");
