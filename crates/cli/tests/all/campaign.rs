@@ -153,7 +153,7 @@ fn what_a_campaign_cannot_be_set_to_is_said_before_it_runs() {
     for (set, words) in [
         ("link.mib_s=3", "a campaign knows no time"),
         ("geometry.channels=2", "channels take part in nothing else"),
-        ("geometry.dies=0", "geometry.dies = 0 must be 1 to 64"),
+        ("geometry.dies=0", "geometry.dies = 0 must be 1 to 256"),
         ("firmware.log_bytes=17592186044416", "bytes of NVRAM"),
         ("firmware.dealloc_slots=4294967295", "bytes of NVRAM"),
         ("firmware.gc_policy=cagc", "use --gc instead"),
