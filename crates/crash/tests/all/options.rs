@@ -32,6 +32,11 @@ const NOT_DRAWN: &[(&str, &str)] = &[
     ("host_ns", "a campaign has no time"),
     ("controller", "a campaign has no time"),
     ("timing", "a campaign has no time"),
+    ("energy", "it changes nothing"),
+    (
+        "errors",
+        "they take time; pages that cannot be read are drawn as damage",
+    ),
     ("hash", "a campaign has no time"),
     ("link", "a campaign has no time"),
     (
