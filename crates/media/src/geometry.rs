@@ -7,6 +7,7 @@
 //! word line follow each other. Invariant: `Geometry` is validated on construction; all its products
 //! fit in 31 bits.
 
+pub use crate::word_line::PAGE_BYTES;
 use crate::word_line::WordLine;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -133,9 +134,6 @@ pub struct PageSlot {
     /// Die of the superblock that holds it.
     pub die: u32,
 }
-
-/// Bytes of a flash page, and of a logical page.
-pub const PAGE_BYTES: usize = 4096;
 
 /// Largest number of dies of a superblock: one bit of a 64-bit NVRAM word marks one bad block.
 pub const SUPERBLOCK_DIES_MAX: u32 = 64;

@@ -9,9 +9,10 @@
 //! ```
 //! Invariant: a word line has a whole number of program units. Absent: durations.
 
-use crate::geometry::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a page, on flash and of the host.
+pub const PAGE_BYTES: usize = 4096;
 /// Planes of a die.
 const PLANES_MAX: u32 = 8;
 /// Bytes of the largest flash page.

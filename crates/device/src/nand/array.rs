@@ -16,8 +16,8 @@
 
 use super::events::Events;
 use super::graph::{Class, Graph, NONE, Node, Work};
-use super::planes::Together;
 use super::spec::{NandSpec, Suspension};
+use super::together::Together;
 use super::utilisation::DieState;
 use super::watch::Watch;
 use remap_ssd_media::WordLine;

@@ -35,6 +35,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod together;
 mod units;
 mod utilisation;
 mod watch;

@@ -15,58 +15,8 @@
 use super::array::{Array, Context, Phase};
 use super::graph::{NONE, Work};
 use super::spec::NandSpec;
+use super::together::Planes;
 use remap_ssd_media::op::NO_PAGE;
-use remap_ssd_media::{Ppn, WordLine};
-
-/// As many as a geometry may have.
-const PLANES_MAX: usize = 8;
-
-/// How pages of 4 KiB share flash pages.
-#[derive(Clone, Copy)]
-pub(super) struct Together {
-    /// Pages of 4 KiB of a flash page on all planes.
-    pub all: u32,
-    /// Those on one plane.
-    parts: u32,
-}
-
-impl Together {
-    pub(super) fn new(word_line: WordLine) -> Self {
-        assert!(word_line.planes as usize <= PLANES_MAX);
-        let parts = word_line.parts();
-        Self {
-            all: parts * word_line.planes,
-            parts,
-        }
-    }
-
-    /// The flash page of a page, on all planes: pages that follow each other share a word line.
-    fn flash_page(self, page: Ppn) -> u32 {
-        page.0 / self.all
-    }
-
-    fn plane(self, page: Ppn) -> usize {
-        (page.0 % self.all / self.parts) as usize
-    }
-}
-
-/// The flash page that each plane reads.
-struct Planes([u32; PLANES_MAX]);
-
-impl Planes {
-    /// The plane of a page reads it, unless it reads another one.
-    fn reads(&mut self, plane: usize, flash_page: u32) -> bool {
-        let place = &mut self.0[plane];
-        if *place == NONE {
-            *place = flash_page;
-        }
-        *place == flash_page
-    }
-
-    fn count(&self) -> u8 {
-        self.0.iter().filter(|page| **page != NONE).count() as u8
-    }
-}
 
 impl Array {
     /// The read that begins takes along those of its queue that the array can do at the same time.
@@ -80,7 +30,7 @@ impl Array {
         }
 
         let flash_page = together.flash_page(head.page);
-        let mut planes = Planes([NONE; PLANES_MAX]);
+        let mut planes = Planes::idle();
         planes.reads(together.plane(head.page), flash_page);
         // The slowest page. A retry reads whole flash pages again.
         let (mut length, mut retry_ns) = (head.length, head.retry_ns);
