@@ -53,7 +53,11 @@ const RECORDS: &[(&str, &[&str])] = &[
     ),
     (
         "crates/media/src/geometry.rs",
-        &["const PAGE_BYTES", "fn page", "fn block"],
+        &["fn page", "fn block", "fn offset_of"],
+    ),
+    (
+        "crates/media/src/word_line.rs",
+        &["const PAGE_BYTES", "fn to_code"],
     ),
     ("crates/ftl/src/config/layout.rs", &[]),
     (
