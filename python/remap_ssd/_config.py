@@ -126,7 +126,7 @@ class Config:
 
 
 def presets() -> list[Values]:
-    """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its publication) and ``device``."""
+    """The ready-made devices: ``name``, ``about``, ``assumed`` (values missing in its source), ``checked`` (what it was compared with) and ``device``."""
     return [Values(preset) for preset in json.loads(_native.presets())]
 
 

@@ -26,7 +26,7 @@ pub(crate) fn config_of_json(text: &str) -> PyResult<(String, String)> {
 /// A JSON list of the predefined devices: name, description and full configuration of each.
 #[pyfunction]
 pub(crate) fn presets() -> String {
-    let one = |preset: &remap_ssd_device::Preset| json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "device": preset.config() });
+    let one = |preset: &remap_ssd_device::Preset| json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "checked": preset.checked, "device": preset.config() });
     PRESETS
         .iter()
         .map(one)
