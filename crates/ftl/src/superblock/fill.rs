@@ -52,7 +52,6 @@ impl Superblocks {
             let Some(taken) = self.take(stream) else {
                 return;
             };
-            self.pads += 1;
             self.meta_programs += 1;
             let oob = taken.oob(Oob::PAD, 0);
             let stored = StoredPage::Meta([].into());

@@ -140,8 +140,6 @@ pub(crate) struct Superblocks {
     remapped_total: u64,
     /// Pages that streams fill up before a page counts, unless the controller's buffer survives a cut.
     filled: Option<u32>,
-    /// Pads that have filled word lines of data, since power-on.
-    pub pads: u64,
     /// Metadata pages programmed here.
     pub meta_programs: u64,
     /// Blocks retired because of failures, since power-on.
@@ -189,7 +187,6 @@ impl Superblocks {
             changes: 0,
             remapped_total: 0,
             filled: fill::pages_together(&geometry, config),
-            pads: 0,
             meta_programs: 0,
             blocks_retired: 0,
             blocks_worn: 0,

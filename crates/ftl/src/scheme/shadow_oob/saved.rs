@@ -297,24 +297,18 @@ impl ReservedFlash {
 
 /// The life of a superblock of the reserved flash, according to its head.
 fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
-    let pages = (0..geometry.dies()).filter_map(|die| {
-        media
-            .meta_uncharged(geometry.page(sb, geometry.offset_of(0, die)))
-            .ok()
-    });
-    let heads = pages.filter_map(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
-    let newest = heads
-        .filter(|head| head.magic == SuperblockHead::MAGIC)
+    let newest = (0..geometry.dies())
+        .filter_map(|die| head_of(geometry, media, sb, die))
         .max_by_key(|head| head.wsn)?;
     Some(Life::new().with_incarnation(newest.incarnation))
 }
 
-/// Returns true if a block begins with a head.
-fn has_head(geometry: Geometry, media: &Media, sb: SbId, die: u32) -> bool {
+/// The head with which a block begins, if it does.
+fn head_of(geometry: Geometry, media: &Media, sb: SbId, die: u32) -> Option<SuperblockHead> {
     let first = geometry.page(sb, geometry.offset_of(0, die));
-    let bytes = media.meta_uncharged(first).ok();
-    let head = bytes.and_then(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
-    head.is_some_and(|head| head.magic == SuperblockHead::MAGIC)
+    let bytes = media.meta_uncharged(first).ok()?;
+    let head = SuperblockHead::read_from_bytes(bytes).ok()?;
+    (head.magic == SuperblockHead::MAGIC).then_some(head)
 }
 
 /// The blocks of a superblock that must not take pages, as far as its masks can be read.
@@ -332,12 +326,8 @@ fn left_out(geometry: Geometry, media: &Media, sb: SbId, loaded: &LoadedLife) ->
 
     let life = loaded.life.unwrap_or_default();
     let has_head = |die: &u32| {
-        let first = geometry.page(sb, geometry.offset_of(0, *die));
-        let page = media.meta_uncharged(first).ok();
-        let head = page.and_then(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
-        head.is_some_and(|head| {
-            head.magic == SuperblockHead::MAGIC && head.wsn > life.dead_before()
-        })
+        let head = head_of(geometry, media, sb, *die);
+        head.is_some_and(|head| head.wsn > life.dead_before())
     };
     let before_head: DieMask = (0..geometry.dies())
         .map(|step| (sb.0 + step) % geometry.dies())
@@ -399,10 +389,10 @@ impl<'a> ReservedPages<'a> {
             }
             let skipped = left_out(geometry, media, sb, &loaded);
             let next = media.next_row(geometry.block(sb, die));
-            // Recovery reads nothing beside the head. Only the next row of a block can be programmed. Pages programmed by an earlier
-            // attempt are skipped.
+            // Recovery reads nothing beside the head. Only the next row of a block can be programmed.
+            // Pages programmed by an earlier attempt are skipped.
             let is_beside_head = offset < geometry.offset_of(geometry.stripe(), 0)
-                && has_head(geometry, media, sb, die);
+                && head_of(geometry, media, sb, die).is_some();
             if skipped.has(die) || is_beside_head || next != geometry.row_of_offset(offset) {
                 continue;
             }
