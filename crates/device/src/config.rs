@@ -129,7 +129,7 @@ pub struct TimingConfig {
     pub erase_plane_ns: u64,
     /// Planes read different flash pages at once, if the reads begin together.
     pub independent_planes: bool,
-    /// A read of a single page of 4 KiB of a larger flash page is so much faster.
+    /// How much faster the array reads a single page of 4 KiB than a whole flash page, in nanoseconds.
     pub part_saves_ns: u64,
     /// Program units that the controller's buffer holds for each die, if a unit has several pages.
     pub buffer_units: u32,

@@ -1,5 +1,4 @@
-//! Campaigns on dies whose pages share word lines: every durable scheme keeps its promise, whatever the number of
-//! pages that one operation programs.
+//! Campaigns on dies whose pages share word lines: durable schemes lose nothing with units of any size.
 
 use remap_ssd_crash::{Adjust, CampaignOptions, run};
 use remap_ssd_ftl::SchemeKind;
