@@ -141,8 +141,16 @@ pub struct TimingConfig {
     pub resume_ns: u64,
     /// An operation with less than this left is not suspended.
     pub suspend_least_ns: u64,
+    /// An operation that was resumed works at least this long before it is suspended again, in nanoseconds.
+    pub resume_to_suspend_ns: u64,
     /// How often one operation is suspended at most; 0 is never.
     pub suspensions: u32,
+    /// Suspending an erase, in nanoseconds, if that differs from `suspend_ns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erase_suspend_ns: Option<u64>,
+    /// How often one erase is suspended at most, if that differs from `suspensions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erase_suspensions: Option<u32>,
 }
 
 impl Default for TimingConfig {
@@ -168,7 +176,10 @@ impl Default for TimingConfig {
             suspend_ns: 0,
             resume_ns: 0,
             suspend_least_ns: 0,
+            resume_to_suspend_ns: 0,
             suspensions: 0,
+            erase_suspend_ns: None,
+            erase_suspensions: None,
         }
     }
 }
@@ -372,10 +383,17 @@ impl DeviceConfig {
             data_first: timing.data_first,
             dies_per_chip: timing.dies_per_chip,
             suspension: Suspension {
-                begin_ns: timing.suspend_ns,
+                begin_ns: [
+                    timing.suspend_ns,
+                    timing.erase_suspend_ns.unwrap_or(timing.suspend_ns),
+                ],
                 resume_ns: timing.resume_ns,
                 least_left_ns: timing.suspend_least_ns,
-                most: timing.suspensions,
+                least_progress_ns: timing.resume_to_suspend_ns,
+                most: [
+                    timing.suspensions,
+                    timing.erase_suspensions.unwrap_or(timing.suspensions),
+                ],
             },
             patience_ns: [
                 timing.program_patience_ns,

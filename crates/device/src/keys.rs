@@ -204,7 +204,10 @@ static COMMON: &[DeviceKey] = &[
     key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
     key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),
-    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one program or erase; 0: never. An operation whose patience is over is not suspended."),
+    key("timing.resume_to_suspend_ns", "ns", TIME, "A program or an erase that was resumed works at least this long before it is suspended again."),
+    key("timing.suspensions", "", ANY_U32, "How often reads of the host may suspend one program or erase; 0: never, and the times of suspensions have no effect. An operation whose patience is over is not suspended."),
+    key("timing.erase_suspend_ns", "ns", TIME, "The same as `suspend_ns` for an erase; if it is absent, `suspend_ns` is for both."),
+    key("timing.erase_suspensions", "", ANY_U32, "The same as `suspensions` for an erase; if it is absent, `suspensions` is for both."),
 
     key("energy.read_nj", "nJ", ENERGY, "Reading a page inside its die; 0 if it is unknown. Runs have the energy of their flash operations if one of these is above 0."),
     key("energy.program_nj", "nJ", ENERGY, "Programming a page."),

@@ -108,6 +108,8 @@ impl DeviceKey {
             "geometry.superblock_dies" => Some(0.into()),
             "geometry.planes" | "geometry.cell_bits" => Some(1.into()),
             "geometry.page_bytes" => Some(4096.into()),
+            // They stand for those of programs, which are 0.
+            "timing.erase_suspend_ns" | "timing.erase_suspensions" => Some(0.into()),
             "geometry.one_shot" | "firmware.power_loss_protection" => Some(true.into()),
             path => value_of(&config, path),
         }

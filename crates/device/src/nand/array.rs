@@ -181,6 +181,14 @@ impl Array {
 
     fn die_event(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         let this = &mut self.dies[die];
+        if this.phase == Phase::Array && context.now < this.end {
+            // It has worked long enough since it was resumed.
+            context.events.set(self.channels.len() + die, this.end);
+            if this.queues[Class::HostRead as usize].first != NONE {
+                self.suspend(die, context);
+            }
+            return None;
+        }
         if this.phase == Phase::Suspending {
             (this.suspended, this.active) = (this.active, NONE);
             this.phase = Phase::Idle;
@@ -341,19 +349,30 @@ impl Array {
         let Suspension {
             begin_ns,
             least_left_ns,
+            least_progress_ns,
             most,
             ..
         } = self.spec.suspension;
         let this = &self.dies[die];
         let node = context.graph.node(this.active);
+        let kind = usize::from(node.work == Work::Erase);
+        let leaf = self.channels.len() + die;
         // Resuming may not be over.
         let left_ns = (this.end - context.now).min(this.array_ns);
         let permitted = matches!(node.work, Work::Program | Work::Erase)
             && this.suspended == NONE
-            && this.suspensions < most
+            && this.suspensions < most[kind]
             && left_ns >= least_left_ns.max(1)
             && self.deadline(node) > context.now;
         if !permitted {
+            return;
+        }
+        if this.suspensions > 0 && this.array_ns - left_ns < least_progress_ns {
+            // Later, if the operation is not over by then.
+            let later = this.end - this.array_ns + least_progress_ns;
+            if later < this.end {
+                context.events.set(leaf, later);
+            }
             return;
         }
 
@@ -362,9 +381,7 @@ impl Array {
         this.left_ns = left_ns;
         this.suspensions += 1;
         self.watch.suspend(die, node.work, context.now);
-        context
-            .events
-            .set(self.channels.len() + die, context.now + begin_ns);
+        context.events.set(leaf, context.now + begin_ns[kind]);
     }
 
     fn resume(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {

@@ -95,24 +95,27 @@ fn page_type(bits: u8, row: u32) -> usize {
 /// Interruption of programs and erases by reads of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Suspension {
-    /// From the command until the die can read.
-    pub begin_ns: u64,
+    /// From the command until the die can read, for programs and for erases.
+    pub begin_ns: [u64; 2],
     /// Beyond the rest of the operation, when it resumes.
     pub resume_ns: u64,
     /// An operation with less than this left is not suspended.
     pub least_left_ns: u64,
-    /// How often one operation is suspended at most; 0 is never.
-    pub most: u32,
+    /// An operation that was resumed works at least this long before it is suspended again.
+    pub least_progress_ns: u64,
+    /// How often one program, and one erase, is suspended at most; 0 is never.
+    pub most: [u32; 2],
 }
 
 impl Suspension {
     /// No operation is suspended.
     #[cfg(test)]
     pub(crate) const NEVER: Self = Self {
-        begin_ns: 0,
+        begin_ns: [0; 2],
         resume_ns: 0,
         least_left_ns: 0,
-        most: 0,
+        least_progress_ns: 0,
+        most: [0; 2],
     };
 }
 

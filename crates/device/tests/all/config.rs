@@ -1,6 +1,6 @@
 //! Presets, scales and the errors of device files.
 
-use remap_ssd_device::{DeviceConfig, PRESETS, parse_scale};
+use remap_ssd_device::{DeviceConfig, PRESETS, Setting, parse_scale};
 use remap_ssd_ftl::{Config, SchemeKind};
 
 const SCALES: [&str; 4] = ["1", "1/4", "1/16", "1/64"];
@@ -267,6 +267,28 @@ fn times_of_a_word_line_fit_its_cells() {
     );
     let error = DeviceConfig::from_toml(&text).unwrap_err().to_string();
     assert!(error.contains("needs timing.dies_per_chip = 1"), "{error}");
+}
+
+// Also after a round trip: absent keys stay absent.
+#[test]
+fn erases_are_suspended_like_programs_unless_they_have_limits_of_their_own() {
+    let with = |settings: &[&str]| {
+        let common = ["background.lookup_stalls_dies=false", "timing.engine=nand"];
+        let settings = common.iter().chain(settings).map(|text| text.parse());
+        let settings: Vec<Setting> = settings.collect::<Result<_, _>>().unwrap();
+        let config = DeviceConfig::preset("fast21-32g").unwrap().with(&settings);
+        let config = config.unwrap();
+        assert_eq!(DeviceConfig::from_toml(&config.to_toml()).unwrap(), config);
+        let timing = config.timing;
+        (timing.erase_suspensions, timing.erase_suspend_ns)
+    };
+    assert_eq!(with(&["timing.suspensions=4"]), (None, None));
+    let own = ["timing.erase_suspensions=0", "timing.erase_suspend_ns=40us"];
+    assert_eq!(with(&own), (Some(0), Some(40_000)));
+
+    let published = "preset = \"fast21-32g\"\n[timing]\nerase_suspensions = 0";
+    let error = DeviceConfig::from_toml(published).unwrap_err();
+    assert!(error.to_string().contains("\"nand\" alone"), "{error}");
 }
 
 #[test]

@@ -70,10 +70,10 @@ fn reads_go_before_programs() {
 #[test]
 fn suspended_programs_let_reads_pass() {
     let suspension = |least_left_ns, begin_ns, most| Suspension {
-        begin_ns,
-        resume_ns: 0,
+        begin_ns: [begin_ns; 2],
         least_left_ns,
-        most,
+        most: [most; 2],
+        ..Suspension::NEVER
     };
     for (suspension, read, p99, write, per_s, suspends) in [
         (
@@ -160,7 +160,7 @@ fn a_program_waits_no_longer_than_its_patience() {
         let spec = NandSpec {
             patience_ns,
             suspension: Suspension {
-                most: u32::MAX,
+                most: [u32::MAX; 2],
                 ..Suspension::NEVER
             },
             ..spec(60_000, 600_000, 4 * KIB)

@@ -6,6 +6,7 @@ mod errors;
 mod exact;
 mod host;
 mod planes;
+mod suspension;
 mod units;
 mod waits;
 mod watch;

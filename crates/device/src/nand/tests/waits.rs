@@ -66,10 +66,11 @@ fn spec(noise: &mut Noise) -> NandSpec {
         data_first: noise.below(2) == 0,
         dies_per_chip: 1 + noise.below(2),
         suspension: Suspension {
-            begin_ns: noise.below(30).into(),
+            begin_ns: [0; 2].map(|_| noise.below(30).into()),
             resume_ns: noise.below(30).into(),
             least_left_ns: noise.below(200).into(),
-            most: noise.below(4),
+            least_progress_ns: (noise.below(2) * noise.below(200)).into(),
+            most: [0; 2].map(|_| noise.below(4)),
         },
         patience_ns: [0; 3].map(|_| 100 * u64::from(noise.below(100))),
     }

@@ -22,10 +22,10 @@ fn flash(dies: u32) -> Nand {
         transfer_ns: 10_000,
         command_ns: [1_000; 3],
         suspension: Suspension {
-            begin_ns: 20_000,
+            begin_ns: [20_000; 2],
             resume_ns: 5_000,
-            least_left_ns: 0,
-            most: 2,
+            most: [2; 2],
+            ..Suspension::NEVER
         },
         ..spec(0, 400_000, 0)
     };
@@ -195,10 +195,11 @@ fn two_dies_wait_for_their_channel_and_a_fence_for_the_nvram() {
 #[test]
 fn the_causes_of_each_request_add_up_to_its_latency() {
     let suspension = Suspension {
-        begin_ns: 20_000,
+        begin_ns: [20_000; 2],
         resume_ns: 7_000,
         least_left_ns: 30_000,
-        most: 3,
+        least_progress_ns: 0,
+        most: [3; 2],
     };
     let spec = NandSpec {
         suspension,
