@@ -135,6 +135,12 @@ pub struct TimingConfig {
     pub buffer_units: u32,
     /// Dies of a chip, of which only one works at a time.
     pub dies_per_chip: u32,
+    /// A die begins its next read while data that it has read wait for the channel, or cross it.
+    pub cache_read: bool,
+    /// A die takes the data of its next program while it programs.
+    pub cache_program: bool,
+    /// Moving data between the page register and the cache register, in nanoseconds.
+    pub cache_busy_ns: u64,
     /// Suspending a program or an erase, in nanoseconds.
     pub suspend_ns: u64,
     /// Resuming it, beyond the time that was left.
@@ -173,6 +179,9 @@ impl Default for TimingConfig {
             part_saves_ns: 0,
             buffer_units: 2,
             dies_per_chip: 1,
+            cache_read: false,
+            cache_program: false,
+            cache_busy_ns: 0,
             suspend_ns: 0,
             resume_ns: 0,
             suspend_least_ns: 0,
@@ -382,6 +391,9 @@ impl DeviceConfig {
             protected: self.firmware.power_loss_protection,
             data_first: timing.data_first,
             dies_per_chip: timing.dies_per_chip,
+            cache_read: timing.cache_read,
+            cache_program: timing.cache_program,
+            cache_busy_ns: timing.cache_busy_ns,
             suspension: Suspension {
                 begin_ns: [
                     timing.suspend_ns,

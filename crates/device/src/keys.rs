@@ -201,6 +201,9 @@ static COMMON: &[DeviceKey] = &[
     key("timing.buffer_units", "", KeyKind::Integer(1, 64), "Program units that the controller's buffer holds for each die (or for dies of a chip that take turns), if one operation programs several pages: a page that finds no room waits for the \
         program of an earlier unit. Units that are not full need no room."),
     key("timing.dies_per_chip", "dies", KeyKind::Integer(1, 64), "Dies of a chip, of which only one works at a time: 1 if all dies are independent."),
+    key("timing.cache_read", "", KeyKind::Flag, "Cache read: a die begins its next read while data that it has read wait for the channel, or cross it; otherwise it holds the data until then."),
+    key("timing.cache_program", "", KeyKind::Flag, "Cache program: a die takes the data of its next program while it programs."),
+    key("timing.cache_busy_ns", "ns", TIME, "Busy time of a die before the array begins in such a case, for the move between page register and cache register (tRCBSY, tPCBSY)."),
     key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
     key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),

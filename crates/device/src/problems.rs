@@ -99,6 +99,19 @@ impl DeviceConfig {
                         "timing.independent_planes needs timing.dies_per_chip = 1: dies of a chip take turns",
                     ));
                 }
+                for (path, is_on) in [
+                    ("timing.cache_read", timing.cache_read),
+                    ("timing.cache_program", timing.cache_program),
+                ] {
+                    if is_on && (flash.transfer_ns == 0 || timing.dies_per_chip > 1) {
+                        wrong.push(problem(
+                            path,
+                            &format!(
+                                "{path} needs flash.transfer_ns above 0, during which a die goes on, and timing.dies_per_chip = 1: dies of a chip take turns"
+                            ),
+                        ));
+                    }
+                }
                 if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
                     wrong.push(problem(
                         "timing.dies_per_chip",

@@ -11,8 +11,8 @@
 //! programs or erases, a read of the host may suspend it; it resumes when no such read is left, or when
 //! the operation's patience is over.
 //!
-//! Invariants: a die does one thing at a time, and a channel moves one thing at a time; each event ends
-//! at most one operation. Absent: what operations wait for (`graph`), and requests.
+//! Invariants: the array of a die does one thing at a time, and a channel moves one thing at a time; each event ends
+//! at most one operation. Absent: what a cache register lets happen at the same time (`cache`), what operations wait for (`graph`), and requests.
 
 use super::events::Events;
 use super::graph::{Class, Graph, NONE, Node, Work};
@@ -37,29 +37,52 @@ pub(super) enum Phase {
     Idle,
     /// The command waits for the channel, or crosses it.
     Command,
+    /// Data move between the page register and the cache register.
+    CacheBusy,
     Array,
     /// The array reads again, to correct errors.
     Retry,
     /// The data wait for the channel, or cross it.
     Data,
+    /// It has read, and its cache register is taken.
+    Loaded,
     /// The active operation is being suspended.
     Suspending,
+}
+
+/// What crosses a channel for a die.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Crossing {
+    /// The command of its active operation; that of a program has the data.
+    Command,
+    /// Data that it has read.
+    Data,
+    /// The same as `Command` for the program that follows the active one.
+    Input,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Die {
     pub phase: Phase,
-    channel: usize,
+    pub channel: usize,
     /// The operation in progress.
     pub active: u32,
+    /// Reads done at once whose data leave its cache register, while the active one goes on.
+    pub output: u32,
+    /// True once they have asked for the channel.
+    pub output_asked: bool,
+    /// The next program, whose data enter its cache register.
+    pub input: u32,
+    /// True once they are there.
+    pub input_is_there: bool,
     /// When its array time ends.
     end: u64,
     /// Array time of the active operation, at most what is left of it.
     array_ns: u64,
-    suspended: u32,
+    pub suspended: u32,
     /// Array time that is left of it, and how often it was suspended.
     left_ns: u64,
-    suspensions: u32,
+    pub suspensions: u32,
     pub queues: [Queue; CLASSES],
     /// True if it is idle, and begins before time goes on.
     pub begins_soon: bool,
@@ -68,10 +91,11 @@ pub(super) struct Die {
 /// Marks a channel that is between two users.
 const BETWEEN: u32 = u32::MAX - 1;
 
-struct Channel {
-    /// The die that uses it.
-    user: u32,
-    commands: VecDeque<u32>,
+pub(super) struct Channel {
+    /// The die that uses it, and for what.
+    pub user: u32,
+    pub crossing: Crossing,
+    commands: VecDeque<(u32, Crossing)>,
     data: VecDeque<u32>,
 }
 
@@ -79,7 +103,7 @@ struct Channel {
 pub(super) struct Array {
     pub spec: NandSpec,
     pub dies: Vec<Die>,
-    channels: Vec<Channel>,
+    pub channels: Vec<Channel>,
     pub watch: Watch,
     pub together: Together,
     /// Dies that begin before time goes on.
@@ -110,6 +134,10 @@ impl Array {
             phase: Phase::Idle,
             channel: channel_of(index),
             active: NONE,
+            output: NONE,
+            output_asked: false,
+            input: NONE,
+            input_is_there: false,
             end: 0,
             array_ns: 0,
             suspended: NONE,
@@ -120,6 +148,7 @@ impl Array {
         };
         let channel = || Channel {
             user: NONE,
+            crossing: Crossing::Command,
             commands: VecDeque::new(),
             data: VecDeque::new(),
         };
@@ -147,7 +176,7 @@ impl Array {
     pub(super) fn enqueue(&mut self, at: u32, context: &mut Context<'_>) -> Option<u32> {
         let node = context.graph.node_mut(at);
         (node.since, node.next) = (context.now, NONE);
-        let (die, class) = (usize::from(node.die), node.class);
+        let (die, class, work) = (usize::from(node.die), node.class, node.work);
 
         let queue = &mut self.dies[die].queues[class as usize];
         match queue.last {
@@ -164,6 +193,18 @@ impl Array {
             Phase::Idle => self.start_next(die, context),
             Phase::Array if class == Class::HostRead => {
                 self.suspend(die, context);
+                None
+            }
+            Phase::Array if work == Work::Program => {
+                self.take_input(die, context);
+                None
+            }
+            Phase::Data if self.spec.cache_read && work == Work::Read => {
+                if self.together.all > 1 {
+                    self.begin_soon(die);
+                } else {
+                    self.read_beside_data(die, context);
+                }
                 None
             }
             _ => None,
@@ -195,6 +236,9 @@ impl Array {
             self.watch.rest(die, context.now);
             return self.start_next(die, context);
         }
+        if this.phase == Phase::CacheBusy {
+            return self.begin_array(die, context);
+        }
 
         let Node { work, retry_ns, .. } = *context.graph.node(this.active);
         if retry_ns > 0 && this.phase == Phase::Array {
@@ -207,8 +251,7 @@ impl Array {
         }
         let is_read = work == Work::Read;
         if is_read && self.spec.transfer_ns > 0 {
-            this.phase = Phase::Data;
-            self.ask_channel(die, context);
+            self.loaded(die, context);
             return None;
         }
         Some(self.finish(die, context))
@@ -216,7 +259,7 @@ impl Array {
 
     /// Ends the active operation. The caller starts the next one, once those that waited for this
     /// one are ready. The data of reads that were done at once follow each other.
-    fn finish(&mut self, die: usize, context: &Context<'_>) -> u32 {
+    pub(super) fn finish(&mut self, die: usize, context: &Context<'_>) -> u32 {
         let this = &mut self.dies[die];
         let next = context.graph.node(this.active).next;
         match next {
@@ -240,6 +283,10 @@ impl Array {
             Phase::Idle => self.start_next(die, context),
             // More of the reads that were done at once.
             Phase::Data if self.spec.transfer_ns == 0 => Some(self.finish(die, context)),
+            Phase::Loaded if self.dies[die].output == NONE => {
+                self.loaded(die, context);
+                None
+            }
             _ => None,
         }
     }
@@ -254,13 +301,21 @@ impl Array {
             }
             return self.start(die, Class::HostRead as usize, context);
         }
+        if this.input != NONE {
+            return self.begin_input(die, context);
+        }
+        let next = self.next_class(die, context.graph)?;
+        self.start(die, next, context)
+    }
 
-        let heads = this.queues.map(|queue| queue.first).into_iter();
+    /// The class of the operation that comes next.
+    pub(super) fn next_class(&self, die: usize, graph: &Graph) -> Option<usize> {
+        let heads = self.dies[die].queues.map(|queue| queue.first).into_iter();
         let next = heads
             .enumerate()
             .filter(|(_, head)| *head != NONE)
-            .min_by_key(|(_, head)| self.deadline(context.graph.node(*head)))?;
-        self.start(die, next.0, context)
+            .min_by_key(|(_, head)| self.deadline(graph.node(*head)));
+        next.map(|(class, _)| class)
     }
 
     /// Until when an operation lets others go first.
@@ -273,17 +328,26 @@ impl Array {
         }
     }
 
-    /// Starts the first operation of a queue.
-    fn start(&mut self, die: usize, class: usize, context: &mut Context<'_>) -> Option<u32> {
-        let this = &mut self.dies[die];
-        let queue = &mut this.queues[class];
+    /// Takes the first operation of a queue.
+    pub(super) fn take(&mut self, die: usize, class: usize, graph: &mut Graph) -> u32 {
+        let queue = &mut self.dies[die].queues[class];
         let at = queue.first;
-        queue.first = context.graph.node(at).next;
+        queue.first = std::mem::replace(&mut graph.node_mut(at).next, NONE);
         if queue.first == NONE {
             queue.last = NONE;
         }
+        at
+    }
 
-        context.graph.node_mut(at).next = NONE;
+    /// Starts the first operation of a queue.
+    pub(super) fn start(
+        &mut self,
+        die: usize,
+        class: usize,
+        context: &mut Context<'_>,
+    ) -> Option<u32> {
+        let at = self.take(die, class, context.graph);
+        let this = &mut self.dies[die];
         self.watch
             .begin(die, at, context.graph.node(at), context.now);
         this.active = at;
@@ -292,55 +356,64 @@ impl Array {
         }
         this.phase = Phase::Command;
         self.join_reads(die, class, context);
-        if self.channel_ns(die, context.graph) == 0 {
-            return self.begin_array(die, context);
+        if self.channel_ns(die, Crossing::Command, context.graph) == 0 {
+            return self.commanded(die, context);
         }
-        self.ask_channel(die, context);
+        self.ask_channel(die, Crossing::Command, context);
         None
     }
 
-    /// How long the active operation needs the channel in its present phase.
-    fn channel_ns(&self, die: usize, graph: &Graph) -> u64 {
+    /// How long the die needs the channel.
+    pub(super) fn channel_ns(&self, die: usize, crossing: Crossing, graph: &Graph) -> u64 {
         let NandSpec {
             command_ns: [read, program, erase],
             transfer_ns,
             ..
         } = self.spec;
         let [read_plane, program_plane, erase_plane] = self.spec.plane_ns;
-        let this = &self.dies[die];
-        let node = graph.node(this.active);
+        let node = graph.node(self.dies[die].crosses(crossing));
         let (pages, others) = (u64::from(node.pages), u64::from(node.planes) - 1);
-        match (node.work, this.phase) {
-            (Work::Read, Phase::Command) => read + others * read_plane,
-            (Work::Read, Phase::Data) => transfer_ns,
-            (Work::Program, Phase::Command) => {
-                program + others * program_plane + pages * transfer_ns
-            }
-            (Work::Erase, Phase::Command) => erase + others * erase_plane,
+        match (node.work, crossing) {
+            (Work::Read, Crossing::Data) => transfer_ns,
+            (Work::Read, _) => read + others * read_plane,
+            (Work::Program, _) => program + others * program_plane + pages * transfer_ns,
+            (Work::Erase, _) => erase + others * erase_plane,
             _ => 0,
         }
     }
 
     /// The array time of the active operation begins. Returns it if it takes none.
-    fn begin_array(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
+    pub(super) fn begin_array(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         let this = &mut self.dies[die];
-        let node = context.graph.node(this.active);
+        let Node {
+            work,
+            length,
+            retry_ns,
+            ..
+        } = *context.graph.node(this.active);
         this.phase = Phase::Array;
-        this.array_ns = node.length;
-        this.end = context.now + node.length;
-        self.watch.enter(die, DieState::of(node.work), context.now);
+        this.array_ns = length;
+        this.end = context.now + length;
+        self.watch.enter(die, DieState::of(work), context.now);
+        if self.spec.cache_program {
+            context.graph.begins(this.active);
+        }
+        if this.output != NONE && !this.output_asked {
+            self.send(die, context);
+        }
 
-        let instant = node.length + node.retry_ns == 0
-            && !(node.work == Work::Read && self.spec.transfer_ns > 0);
+        let instant = length + retry_ns == 0 && !(work == Work::Read && self.spec.transfer_ns > 0);
         if instant {
             return Some(self.finish(die, context));
         }
+        let this = &self.dies[die];
         context.events.set(self.channels.len() + die, this.end);
 
         // Reads that came while its command crossed the channel.
         if this.queues[Class::HostRead as usize].first != NONE {
             self.suspend(die, context);
         }
+        self.take_input(die, context);
         None
     }
 
@@ -395,18 +468,25 @@ impl Array {
         self.watch
             .resume(die, this.active, node, context.now, works);
         context.events.set(self.channels.len() + die, this.end);
+        self.take_input(die, context);
         None
     }
 
-    /// The die's active operation needs its channel.
-    fn ask_channel(&mut self, die: usize, context: &mut Context<'_>) {
-        self.watch.enter(die, DieState::ChannelWait, context.now);
+    /// The die needs its channel.
+    pub(super) fn ask_channel(
+        &mut self,
+        die: usize,
+        crossing: Crossing,
+        context: &mut Context<'_>,
+    ) {
+        if !self.dies[die].is_beside(crossing) {
+            self.watch.enter(die, DieState::ChannelWait, context.now);
+        }
         let channel = &mut self.channels[self.dies[die].channel];
-        let waiting = match self.dies[die].phase {
-            Phase::Data => &mut channel.data,
-            _ => &mut channel.commands,
-        };
-        waiting.push_back(die as u32);
+        match crossing {
+            Crossing::Data => channel.data.push_back(die as u32),
+            _ => channel.commands.push_back((die as u32, crossing)),
+        }
         if channel.user == NONE {
             self.next_user(self.dies[die].channel, context);
         }
@@ -415,33 +495,47 @@ impl Array {
     /// The channel goes to the next die that waits for it.
     fn next_user(&mut self, channel: usize, context: &mut Context<'_>) {
         let this = &mut self.channels[channel];
-        let (first, second) = if self.spec.data_first {
-            (&mut this.data, &mut this.commands)
+        let mut data = || this.data.pop_front().map(|die| (die, Crossing::Data));
+        let next = if self.spec.data_first {
+            data().or_else(|| this.commands.pop_front())
         } else {
-            (&mut this.commands, &mut this.data)
+            this.commands.pop_front().or_else(data)
         };
-        let next = first.pop_front().or_else(|| second.pop_front());
-        this.user = next.unwrap_or(NONE);
-        if let Some(die) = next {
-            let length = self.channel_ns(die as usize, context.graph);
-            context.events.set(channel, context.now + length);
-            self.watch.transfer(die as usize, length, context.now);
+        match next {
+            Some((die, crossing)) => self.cross(die as usize, crossing, context),
+            None => this.user = NONE,
         }
+    }
+
+    /// The die uses its channel from now on.
+    fn cross(&mut self, die: usize, crossing: Crossing, context: &mut Context<'_>) {
+        let this = &self.dies[die];
+        let channel = this.channel;
+        let length = self.channel_ns(die, crossing, context.graph);
+        if this.is_beside(crossing) {
+            let at = this.crosses(crossing);
+            self.watch
+                .transfer_beside(at, context.graph.node(at), length, context.now);
+        } else {
+            self.watch.transfer(die, length, context.now);
+        }
+        (self.channels[channel].user, self.channels[channel].crossing) = (die as u32, crossing);
+        context.events.set(channel, context.now + length);
     }
 
     fn channel_event(&mut self, channel: usize, context: &mut Context<'_>) -> Option<u32> {
         // The die may need the channel again at once, for its next operation.
         let die = std::mem::replace(&mut self.channels[channel].user, BETWEEN) as usize;
-        let ended = match self.dies[die].phase {
-            Phase::Data => Some(self.finish(die, context)),
-            _ => self.begin_array(die, context),
+        let crossing = self.channels[channel].crossing;
+        let ended = match crossing {
+            Crossing::Data => Some(self.sent(die, context)),
+            Crossing::Command => self.commanded(die, context),
+            Crossing::Input => self.input_arrived(die, context),
         };
-        if ended.is_some() && self.dies[die].phase == Phase::Data && self.spec.transfer_ns > 0 {
+        let this = &self.dies[die];
+        if crossing == Crossing::Data && (this.output != NONE || this.phase == Phase::Data) {
             // The data of reads that were done at once follow each other.
-            self.channels[channel].user = die as u32;
-            self.watch.transfer(die, self.spec.transfer_ns, context.now);
-            let end = context.now + self.spec.transfer_ns;
-            context.events.set(channel, end);
+            self.cross(die, crossing, context);
         }
         if ended.is_none() {
             self.next_user(channel, context);

@@ -89,6 +89,10 @@ pub(super) struct Node {
     pub freed_by: u32,
     /// The next one of its die's queue.
     pub next: u32,
+    /// The program that may cross the channel once the array does this one.
+    successor: u32,
+    /// True once the array does it.
+    begun: bool,
     /// The unit to which a buffered page belongs.
     pub unit: u32,
     /// Pages of a unit that are not in the buffer.
@@ -122,6 +126,8 @@ impl Node {
             since: 0,
             freed_by: NONE,
             next: NONE,
+            successor: NONE,
+            begun: false,
             unit: NONE,
             missing: 0,
             pages: 1,
@@ -281,6 +287,27 @@ impl Graph {
         }
         followers.1 = place;
         self.nodes[node as usize].waits += 1;
+    }
+
+    /// Makes `node` wait until the array does `before`, which no other node follows in this way.
+    pub(super) fn succeed(&mut self, node: u32, before: u32) {
+        let this = &mut self.nodes[before as usize];
+        if !this.begun {
+            this.successor = node;
+            self.nodes[node as usize].waits += 1;
+        }
+    }
+
+    /// The array does an operation now.
+    pub(super) fn begins(&mut self, node: u32) {
+        let this = &mut self.nodes[node as usize];
+        this.begun = true;
+        let successor = std::mem::replace(&mut this.successor, NONE);
+        if successor != NONE {
+            let ending = std::mem::replace(&mut self.ending, node);
+            self.waited(successor);
+            self.ending = ending;
+        }
     }
 
     /// Makes `node` wait for something that the caller ends by [`Self::waited`].

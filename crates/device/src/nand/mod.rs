@@ -23,6 +23,7 @@
 //! dies by lookups (a choice of the published emulators), and the host's queue.
 
 mod array;
+mod cache;
 mod causes;
 mod errors;
 mod events;
@@ -413,6 +414,10 @@ impl Nand {
                 events: &mut self.events,
             };
             ended = self.array.go_on(die, &mut context);
+        }
+        if self.spec.cache_program {
+            // What follows programs whose array time has begun.
+            self.begin_ready();
         }
     }
 

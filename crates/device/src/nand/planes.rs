@@ -89,6 +89,10 @@ impl Array {
         self.dies[die].begins_soon = false;
         match self.dies[die].phase {
             Phase::Idle => self.start_next(die, context),
+            Phase::Data if self.spec.cache_read => {
+                self.read_beside_data(die, context);
+                None
+            }
             _ => None,
         }
     }

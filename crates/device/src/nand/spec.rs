@@ -147,6 +147,12 @@ pub(crate) struct NandSpec {
     pub data_first: bool,
     /// Dies of a chip, of which only one works at a time.
     pub dies_per_chip: u32,
+    /// A die begins its next read while data that it has read wait for the channel, or cross it.
+    pub cache_read: bool,
+    /// A die takes the data of its next program while it programs.
+    pub cache_program: bool,
+    /// Moving data between the page register and the cache register.
+    pub cache_busy_ns: u64,
     /// Suspension of programs and erases.
     pub suspension: Suspension,
     /// How much later a program of the host, an operation of collection and one of metadata may begin than

@@ -346,12 +346,21 @@ impl Nand {
             return;
         }
         let dies = self.geometry.dies();
-        let before = if self.geometry.offset(page) >= dies {
-            self.programs.of_page(Ppn(page.0 - dies))
+        if self.geometry.offset(page) >= dies {
+            if let Some(before) = self.programs.of_page(Ppn(page.0 - dies)) {
+                self.follow_program(node, before);
+            }
         } else {
-            self.erases.of(page).and_then(|name| self.graph.find(name))
-        };
-        if let Some(before) = before {
+            let erase = self.erases.of(page).and_then(|name| self.graph.find(name));
+            self.wait_for(node, erase.unwrap_or(NONE));
+        }
+    }
+
+    /// The program `node` comes after another one of its block.
+    pub(super) fn follow_program(&mut self, node: u32, before: u32) {
+        if self.spec.cache_program {
+            self.graph.succeed(node, before);
+        } else {
             self.graph.wait_for(node, before);
         }
     }

@@ -341,9 +341,11 @@ impl Nand {
     /// A unit that is programmed after the previous one of its block, or after the block's erase.
     fn begin_unit(&mut self, page: Ppn, class: Class, die: u16) -> u32 {
         let row = self.geometry.slot(page).row;
-        let before = match row / self.units.pages {
-            0 => self.erases.of(page),
-            _ => self.units.latest(page),
+        let is_first = row < self.units.pages;
+        let before = if is_first {
+            self.erases.of(page)
+        } else {
+            self.units.latest(page)
         };
         let word_line = self.geometry.word_line();
         let mut node = Node::new(Work::Program, class);
@@ -355,8 +357,10 @@ impl Nand {
         node.apart = self.units.is_protected;
 
         let unit = self.graph.add(node);
-        if let Some(before) = before.and_then(|name| self.graph.find(name)) {
-            self.graph.wait_for(unit, before);
+        match before.and_then(|name| self.graph.find(name)) {
+            Some(before) if is_first => self.graph.wait_for(unit, before),
+            Some(before) => self.follow_program(unit, before),
+            None => {}
         }
         self.units.begin(page, unit, &mut self.graph);
         unit

@@ -122,10 +122,7 @@ impl Watch {
     /// The die takes an operation.
     pub(super) fn begin(&mut self, die: usize, at: u32, node: &Node, now: u64) {
         self.close(die, now);
-        if node.part != NONE {
-            let times = self.dies[die].times(now);
-            self.paths[at as usize].leaves_queue(times, now);
-        }
+        self.leaves_queue(die, at, node, now);
         self.dies[die].takes(at, node);
     }
 
@@ -173,6 +170,49 @@ impl Watch {
     pub(super) fn transfer(&mut self, die: usize, length: u64, now: u64) {
         self.channel_ns += length;
         self.enter(die, DieState::Transfer, now);
+    }
+
+    /// Something crosses the channel of an operation that is not its die's active one.
+    pub(super) fn transfer_beside(&mut self, at: u32, node: &Node, length: u64, now: u64) {
+        self.channel_ns += length;
+        self.charge(at, node, Cause::Channel, now);
+    }
+
+    /// The operation has spent its time since then on this.
+    pub(super) fn charge(&mut self, at: u32, node: &Node, cause: Cause, now: u64) {
+        if node.part != NONE {
+            self.paths[at as usize].charge(cause, now);
+        }
+    }
+
+    /// The operation leaves the queue of its die, which does something else.
+    pub(super) fn leaves_queue(&mut self, die: usize, at: u32, node: &Node, now: u64) {
+        if node.part != NONE {
+            let times = self.dies[die].times(now);
+            self.paths[at as usize].leaves_queue(times, now);
+        }
+    }
+
+    /// The data of `next` follow those of `before`, beside the die's active operation.
+    pub(super) fn follow_beside(
+        &mut self,
+        die: usize,
+        (before, next): (u32, u32),
+        (node, next_node): (&Node, &Node),
+        now: u64,
+    ) {
+        self.leaves_queue(die, next, next_node, now);
+        let is_known = node.part != NONE && next_node.part != NONE;
+        if is_known && self.paths[before as usize].entry() == self.paths[next as usize].entry() {
+            self.paths[next as usize] = self.paths[before as usize];
+        }
+    }
+
+    /// An operation that has left the queue is the die's active one.
+    pub(super) fn takes(&mut self, die: usize, at: u32, node: &Node, state: DieState, now: u64) {
+        self.close(die, now);
+        self.dies[die].takes(at, node);
+        self.dies[die].state = state;
     }
 
     /// An operation for which a request waits, or a gate.

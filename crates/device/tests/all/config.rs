@@ -267,6 +267,18 @@ fn times_of_a_word_line_fit_its_cells() {
     );
     let error = DeviceConfig::from_toml(&text).unwrap_err().to_string();
     assert!(error.contains("needs timing.dies_per_chip = 1"), "{error}");
+
+    // A cache register needs a channel.
+    for key in ["cache_read", "cache_program"] {
+        let timing = format!("read_ns = 50_000\n[timing]\nengine = \"nand\"\n{key} = true");
+        let text = |transfer_ns| {
+            let flash = format!("[flash]\ntransfer_ns = {transfer_ns}\n{timing}");
+            format!("preset = \"fast21-32g\"\n[background]\nlookup_stalls_dies = false\n{flash}")
+        };
+        let error = DeviceConfig::from_toml(&text(0)).unwrap_err().to_string();
+        assert!(error.contains("above 0"), "{error}");
+        assert!(DeviceConfig::from_toml(&text(5000)).is_ok());
+    }
 }
 
 // Also after a round trip: absent keys stay absent.

@@ -49,6 +49,9 @@ pub(super) fn spec(read_ns: u64, program_ns: u64, page_bytes: u64) -> NandSpec {
         protected: true,
         data_first: true,
         dies_per_chip: 1,
+        cache_read: false,
+        cache_program: false,
+        cache_busy_ns: 0,
         suspension: Suspension::NEVER,
         patience_ns: [u64::MAX; 3],
     }

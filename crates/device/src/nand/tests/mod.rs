@@ -2,6 +2,7 @@
 //! agrees with it. All times are in nanoseconds.
 
 mod agreement;
+mod cache;
 mod errors;
 mod exact;
 mod host;

@@ -65,6 +65,9 @@ fn spec(noise: &mut Noise) -> NandSpec {
         protected: true,
         data_first: noise.below(2) == 0,
         dies_per_chip: 1 + noise.below(2),
+        cache_read: noise.below(2) == 0,
+        cache_program: noise.below(2) == 0,
+        cache_busy_ns: noise.below(20).into(),
         suspension: Suspension {
             begin_ns: [0; 2].map(|_| noise.below(30).into()),
             resume_ns: noise.below(30).into(),
