@@ -133,6 +133,8 @@ pub struct TimingConfig {
     pub part_saves_ns: u64,
     /// Program units that the controller's buffer holds for each die, if a unit has several pages.
     pub buffer_units: u32,
+    /// Word lines are programmed in two steps, a coarse one and a fine one.
+    pub two_step: bool,
     /// Dies of a chip, of which only one works at a time.
     pub dies_per_chip: u32,
     /// A die begins its next read while data that it has read wait for the channel, or cross it.
@@ -178,6 +180,7 @@ impl Default for TimingConfig {
             independent_planes: false,
             part_saves_ns: 0,
             buffer_units: 2,
+            two_step: false,
             dies_per_chip: 1,
             cache_read: false,
             cache_program: false,
@@ -373,6 +376,7 @@ impl DeviceConfig {
         (timing.engine == TimingEngine::Nand).then_some(NandSpec {
             read: read_ns,
             program: program_ns,
+            two_step: timing.two_step,
             erase_ns,
             transfer_ns,
             command_ns: [

@@ -200,6 +200,8 @@ static COMMON: &[DeviceKey] = &[
     key("timing.part_saves_ns", "ns", TIME, "How much less the array needs to read a single page of 4 KiB of a larger flash page."),
     key("timing.buffer_units", "", KeyKind::Integer(1, 64), "Program units that the controller's buffer holds for each die (or for dies of a chip that take turns), if one operation programs several pages: a page that finds no room waits for the \
         program of an earlier unit. Units that are not full need no room."),
+    key("timing.two_step", "", KeyKind::Flag, "A word line is programmed in two steps, and `flash.program_ns` has the times of the coarse one and the fine one. The fine step follows the coarse step of the block's next \
+        word line; until then the pages stay in the controller's buffer, so allow for them in `buffer_units`."),
     key("timing.dies_per_chip", "dies", KeyKind::Integer(1, 64), "Dies of a chip, of which only one works at a time: 1 if all dies are independent."),
     key("timing.cache_read", "", KeyKind::Flag, "Cache read: a die begins its next read while data that it has read wait for the channel, or cross it; otherwise it holds the data until then."),
     key("timing.cache_program", "", KeyKind::Flag, "Cache program: a die takes the data of its next program while it programs."),

@@ -164,6 +164,9 @@ impl DeviceConfig {
     /// Lists of times that do not match the bits of a cell.
     fn times_of_word_lines(&self) -> Vec<KeyProblem> {
         let WordLine { bits, one_shot, .. } = self.geometry.word_line();
+        if self.timing.two_step {
+            return self.times_of_two_steps();
+        }
         if bits == 1 {
             // Page types have no cells in common: any number of them.
             return Vec::new();
@@ -189,6 +192,49 @@ impl DeviceConfig {
                 text,
                 meant: None,
             });
+        }
+        wrong
+    }
+}
+
+impl DeviceConfig {
+    /// What programs in two steps need.
+    fn times_of_two_steps(&self) -> Vec<KeyProblem> {
+        let WordLine { bits, one_shot, .. } = self.geometry.word_line();
+        let mut wrong = Vec::new();
+        let mut problem = |path: &str, text: &str| {
+            wrong.push(KeyProblem {
+                path: path.into(),
+                text: text.into(),
+                meant: None,
+            });
+        };
+        if bits == 1 || !one_shot {
+            problem(
+                "timing.two_step",
+                "timing.two_step needs geometry.cell_bits above 1 and geometry.one_shot = true: each step programs all pages of a word line",
+            );
+        }
+        if !self.firmware.power_loss_protection {
+            problem(
+                "timing.two_step",
+                "timing.two_step needs firmware.power_loss_protection = true: otherwise a write would wait until the next word line of its block is written, by others",
+            );
+        }
+        if self.flash.program_ns.times().len() != 2 {
+            problem(
+                "flash.program_ns",
+                "flash.program_ns needs two times with timing.two_step: of the coarse step and of the fine one",
+            );
+        }
+        let reads = self.flash.read_ns.times().len();
+        if reads != 1 && reads as u32 != bits {
+            problem(
+                "flash.read_ns",
+                &format!(
+                    "flash.read_ns has {reads} times: geometry.cell_bits = {bits} needs one or {bits}"
+                ),
+            );
         }
         wrong
     }

@@ -93,7 +93,7 @@ pub(super) struct Node {
     successor: u32,
     /// True once the array does it.
     begun: bool,
-    /// The unit to which a buffered page belongs.
+    /// The unit to which a buffered page belongs, or the fine step of a unit.
     pub unit: u32,
     /// Pages of a unit that are not in the buffer.
     pub missing: u16,

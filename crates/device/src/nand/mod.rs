@@ -511,11 +511,14 @@ impl Nand {
         self.requests.end_part(part, self.now);
     }
 
-    /// A page or a unit has been programmed.
+    /// A page or a unit has been programmed, or its coarse step.
     fn programmed(&mut self, at: u32, node: &Node) {
+        let is_coarse = node.unit != NONE;
         let is_unit = self.units.gather() && node.page != NO_PAGE;
-        self.units.ended(node.die, is_unit);
-        if is_unit {
+        self.units.ended(node.die, is_unit && !is_coarse);
+        if is_coarse {
+            // Its pages stay in the buffer.
+        } else if is_unit {
             for page in self.units.range(node.page) {
                 self.programs.end(Ppn(page), at);
             }

@@ -124,8 +124,10 @@ impl Suspension {
 pub(crate) struct NandSpec {
     /// Reading a page inside its die.
     pub read: CellTimes,
-    /// Programming a page.
+    /// Programming a page; with two steps, the coarse one and the fine one.
     pub program: CellTimes,
+    /// Word lines are programmed in two steps.
+    pub two_step: bool,
     /// Erasing a block.
     pub erase_ns: u64,
     /// Moving a page over its channel.

@@ -395,7 +395,10 @@ impl Nand {
             let ready = (data != NONE).then(|| self.graph.name(data));
             let source = adding.source;
             let (program, buffered) = match work {
-                Work::Buffer => (self.graph.node(node).unit, self.buffered(node)),
+                Work::Buffer => {
+                    let unit = self.graph.node(node).unit;
+                    (self.last_step(unit), self.buffered(node))
+                }
                 _ => (node, None),
             };
             let data = ProgramData {

@@ -15,6 +15,10 @@
 //! If the buffer is *protected* from power cuts, a page counts as done once it is there; otherwise, once its
 //! unit has been programmed. A unit of which pages will never come is programmed as it is.
 //!
+//! With *two steps*, the cells of a word line get coarse values first. The fine step follows the coarse one of the
+//! block's next word line, which would disturb it otherwise: coarse 0, coarse 1, fine 0, coarse 2, fine 1, .. Until
+//! then the unit keeps its room, and its pages are read from the buffer.
+//!
 //! Invariants: a block has at most one incomplete unit; its units are programmed in order. Absent: the order of a
 //! die's operations (`array`).
 
@@ -25,7 +29,12 @@ use remap_ssd_media::{Geometry, Ppn};
 /// The latest unit of a block.
 #[derive(Clone, Copy)]
 struct Latest {
+    /// The last program of the block so far: the unit, or with two steps the fine step of the one before.
     name: Option<NodeName>,
+    /// The fine step of the unit, while it waits for the next unit; else `NONE`.
+    open_fine: u32,
+    /// Fine steps that wait for pages of the unit to come.
+    fines: u8,
     /// Its node while pages are to come; else `NONE`.
     open: u32,
     /// The page that comes next, while it is open.
@@ -64,6 +73,7 @@ pub(super) struct Units {
     /// Dies with pages that may have room now.
     listed: Vec<u32>,
     incomplete: usize,
+    open_fines: usize,
     open_gates: usize,
 }
 
@@ -77,6 +87,8 @@ impl Units {
         };
         let latest = Latest {
             name: None,
+            open_fine: NONE,
+            fines: 0,
             open: NONE,
             next: Ppn(0),
             gate: None,
@@ -99,6 +111,7 @@ impl Units {
             buffers: vec![buffer; dies as usize],
             listed: Vec::new(),
             incomplete: 0,
+            open_fines: 0,
             open_gates: 0,
         }
     }
@@ -161,7 +174,7 @@ impl Units {
         (latest.open != NONE && latest.next == page).then_some(latest.open)
     }
 
-    /// The latest unit of a page's block.
+    /// The last program so far of a page's block.
     pub(super) fn latest(&self, page: Ppn) -> Option<NodeName> {
         self.blocks[self.block_of(page)].name
     }
@@ -171,8 +184,17 @@ impl Units {
         graph.node_mut(unit).missing = (self.range(page).end - page.0) as u16;
         let block = self.block_of(page);
         let latest = &mut self.blocks[block];
-        (latest.name, latest.open, latest.next) = (Some(graph.name(unit)), unit, page);
+        (latest.open, latest.next) = (unit, page);
+        let fine = std::mem::replace(&mut latest.open_fine, graph.node(unit).unit);
+        latest.name = Some(graph.name(unit));
         self.incomplete += 1;
+        if fine != NONE {
+            // The fine step of the unit before follows, and frees the way for the next unit.
+            let latest = &mut self.blocks[block];
+            (latest.name, latest.fines) = (Some(graph.name(fine)), 1);
+            graph.seal(fine);
+        }
+        self.open_fines += usize::from(graph.node(unit).unit != NONE);
         if !self.is_protected {
             self.gate(page, unit, graph);
         }
@@ -187,9 +209,40 @@ impl Units {
         let latest = &mut self.blocks[block];
         latest.next = Ppn(page.0 + 1);
         if latest.next.0 == end {
-            latest.open = NONE;
-            self.incomplete -= 1;
+            self.ends(block);
         }
+    }
+
+    /// No further page of the block's open unit will come.
+    fn ends(&mut self, block: usize) {
+        let latest = &mut self.blocks[block];
+        latest.open = NONE;
+        self.incomplete -= 1;
+        self.open_fines -= usize::from(std::mem::take(&mut latest.fines));
+    }
+
+    /// The fine step that waits for the next unit of a page's block; else `NONE`.
+    fn open_fine(&self, page: Ppn) -> u32 {
+        self.blocks[self.block_of(page)].open_fine
+    }
+
+    /// No further unit of the block will come: the fine step of the latest one waits for nothing else.
+    fn close_fine(&mut self, page: Ppn, graph: &mut Graph) {
+        let block = self.block_of(page);
+        let latest = &mut self.blocks[block];
+        let fine = std::mem::replace(&mut latest.open_fine, NONE);
+        if fine == NONE {
+            return;
+        }
+        let before = latest.name.replace(graph.name(fine));
+        if let Some(before) = before.and_then(|name| graph.find(name)) {
+            graph.wait_for(fine, before);
+        }
+        match latest.open {
+            NONE => self.open_fines -= 1,
+            _ => latest.fines += 1,
+        }
+        graph.seal(fine);
     }
 
     /// No further page of the block's open unit and word line will come.
@@ -215,8 +268,7 @@ impl Units {
             return;
         }
         let missing = (self.range(next).end - next.0) as u16;
-        self.blocks[block].open = NONE;
-        self.incomplete -= 1;
+        self.ends(block);
         self.came(open, missing, graph);
     }
 
@@ -229,9 +281,9 @@ impl Units {
         any
     }
 
-    /// Units of which pages are to come.
+    /// Programs that wait for pages to come.
     pub(super) fn incomplete(&self) -> usize {
-        self.incomplete
+        self.incomplete + self.open_fines
     }
 
     /// Some pages of a unit are in the buffer, or will never come.
@@ -321,6 +373,10 @@ impl Nand {
         self.units.join(page, &mut self.graph);
         let this = self.graph.node_mut(unit);
         this.class = this.class.min(class);
+        let (class, fine) = (this.class, this.unit);
+        if fine != NONE {
+            self.graph.node_mut(fine).class = class;
+        }
         self.graph.node_mut(node).unit = unit;
 
         if !self.units.is_protected {
@@ -355,6 +411,12 @@ impl Nand {
         node.pages = word_line.unit_pages() as u16;
         node.planes = word_line.planes as u8;
         node.apart = self.units.is_protected;
+        if self.spec.two_step {
+            node.length = self.spec.program.of_row(0);
+            let mut fine = node;
+            fine.length = self.spec.program.of_row(1);
+            node.unit = self.graph.add(fine);
+        }
 
         let unit = self.graph.add(node);
         match before.and_then(|name| self.graph.find(name)) {
@@ -362,8 +424,24 @@ impl Nand {
             Some(before) => self.follow_program(unit, before),
             None => {}
         }
+        let fine = self.units.open_fine(page);
+        if fine != NONE {
+            self.follow_program(fine, unit);
+        }
         self.units.begin(page, unit, &mut self.graph);
+        let block = self.geometry.pages_per_block();
+        if row / self.units.pages + 1 == block / self.units.pages {
+            self.units.close_fine(page, &mut self.graph);
+        }
         unit
+    }
+
+    /// The program after which a page of a unit is on flash.
+    pub(super) fn last_step(&self, unit: u32) -> u32 {
+        match self.graph.node(unit).unit {
+            NONE => unit,
+            fine => fine,
+        }
     }
 
     /// What operations name that wait for a page, if they wait until it is in the buffer.
@@ -377,6 +455,7 @@ impl Nand {
             return;
         }
         self.units.close(page, &mut self.graph);
+        self.units.close_fine(page, &mut self.graph);
         let unit = self.units.latest(page);
         if let Some(unit) = unit.and_then(|name| self.graph.find(name)) {
             self.graph.wait_for(erase, unit);

@@ -268,6 +268,27 @@ fn times_of_a_word_line_fit_its_cells() {
     let error = DeviceConfig::from_toml(&text).unwrap_err().to_string();
     assert!(error.contains("needs timing.dies_per_chip = 1"), "{error}");
 
+    // Two steps program whole word lines from a buffer that is kept.
+    let steps = |geometry: &str, flash: &str, firmware: &str| {
+        DeviceConfig::from_toml(&format!(
+            "preset = \"fast21-32g\"\n[geometry]\npages_per_block = 960\n{geometry}\n[flash]\n{flash}\n\
+             [background]\nlookup_stalls_dies = false\n[timing]\nengine = \"nand\"\ntwo_step = true\n\
+             [firmware]\nscheme = \"none\"\n{firmware}"
+        ))
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+    };
+    let (qlc, two) = ("cell_bits = 4", "program_ns = [2_000_000, 4_000_000]");
+    assert_eq!(steps(qlc, two, ""), Ok(()));
+    for (geometry, flash, firmware, part) in [
+        ("", two, "", "needs geometry.cell_bits above 1"),
+        (qlc, "program_ns = 1_000_000", "", "needs two times"),
+        (qlc, two, "power_loss_protection = false", "by others"),
+    ] {
+        let error = steps(geometry, flash, firmware).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+
     // A cache register needs a channel.
     for key in ["cache_read", "cache_program"] {
         let timing = format!("read_ns = 50_000\n[timing]\nengine = \"nand\"\n{key} = true");

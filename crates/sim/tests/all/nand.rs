@@ -223,6 +223,28 @@ fn unprotected_word_lines_are_filled_up_and_end() {
     }
 }
 
+// Coarse and fine steps, cache registers, and limits of suspension, on a device that collects garbage.
+#[test]
+fn two_steps_and_cache_registers_give_the_same_on_two_threads() {
+    for (scheme, workload) in [
+        (SchemeKind::None, "randrw:70"),
+        (SchemeKind::RemapSsd, "fileserver"),
+    ] {
+        let mut config = config(scheme, true, "nand");
+        word_lines(&mut config);
+        config.flash.program_ns = CellTimes::new(&[400_000, 900_000]).unwrap();
+        let timing = &mut config.timing;
+        (timing.two_step, timing.buffer_units) = (true, 4);
+        (timing.cache_read, timing.cache_program) = (true, true);
+        timing.cache_busy_ns = 3_000;
+        (timing.suspend_ns, timing.suspensions) = (20_000, 4);
+        timing.resume_to_suspend_ns = 100_000;
+        timing.erase_suspensions = Some(1);
+        config.check().unwrap();
+        are_the_same(&config, workload, 20_000, 32);
+    }
+}
+
 /// A die programs 24 pages in 1 ms, of which it needs the data first.
 #[test]
 fn writes_in_order_run_at_the_speed_of_word_lines() {

@@ -39,6 +39,7 @@ pub(super) fn spec(read_ns: u64, program_ns: u64, page_bytes: u64) -> NandSpec {
         // The ready signal is seen 20 ns after the array has read.
         read: CellTimes::flat(read_ns + 20),
         program: CellTimes::flat(program_ns),
+        two_step: false,
         erase_ns: 3_500_000,
         transfer_ns: page_bytes / 2 * 6,
         command_ns: [290, 361, 220],

@@ -8,6 +8,7 @@ mod exact;
 mod host;
 mod planes;
 mod suspension;
+mod two_step;
 mod units;
 mod waits;
 mod watch;

@@ -51,10 +51,15 @@ fn geometry(word_line: WordLine) -> Geometry {
     geometry.with_word_line(word_line).unwrap()
 }
 
-fn spec(noise: &mut Noise) -> NandSpec {
+fn spec(noise: &mut Noise, word_line: WordLine) -> NandSpec {
+    let two_step = word_line.one_shot && word_line.bits > 1 && noise.below(2) == 0;
     NandSpec {
         read: CellTimes::flat(READ),
-        program: CellTimes::flat(PROGRAM),
+        program: match two_step {
+            true => CellTimes::new(&[PROGRAM, 2 * PROGRAM]).unwrap(),
+            false => CellTimes::flat(PROGRAM),
+        },
+        two_step,
         erase_ns: ERASE,
         transfer_ns: u64::from(noise.below(2)) * 30,
         command_ns: [noise.below(2).into(); 3],
@@ -140,7 +145,7 @@ fn sequence(seed: u64, word_line: WordLine) -> Vec<Done> {
         nvram_write_ns: STORE,
         ..Latencies::default()
     };
-    let mut nand = Nand::new(geometry, spec(&mut noise), latencies);
+    let mut nand = Nand::new(geometry, spec(&mut noise, word_line), latencies);
     let (mut next, mut names, mut now) = ([0; 3], 0, 0);
     let mut all = Vec::new();
     for request in 0..300 {
@@ -166,6 +171,7 @@ fn sequence(seed: u64, word_line: WordLine) -> Vec<Done> {
         all[end.request as usize].end = end.at;
     }
     assert_eq!(nand.outstanding(), 0, "seed {seed}");
+    nand.settle();
     all
 }
 
