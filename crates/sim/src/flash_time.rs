@@ -1,9 +1,9 @@
-//! Figures of the engine `nand`: how busy the device was, and what requests waited for.
+//! Figures of the engine `nand`: how busy the device was, what requests waited for, and what bit errors took.
 //!
 //! Invariant: the causes of a latency add up to its exact mean. Absent: the measuring (the device's).
 
 use remap_ssd_device::nand;
-use remap_ssd_device::nand::{Cause, Causes, DieState};
+use remap_ssd_device::nand::{Cause, Causes, DieState, Nand};
 use serde::{Deserialize, Serialize};
 
 /// How busy each part of the device was, as shares (0..=1) of the run's time, with `timing.engine = "nand"`.
@@ -151,24 +151,69 @@ impl LatencyCauses {
     }
 }
 
+/// Reads of pages of 4 KiB from flash by what the correction of their bit errors needed, with `timing.engine = "nand"`
+/// and `errors.rate` above 0. Those of garbage collection and metadata count too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadErrors {
+    /// Retries of a read, in the mean.
+    pub retries_per_read: f64,
+    /// Reads that all retries did not correct, but soft decoding did.
+    pub soft: u64,
+    /// Reads that nothing corrected.
+    pub uncorrectable: u64,
+    /// Reads that ended after 0, 1, 2, .. retries.
+    pub by_retries: Vec<u64>,
+}
+
+impl ReadErrors {
+    /// Between two readings.
+    fn between(first: &nand::ReadErrors, last: &nand::ReadErrors) -> Self {
+        let found = last.since(first);
+        Self {
+            retries_per_read: found.retries_per_read(),
+            soft: found.soft,
+            uncorrectable: found.uncorrectable,
+            by_retries: found.by_retries,
+        }
+    }
+}
+
+/// What the engine has counted so far.
+struct Counted {
+    used: nand::Utilisation,
+    errors: Option<nand::ReadErrors>,
+}
+
+impl Counted {
+    fn of(nand: &Nand) -> Self {
+        Self {
+            used: nand.utilisation(),
+            errors: nand.read_errors().cloned(),
+        }
+    }
+}
+
 /// What is measured for these figures during a run.
 #[derive(Default)]
 pub(crate) struct FlashTimes {
-    first: Option<nand::Utilisation>,
-    last: Option<nand::Utilisation>,
+    first: Option<Counted>,
+    last: Option<Counted>,
     reads: Causes,
     writes: Causes,
 }
 
 impl FlashTimes {
-    /// The run begins.
-    pub(crate) fn begin(&mut self, now: nand::Utilisation) {
-        self.first = Some(now);
+    /// Nothing is measured yet, or with an engine a run that begins now.
+    pub(crate) fn begin(nand: Option<&Nand>) -> Self {
+        Self {
+            first: nand.map(Counted::of),
+            ..Self::default()
+        }
     }
 
     /// The last request has ended.
-    pub(crate) fn end(&mut self, now: nand::Utilisation) {
-        self.last = Some(now);
+    pub(crate) fn end(&mut self, nand: &Nand) {
+        self.last = Some(Counted::of(nand));
     }
 
     /// A request has ended that is counted among reads, or writes.
@@ -181,10 +226,14 @@ impl FlashTimes {
     }
 
     pub(crate) fn utilisation(&self) -> Option<Utilisation> {
-        Some(Utilisation::between(
-            self.first.as_ref()?,
-            self.last.as_ref()?,
-        ))
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        Some(Utilisation::between(&first.used, &last.used))
+    }
+
+    pub(crate) fn read_errors(&self) -> Option<ReadErrors> {
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        let errors = (first.errors.as_ref()?, last.errors.as_ref()?);
+        Some(ReadErrors::between(errors.0, errors.1))
     }
 
     /// The causes of so many reads, and writes.

@@ -173,6 +173,7 @@ impl Meters {
             p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
             survival: survival(device),
             utilisation: self.flash.utilisation(),
+            read_errors: self.flash.read_errors(),
             latency_causes_us: write_causes,
             read_latency_causes_us: read_causes,
             // The spread of a transient's batches is its trend, not chance.

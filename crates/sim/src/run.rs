@@ -25,6 +25,7 @@ pub(crate) use feed::Feed;
 pub use options::{Progress, RunOptions};
 pub use warm_up::warm_up;
 
+use crate::flash_time::FlashTimes;
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, PageOps};
 use crate::open::OpenLoop;
@@ -56,10 +57,10 @@ pub fn run(
 ) -> Result<RunSummary, RunError> {
     let began = Instant::now();
     // A run that was stopped may have left requests.
-    let used = device.nand().map(|nand| {
+    let flash = FlashTimes::begin(device.nand().map(|nand| {
         nand.settle();
-        nand.utilisation()
-    });
+        &*nand
+    }));
     // The device may have a past (aging, an earlier run); only this run's share is measured.
     let start = device.busy_until();
     let stats = device.ftl().stats();
@@ -72,9 +73,7 @@ pub fn run(
     };
     let mut meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     meters.is_open = options.open_loop;
-    if let Some(used) = used {
-        meters.flash.begin(used);
-    }
+    meters.flash = flash;
     let mut times = RequestTimes::new(clock, options.host_ns, meters, start);
     let mut report = |so_far: Progress| {
         progress(&Progress {
@@ -178,7 +177,7 @@ fn run_queued(
     // A request whose end is missing never ends.
     while !is_inside && queue.next_end(&mut times, engine(device)) {}
     let nand = engine(device);
-    times.meters.flash.end(nand.utilisation());
+    times.meters.flash.end(nand);
     nand.settle();
     Ok(((front.tally, is_inside), times))
 }

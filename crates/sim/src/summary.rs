@@ -3,7 +3,7 @@
 //! The field names of the first block are a contract with programs that read `compare --json`:
 //! fields may be added, never renamed.
 
-pub use crate::flash_time::{LatencyCauses, Utilisation};
+pub use crate::flash_time::{LatencyCauses, ReadErrors, Utilisation};
 use remap_ssd_ftl::SurvivalClass;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -449,6 +449,9 @@ pub struct RunSummary {
     /// What reads waited for, with this engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_latency_causes_us: Option<LatencyCauses>,
+    /// What bit errors of flash needed, with this engine and `errors.rate` above 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_errors: Option<ReadErrors>,
     /// Energy of the flash, if the device file says what operations take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<Energy>,

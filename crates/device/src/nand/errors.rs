@@ -21,7 +21,7 @@ use remap_ssd_media::{Geometry, Ppn};
 
 const DAY_NS: f64 = 86_400e9;
 
-/// Reads of flash pages by what they needed.
+/// Reads of pages of 4 KiB from flash by what they needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadErrors {
     /// Reads that ended after 0, 1, 2, .. retries.
@@ -33,6 +33,16 @@ pub struct ReadErrors {
 }
 
 impl ReadErrors {
+    /// The same from `earlier` on.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts = self.by_retries.iter().zip(&earlier.by_retries);
+        Self {
+            by_retries: counts.map(|(now, before)| now - before).collect(),
+            soft: self.soft - earlier.soft,
+            uncorrectable: self.uncorrectable - earlier.uncorrectable,
+        }
+    }
+
     /// Retries of a read, in the mean.
     pub fn retries_per_read(&self) -> f64 {
         let most = self.by_retries.len().saturating_sub(1) as u64;

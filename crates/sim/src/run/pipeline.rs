@@ -235,7 +235,7 @@ impl Clock<'_, '_> {
         if let (Some(queue), Some(nand)) = (&mut self.queue, self.timing.nand()) {
             nand.end_timeline();
             while queue.next_end(self.times, nand) {}
-            self.times.meters.flash.end(nand.utilisation());
+            self.times.meters.flash.end(nand);
             nand.settle();
         }
     }

@@ -372,6 +372,29 @@ fn a_run_says_what_its_requests_waited_for_and_what_was_busy() {
         &options(4_000, 32, 1),
     );
     assert!(summary.utilisation.is_none() && summary.latency_causes_us.is_none());
+    assert!(summary.read_errors.is_none());
+}
+
+// Every page needs one retry: what the reads of the run have in common. The same again: counts are of each run alone.
+#[test]
+fn a_run_says_what_its_bit_errors_needed() {
+    let mut config = config(SchemeKind::None, false, "nand");
+    tlc(&mut config);
+    let few = options(4_000, 8, 1);
+    let (summary, _) = measured(&config, "randread", &few);
+    assert!(summary.read_errors.is_none(), "flash has no errors");
+
+    config.errors.rate = 0.01;
+    config.errors.retry_rates = vec![0.02, 0.04];
+    config.errors.retry_ns = 70_000;
+    let (_, device) = measured(&config, "randread", &few);
+    let (summary, _) = run_on(device, "randread", &options(4_000, 8, 2));
+    let found = summary.read_errors.expect("flash has errors");
+    assert_eq!(found.by_retries, [0, 4_000, 0]);
+    assert_eq!((found.soft, found.uncorrectable), (0, 0));
+    assert_eq!(found.retries_per_read, 1.0);
+    let causes = summary.read_latency_causes_us.unwrap();
+    assert!((70.0..71.0).contains(&causes.retry), "{causes:?}");
 }
 
 #[test]

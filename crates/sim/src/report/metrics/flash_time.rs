@@ -1,10 +1,10 @@
-//! Sections on the engine `nand`, how busy the device was and what requests waited for; and on energy.
+//! Sections on the engine `nand`, how busy the device was, what requests waited for, and read errors; and on energy.
 //!
 //! Absent: the former for runs on the other engine, which knows neither.
 
 use super::super::format::{MISSING, exact, number, percent};
 use super::Section;
-use crate::summary::{Energy, LatencyCauses, RunSummary, Utilisation};
+use crate::summary::{Energy, LatencyCauses, ReadErrors, RunSummary, Utilisation};
 
 /// The section on energy, if it is known.
 pub(super) fn energy(run: &RunSummary) -> Option<Section> {
@@ -26,14 +26,32 @@ pub(super) fn flash_time(run: &RunSummary) -> Vec<Section> {
     let Some(used) = &run.utilisation else {
         return Vec::new();
     };
-    vec![
+    let mut sections = vec![
         causes("Mean write latency by cause, µs", &run.latency_causes_us),
         causes(
             "Mean read latency by cause, µs",
             &run.read_latency_causes_us,
         ),
         utilisation(used),
-    ]
+    ];
+    sections.extend(run.read_errors.as_ref().map(read_errors));
+    sections
+}
+
+fn read_errors(found: &ReadErrors) -> Section {
+    let counts = found.by_retries.iter().map(|count| exact(*count));
+    Section {
+        title: "Reads of flash by what they needed",
+        rows: vec![
+            (
+                "after 0 / 1 / .. retries",
+                counts.collect::<Vec<_>>().join(" / "),
+            ),
+            ("soft decoding", exact(found.soft)),
+            ("not corrected", exact(found.uncorrectable)),
+            ("retries of a read, mean", number(found.retries_per_read)),
+        ],
+    }
 }
 
 fn causes(title: &'static str, known: &Option<LatencyCauses>) -> Section {
