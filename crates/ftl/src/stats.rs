@@ -146,6 +146,8 @@ counters! {
     gc_programs,
     /// Of those, pages that the policy keeps apart: moved to its second or third zone.
     gc_zoned,
+    /// Of all programs by garbage collection, those that refreshed a superblock.
+    refresh_programs,
     /// References that GC had to copy because there was no room for their metadata.
     gc_copies,
     /// Programs of heads, tails, deallocation bitmaps and pages of a log on flash.
@@ -156,6 +158,8 @@ counters! {
     gc_runs,
     /// Of those, for wear levelling.
     wear_runs,
+    /// Of all superblocks erased by garbage collection, those refreshed because of their reads or their age.
+    refresh_runs,
     /// Reclaims of remapping metadata that were not part of a flash GC.
     metadata_gc_runs,
     /// Pages recorded in the file map.

@@ -115,9 +115,23 @@ impl Config {
         }
 
         self.check_ranges()?;
+        self.check_refresh(geometry)?;
         crate::records::files::check(self)?;
         (spec(self.scheme).check)(self, geometry)?;
         self.check_nvram(geometry)
+    }
+
+    /// Checks that refreshing the whole device takes fewer numbers than a superblock's age may reach. Otherwise
+    /// refreshes alone would make superblocks due.
+    fn check_refresh(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let least = u64::from(geometry.pages());
+        if (1..least).contains(&self.refresh_writes) {
+            return Err(ConfigError(format!(
+                "refresh_writes = {} must be 0 or at least the {least} pages of the flash",
+                self.refresh_writes
+            )));
+        }
+        Ok(())
     }
 
     fn check_ranges(&self) -> Result<(), ConfigError> {

@@ -85,6 +85,14 @@ pub struct Config {
     /// A superblock whose erase count is this far below the mean is collected to level wear; 0
     /// disables it.
     pub wear_gap: u32,
+    /// Reads of a block after which its superblock is collected, so that its pages stay readable; 0
+    /// disables it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub refresh_reads: u32,
+    /// A superblock is collected when so many pages have been written or remapped since it was opened;
+    /// 0 disables it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub refresh_writes: u64,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
     /// Files that the file map of `fs_write` can list; 0 if there is no map.
@@ -113,6 +121,11 @@ impl Config {
     /// Value of one of the scheme's own parameters.
     pub fn own(&self, key: &SchemeKey) -> u64 {
         self.scheme_values.get(self.scheme, key)
+    }
+
+    /// Returns true if superblocks are refreshed.
+    pub(crate) fn refreshes(&self) -> bool {
+        self.refresh_reads > 0 || self.refresh_writes > 0
     }
 }
 
@@ -179,6 +192,8 @@ impl Default for Config {
             gc_at_once: false,
             gc_joins_host: false,
             wear_gap: 64,
+            refresh_reads: 0,
+            refresh_writes: 0,
             dealloc_slots: 4096,
             fs_files: 0,
             fs_blocks: 0,

@@ -5,6 +5,7 @@
 
 use crate::config::Config;
 use crate::contract::{OwnerRef, Remapping};
+use crate::gc::due::Refresh;
 use crate::superblock::RegionPeaks;
 use remap_ssd_media::{Geometry, Oob, SbId};
 
@@ -17,6 +18,8 @@ pub(crate) const ORDERED: usize = 1;
 /// A victim whose live pages are being moved.
 pub(crate) struct GcJob {
     pub(crate) sb: SbId,
+    /// The victim is refreshed, with or without garbage.
+    pub(crate) refreshes: bool,
     /// Hybrid mapping: the victim's blocks have been put in order elsewhere.
     pub(crate) merged: bool,
     /// Next page offset to process.
@@ -46,6 +49,8 @@ pub(crate) struct LivePage {
 #[derive(Default)]
 pub(crate) struct Gc {
     pub(crate) job: Option<GcJob>,
+    /// Superblocks to refresh, if the configuration asks for it.
+    pub(crate) refresh: Option<Box<Refresh>>,
     pub(crate) credit: u64,
     /// Set if nothing was worth collecting: the WSN from which on to search again.
     pub(crate) look_again: u64,
@@ -64,6 +69,7 @@ impl Gc {
     /// No job, and no cached maxima.
     pub(crate) fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
+            refresh: Refresh::new(config, geometry),
             pads_most: config.pads_most(geometry),
             peaks: RegionPeaks::new(geometry.superblocks()),
             ..Self::default()

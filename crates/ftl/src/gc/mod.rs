@@ -10,9 +10,11 @@
 //! the same as the copies. After 3: only the copies are witnesses.
 //!
 //! Invariants: a job gains space (its victim has garbage, and its references' entries fit into the
-//! reserve); remaps onto the victim's pages while the job runs are in `late`. Absent: the choices
+//! reserve), or is a refresh for which there is room; remaps onto the victim's pages while the job runs are in `late`. Absent: the choices
 //! (`policy`).
 
+mod due;
 pub(crate) mod job;
 mod pace;
+mod refresh;
 mod relocate;

@@ -2,7 +2,8 @@
 //! in idle time.
 //!
 //! Invariant: a job gains space (its victim has garbage, and its references' entries fit into the
-//! reserve). Absent: the choices (`policy`), and how pages move (`relocate`).
+//! reserve), or is a refresh for which there is room. Absent: the choices (`policy`, `refresh`), and
+//! how pages move (`relocate`).
 
 use super::job::{GcJob, STRETCH};
 use crate::contract::{CopiesOf, OwnerLookup, OwnerRef};
@@ -117,7 +118,7 @@ impl Ftl {
 
     /// A superblock as a candidate, if it is closed, holds data and can be filled again. Collecting
     /// a worn superblock would free no space, so it keeps its contents.
-    fn candidate(
+    pub(crate) fn candidate(
         &self,
         id: SbId,
         sb: &Superblock,
@@ -226,6 +227,7 @@ impl Ftl {
 
         let job = GcJob {
             sb,
+            refreshes: false,
             merged: false,
             next: 0,
             seen: 0,
@@ -249,10 +251,10 @@ impl Ftl {
         }
 
         let Some(job) = &self.gc.job else {
-            if self.core.blocks.free() <= self.gc_start
-                && self.core.clock.now() >= self.gc.look_again
-            {
-                return self.begin_pace();
+            let is_short = self.core.blocks.free() <= self.gc_start
+                && self.core.clock.now() >= self.gc.look_again;
+            if is_short || self.wants_refresh() {
+                return self.begin_pace(is_short);
             }
             return Ok(());
         };
@@ -285,13 +287,18 @@ impl Ftl {
     }
 
     #[cold]
-    fn begin_pace(&mut self) -> Result<(), Refusal> {
-        if !self.begin_job(false) {
-            // Only overwriting makes a superblock worth collecting; a search for every page would
-            // be the slowest part of a write.
-            self.gc.look_again = self.core.clock.now()
-                + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
-            return Ok(());
+    fn begin_pace(&mut self, is_short: bool) -> Result<(), Refusal> {
+        if !self.begin_refresh() {
+            if !is_short {
+                return Ok(());
+            }
+            if !self.begin_job(false) {
+                // Only overwriting makes a superblock worth collecting; a search for every page
+                // would be the slowest part of a write.
+                self.gc.look_again = self.core.clock.now()
+                    + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
+                return Ok(());
+            }
         }
         if self.core.config.gc_at_once {
             return self.finish_job();
@@ -338,12 +345,16 @@ impl Ftl {
         if self.is_read_only() || self.core.media.broken().is_some() {
             return false;
         }
-        if self.gc.job.is_none()
-            && (self.core.blocks.free() > self.gc_start || !self.begin_job(false))
-        {
+        if self.gc.job.is_none() && !self.begin_idle_job() {
             return false;
         }
         self.step_job().is_ok()
+    }
+
+    /// Starts a job ahead of need: a refresh if it has its turn, else a collection if space is short.
+    fn begin_idle_job(&mut self) -> bool {
+        let is_short = self.core.blocks.free() <= self.gc_start;
+        self.begin_refresh() || (is_short && (self.begin_job(false) || self.begin_refresh()))
     }
 
     /// Moves one stretch of the victim, and erases the victim after the last.
@@ -351,6 +362,7 @@ impl Ftl {
         let Some(mut job) = self.gc.job.take() else {
             return Ok(());
         };
+        let programs = self.core.stats.gc_programs;
         // Blocks first: pages moved by a merge are garbage when the stretches are processed.
         let merged = if self.hybrid {
             self.merge_victim(&mut job)
@@ -359,6 +371,9 @@ impl Ftl {
         };
 
         let result = merged.and_then(|()| self.move_stretch(&mut job));
+        if job.refreshes {
+            self.core.stats.refresh_programs += self.core.stats.gc_programs - programs;
+        }
         if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
             self.gc.job = Some(job);
             return result;
@@ -378,7 +393,12 @@ impl Ftl {
             dedup.erased(first..first + self.core.geometry.pages_per_superblock() as usize);
         }
 
+        if let Some(refresh) = &mut self.gc.refresh {
+            refresh.erased(&self.core.geometry, job.sb);
+        }
+
         self.core.stats.gc_runs += 1;
+        self.core.stats.refresh_runs += u64::from(job.refreshes);
         Ok(())
     }
 

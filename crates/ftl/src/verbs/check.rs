@@ -18,6 +18,7 @@ impl Ftl {
         let core = &self.core;
         core.blocks.check_pool()?;
         self.check_peaks()?;
+        self.check_refresh()?;
 
         let found = check_mappings(core)?;
         check_counts(core, &found)?;

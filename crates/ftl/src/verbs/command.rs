@@ -63,6 +63,7 @@ impl Ftl {
     pub fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
         self.end_write();
         self.range(lpn, 1)?;
+        self.pace_at_read();
         self.core.stats.host_reads += 1;
         if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
             return Err(Refusal::MediaError);
@@ -73,6 +74,7 @@ impl Ftl {
             return Ok(None);
         };
 
+        self.count_read(mapping.ppn);
         if self
             .core
             .media
@@ -229,6 +231,7 @@ impl Ftl {
     #[inline(never)]
     fn is_verified(&mut self, ppn: Ppn, payload: &Payload<'_>) -> bool {
         self.core.stats.verified += 1;
+        self.count_read(ppn);
         if self.core.media.begin_read(ppn, Purpose::Host).is_err() {
             self.forget_content(ppn);
             return false;

@@ -113,6 +113,7 @@ impl Ftl {
             .get(source)
             .expect("the source of a copy is mapped")
             .ppn;
+        self.count_read(from);
         let media = &mut self.core.media;
         let programmed = media.copy(from, to, oob, LOST, Purpose::Host, after);
         (from, programmed)

@@ -186,9 +186,18 @@ fn cut(ftl: &Ftl, absent: &Range<usize>) -> Media {
     Media::from_image(&image)
 }
 
-/// Returns the number of cuts, or the loss found by one of them. One recovery in `RECOVERY_CUT` is
-/// cut as well.
-fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Result<u64, String> {
+/// Returns the number of cuts, or the loss found by one of them.
+fn run(device: &(Geometry, Config), seed: u64, commands: u64) -> Result<u64, String> {
+    run_refreshed(device, seed, commands).map(|(cuts, _)| cuts)
+}
+
+/// Returns the number of cuts, and of superblocks refreshed before them, or the loss found by one. One
+/// recovery in `RECOVERY_CUT` is cut as well.
+fn run_refreshed(
+    (geometry, config): &(Geometry, Config),
+    seed: u64,
+    commands: u64,
+) -> Result<(u64, u64), String> {
     const RECOVERY_CUT: u64 = 8;
     let mut ftl = device(*geometry, config);
     let mut random = Random(seed);
@@ -200,9 +209,9 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
     ftl.media_mut().attach_rail();
     let mut contents = read_all(&mut ftl)?;
 
-    let mut cuts = 0;
+    let (mut cuts, mut refreshed) = (0, 0);
     for number in 0..commands {
-        let before = contents;
+        let (before, runs) = (contents, ftl.stats().refresh_runs);
         let command = draw(&mut random, &ftl, 10_000 + number, LEN_MAX);
         let at = |what: String| {
             format!(
@@ -217,6 +226,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         if read_all(&mut ftl)? != contents {
             return Err(at("it does something else".into()));
         }
+        refreshed += ftl.stats().refresh_runs - runs;
 
         let power_on = |media: Media| -> Result<Ftl, String> {
             let (mut ftl, _) =
@@ -249,7 +259,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         }
         ftl.media_mut().settle_all();
     }
-    Ok(cuts)
+    Ok((cuts, refreshed))
 }
 
 /// Number of devices of each scheme, of each shape and with several sizes of everything else: ten,
@@ -336,6 +346,45 @@ fn nothing_is_lost_of_word_lines() {
         }
     }
     println!("{cuts} cuts");
+}
+
+/// Superblocks are refreshed while each LPN is read after a command, so that the cuts of the command are also
+/// those of the refresh.
+#[test]
+fn nothing_is_lost_while_superblocks_are_refreshed() {
+    let reads = |(geometry, config): (Geometry, Config)| {
+        let config = Config {
+            refresh_reads: 8 * geometry.pages_per_block(),
+            refresh_writes: geometry.pages().into(),
+            ..config
+        };
+        (geometry, config)
+    };
+    let (mut cuts, mut refreshed) = (0, 0);
+    let mut try_all = |device: (Geometry, Config), variant: usize, commands: u64| {
+        let seed = variant as u64 + 1;
+        let (more, runs) = run_refreshed(&reads(device), seed, commands).unwrap();
+        cuts += more;
+        refreshed += runs;
+        runs
+    };
+    for (scheme, entry) in durable_schemes() {
+        let (on_flash, mut runs) = (scheme.keeps_entries_on_flash(), 0);
+        for variant in (0..variants()).step_by(5) {
+            let device = tight(scheme, entry, Guards::ALL, variant);
+            runs += try_all(device, variant, 20);
+        }
+        if !on_flash {
+            let device = in_lines(scheme, entry, variants() / 3);
+            runs += try_all(device, 1, 15);
+        }
+        if scheme.needs_pages().is_none() {
+            let device = mapped(Granularity::Hybrid, scheme, entry, Guards::ALL, 0);
+            runs += try_all(device, 1, 15);
+        }
+        assert!(runs > 0, "{scheme}");
+    }
+    println!("{cuts} cuts, {refreshed} refreshes");
 }
 
 /// The campaign, which draws few of many cuts, does not notice the absence of this guard.

@@ -33,6 +33,7 @@ mod nlog_heads;
 mod no_page_left;
 mod numbers;
 mod policies;
+mod refresh;
 mod refused;
 mod relearn;
 mod segment_links;
