@@ -143,6 +143,8 @@ pub struct TimingConfig {
     pub cache_program: bool,
     /// Moving data between the page register and the cache register, in nanoseconds.
     pub cache_busy_ns: u64,
+    /// Copies of a page by garbage collection that may follow each other inside its die, without correction.
+    pub copybacks: u8,
     /// Suspending a program or an erase, in nanoseconds.
     pub suspend_ns: u64,
     /// Resuming it, beyond the time that was left.
@@ -185,6 +187,7 @@ impl Default for TimingConfig {
             cache_read: false,
             cache_program: false,
             cache_busy_ns: 0,
+            copybacks: 0,
             suspend_ns: 0,
             resume_ns: 0,
             suspend_least_ns: 0,
@@ -398,6 +401,7 @@ impl DeviceConfig {
             cache_read: timing.cache_read,
             cache_program: timing.cache_program,
             cache_busy_ns: timing.cache_busy_ns,
+            copybacks: timing.copybacks,
             suspension: Suspension {
                 begin_ns: [
                     timing.suspend_ns,

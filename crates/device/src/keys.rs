@@ -206,6 +206,8 @@ static COMMON: &[DeviceKey] = &[
     key("timing.cache_read", "", KeyKind::Flag, "Cache read: a die begins its next read while data that it has read wait for the channel, or cross it; otherwise it holds the data until then."),
     key("timing.cache_program", "", KeyKind::Flag, "Cache program: a die takes the data of its next program while it programs."),
     key("timing.cache_busy_ns", "ns", TIME, "Busy time of a die before the array begins in such a case, for the move between page register and cache register (tRCBSY, tPCBSY)."),
+    key("timing.copybacks", "", KeyKind::Integer(0, 255), "Copyback: copies of a page by garbage collection that may follow each other inside its die, if source and destination are on the same die; they do not cross the channel, and nothing \
+        corrects their bit errors. After these a page goes through the controller. 0: there are none. Needs flash pages of 4 KiB in one plane."),
     key("timing.suspend_ns", "ns", TIME, "From the command that suspends a program or an erase until the die can read."),
     key("timing.resume_ns", "ns", TIME, "Resuming a suspended operation, beyond the time that was left of it."),
     key("timing.suspend_least_ns", "ns", TIME, "A program or an erase with less than this left is not suspended."),

@@ -112,6 +112,12 @@ impl DeviceConfig {
                         ));
                     }
                 }
+                if timing.copybacks > 0 && self.geometry.stripe() > 1 {
+                    wrong.push(problem(
+                        "timing.copybacks",
+                        "timing.copybacks needs planes, page_bytes and cell_bits of 1, 4096 and 1: a copyback moves a whole flash page",
+                    ));
+                }
                 if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
                     wrong.push(problem(
                         "timing.dies_per_chip",

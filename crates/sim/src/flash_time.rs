@@ -13,6 +13,9 @@ pub struct Utilisation {
     pub program_suspensions: u64,
     /// How often an erase was suspended.
     pub erase_suspensions: u64,
+    /// Copies of garbage collection that stayed on their die and did not cross the channel, with `timing.copybacks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copybacks: Option<u64>,
     /// Dies that did anything; the next six are parts of it.
     pub dies: f64,
     /// Dies that read their array.
@@ -63,6 +66,7 @@ impl Utilisation {
         Self {
             program_suspensions: used.program_suspensions,
             erase_suspensions: used.erase_suspensions,
+            copybacks: used.copybacks,
             dies: dies(busy),
             dies_reading: dies(
                 used.die_ns[DieState::Read as usize] + used.die_ns[DieState::Retry as usize],

@@ -158,6 +158,8 @@ impl Meters {
         let firmware = &device.config().firmware;
         let [read_causes, write_causes] =
             self.flash.causes(self.reads.count(), self.writes.count());
+        let utilisation = self.flash.utilisation();
+        let copybacks = utilisation.as_ref().and_then(|used| used.copybacks);
         let mut summary = RunSummary {
             scheme: firmware.scheme.to_string(),
             gc_policy: firmware.gc_policy.to_string(),
@@ -172,7 +174,7 @@ impl Meters {
             samples: self.samples(),
             p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
             survival: survival(device),
-            utilisation: self.flash.utilisation(),
+            utilisation: utilisation.clone(),
             read_errors: self.flash.read_errors(),
             latency_causes_us: write_causes,
             read_latency_causes_us: read_causes,
@@ -198,6 +200,7 @@ impl Meters {
         summary.energy = energy(
             &device.config().energy,
             [flash_reads, summary.flash_pages, summary.erases],
+            copybacks.unwrap_or(0),
             page_ops.transfers,
         );
 

@@ -376,6 +376,8 @@ impl Array {
         match (node.work, crossing) {
             (Work::Read, Crossing::Data) => transfer_ns,
             (Work::Read, _) => read + others * read_plane,
+            // A copyback.
+            (Work::Program, _) if pages == 0 => read + program,
             (Work::Program, _) => program + others * program_plane + pages * transfer_ns,
             (Work::Erase, _) => erase + others * erase_plane,
             _ => 0,

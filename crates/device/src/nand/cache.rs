@@ -133,13 +133,18 @@ impl Array {
     pub(super) fn take_input(&mut self, die: usize, context: &mut Context<'_>) {
         let this = &self.dies[die];
         let is_free = self.spec.cache_program && this.input == NONE && this.phase == Phase::Array;
-        if !is_free || context.graph.node(this.active).work != Work::Program {
+        // A copyback needs the registers.
+        let is_program = |at: u32| {
+            let node = context.graph.node(at);
+            node.work == Work::Program && node.pages > 0
+        };
+        if !is_free || !is_program(this.active) {
             return;
         }
         let Some(class) = self.next_class(die, context.graph) else {
             return;
         };
-        if context.graph.node(this.queues[class].first).work != Work::Program {
+        if !is_program(this.queues[class].first) {
             return;
         }
         let at = self.take(die, class, context.graph);

@@ -116,11 +116,16 @@ impl ErrorModel {
         self.block(page).programmed.get_or_insert(now);
     }
 
-    /// A page is read: returns the time of its retries.
-    pub(super) fn read(&mut self, page: Ppn, now: u64) -> u64 {
+    /// A page is read, which disturbs its block.
+    pub(super) fn disturb(&mut self, page: Ppn) {
         let block = self.block(page);
         block.reads = block.reads.saturating_add(1);
-        let block = *block;
+    }
+
+    /// A page is read: returns the time of its retries.
+    pub(super) fn read(&mut self, page: Ppn, now: u64) -> u64 {
+        self.disturb(page);
+        let block = *self.block(page);
         let rate = self.rate(block, now) * self.spread(page, block.erases);
 
         let Errors {

@@ -97,7 +97,7 @@ pub(super) struct Node {
     pub unit: u32,
     /// Pages of a unit that are not in the buffer.
     pub missing: u16,
-    /// Pages of 4 KiB that cross the channel.
+    /// Pages of 4 KiB that cross the channel; none for a copyback.
     pub pages: u16,
     /// Planes that work at once.
     pub planes: u8,

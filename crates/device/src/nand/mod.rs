@@ -25,6 +25,7 @@
 mod array;
 mod cache;
 mod causes;
+mod copyback;
 mod errors;
 mod events;
 mod graph;
@@ -53,6 +54,7 @@ use crate::config::{Errors, Latencies};
 use crate::halves::{DataPath, Step};
 use crate::lane::FrontEnd;
 use array::{Array, Context};
+use copyback::Copybacks;
 use errors::ErrorModel;
 use events::Events;
 use graph::{Graph, Lane, Mark, NONE, Node, Work};
@@ -101,6 +103,7 @@ pub struct Nand {
     programs: PendingPrograms,
     units: Units,
     erases: Erases,
+    copybacks: Copybacks,
     clears: Clears,
     /// Bit errors, if flash has any.
     errors: Option<ErrorModel>,
@@ -152,6 +155,7 @@ impl Nand {
             programs: PendingPrograms::new(geometry),
             units: Units::new(geometry, chips as u32, spec.buffer_units, spec.protected),
             erases: Erases::new(geometry),
+            copybacks: Copybacks::new(geometry, spec.copybacks),
             clears: Clears::default(),
             errors: None,
             row: None,
@@ -200,6 +204,7 @@ impl Nand {
                 .link_pages
                 .map(|pages| pages * self.latencies.link_page_ns),
             nvram_ns: self.nvram_ns,
+            copybacks: self.copybacks.count(),
             ..Utilisation::default()
         };
         self.array.watch.add_to(&mut sum, self.now);

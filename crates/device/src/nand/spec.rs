@@ -155,6 +155,8 @@ pub(crate) struct NandSpec {
     pub cache_program: bool,
     /// Moving data between the page register and the cache register.
     pub cache_busy_ns: u64,
+    /// Copies of a page that may follow each other without crossing the channel.
+    pub copybacks: u8,
     /// Suspension of programs and erases.
     pub suspension: Suspension,
     /// How much later a program of the host, an operation of collection and one of metadata may begin than

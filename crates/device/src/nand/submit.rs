@@ -12,14 +12,14 @@ use remap_ssd_media::{ClearId, Op, OpKind, Ppn, Purpose};
 
 /// The part of a request to which operations belong, while they are added.
 #[derive(Clone, Copy)]
-struct Adding {
+pub(super) struct Adding {
     part: u32,
     /// Ends when the part's data are in the controller; `NONE` if they are.
     gate: u32,
     /// The latest page that the part reads: it may copy it.
     copied: u32,
     /// The page that collection copies, and its die.
-    source: Option<(Ppn, u16)>,
+    pub source: Option<(Ppn, u16)>,
 }
 
 impl Nand {
@@ -85,8 +85,15 @@ impl Nand {
             self.part_waits_for(part, adding.gate);
             self.set_timer(ready, Timer::Gate(adding.gate));
         }
-        for op in ops {
-            self.add(op, &mut adding);
+        let mut left = ops;
+        while let [op, rest @ ..] = left {
+            left = match rest {
+                [next, rest @ ..] if self.add_copyback(op, next, &adding) => rest,
+                _ => {
+                    self.add(op, &mut adding);
+                    rest
+                }
+            };
         }
         if data == DataPath::ToMerge {
             // Opened when the page has been read. The next step waits for it.
@@ -159,7 +166,7 @@ impl Nand {
     }
 
     /// The node of an operation on one resource.
-    fn node_of(&self, op: &Op) -> Node {
+    pub(super) fn node_of(&self, op: &Op) -> Node {
         let NandSpec {
             read,
             program,
@@ -227,7 +234,7 @@ impl Nand {
     }
 
     /// Adds an operation with all that it waits for; the caller may add more, and then seals it.
-    fn add_one(&mut self, op: &Op, mut node: Node, adding: &Adding) -> u32 {
+    pub(super) fn add_one(&mut self, op: &Op, mut node: Node, adding: &Adding) -> u32 {
         let page = node.page;
         let before = self.read_early(op.purpose, &mut node);
         let work = node.work;
@@ -292,7 +299,7 @@ impl Nand {
     }
 
     /// The waits of `After`.
-    fn wait_as_recorded(&mut self, op: &Op, node: u32) {
+    pub(super) fn wait_as_recorded(&mut self, op: &Op, node: u32) {
         // An unprotected page lands with its word line. What was recorded before that has been waited for by its
         // first page, and what waits for the word line comes after it.
         let this = self.graph.node(node);
@@ -388,6 +395,8 @@ impl Nand {
     fn note(&mut self, op: &Op, work: Work, page: Ppn, node: u32, adding: &Adding) {
         if matches!(work, Work::Program | Work::Buffer) && page != NO_PAGE {
             let data = match (op.purpose, adding.copied) {
+                // A copyback has no other data than its source until it ends.
+                _ if self.graph.node(node).pages == 0 => node,
                 (_, copied) if copied != NONE => copied,
                 (Purpose::Host, _) => adding.gate,
                 _ => NONE,
@@ -412,6 +421,7 @@ impl Nand {
             if let Some(errors) = &mut self.errors {
                 errors.erased(op.page);
             }
+            self.copybacks.erased(op.page);
             self.erases.add(op.page, self.graph.name(node));
             self.erase_follows_units(op.page, node);
         }
@@ -440,18 +450,22 @@ impl Nand {
             let mut read = Op::new(OpKind::Read, op.purpose, remap_ssd_media::After::NOTHING);
             read.page = Ppn(op.amount + step);
             read.die = (base + geometry.die_of_offset(first.die + step)) as u16;
-            // One that is not programmed itself has no data to read.
-            let is_there = self.programs.of_page(read.page).is_none();
-            let source = is_there.then_some((read.page, read.die));
-            let node = self.node_of(&read);
-            let read = self.add_one(&read, node, adding);
-
             let program = Op {
                 kind: OpKind::Program,
                 die: op.die + index as u16,
                 page: Ppn(op.page.0 + index),
                 ..*op
             };
+            index += 1;
+            if self.add_copyback(&read, &program, adding) {
+                continue;
+            }
+            // One that is not programmed itself has no data to read.
+            let is_there = self.programs.of_page(read.page).is_none();
+            let source = is_there.then_some((read.page, read.die));
+            let node = self.node_of(&read);
+            let read = self.add_one(&read, node, adding);
+
             let node = self.node_of(&program);
             let copy = Adding {
                 copied: read,
@@ -462,7 +476,6 @@ impl Nand {
             self.wait_for(program, read);
             self.graph.seal(read);
             self.graph.seal(program);
-            index += 1;
         }
     }
 

@@ -92,6 +92,8 @@ pub struct Utilisation {
     pub program_suspensions: u64,
     /// How often an erase was.
     pub erase_suspensions: u64,
+    /// Copies that did not cross the channel; `None` without `timing.copybacks`.
+    pub copybacks: Option<u64>,
 }
 
 impl Utilisation {
@@ -115,6 +117,8 @@ impl Utilisation {
         since.core_ns -= earlier.core_ns;
         since.program_suspensions -= earlier.program_suspensions;
         since.erase_suspensions -= earlier.erase_suspensions;
+        let copybacks = since.copybacks.zip(earlier.copybacks);
+        since.copybacks = copybacks.map(|(now, before)| now - before);
         since
     }
 }

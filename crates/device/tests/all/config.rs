@@ -289,6 +289,20 @@ fn times_of_a_word_line_fit_its_cells() {
         assert!(error.contains(part), "{error}");
     }
 
+    // A copyback moves a whole flash page.
+    let copies = |geometry: &str| {
+        let text = format!(
+            "preset = \"fast21-32g\"\n[geometry]\npages_per_block = 960\n{geometry}\n[background]\n\
+             lookup_stalls_dies = false\n[timing]\nengine = \"nand\"\ncopybacks = 3"
+        );
+        DeviceConfig::from_toml(&text).map(|_| ())
+    };
+    assert_eq!(copies(""), Ok(()));
+    for geometry in ["planes = 2", "page_bytes = 16_384", "cell_bits = 3"] {
+        let error = copies(geometry).unwrap_err().to_string();
+        assert!(error.contains("a whole flash page"), "{error}");
+    }
+
     // A cache register needs a channel.
     for key in ["cache_read", "cache_program"] {
         let timing = format!("read_ns = 50_000\n[timing]\nengine = \"nand\"\n{key} = true");

@@ -397,6 +397,23 @@ fn a_run_says_what_its_bit_errors_needed() {
     assert!((70.0..71.0).contains(&causes.retry), "{causes:?}");
 }
 
+// The firmware deals pages to dies in turn, so one copy in as many as there are dies stays where it was.
+#[test]
+fn few_copies_stay_on_their_dies() {
+    for scheme in [SchemeKind::None, SchemeKind::RemapSsd] {
+        let mut config = config(scheme, false, "nand");
+        tlc(&mut config);
+        config.timing.copybacks = 2;
+        are_the_same(&config, "randrw:30", 10_000, 16);
+        let (summary, _) = measured(&config, "randwrite", &options(40_000, 16, 2));
+        let copybacks = summary.utilisation.unwrap().copybacks.unwrap();
+        let copies = summary.gc_pages as f64;
+        let dies = f64::from(config.geometry.dies_total());
+        let share = copybacks as f64 * dies / copies;
+        assert!((0.5..1.5).contains(&share), "{copybacks} of {copies}");
+    }
+}
+
 #[test]
 fn a_timeline_has_reads_inside_a_suspended_erase() {
     let mut config = config(SchemeKind::None, false, "nand");

@@ -53,6 +53,7 @@ pub(super) fn spec(read_ns: u64, program_ns: u64, page_bytes: u64) -> NandSpec {
         cache_read: false,
         cache_program: false,
         cache_busy_ns: 0,
+        copybacks: 0,
         suspension: Suspension::NEVER,
         patience_ns: [u64::MAX; 3],
     }

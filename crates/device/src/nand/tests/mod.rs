@@ -3,6 +3,7 @@
 
 mod agreement;
 mod cache;
+mod copyback;
 mod errors;
 mod exact;
 mod host;

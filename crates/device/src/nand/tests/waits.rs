@@ -73,6 +73,7 @@ fn spec(noise: &mut Noise, word_line: WordLine) -> NandSpec {
         cache_read: noise.below(2) == 0,
         cache_program: noise.below(2) == 0,
         cache_busy_ns: noise.below(20).into(),
+        copybacks: 0,
         suspension: Suspension {
             begin_ns: [0; 2].map(|_| noise.below(30).into()),
             resume_ns: noise.below(30).into(),

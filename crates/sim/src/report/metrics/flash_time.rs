@@ -67,7 +67,7 @@ fn causes(title: &'static str, known: &Option<LatencyCauses>) -> Section {
 }
 
 fn utilisation(used: &Utilisation) -> Section {
-    Section {
+    let mut section = Section {
         title: "Busy, of the run's time",
         rows: vec![
             ("dies", percent(used.dies)),
@@ -90,5 +90,10 @@ fn utilisation(used: &Utilisation) -> Section {
             ("programs suspended", exact(used.program_suspensions)),
             ("erases suspended", exact(used.erase_suspensions)),
         ],
-    }
+    };
+    let copybacks = used.copybacks.map(exact);
+    section
+        .rows
+        .extend(copybacks.map(|count| ("copybacks", count)));
+    section
 }
