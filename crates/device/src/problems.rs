@@ -58,15 +58,16 @@ impl DeviceConfig {
         }
     }
 
-    /// Values that the model of time does not use.
+    /// Values that the model of time does not use, or that contradict each other.
     fn contradictions_of_time(&self) -> Vec<KeyProblem> {
-        let problem = |path: &str, text: &str| KeyProblem {
-            path: path.into(),
-            text: text.into(),
-            meant: None,
-        };
+        match self.timing.engine {
+            TimingEngine::Nand => self.contradictions_of_nand(),
+            TimingEngine::Published => self.keys_of_nand_alone(),
+        }
+    }
+
+    fn keys_of_nand_alone(&self) -> Vec<KeyProblem> {
         let Self { flash, timing, .. } = self;
-        let (channels, dies) = (self.geometry.channels(), self.geometry.dies_total());
         let has_page_types = [flash.read_ns, flash.program_ns]
             .iter()
             .any(|times| times.times().len() > 1);
@@ -74,79 +75,97 @@ impl DeviceConfig {
             engine: TimingEngine::default(),
             ..*timing
         } != TimingConfig::default();
+
+        let mut wrong = Vec::new();
+        if has_page_types {
+            wrong.push(problem(
+                "flash",
+                "several times for flash.read_ns or flash.program_ns need timing.engine = \"nand\"",
+            ));
+        }
+        if self.geometry.stripe() > 1 {
+            wrong.push(problem(
+                "geometry",
+                "planes, page_bytes above 4096 and cell_bits need timing.engine = \"nand\"",
+            ));
+        }
+        if has_own_keys {
+            wrong.push(problem(
+                "timing",
+                "the keys of [timing] other than engine are used by timing.engine = \"nand\" alone",
+            ));
+        }
+        wrong
+    }
+
+    fn contradictions_of_nand(&self) -> Vec<KeyProblem> {
+        let Self { flash, timing, .. } = self;
+        let (channels, dies) = (self.geometry.channels(), self.geometry.dies_total());
         let group = channels.saturating_mul(timing.dies_per_chip);
 
         let mut wrong = Vec::new();
-        match timing.engine {
-            TimingEngine::Nand => {
-                if self.background.lookup_stalls_dies {
-                    wrong.push(problem(
-                        "background.lookup_stalls_dies",
-                        "background.lookup_stalls_dies is a choice of the published emulators: timing.engine = \"nand\" needs it to be false",
-                    ));
-                }
-                wrong.extend(self.times_of_word_lines());
-                let fastest = flash.read_ns.times().iter().min();
-                if fastest.is_some_and(|fastest| timing.part_saves_ns >= *fastest) {
-                    wrong.push(problem(
-                        "timing.part_saves_ns",
-                        "timing.part_saves_ns must be less than each time of flash.read_ns",
-                    ));
-                }
-                if timing.independent_planes && timing.dies_per_chip > 1 {
-                    wrong.push(problem(
-                        "timing.independent_planes",
-                        "timing.independent_planes needs timing.dies_per_chip = 1: dies of a chip take turns",
-                    ));
-                }
-                for (path, is_on) in [
-                    ("timing.cache_read", timing.cache_read),
-                    ("timing.cache_program", timing.cache_program),
-                ] {
-                    if is_on && (flash.transfer_ns == 0 || timing.dies_per_chip > 1) {
-                        wrong.push(problem(
-                            path,
-                            &format!(
-                                "{path} needs flash.transfer_ns above 0, during which a die goes on, and timing.dies_per_chip = 1: dies of a chip take turns"
-                            ),
-                        ));
-                    }
-                }
-                if timing.copybacks > 0 && self.geometry.stripe() > 1 {
-                    wrong.push(problem(
-                        "timing.copybacks",
-                        "timing.copybacks needs planes, page_bytes and cell_bits of 1, 4096 and 1: a copyback moves a whole flash page",
-                    ));
-                }
-                if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
-                    wrong.push(problem(
-                        "timing.dies_per_chip",
-                        "timing.dies_per_chip must divide the dies of each channel",
-                    ));
-                }
-            }
-            TimingEngine::Published => {
-                if has_page_types {
-                    wrong.push(problem(
-                        "flash",
-                        "several times for flash.read_ns or flash.program_ns need timing.engine = \"nand\"",
-                    ));
-                }
-                if self.geometry.stripe() > 1 {
-                    wrong.push(problem(
-                        "geometry",
-                        "planes, page_bytes above 4096 and cell_bits need timing.engine = \"nand\"",
-                    ));
-                }
-                if has_own_keys {
-                    wrong.push(problem(
-                        "timing",
-                        "the keys of [timing] other than engine are used by timing.engine = \"nand\" alone",
-                    ));
-                }
-            }
+        if self.background.lookup_stalls_dies {
+            wrong.push(problem(
+                "background.lookup_stalls_dies",
+                "background.lookup_stalls_dies is a choice of the published emulators: timing.engine = \"nand\" needs it to be false",
+            ));
+        }
+        wrong.extend(self.times_of_word_lines());
+        let fastest = flash.read_ns.times().iter().min();
+        if fastest.is_some_and(|fastest| timing.part_saves_ns >= *fastest) {
+            wrong.push(problem(
+                "timing.part_saves_ns",
+                "timing.part_saves_ns must be less than each time of flash.read_ns",
+            ));
+        }
+        if timing.independent_planes && timing.dies_per_chip > 1 {
+            wrong.push(problem(
+                "timing.independent_planes",
+                "timing.independent_planes needs timing.dies_per_chip = 1: dies of a chip take turns",
+            ));
+        }
+        wrong.extend(self.contradictions_of_registers());
+        if timing.dies_per_chip > 1 && !dies.is_multiple_of(group.max(1)) {
+            wrong.push(problem(
+                "timing.dies_per_chip",
+                "timing.dies_per_chip must divide the dies of each channel",
+            ));
         }
         wrong
+    }
+
+    /// What cache registers and copybacks need.
+    fn contradictions_of_registers(&self) -> Vec<KeyProblem> {
+        let Self { flash, timing, .. } = self;
+        let mut wrong = Vec::new();
+        for (path, is_on) in [
+            ("timing.cache_read", timing.cache_read),
+            ("timing.cache_program", timing.cache_program),
+        ] {
+            if is_on && (flash.transfer_ns == 0 || timing.dies_per_chip > 1) {
+                wrong.push(problem(
+                    path,
+                    &format!(
+                        "{path} needs flash.transfer_ns above 0, during which a die goes on, and timing.dies_per_chip = 1: dies of a chip take turns"
+                    ),
+                ));
+            }
+        }
+        if timing.copybacks > 0 && self.geometry.stripe() > 1 {
+            wrong.push(problem(
+                "timing.copybacks",
+                "timing.copybacks needs planes, page_bytes and cell_bits of 1, 4096 and 1: a copyback moves a whole flash page",
+            ));
+        }
+        wrong
+    }
+}
+
+fn problem(path: &str, text: &str) -> KeyProblem {
+    KeyProblem {
+        path: path.into(),
+        text: text.into(),
+        meant: None,
     }
 }
 
@@ -193,11 +212,7 @@ impl DeviceConfig {
             } else {
                 continue;
             };
-            wrong.push(KeyProblem {
-                path: path.into(),
-                text,
-                meant: None,
-            });
+            wrong.push(problem(path, &text));
         }
         wrong
     }
@@ -208,39 +223,32 @@ impl DeviceConfig {
     fn times_of_two_steps(&self) -> Vec<KeyProblem> {
         let WordLine { bits, one_shot, .. } = self.geometry.word_line();
         let mut wrong = Vec::new();
-        let mut problem = |path: &str, text: &str| {
-            wrong.push(KeyProblem {
-                path: path.into(),
-                text: text.into(),
-                meant: None,
-            });
-        };
         if bits == 1 || !one_shot {
-            problem(
+            wrong.push(problem(
                 "timing.two_step",
                 "timing.two_step needs geometry.cell_bits above 1 and geometry.one_shot = true: each step programs all pages of a word line",
-            );
+            ));
         }
         if !self.firmware.power_loss_protection {
-            problem(
+            wrong.push(problem(
                 "timing.two_step",
                 "timing.two_step needs firmware.power_loss_protection = true: otherwise a write would wait until the next word line of its block is written, by others",
-            );
+            ));
         }
         if self.flash.program_ns.times().len() != 2 {
-            problem(
+            wrong.push(problem(
                 "flash.program_ns",
                 "flash.program_ns needs two times with timing.two_step: of the coarse step and of the fine one",
-            );
+            ));
         }
         let reads = self.flash.read_ns.times().len();
         if reads != 1 && reads as u32 != bits {
-            problem(
+            wrong.push(problem(
                 "flash.read_ns",
                 &format!(
                     "flash.read_ns has {reads} times: geometry.cell_bits = {bits} needs one or {bits}"
                 ),
-            );
+            ));
         }
         wrong
     }
