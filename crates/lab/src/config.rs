@@ -13,6 +13,8 @@
 //! content = ["papers:0.3"]          # as in `compare --content`; "own": the workload's or the trace's
 //! gc = ["greedy"]                   # left out: the setup's
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
+//! queue_depth = [1, 32]             # left out: the setup's
+//! seed = [1, 2, 3]                  # left out: the table's
 //! arrivals = ["closed", "trace"]    # as in `compare --arrivals`; closed, or left out: as earlier requests complete
 //! ```
 //! Invariants: an unknown key is an error; nothing here can change a latency, a size or aging for
@@ -76,6 +78,9 @@ pub enum RunKind {
     /// A new device under host software: `plain`, `ccaw` or `ordermerge`, each with `,window=N` and
     /// `,compare`, and a load as content (`host/load.rs`).
     Host,
+    /// A file is read in order, after something changed the order of its pages across dies: a past of
+    /// `order.rs`.
+    Order,
 }
 
 /// A grid of runs: every combination of its lists.
@@ -107,6 +112,12 @@ pub(crate) struct Grid {
     /// Arrival times of requests; `closed` or none: a request enters when an earlier one completes.
     #[serde(default)]
     pub arrivals: Vec<String>,
+    /// Requests in flight of a closed loop; if empty, the device's.
+    #[serde(default)]
+    pub queue_depth: Vec<u32>,
+    /// Seeds of all random draws; if empty, the table's.
+    #[serde(default)]
+    pub seed: Vec<u64>,
     /// Records page lifetimes by number of references.
     #[serde(default)]
     pub survival: bool,
@@ -124,6 +135,7 @@ impl Grid {
         match path {
             "firmware.scheme" => true,
             "firmware.gc_policy" => !self.gc.is_empty(),
+            "queue_depth" => !self.queue_depth.is_empty(),
             "addressable" => !self.addressable.is_empty(),
             "firmware.log_bytes" => !self.log_mib.is_empty(),
             "firmware.segment_bytes" => !self.segment_bytes.is_empty(),

@@ -122,7 +122,7 @@ impl GridRun {
     pub(crate) fn weight(&self) -> f64 {
         let pages = f64::from(self.device.geometry.pages());
         match self.kind {
-            RunKind::Workload | RunKind::Micro => {
+            RunKind::Workload | RunKind::Micro | RunKind::Order => {
                 0.4 * pages + if self.scheme == "none" { 0.7 } else { 1.0 } * self.pages as f64
             }
             // Hashing takes most of it.
@@ -201,9 +201,8 @@ fn combine(
             Form::Full | Form::Quick => setup.warm_up,
         },
         base: &base,
-        seed: paper.seed,
     };
-    cells(grid, &base)
+    cells(grid, &base, paper.seed)
         .iter()
         .map(|cell| context.run(cell))
         .collect()
@@ -215,7 +214,9 @@ fn check_lists(grid: &Grid) -> Result<(), &'static str> {
         return Err("a grid of runs needs at least one scheme");
     }
     match grid.kind {
-        RunKind::Micro if grid.workload.is_empty() => Err("microbenchmarks need `workload`"),
+        RunKind::Micro | RunKind::Order if grid.workload.is_empty() => {
+            Err("runs of this kind need `workload`")
+        }
         RunKind::Workload | RunKind::Host
             if grid.workload.is_empty() || grid.content.is_empty() =>
         {
@@ -226,7 +227,7 @@ fn check_lists(grid: &Grid) -> Result<(), &'static str> {
 }
 
 /// The product of all lists: the last one varies fastest.
-fn cells<'a>(grid: &'a Grid, base: &DeviceConfig) -> Vec<Cell<'a>> {
+fn cells<'a>(grid: &'a Grid, base: &DeviceConfig, seed: u64) -> Vec<Cell<'a>> {
     let mut cells = vec![Cell {
         capacity: 1.0,
         addressable: base.addressable,
@@ -236,6 +237,8 @@ fn cells<'a>(grid: &'a Grid, base: &DeviceConfig) -> Vec<Cell<'a>> {
         log_mib: base.firmware.log_bytes as f64 / f64::from(1 << 20),
         segment_bytes: base.firmware.segment_bytes,
         arrivals: CLOSED,
+        queue_depth: base.queue_depth,
+        seed,
         scheme: "",
     }];
 
@@ -260,6 +263,10 @@ fn cells<'a>(grid: &'a Grid, base: &DeviceConfig) -> Vec<Cell<'a>> {
     times(&mut cells, &grid.arrivals, |cell, value| {
         cell.arrivals = value
     });
+    times(&mut cells, &grid.queue_depth, |cell, value| {
+        cell.queue_depth = *value
+    });
+    times(&mut cells, &grid.seed, |cell, value| cell.seed = *value);
     times(&mut cells, &grid.gc, |cell, value| cell.gc = *value);
     times(&mut cells, &grid.scheme, |cell, value| cell.scheme = value);
     cells
@@ -304,6 +311,8 @@ struct Cell<'a> {
     log_mib: f64,
     segment_bytes: u32,
     arrivals: &'a str,
+    queue_depth: u32,
+    seed: u64,
     scheme: &'a str,
 }
 
@@ -315,7 +324,6 @@ struct GridContext<'a> {
     length: &'a RunLength,
     warm_up: f64,
     base: &'a DeviceConfig,
-    seed: u64,
 }
 
 impl GridContext<'_> {
@@ -340,7 +348,7 @@ impl GridContext<'_> {
             .map_err(|error| self.wrong(error))?;
 
         let pages = match grid.kind {
-            RunKind::Workload | RunKind::Micro | RunKind::Host => {
+            RunKind::Workload | RunKind::Micro | RunKind::Host | RunKind::Order => {
                 (f64::from(device.addressable_lpns()) * self.length.rounds) as u64
             }
             RunKind::Recovery => 0,
@@ -381,7 +389,7 @@ impl GridContext<'_> {
             nvram_used: setup.nvram_used,
             nvram_valid: setup.nvram_valid,
             warm_up: self.warm_up,
-            seed: self.seed,
+            seed: cell.seed,
             device,
         })
     }
@@ -393,6 +401,7 @@ impl GridContext<'_> {
         let mut device = self.base.clone();
         (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
         device.addressable = cell.addressable;
+        device.queue_depth = cell.queue_depth;
 
         let tables = device.firmware.tables_bytes(&device.geometry);
         let limited = is_limited(kind) && tables == 0;

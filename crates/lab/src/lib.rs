@@ -26,6 +26,7 @@ mod folder;
 mod grid;
 mod host;
 mod micro;
+mod order;
 mod page;
 mod perform;
 mod plot;

@@ -7,7 +7,7 @@
 use crate::RunError;
 use crate::config::{Fill, RunKind};
 use crate::grid::{GridRun, TRACE};
-use crate::{host, micro, recordings, recovery};
+use crate::{host, micro, order, recordings, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::cores::Cores;
@@ -77,6 +77,7 @@ pub(crate) fn check(run: &GridRun, sources: &mut CheckedSources) -> Result<(), R
             run.device.check_known_ends()?;
             micro::parse(&run.workload).map(drop)
         }
+        RunKind::Order => order::parse(&run.workload).map(drop),
         RunKind::Host => {
             run.device.check_known_ends()?;
             host::check(run)
@@ -200,6 +201,7 @@ pub(crate) fn perform(
     let new = || Device::format(run.device.clone());
     match run.kind {
         RunKind::Micro => micro::measured(run, &mut new()?),
+        RunKind::Order => order::measured(run, new()?),
         RunKind::Host => host::measured(run, new()?, tell),
         RunKind::Workload => measured(run, cores, tell),
         RunKind::Recovery => {

@@ -13,6 +13,7 @@ use remap_ssd_sim::plot::paint::paints;
 use remap_ssd_sim::plot::series::finite;
 use remap_ssd_sim::plot::{self, Certainty, Size};
 use remap_ssd_sim::report::format::number;
+use std::collections::BTreeMap;
 
 /// A figure with its heading and explanation.
 #[derive(Clone, Debug)]
@@ -34,9 +35,14 @@ pub struct Plot {
 pub enum MarkKind {
     /// Panels side by side, of groups of bars; optionally a horizontal line at a value.
     Bars(Vec<Panel>, Option<f64>),
+    /// The same, with half of the width of each bar's interval.
+    Means(Vec<Panel>, Option<f64>, Halves),
     /// Lines over common axes, each with its name in the legend.
     Lines(Lines),
 }
+
+/// Half widths by panel, group and name.
+pub(crate) type Halves = BTreeMap<[String; 3], f64>;
 
 /// Lines over common axes, in the order of the legend.
 #[derive(Clone, Debug)]
@@ -47,6 +53,18 @@ pub struct Lines {
     pub logarithmic: bool,
     /// Each line's name and points (x, y), by x.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
+    /// Points without a line, such as another program's figures.
+    pub points: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+impl Lines {
+    /// What is drawn, in the order of the legend: a name, its points, and true if they have a line.
+    fn all(&self) -> impl Iterator<Item = (&str, &[(f64, f64)], bool)> {
+        let lines = self.lines.iter().map(|line| (line, true));
+        let points = self.points.iter().map(|line| (line, false));
+        let all = lines.chain(points);
+        all.map(|((name, points), has_line)| (name.as_str(), points.as_slice(), has_line))
+    }
 }
 
 impl Plot {
@@ -68,19 +86,23 @@ impl Plot {
         let paints = paints(names.iter().copied());
 
         match &self.shape {
-            MarkKind::Bars(panels, reference) => ColumnChart {
-                heading,
-                description,
-                y_title: &self.y,
-                panels,
-                names: names.into_iter().zip(paints).collect(),
-                reference: *reference,
-                certainty: &|_, _, _| Certainty::UNKNOWN,
+            MarkKind::Bars(panels, reference) => {
+                let certainty = |_: &str, _: &str, _: &str| Certainty::UNKNOWN;
+                self.columns(panels, *reference, &certainty, size, alone)
             }
-            .draw(size, alone),
+            MarkKind::Means(panels, reference, halves) => {
+                let certainty = |panel: &str, group: &str, name: &str| Certainty {
+                    half: halves
+                        .get(&[panel, group, name].map(str::to_owned))
+                        .copied()
+                        .unwrap_or(f64::NAN),
+                    is_transient: false,
+                };
+                self.columns(panels, *reference, &certainty, size, alone)
+            }
 
             MarkKind::Lines(lines) => {
-                let all = || lines.lines.iter().flat_map(|line| &line.1);
+                let all = || lines.all().flat_map(|(_, points, _)| points);
                 let largest = |of: fn(&(f64, f64)) -> f64| all().map(of).fold(0.0, f64::max);
                 let (x, y) = if lines.logarithmic {
                     (
@@ -94,17 +116,17 @@ impl Plot {
                     )
                 };
 
-                let chart_lines = lines
-                    .lines
-                    .iter()
-                    .zip(paints)
-                    .map(|((label, points), paint)| ChartLine {
-                        label,
-                        paint,
-                        points: finite(points.iter().copied()),
-                        certainties: Vec::new(),
-                        trend: None,
-                    });
+                let chart_lines =
+                    lines
+                        .all()
+                        .zip(paints)
+                        .map(|((label, points, has_line), paint)| ChartLine {
+                            label,
+                            paint: if has_line { paint } else { paint.as_points() },
+                            points: finite(points.iter().copied()),
+                            certainties: Vec::new(),
+                            trend: None,
+                        });
                 LineChart {
                     heading,
                     description,
@@ -120,11 +142,33 @@ impl Plot {
         }
     }
 
+    fn columns(
+        &self,
+        panels: &[Panel],
+        reference: Option<f64>,
+        certainty: &dyn Fn(&str, &str, &str) -> Certainty,
+        size: Size,
+        alone: bool,
+    ) -> Markup {
+        let names = self.names();
+        let paints = paints(names.iter().copied());
+        ColumnChart {
+            heading: Some(&self.title),
+            description: format!("{}: {}", self.title, self.reading),
+            y_title: &self.y,
+            panels,
+            names: names.into_iter().zip(paints).collect(),
+            reference,
+            certainty,
+        }
+        .draw(size, alone)
+    }
+
     /// The distinct names of bars; the names of lines, in order.
     fn names(&self) -> Vec<&str> {
         match &self.shape {
-            MarkKind::Lines(lines) => lines.lines.iter().map(|line| line.0.as_str()).collect(),
-            MarkKind::Bars(panels, _) => {
+            MarkKind::Lines(lines) => lines.all().map(|line| line.0).collect(),
+            MarkKind::Bars(panels, _) | MarkKind::Means(panels, ..) => {
                 let mut names: Vec<&str> = Vec::new();
                 let groups = panels.iter().flat_map(|panel| &panel.groups);
                 for (name, _) in groups.flat_map(|group| &group.1) {

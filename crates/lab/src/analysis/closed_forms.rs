@@ -180,6 +180,7 @@ fn compare(
             x: "spare space, as a share of the data".into(),
             logarithmic: false,
             lines,
+            points: Vec::new(),
         }),
     });
     Ok(())

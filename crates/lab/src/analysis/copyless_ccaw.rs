@@ -276,6 +276,7 @@ fn plots(table: &Table, found: &mut Findings) -> Result<(), LabError> {
             x: "milliseconds".into(),
             logarithmic: false,
             lines,
+            points: Vec::new(),
         }),
     });
 

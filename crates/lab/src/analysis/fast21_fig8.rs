@@ -176,6 +176,7 @@ fn bandwidth(
             x: "seconds, as at full size".into(),
             logarithmic: false,
             lines,
+            points: Vec::new(),
         }),
     });
     Ok(())

@@ -4,6 +4,7 @@
 //! in a unit; means over ratios are arithmetic, as the papers' "on average". Absent: verdicts
 //! (`claim`).
 
+mod agreement;
 mod closed_forms;
 mod coldmap;
 mod coldmap_fig2;
@@ -11,6 +12,7 @@ mod coldmap_sweep;
 mod copyless_ccaw;
 mod copyless_sqlite;
 mod cost;
+mod die_order;
 mod fast21_fig5;
 mod fast21_fig6;
 mod fast21_fig6_slice;
@@ -22,6 +24,7 @@ mod pebble_bam;
 mod pebble_f2fs;
 mod pebble_micro;
 mod phases;
+mod real_flash;
 mod recovery;
 
 use crate::LabError;
@@ -78,6 +81,9 @@ const ALL: &[(&str, Analysis)] = &[
     ("recovery", |_| Box::new(recovery::analyse)),
     ("cost", |_| Box::new(cost::analyse)),
     ("closed-forms", closed_forms::prepare),
+    ("die-order", |_| Box::new(die_order::analyse)),
+    ("real-flash", |_| Box::new(real_flash::analyse)),
+    ("agreement", |_| Box::new(agreement::analyse)),
 ];
 
 /// Every run as a row: for experiments without claims.

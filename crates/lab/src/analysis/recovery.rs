@@ -86,6 +86,7 @@ fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
             x: "logical capacity, GiB".into(),
             logarithmic: true,
             lines,
+            points: Vec::new(),
         }),
     });
 
@@ -94,7 +95,7 @@ fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         title: "What recovery reads, against the volume that is remapped".into(),
         reading: "A global log or NVRAM is read whole: the room for remaps decides, not how many are valid.".into(),
         y: "MiB read".into(),
-        shape: MarkKind::Lines(Lines { x: "remapped, GiB".into(), logarithmic: true, lines: bytes }),
+        shape: MarkKind::Lines(Lines { x: "remapped, GiB".into(), logarithmic: true, lines: bytes, points: Vec::new() }),
     });
 
     Ok(())
@@ -175,6 +176,7 @@ fn capacities(base: &DeviceConfig, found: &mut Findings) {
             x: "logical capacity, GiB".into(),
             logarithmic: true,
             lines,
+            points: Vec::new(),
         }),
     });
 }
@@ -239,7 +241,6 @@ fn lookups(base: &DeviceConfig, found: &mut Findings) {
         shape: MarkKind::Lines(Lines {
             x: "log or NVRAM, MiB".into(),
             logarithmic: true,
-            lines: lines.into_iter().map(|(name, points)| (name.to_owned(), points)).collect(),
-        }),
+            lines: lines.into_iter().map(|(name, points)| (name.to_owned(), points)).collect(), points: Vec::new() }),
     });
 }

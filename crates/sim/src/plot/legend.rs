@@ -98,6 +98,8 @@ impl<'a> Legend<'a> {
             @for entry in &self.entries {
                 @let middle = top + ROW * (entry.row as f64 + 0.5);
                 @match entry.mark {
+                    Mark::Line if entry.paint.is_points() => circle class="dot ring" style=(format!("--c:{}", entry.paint.color))
+                        cx=(px(entry.x + 12.0)) cy=(px(middle)) r="4.5" {},
                     Mark::Line => path class="line" style=(format!("--c:{}", entry.paint.color)) stroke-dasharray=(entry.paint.dash)
                         d=(format!("M{} {}L{} {}", px(entry.x), px(middle), px(entry.x + 24.0), px(middle))) {},
                     Mark::Box => rect class=(entry.paint.fill.class()) style=(format!("--c:{}", entry.paint.color))

@@ -197,8 +197,8 @@ impl LinePanel<'_> {
             @for line in &self.lines { @if line.trend.is_some() { (path(plane, line, &line.points, "noise")) } }
             @for line in &self.lines { (intervals(plane, line)) }
             @for line in &self.lines {
-                (path(plane, line, line.trend.as_ref().unwrap_or(&line.points), "line"))
-                @if with_dots { (dots(plane, line)) }
+                @if !line.paint.is_points() { (path(plane, line, line.trend.as_ref().unwrap_or(&line.points), "line")) }
+                @if with_dots || line.paint.is_points() { (dots(plane, line)) }
             }
         }
     }
@@ -315,11 +315,14 @@ fn dots(plane: &Plane, line: &ChartLine) -> Markup {
     };
     let class = |at: usize| match known(at) {
         Some(known) if known.is_transient => "dot hollow",
+        _ if line.paint.is_points() => "dot ring",
         _ => "dot",
     };
+    // A ring around a curve's dot.
+    let radius = if line.paint.is_points() { 4.5 } else { 2.8 };
     html! {
         @for (at, &(x, y)) in line.points.iter().enumerate().filter(|(_, point)| point.1.is_finite()) {
-            circle class=(class(at)) style=(format!("--c:{}", line.paint.color)) cx=(px(plane.x_at(x))) cy=(px(plane.y_at(y))) r="2.8" {
+            circle class=(class(at)) style=(format!("--c:{}", line.paint.color)) cx=(px(plane.x_at(x))) cy=(px(plane.y_at(y))) r=(px(radius)) {
                 title { (line.label) ": " (number(x)) ", " (said(at, y)) }
             }
         }

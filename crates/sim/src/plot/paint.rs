@@ -80,7 +80,23 @@ const REFERENCES: [(&str, &str); 2] = [
 ];
 const FILLS: [Fill; 4] = [Fill::Solid, Fill::Hollow, Fill::Pale, Fill::Dashed];
 
+/// In place of dashes: a point for each value, and no line.
+const POINTS: &str = "points";
+
 impl Paint {
+    /// The same colour for points without a line, such as another program's figures.
+    pub fn as_points(self) -> Self {
+        Self {
+            dash: POINTS,
+            ..self
+        }
+    }
+
+    /// Returns true if only points are drawn.
+    pub(crate) fn is_points(&self) -> bool {
+        self.dash == POINTS
+    }
+
     /// The paint of the `turn`-th name with this colour, from 0.
     pub(crate) fn of(color: &'static str, turn: usize) -> Self {
         Self {
