@@ -40,7 +40,7 @@ fn smaller(example: &[String]) -> Vec<String> {
         "compare" if has("--trace") => vec!["--scale", "1/64"],
         "compare" => TINY.to_vec(),
         "crash" if has("--replay") => vec![],
-        "crash" => vec!["--cuts", "200", "--seconds", "20"],
+        "crash" => vec!["--cuts", "40", "--seconds", "20"],
         // By default it serves gigabytes from memory, for minutes.
         "bench" if !has("--quick") => vec!["--quick"],
         _ => vec![],

@@ -3,9 +3,9 @@
 use remap_ssd_crash::{Adjust, CampaignOptions, run};
 use remap_ssd_ftl::SchemeKind;
 
-const CUTS: u64 = 1_500;
+const CUTS: u64 = 500;
 /// Where each command fills 48 pages.
-const FEWER_CUTS: u64 = 300;
+const FEWER_CUTS: u64 = 100;
 
 /// The geometry, and whether the controller's buffer survives a cut.
 fn keeps_its_promise(geometry: &str, protected: bool, cuts: u64) {
