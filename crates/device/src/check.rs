@@ -180,6 +180,7 @@ fn metadata(ppn: Ppn) -> FileDamage {
 }
 
 fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
+    ftl.stop_refreshes();
     for lpn in Lpn::range(Lpn::ZERO, ftl.config().lpns) {
         let Some(ppn) = ftl.place(lpn) else { continue };
 

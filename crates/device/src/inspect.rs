@@ -5,7 +5,7 @@
 
 use crate::device::Device;
 use crate::open_error::OpenError;
-use remap_ssd_ftl::{RecoveryReport, Stream, Superblock, SuperblockState, Usage};
+use remap_ssd_ftl::{Ftl, RecoveryReport, Stream, Superblock, SuperblockState, Usage};
 use remap_ssd_media::{SbId, image_file};
 use serde::Serialize;
 use std::path::Path;
@@ -83,6 +83,7 @@ impl Inspection {
         };
 
         // The tables, then every page: two kinds of damage.
+        device.untimed(Ftl::stop_refreshes);
         let contradiction = device.ftl().check().err();
         let contradiction = contradiction.map(|found| found.to_string());
         let unreadable = device.untimed(|ftl| ftl.scrub());

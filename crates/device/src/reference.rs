@@ -137,6 +137,8 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.mapping" => Some(firmware.mapping.name().into()),
         "firmware.block_pages" => Some(firmware.block_pages.into()),
         "firmware.extension" => Some(firmware.extension.into()),
+        "firmware.refresh_reads" => Some(firmware.refresh_reads.into()),
+        "firmware.refresh_writes" => Some(firmware.refresh_writes.into()),
         path => {
             if let Some((table, name)) = path.rsplit_once('.')
                 && let Some(scheme) = table.strip_prefix("firmware.")

@@ -8,6 +8,7 @@
 //! - logical pages: in proportion to the *data* pages of a superblock, rounded down, since head and
 //!   tail take a larger share of a small one;
 //! - files and pages of the file map: in proportion, rounded down, at least 64;
+//! - limits of reads and writes before a refresh: in proportion, rounded down, at least 1;
 //! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at
 //!   least 64;
 //! - segments: unchanged as long as a superblock's share of the NVRAM is at least 16 of them; below
@@ -84,6 +85,10 @@ impl DeviceConfig {
         firmware.lpns = data.of(firmware.lpns.into()) as u32;
         firmware.dealloc_slots = (used.of(firmware.dealloc_slots.into()) as u32)
             .max(DEALLOC_SLOTS_MIN.min(firmware.dealloc_slots));
+
+        let reads = used.of(firmware.refresh_reads.into()) as u32;
+        firmware.refresh_reads = reads.max(firmware.refresh_reads.min(1));
+        firmware.refresh_writes = used.of(firmware.refresh_writes);
 
         for places in [&mut firmware.fs_files, &mut firmware.fs_blocks] {
             *places = (used.of((*places).into()) as u32).max(FS_PLACES_MIN.min(*places));

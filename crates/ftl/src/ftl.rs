@@ -270,6 +270,11 @@ impl Ftl {
         self.dedup_paused = pause;
     }
 
+    /// From now on reads refresh nothing: for inspections, which leave pages where they find them.
+    pub fn stop_refreshes(&mut self) {
+        self.gc.refresh = None;
+    }
+
     /// Returns true if the operator has paused deduplication.
     pub fn is_dedup_paused(&self) -> bool {
         self.dedup_paused
