@@ -120,7 +120,7 @@ impl Families<'_> {
 }
 
 /// Counters of the translation layer that are reported unchanged: name and help text.
-const PLAIN: [(&str, &str); 18] = [
+const PLAIN: [(&str, &str); 20] = [
     (
         "host_pages",
         "Pages written or remapped by hosts, duplicates included",
@@ -144,6 +144,11 @@ const PLAIN: [(&str, &str); 18] = [
     ),
     ("gc_runs", "Superblocks reclaimed"),
     ("wear_runs", "Superblocks reclaimed for wear levelling"),
+    (
+        "refresh_runs",
+        "Superblocks reclaimed because of their reads or their age",
+    ),
+    ("refresh_pages", "Flash pages moved by these refreshes"),
     ("metadata_gc_runs", "Reclaims of remapping metadata alone"),
     ("erases", "Blocks erased"),
     ("blocks_retired", "Blocks retired because they failed"),

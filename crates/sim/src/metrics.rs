@@ -366,6 +366,8 @@ fn add_pages(summary: &mut RunSummary, stats: &Stats) {
     summary.metadata_pages = stats.meta_programs;
     summary.log_pages = stats.log_programs;
     summary.gc_runs = stats.gc_runs;
+    summary.refresh_runs = stats.refresh_runs;
+    summary.refresh_pages = stats.refresh_programs;
     summary.gc_pages = stats.gc_programs;
     summary.gc_zoned_pages = stats.gc_zoned;
 

@@ -406,6 +406,12 @@ pub struct RunSummary {
     pub p2l_lookup_s: f64,
     /// Superblocks reclaimed by garbage collection.
     pub gc_runs: u64,
+    /// Of those, refreshed because of their reads or their age.
+    #[serde(default)]
+    pub refresh_runs: u64,
+    /// Pages moved by these refreshes, part of `gc_pages`.
+    #[serde(default)]
+    pub refresh_pages: u64,
     /// Block erase counts: mean, maximum, and maximum minus minimum.
     pub erase_mean: f64,
     /// Erases of the most worn block.

@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"RMPSTATS";
 const VERSION: u32 = 1;
 
 /// Names in the order of the page, the same as in `compare --json` where that has them.
-pub const NAMES: [&str; 27] = [
+pub const NAMES: [&str; 29] = [
     "host_pages",
     "flash_pages",
     "data_pages",
@@ -41,6 +41,8 @@ pub const NAMES: [&str; 27] = [
     "nvram_valid_bytes",
     "nvram_bytes_written",
     "dedup_missed",
+    "refresh_runs",
+    "refresh_pages",
 ];
 
 /// Values in the order of `NAMES`; counters are since power-on.
@@ -76,6 +78,8 @@ pub fn read(device: &Device) -> [u64; NAMES.len()] {
         usage.valid_bytes,
         media.nv_bytes_written,
         stats.dedup_missed,
+        stats.refresh_runs,
+        stats.refresh_programs,
     ]
 }
 

@@ -107,6 +107,8 @@ fn flash_programs(run: &RunSummary) -> Section {
                 exact(run.dedup_missed),
             ),
             ("superblocks reclaimed", exact(run.gc_runs)),
+            ("of those refreshed", exact(run.refresh_runs)),
+            ("pages moved by refreshes", exact(run.refresh_pages)),
             ("write amplification", number(run.write_amplification)),
             ("without metadata", number(run.write_amplification_data)),
         ],
