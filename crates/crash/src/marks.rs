@@ -46,7 +46,7 @@ macro_rules! marks {
 marks! {
     firmware {
     host_writes, host_deallocations, remaps, dedup_hits, verified, no_effect, demoted_counter_full, demoted_nvram_full,
-    demoted_watermark, copies, gc_programs, gc_zoned, gc_copies, meta_programs, gc_runs, wear_runs, metadata_gc_runs,
+    demoted_watermark, copies, gc_programs, gc_zoned, gc_copies, meta_programs, gc_runs, wear_runs, refresh_runs, metadata_gc_runs,
     blocks_retired, blocks_worn, dealloc_flushes, program_failures, atomic_commands, lost_references,
     demoted_degree_full, demoted_unhinted,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,

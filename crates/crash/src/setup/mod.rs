@@ -189,6 +189,9 @@ impl Setup {
         }
 
         let geometry = enough(&mut config, &profile, adjust.geometry.superblocks.is_some())?;
+        if profile.refresh_reads > 0 {
+            config.refresh_writes = geometry.pages().into();
+        }
         let spare = profile.spare_pages + profile.bad_blocks * geometry.pages_per_block() * 2;
         // Nearly full, except for room for the faults: an empty device passes every cut and proves
         // nothing.
@@ -282,6 +285,8 @@ impl SetupProfile {
             gc_at_once: self.joins_host,
             gc_joins_host: self.joins_host,
             wear_gap: self.wear_gap,
+            refresh_reads: self.refresh_reads,
+            refresh_writes: 0, // The least that the firmware accepts follows from the geometry.
             dealloc_slots: self.dealloc_slots,
             fs_files: self.files.0,
             fs_blocks: self.files.1,

@@ -47,6 +47,9 @@ pub(super) struct SetupProfile {
     pub apart: bool,
     /// Pages and words become unreadable.
     pub damage: bool,
+    /// Reads of a block after which its superblock is refreshed, 0 if none is. Then it is also refreshed when as
+    /// many pages as the flash has were written since it was opened.
+    pub refresh_reads: u32,
 }
 
 /// Dies, superblocks and pages per block; the other fields are common to most profiles.
@@ -79,6 +82,7 @@ const COMMON: SetupProfile = SetupProfile {
     tight_energy: false,
     apart: false,
     damage: false,
+    refresh_reads: 0,
 };
 
 pub(super) const PROFILES: &[SetupProfile] = &[
@@ -624,6 +628,55 @@ pub(super) const COMBINED: &[SetupProfile] = &[
         entry: EntrySize::Bytes24,
         mix: Mix::MOVES,
         spare_pages: 24,
+        ..COMMON
+    },
+    // Superblocks are refreshed, while hardly any NVRAM is left for the owners of their pages.
+    SetupProfile {
+        refresh_reads: 24,
+        segment_bytes: 64,
+        segments: 12,
+        count_max: 9,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Under whole commands, with blocks that fail and three zones.
+    SetupProfile {
+        refresh_reads: 16,
+        shape: (2, 24, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 6,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        policy: GcPolicy::Cagc,
+        mix: Mix::EVEN,
+        ..COMMON
+    },
+    // Where collection fills up word lines.
+    SetupProfile {
+        refresh_reads: 60,
+        unprotected: true,
+        word_line: WordLine {
+            planes: 2,
+            bits: 2,
+            ..WordLine::SINGLE
+        },
+        shape: (2, 20, 16),
+        segments: 32,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // On failing media, until blocks wear out.
+    SetupProfile {
+        refresh_reads: 24,
+        damage: true,
+        pe_limit: 6,
+        shape: (2, 24, 8),
+        segments: 24,
+        count_max: 6,
+        mix: Mix::EVEN,
+        spare_pages: 16,
         ..COMMON
     },
 ];

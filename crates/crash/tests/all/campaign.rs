@@ -1,7 +1,7 @@
 //! Short campaigns: every durable scheme passes, and the scheme that cannot be durable is caught.
 
 use remap_ssd_crash::setup::Setup;
-use remap_ssd_crash::{CampaignOptions, CampaignReport, Marks, ReplayCode, replay, run};
+use remap_ssd_crash::{Adjust, CampaignOptions, CampaignReport, Marks, ReplayCode, replay, run};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 
 /// Distinct cuts of each campaign here; long campaigns run from the command line.
@@ -306,6 +306,29 @@ fn a_device_without_remapping_survives_every_cut() {
     let marks = keeps_its_promise(SchemeKind::None);
     happened(&marks, ALWAYS);
     happened(&marks, &["copies", "wear_runs"]);
+}
+
+/// On all devices, superblocks are refreshed whenever they have been read a few times.
+#[test]
+fn refreshes_survive_every_cut() {
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable())
+    {
+        let reads = "firmware.refresh_reads=30".parse().expect("a setting");
+        let options = CampaignOptions {
+            cuts: Some(CUTS / 10),
+            adjust: Adjust::of_settings(vec![reads]),
+            ..CampaignOptions::new(scheme, 3)
+        };
+        let report = run(&options, &mut |_| ());
+        let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
+        assert!(failures.is_empty(), "{scheme}: {failures:?}");
+        happened(
+            &report.marks,
+            &["refresh_runs", "partial_cuts", "recovery_cuts"],
+        );
+    }
 }
 
 /// Every policy under every durable scheme; the campaigns above have each policy only on a few
