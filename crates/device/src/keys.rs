@@ -259,6 +259,8 @@ static COMMON: &[DeviceKey] = &[
     key("firmware.gc_free", "", below(0.9), "Garbage collection starts when at most this share of the superblocks is free."),
     key("firmware.gc_garbage", "", below(1.0), "Ahead of need, only a superblock with at least this share of garbage is collected."),
     key("firmware.gc_at_once", "", KeyKind::Flag, "A victim is emptied at once, instead of page by page while the host uses what it gains."),
+    key("firmware.die_by_lpn", "", KeyKind::Flag, "With `geometry.superblock_dies`: an LPN names the dies to which its pages go, also when they are written again or moved. \
+        Otherwise all dies take turns."),
     key("firmware.gc_joins_host", "", KeyKind::Flag, "Pages that garbage collection moves go to the host's superblock, instead of one of their own."),
     key("firmware.power_loss_protection", "", KeyKind::Flag, "Pages in the controller's buffer survive a power cut. If not, a command is acknowledged when its \
         word lines are programmed, filled up with pads. It matters only where pages share word lines."),

@@ -82,6 +82,9 @@ pub struct Config {
     /// Garbage collection moves pages to the host's superblock (except those that a policy keeps
     /// apart), not to one of its own.
     pub gc_joins_host: bool,
+    /// Where superblocks span fewer dies than the device: an LPN names the dies to which its pages go. Otherwise
+    /// all take turns.
+    pub die_by_lpn: bool,
     /// A superblock whose erase count is this far below the mean is collected to level wear; 0
     /// disables it.
     pub wear_gap: u32,
@@ -191,6 +194,7 @@ impl Default for Config {
             gc_garbage: 0.0,
             gc_at_once: false,
             gc_joins_host: false,
+            die_by_lpn: false,
             wear_gap: 64,
             refresh_reads: 0,
             refresh_writes: 0,

@@ -159,8 +159,10 @@ impl Ftl {
         // A row is copied and accounted as a unit. Features that handle single pages (table stores,
         // survival, second owners, fences and faults) need the path page by page. The result must
         // be the same.
-        let unwatched =
-            core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
+        let unwatched = core.table_bytes == 0
+            && !core.blocks.is_by_lpn()
+            && core.survival.is_none()
+            && !core.config.scheme.uses_hints();
         let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_sound();
         if len == 0 || !alike {
             return 0;
@@ -444,7 +446,8 @@ impl Ftl {
         zone: usize,
     ) -> Result<AllocatedPage, Refusal> {
         loop {
-            let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(zone)) else {
+            let stream = self.core.config.gc_stream(zone);
+            let Some(taken) = self.core.blocks.take_for(stream, lpn) else {
                 self.open_for_gc(zone)?;
                 continue;
             };

@@ -140,6 +140,8 @@ pub(crate) struct Superblocks {
     remapped_total: u64,
     /// Pages that streams fill up before a page counts, unless the controller's buffer survives a cut.
     filled: Option<u32>,
+    /// LPNs name the group of dies to which their pages go.
+    by_lpn: bool,
     /// Metadata pages programmed here.
     pub meta_programs: u64,
     /// Blocks retired because of failures, since power-on.
@@ -187,6 +189,7 @@ impl Superblocks {
             changes: 0,
             remapped_total: 0,
             filled: fill::pages_together(&geometry, config),
+            by_lpn: config.die_by_lpn && geometry.groups() > 1,
             meta_programs: 0,
             blocks_retired: 0,
             blocks_worn: 0,

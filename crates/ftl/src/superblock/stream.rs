@@ -112,13 +112,33 @@ impl Superblocks {
     }
 
     fn rotate_groups(&mut self, stream: usize) {
+        self.turn_to(stream, (self.turn[stream] + 1) % self.geometry.groups());
+    }
+
+    fn turn_to(&mut self, stream: usize, group: u32) {
         // The open superblock of the group in turn is kept separate from the others, so that
         // devices with one group, nearly all, need no table lookup per page.
-        let turn = self.turn[stream] as usize;
-        let next = (turn + 1) % self.geometry.groups() as usize;
-        self.waiting[stream][turn] = self.open[stream].take();
-        self.open[stream] = self.waiting[stream][next].take();
-        self.turn[stream] = next as u32;
+        let turn = self.turn[stream];
+        self.waiting[stream][turn as usize] = self.open[stream].take();
+        self.open[stream] = self.waiting[stream][group as usize].take();
+        self.turn[stream] = group;
+    }
+
+    /// Returns true if LPNs name the dies to which their pages go.
+    pub(crate) fn is_by_lpn(&self) -> bool {
+        self.by_lpn
+    }
+
+    /// Allocates a page as `take` does, on the dies that its LPN names: pages of a word line have
+    /// neighbouring LPNs, and the next ones another die. If these dies have no free superblock, the stream
+    /// has one of others open in their place.
+    #[inline(always)]
+    pub(crate) fn take_for(&mut self, stream: Stream, lpn: Lpn) -> Option<AllocatedPage> {
+        if self.by_lpn {
+            let group = lpn.0 / self.geometry.stripe() % self.geometry.groups();
+            self.turn_to(stream as usize, group);
+        }
+        self.take(stream)
     }
 
     /// The open superblock that supplies the stream's next page.

@@ -37,7 +37,7 @@ impl Ftl {
             let taken = if self.hybrid {
                 self.take_in_order(lpn)?
             } else {
-                self.take_host_page()?
+                self.take_host_page(lpn)?
             };
 
             let ppn = taken.ppn();
@@ -119,15 +119,15 @@ impl Ftl {
         (from, programmed)
     }
 
-    /// Allocates the next page of the host's superblock, collecting garbage if it is time.
+    /// Allocates the next page of the host's superblock for an LPN, collecting garbage if it is time.
     #[inline(always)]
-    pub(crate) fn take_host_page(&mut self) -> Result<AllocatedPage, Refusal> {
+    pub(crate) fn take_host_page(&mut self, lpn: Lpn) -> Result<AllocatedPage, Refusal> {
         // Recovery and atomic commands must not reclaim; they have reserved their pages.
         if !self.paused {
             self.pace()?;
         }
         loop {
-            if let Some(taken) = self.core.blocks.take(Stream::Host) {
+            if let Some(taken) = self.core.blocks.take_for(Stream::Host, lpn) {
                 return Ok(taken);
             }
 
@@ -187,7 +187,7 @@ impl Ftl {
         loop {
             // The bitmap waits for everything before its word line.
             self.core.fill_lines();
-            let taken = self.take_host_page()?;
+            let taken = self.take_host_page(lpn)?;
             let ppn = taken.ppn();
             // The bitmap is built after the page is allocated, since allocation may collect. The
             // number is taken last, so it is newer than everything in the bitmap.

@@ -1,7 +1,7 @@
 //! Superblocks that span only some of the dies (FAST'21, note 2): the differences, counted exactly.
 
 use crate::kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Ftl, Lpn, Remap, SchemeKind, SuperblockState};
+use remap_ssd_ftl::{Config, Ftl, Lpn, Remap, SchemeKind, SuperblockState};
 use remap_ssd_media::{OpKind, Purpose, SbId};
 use std::collections::BTreeSet;
 
@@ -122,6 +122,45 @@ fn collecting_a_narrow_superblock_reads_its_own_group_and_erases_its_own_blocks(
         let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(Lpn(lpn)).unwrap()).collect();
         let (mut ftl, _) = recovered(ftl);
         assert!((0..600).all(|lpn| ftl.read(Lpn(lpn)).unwrap() == mapped[lpn as usize]));
+    }
+}
+
+/// A page that is written again or moved goes to the dies of its LPN, and recovery changes nothing.
+#[test]
+fn lpns_name_the_dies_of_their_pages_if_they_shall() {
+    const LPNS: u32 = 600;
+    for dies in [1, 2] {
+        let geometry = small_geometry().with_superblock_dies(dies).unwrap();
+        let groups = 4 / dies;
+        let strays = |die_by_lpn| {
+            let config = Config {
+                die_by_lpn,
+                dedup: false,
+                ..small_config(SchemeKind::RemapSsd)
+            };
+            let mut ftl = device(geometry, &config);
+            let mut random = Random(5);
+            for identity in 0..12_000 {
+                let lpn = match identity {
+                    0..600 => identity as u32,
+                    _ => random.below(LPNS.into()) as u32,
+                };
+                ftl.write(Lpn(lpn), &content(identity + 1)).unwrap();
+            }
+            assert!(ftl.stats().gc_programs > 1000, "{:?}", ftl.stats());
+            ftl.check().unwrap();
+            let (mut ftl, _) = recovered(ftl);
+            let is_stray = |lpn: &u32| {
+                ftl.media_mut().ops.clear();
+                ftl.read(Lpn(*lpn)).unwrap();
+                let die = u32::from(ftl.media().ops[0].die);
+                die / dies != lpn % groups
+            };
+            (0..LPNS).filter(is_stray).count() as u32
+        };
+        assert!(strays(false) > LPNS / 4, "{dies}");
+        // A few find no free superblock on their own dies.
+        assert!(strays(true) < LPNS / 20, "{dies}: {}", strays(true));
     }
 }
 
