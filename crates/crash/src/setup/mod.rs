@@ -284,6 +284,7 @@ impl SetupProfile {
             gc_garbage: if self.joins_host { 0.125 } else { 0.0 },
             gc_at_once: self.joins_host,
             gc_joins_host: self.joins_host,
+            die_by_lpn: self.die_by_lpn,
             wear_gap: self.wear_gap,
             refresh_reads: self.refresh_reads,
             refresh_writes: 0, // The least that the firmware accepts follows from the geometry.

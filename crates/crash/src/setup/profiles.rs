@@ -32,6 +32,8 @@ pub(super) struct SetupProfile {
     pub policy: GcPolicy,
     /// One superblock for host writes and pages moved by collection, and victims emptied at once.
     pub joins_host: bool,
+    /// LPNs name the dies to which their pages go.
+    pub die_by_lpn: bool,
     /// Maximum files and pages of the file map.
     pub files: (u32, u32),
     /// Program/erase cycles a block endures; 0 is unlimited.
@@ -74,6 +76,7 @@ const COMMON: SetupProfile = SetupProfile {
     steps: 260,
     policy: GcPolicy::Greedy,
     joins_host: false,
+    die_by_lpn: false,
     files: (0, 0),
     pe_limit: 0,
     fingerprint: FingerprintKind::Blake3,
@@ -304,10 +307,11 @@ pub(super) const PROFILES: &[SetupProfile] = &[
         mix: Mix::REMAPS,
         ..COMMON
     },
-    // Superblocks of two dies, whole commands, blocks that fail, three zones.
+    // Superblocks of two dies that LPNs name, whole commands, blocks that fail, three zones.
     SetupProfile {
         shape: (4, 24, 8),
         superblock_dies: 2,
+        die_by_lpn: true,
         entry: EntrySize::Bytes24,
         segments: 48,
         segment_bytes: 96,
