@@ -241,7 +241,7 @@ impl Superblocks {
         }
 
         let is_plain = open.skipped.is_empty() && open.holes.is_empty();
-        if len == 0 || !is_plain || self.geometry.stripe() > 1 {
+        if len == 0 || !is_plain {
             return None;
         }
 
