@@ -240,7 +240,8 @@ impl Array {
             return self.begin_array(die, context);
         }
 
-        let Node { work, retry_ns, .. } = *context.graph.node(this.active);
+        let work = context.graph.node(this.active).work;
+        let retry_ns = context.graph.retry_ns(this.active);
         if retry_ns > 0 && this.phase == Phase::Array {
             this.phase = Phase::Retry;
             self.watch.enter(die, DieState::Retry, context.now);
@@ -387,12 +388,7 @@ impl Array {
     /// The array time of the active operation begins. Returns it if it takes none.
     pub(super) fn begin_array(&mut self, die: usize, context: &mut Context<'_>) -> Option<u32> {
         let this = &mut self.dies[die];
-        let Node {
-            work,
-            length,
-            retry_ns,
-            ..
-        } = *context.graph.node(this.active);
+        let Node { work, length, .. } = *context.graph.node(this.active);
         this.phase = Phase::Array;
         this.array_ns = length;
         this.end = context.now + length;
@@ -404,8 +400,8 @@ impl Array {
             self.send(die, context);
         }
 
-        let instant = length + retry_ns == 0 && !(work == Work::Read && self.spec.transfer_ns > 0);
-        if instant {
+        let has_data = work == Work::Read && self.spec.transfer_ns > 0;
+        if length == 0 && !has_data && context.graph.retry_ns(self.dies[die].active) == 0 {
             return Some(self.finish(die, context));
         }
         let this = &self.dies[die];

@@ -101,7 +101,7 @@ pub(super) struct Path {
     /// Until when the causes are known.
     at: u64,
     /// The times of its die then.
-    die: DieTimes,
+    pub die: DieTimes,
     /// Why it waits while its die is idle.
     idle: Cause,
 }

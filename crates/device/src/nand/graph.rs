@@ -67,8 +67,9 @@ pub(super) struct NodeName {
     number: u64,
 }
 
-/// An operation that has not ended.
+/// An operation that has not ended: what all of them have, in one line of the cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Node {
     pub work: Work,
     pub class: Class,
@@ -79,20 +80,10 @@ pub(super) struct Node {
     pub page: Ppn,
     /// Duration: of the array for flash, of the turn for a lane.
     pub length: u64,
-    /// Additional time of the array to correct what was read.
-    pub retry_ns: u64,
-    /// The clearing or erase that it is.
-    pub clear: u64,
     /// When it became ready.
     pub since: u64,
-    /// The operation whose end made it ready; `NONE` if it waited for a time, or for nothing.
-    pub freed_by: u32,
     /// The next one of its die's queue.
     pub next: u32,
-    /// The program that may cross the channel once the array does this one.
-    successor: u32,
-    /// True once the array does it.
-    begun: bool,
     /// The unit to which a buffered page belongs, or the fine step of a unit.
     pub unit: u32,
     /// Pages of a unit that are not in the buffer.
@@ -103,12 +94,39 @@ pub(super) struct Node {
     pub planes: u8,
     /// True if operations that wait for all earlier ones do not wait for this one.
     pub apart: bool,
+    /// True if it has an entry of [`Rare`].
+    is_rare: bool,
     number: u64,
-    /// Its number among the stores.
-    store: u64,
     waits: u32,
     /// First and last edge to the nodes that wait for it.
     followers: (u32, u32),
+}
+
+const _: () = assert!(size_of::<Node>() == 64);
+
+/// What few operations have.
+#[derive(Clone, Copy)]
+struct Rare {
+    /// Additional time of the array to correct what was read.
+    retry_ns: u64,
+    /// The clearing or erase that it is.
+    clear: u64,
+    /// Its number among the stores.
+    store: u64,
+    /// The program that may cross the channel once the array does this one.
+    successor: u32,
+    /// True once the array does it.
+    begun: bool,
+}
+
+impl Rare {
+    const ABSENT: Self = Self {
+        retry_ns: 0,
+        clear: 0,
+        store: u64::MAX,
+        successor: NONE,
+        begun: false,
+    };
 }
 
 impl Node {
@@ -121,20 +139,15 @@ impl Node {
             part: NONE,
             page: Ppn(NONE),
             length: 0,
-            retry_ns: 0,
-            clear: 0,
             since: 0,
-            freed_by: NONE,
             next: NONE,
-            successor: NONE,
-            begun: false,
             unit: NONE,
             missing: 0,
             pages: 1,
             planes: 1,
             apart: false,
+            is_rare: false,
             number: 0,
-            store: u64::MAX,
             waits: 0,
             followers: (NONE, NONE),
         }
@@ -190,12 +203,15 @@ impl Numbers {
 pub(super) struct Graph {
     nodes: Vec<Node>,
     nodes_free: Vec<u32>,
+    /// By node, where it says so.
+    rare: Vec<Rare>,
     edges: Vec<Edge>,
     edges_free: u32,
     all: Numbers,
     stores: Numbers,
-    /// Nodes that have become ready, for the caller to start.
-    ready: VecDeque<u32>,
+    /// Nodes that have become ready, for the caller to start, each with the one whose end made it ready; `NONE` if it
+    /// waited for a time, or for nothing.
+    ready: VecDeque<(u32, u32)>,
     /// The operation that is ending; its place keeps it until the next one is added.
     pub ending: u32,
 }
@@ -238,16 +254,14 @@ impl Graph {
     }
 
     /// Adds an operation, which waits until [`Self::seal`].
+    #[inline(always)]
     pub(super) fn add(&mut self, mut node: Node) -> u32 {
-        node.number = self.all.take();
+        let number = self.all.take();
         if node.apart {
-            self.all.end(node.number);
+            self.all.end(number);
         }
-        if node.work == Work::Lane(Lane::Store) {
-            node.store = self.stores.take();
-        }
-        node.waits = 1;
-        match self.nodes_free.pop() {
+        (node.number, node.waits) = (number, 1);
+        let place = match self.nodes_free.pop() {
             Some(place) => {
                 self.nodes[place as usize] = node;
                 place
@@ -256,7 +270,53 @@ impl Graph {
                 self.nodes.push(node);
                 self.nodes.len() as u32 - 1
             }
+        };
+        if node.work == Work::Lane(Lane::Store) {
+            self.rare_mut(place).store = self.stores.take();
         }
+        place
+    }
+
+    /// What few operations have, of this one.
+    #[inline]
+    fn rare(&self, node: u32) -> Rare {
+        match self.nodes[node as usize].is_rare {
+            true => self.rare[node as usize],
+            false => Rare::ABSENT,
+        }
+    }
+
+    fn rare_mut(&mut self, node: u32) -> &mut Rare {
+        let at = node as usize;
+        if self.rare.len() <= at {
+            self.rare.resize(self.nodes.len(), Rare::ABSENT);
+        }
+        if !std::mem::replace(&mut self.nodes[at].is_rare, true) {
+            self.rare[at] = Rare::ABSENT;
+        }
+        &mut self.rare[at]
+    }
+
+    /// Additional time of the array to correct what the operation reads.
+    #[inline]
+    pub(super) fn retry_ns(&self, node: u32) -> u64 {
+        self.rare(node).retry_ns
+    }
+
+    pub(super) fn set_retry_ns(&mut self, node: u32, retry_ns: u64) {
+        if retry_ns != self.retry_ns(node) {
+            self.rare_mut(node).retry_ns = retry_ns;
+        }
+    }
+
+    /// The clearing or erase that the operation is; 0 if it is none.
+    #[inline]
+    pub(super) fn clear(&self, node: u32) -> u64 {
+        self.rare(node).clear
+    }
+
+    pub(super) fn set_clear(&mut self, node: u32, clear: u64) {
+        self.rare_mut(node).clear = clear;
     }
 
     /// Everything that the node waits for has been named.
@@ -291,7 +351,7 @@ impl Graph {
 
     /// Makes `node` wait until the array does `before`, which no other node follows in this way.
     pub(super) fn succeed(&mut self, node: u32, before: u32) {
-        let this = &mut self.nodes[before as usize];
+        let this = self.rare_mut(before);
         if !this.begun {
             this.successor = node;
             self.nodes[node as usize].waits += 1;
@@ -300,7 +360,7 @@ impl Graph {
 
     /// The array does an operation now.
     pub(super) fn begins(&mut self, node: u32) {
-        let this = &mut self.nodes[node as usize];
+        let this = self.rare_mut(node);
         this.begun = true;
         let successor = std::mem::replace(&mut this.successor, NONE);
         if successor != NONE {
@@ -325,7 +385,7 @@ impl Graph {
 
     /// Makes `node` wait for all earlier stores.
     pub(super) fn wait_for_stores(&mut self, node: u32) {
-        let number = self.nodes[node as usize].store.min(self.stores.next());
+        let number = self.rare(node).store.min(self.stores.next());
         if number > self.stores.oldest {
             self.stores.waiting.push_back((number, node));
             self.nodes[node as usize].waits += 1;
@@ -333,18 +393,18 @@ impl Graph {
     }
 
     /// One thing that `node` waited for has ended.
+    #[inline]
     pub(super) fn waited(&mut self, node: u32) {
         let this = &mut self.nodes[node as usize];
         this.waits -= 1;
         if this.waits == 0 {
-            this.freed_by = self.ending;
-            self.ready.push_back(node);
+            self.ready.push_back((node, self.ending));
         }
     }
 
-    /// The next node that has become ready.
+    /// The next node that has become ready, and the one whose end made it ready.
     #[inline]
-    pub(super) fn next_ready(&mut self) -> Option<u32> {
+    pub(super) fn next_ready(&mut self) -> Option<(u32, u32)> {
         self.ready.pop_front()
     }
 
@@ -370,8 +430,8 @@ impl Graph {
         while let Some(node) = self.all.released() {
             self.waited(node);
         }
-        if ended.store != u64::MAX {
-            self.stores.end(ended.store);
+        if ended.work == Work::Lane(Lane::Store) {
+            self.stores.end(self.rare[node as usize].store);
             while let Some(node) = self.stores.released() {
                 self.waited(node);
             }

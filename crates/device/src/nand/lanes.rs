@@ -75,6 +75,8 @@ pub(super) struct PendingPrograms {
     /// Programs by offset of the page.
     tables: Vec<Box<[PendingProgram]>>,
     free: Vec<u32>,
+    /// The superblock of the latest program, and its first page.
+    recent: (usize, u32),
 }
 
 impl PendingPrograms {
@@ -84,11 +86,26 @@ impl PendingPrograms {
             superblocks: vec![PendingSuperblock::default(); geometry.superblocks() as usize],
             tables: Vec::new(),
             free: Vec::new(),
+            recent: (0, 0),
         }
     }
 
+    /// The number of a page's superblock, and the page's offset within it.
+    #[inline]
+    fn place(&self, page: Ppn) -> (usize, usize) {
+        let (superblock, first) = self.recent;
+        let offset = page.0.wrapping_sub(first);
+        if offset < self.geometry.pages_per_superblock() {
+            return (superblock, offset as usize);
+        }
+        let superblock = self.geometry.superblock(page);
+        (superblock.0 as usize, self.geometry.offset(page) as usize)
+    }
+
     pub(super) fn add(&mut self, page: Ppn, node: u32, data: ProgramData) {
-        let superblock = &mut self.superblocks[self.geometry.superblock(page).0 as usize];
+        let (superblock, offset) = self.place(page);
+        self.recent = (superblock, page.0 - offset as u32);
+        let superblock = &mut self.superblocks[superblock];
         if superblock.count == 0 {
             superblock.table = self.free.pop().unwrap_or_else(|| {
                 let pages = self.geometry.pages_per_superblock() as usize;
@@ -97,22 +114,21 @@ impl PendingPrograms {
                 self.tables.len() as u32 - 1
             });
         }
-        let offset = self.geometry.offset(page) as usize;
         let place = &mut self.tables[superblock.table as usize][offset];
         superblock.count += u32::from(place.node == NONE);
         *place = PendingProgram { node, data };
     }
 
     pub(super) fn end(&mut self, page: Ppn, node: u32) {
-        let superblock = &mut self.superblocks[self.geometry.superblock(page).0 as usize];
+        let (superblock, offset) = self.place(page);
+        let superblock = &mut self.superblocks[superblock];
         if superblock.count == 0 {
             return;
         }
-        let offset = self.geometry.offset(page) as usize;
         let place = &mut self.tables[superblock.table as usize][offset];
         // Unless the page has been erased since, and a program of its next life waits for that.
         if place.node == node {
-            *place = PendingProgram::ABSENT;
+            place.node = NONE;
             superblock.count -= 1;
             if superblock.count == 0 {
                 self.free.push(superblock.table);
@@ -122,13 +138,11 @@ impl PendingPrograms {
 
     #[inline]
     fn find(&self, page: Ppn) -> Option<&PendingProgram> {
-        let superblock = self
-            .superblocks
-            .get(self.geometry.superblock(page).0 as usize)?;
+        let (superblock, offset) = self.place(page);
+        let superblock = self.superblocks.get(superblock)?;
         if superblock.count == 0 {
             return None;
         }
-        let offset = self.geometry.offset(page) as usize;
         let pending = &self.tables[superblock.table as usize][offset];
         (pending.node != NONE).then_some(pending)
     }

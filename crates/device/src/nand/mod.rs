@@ -86,6 +86,8 @@ pub struct Nand {
     geometry: Geometry,
     /// Pages of 4 KiB of a flash page, on all planes.
     flash_page: u32,
+    /// True if each word line begins with the first page type.
+    lines_alike: bool,
     /// Number of timelines: of dies, or of chips whose dies share one.
     chips: u32,
     pub(crate) front: FrontEnd,
@@ -135,11 +137,16 @@ impl Nand {
             chip % channels
         });
         let leaves = array.leaves();
+        let flash_page = geometry.word_line().parts() * geometry.word_line().planes;
+        let of_line = geometry.stripe() / flash_page;
+        let types = [spec.read, spec.program].map(|times| times.times().len() as u32);
+        let lines_alike = types.iter().all(|types| of_line.is_multiple_of(*types));
         Self {
             spec,
             latencies,
             geometry,
-            flash_page: geometry.word_line().parts() * geometry.word_line().planes,
+            flash_page,
+            lines_alike,
             chips: chips as u32,
             front: FrontEnd::new(&latencies),
             now: 0,
@@ -428,8 +435,8 @@ impl Nand {
 
     /// Begins all nodes that are ready.
     fn begin_ready(&mut self) {
-        while let Some(node) = self.next_ready() {
-            self.watch_ready(node);
+        while let Some((node, by)) = self.next_ready() {
+            self.watch_ready(node, by);
             let Node { work, die, .. } = *self.graph.node(node);
             match work {
                 Work::Nothing => self.finish(node),
@@ -455,11 +462,12 @@ impl Nand {
         }
     }
 
-    /// The next node to begin. Pages that waited for room in the buffer come when nothing else is ready.
-    fn next_ready(&mut self) -> Option<u32> {
+    /// The next node to begin, and what made it ready. Pages that waited for room in the buffer come when nothing else
+    /// is ready.
+    fn next_ready(&mut self) -> Option<(u32, u32)> {
         loop {
-            if let Some(node) = self.graph.next_ready() {
-                return Some(node);
+            if let Some(ready) = self.graph.next_ready() {
+                return Some(ready);
             }
             let page = self.units.next_with_room(&self.graph)?;
             self.finish(page);
@@ -478,6 +486,7 @@ impl Nand {
 
     /// Ends an operation, and tells those that wait for it.
     fn finish(&mut self, at: u32) {
+        let clear = self.graph.clear(at);
         let node = self.graph.end(at);
         if node.part != NONE {
             self.array.watch.ended(at, &node, self.now);
@@ -488,8 +497,8 @@ impl Nand {
             Work::Buffer => self.units.entered(node.unit, &mut self.graph),
             _ => {}
         }
-        if node.clear != 0 {
-            self.clears.end(node.clear, &mut self.graph);
+        if clear != 0 {
+            self.clears.end(clear, &mut self.graph);
         }
         self.marked(at, &node);
         if node.part != NONE && self.requests.waited(node.part) {
@@ -499,7 +508,7 @@ impl Nand {
         self.graph.ending = NONE;
     }
 
-    fn watch_ready(&mut self, at: u32) {
+    fn watch_ready(&mut self, at: u32, by: u32) {
         let part = self.graph.node(at).part;
         if part == NONE {
             return;
@@ -507,7 +516,7 @@ impl Nand {
         let request = |part| self.requests.part_of(part).request;
         let is_own = |by| by == part || by != NONE && request(by) == request(part);
         let watch = &mut self.array.watch;
-        watch.ready(at, &self.graph, is_own, self.now);
+        watch.ready((at, by), &self.graph, is_own, self.now);
     }
 
     fn end_part(&mut self, part: u32) {

@@ -33,7 +33,7 @@ impl Array {
         let mut planes = Planes::idle();
         planes.reads(together.plane(head.page), flash_page);
         // The slowest page. A retry reads whole flash pages again.
-        let (mut length, mut retry_ns) = (head.length, head.retry_ns);
+        let (mut length, mut retry_ns) = (head.length, graph.retry_ns(at));
         let (mut tail, mut before, mut next) = (at, NONE, this.queues[class].first);
         while next != NONE {
             let other = *graph.node(next);
@@ -44,7 +44,7 @@ impl Array {
             };
             if joins {
                 length = length.max(other.length);
-                retry_ns = retry_ns.max(other.retry_ns);
+                retry_ns = retry_ns.max(graph.retry_ns(next));
                 match before {
                     NONE => this.queues[class].first = other.next,
                     before => graph.node_mut(before).next = other.next,
@@ -62,8 +62,9 @@ impl Array {
         }
 
         let NandSpec { part_saves_ns, .. } = self.spec;
+        graph.set_retry_ns(at, retry_ns);
         let head = graph.node_mut(at);
-        (head.length, head.retry_ns) = (length, retry_ns);
+        head.length = length;
         head.planes = planes.count();
         if tail == at && together.parts > 1 {
             head.length = head.length.saturating_sub(part_saves_ns);

@@ -142,8 +142,7 @@ impl Nand {
             OpKind::CopyRow => self.add_row(op, adding),
             OpKind::ScanFlash => self.add_scan(op, adding),
             _ => {
-                let node = self.node_of(op);
-                let node = self.add_one(op, node, adding);
+                let node = self.add_op(op, adding);
                 self.note_copied(op, node, adding);
                 self.graph.seal(node);
             }
@@ -165,7 +164,14 @@ impl Nand {
         }
     }
 
+    /// Adds an operation on one resource with all that it waits for.
+    fn add_op(&mut self, op: &Op, adding: &Adding) -> u32 {
+        let node = self.node_of(op);
+        self.add_one(op, node, adding)
+    }
+
     /// The node of an operation on one resource.
+    #[inline(always)]
     pub(super) fn node_of(&self, op: &Op) -> Node {
         let NandSpec {
             read,
@@ -183,14 +189,14 @@ impl Nand {
             NO_PAGE => 0,
             page => self.flash_row(page),
         };
-        let write = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
+        let write = || per_64_bytes(op.amount, self.latencies.nvram_write_ns);
         let (work, length) = match op.kind {
             OpKind::Read => (Work::Read, read.of_row(row(op.page))),
             OpKind::Program if op.page != NO_PAGE && self.units.gather() => (Work::Buffer, 0),
             OpKind::Program => (Work::Program, program.of_row(row(op.page))),
             OpKind::Erase => (Work::Erase, erase_ns),
-            OpKind::NvWrite => (Work::Lane(Lane::Store), write),
-            OpKind::NvClear => (Work::Lane(Lane::Clear), write),
+            OpKind::NvWrite => (Work::Lane(Lane::Store), write()),
+            OpKind::NvClear => (Work::Lane(Lane::Clear), write()),
             OpKind::NvRead => (
                 Work::Lane(Lane::Scan),
                 per_64_bytes(op.amount, self.latencies.nvram_read_ns),
@@ -206,9 +212,6 @@ impl Nand {
         if work == Work::Erase {
             node.planes = self.geometry.word_line().planes as u8;
         }
-        if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
-            node.clear = op.clear_id.0;
-        }
         node.mark = match op.kind {
             OpKind::LookupBegin => Mark::LookupBegins,
             OpKind::LookupEnd => Mark::LookupEnds,
@@ -217,9 +220,14 @@ impl Nand {
         node
     }
 
-    /// The number of a page's flash page within its block, of each plane.
+    /// The number of a page's flash page within its block, of each plane; or within its word line, if that decides the
+    /// page's type.
     #[inline]
     pub(super) fn flash_row(&self, page: Ppn) -> u32 {
+        if self.lines_alike {
+            // A superblock has whole word lines.
+            return page.0 % self.geometry.stripe() / self.flash_page;
+        }
         let row = self.geometry.slot(page).row;
         match self.flash_page {
             1 => row,
@@ -230,18 +238,29 @@ impl Nand {
     /// The timeline of a die: its own, or that of its chip. Dies are dealt to channels in turn, and so are
     /// chips.
     fn chip_of(&self, die: u32) -> u16 {
-        (die % self.chips) as u16
+        let chip = if die < self.chips {
+            die
+        } else {
+            die % self.chips
+        };
+        chip as u16
     }
 
     /// Adds an operation with all that it waits for; the caller may add more, and then seals it.
+    #[inline(always)]
     pub(super) fn add_one(&mut self, op: &Op, mut node: Node, adding: &Adding) -> u32 {
         let page = node.page;
         let before = self.read_early(op.purpose, &mut node);
         let work = node.work;
-        if let Some(errors) = &mut self.errors {
-            note_errors(errors, &mut node, self.now);
-        }
+        let retry_ns = match &mut self.errors {
+            Some(errors) => note_errors(errors, work, node.page, self.now),
+            None => 0,
+        };
         let node = self.graph.add(node);
+        self.graph.set_retry_ns(node, retry_ns);
+        if matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+            self.graph.set_clear(node, op.clear_id.0);
+        }
         self.wait_for(node, before);
 
         if op.purpose == Purpose::Host {
@@ -463,16 +482,14 @@ impl Nand {
             // One that is not programmed itself has no data to read.
             let is_there = self.programs.of_page(read.page).is_none();
             let source = is_there.then_some((read.page, read.die));
-            let node = self.node_of(&read);
-            let read = self.add_one(&read, node, adding);
+            let read = self.add_op(&read, adding);
 
-            let node = self.node_of(&program);
             let copy = Adding {
                 copied: read,
                 source,
                 ..*adding
             };
-            let program = self.add_one(&program, node, &copy);
+            let program = self.add_op(&program, &copy);
             self.wait_for(program, read);
             self.graph.seal(read);
             self.graph.seal(program);
@@ -514,12 +531,13 @@ impl Nand {
     }
 }
 
-/// Counts what changes the error rates of blocks, and says how long a read takes for its errors.
-fn note_errors(errors: &mut ErrorModel, node: &mut Node, now: u64) {
-    match node.work {
-        _ if node.page == NO_PAGE => {}
-        Work::Read => node.retry_ns = errors.read(node.page, now),
-        Work::Program | Work::Buffer => errors.programmed(node.page, now),
+/// Counts what changes the error rates of blocks, and returns how much longer a read takes for its errors.
+fn note_errors(errors: &mut ErrorModel, work: Work, page: Ppn, now: u64) -> u64 {
+    match work {
+        _ if page == NO_PAGE => {}
+        Work::Read => return errors.read(page, now),
+        Work::Program | Work::Buffer => errors.programmed(page, now),
         _ => {}
     }
+    0
 }

@@ -15,21 +15,28 @@ pub(super) struct Together {
     pub all: u32,
     /// Those on one plane.
     pub parts: u32,
+    /// If `all` is a power of two, the bits of a page's number within its flash page.
+    bits: Option<u32>,
 }
 
 impl Together {
     pub(super) fn new(word_line: WordLine) -> Self {
         assert!(word_line.planes as usize <= PLANES_MAX);
         let parts = word_line.parts();
+        let all = parts * word_line.planes;
         Self {
-            all: parts * word_line.planes,
+            all,
             parts,
+            bits: all.is_power_of_two().then(|| all.trailing_zeros()),
         }
     }
 
     /// The flash page of a page, on all planes: pages that follow each other share a word line.
     pub(super) fn flash_page(self, page: Ppn) -> u32 {
-        page.0 / self.all
+        match self.bits {
+            Some(bits) => page.0 >> bits,
+            None => page.0 / self.all,
+        }
     }
 
     pub(super) fn plane(self, page: Ppn) -> usize {

@@ -69,6 +69,8 @@ pub(super) struct Units {
     room: u32,
     pub is_protected: bool,
     blocks: Vec<Latest>,
+    /// The first page of the unit that a page joined last, and its block.
+    recent: (u32, usize),
     buffers: Vec<Buffer>,
     /// Dies with pages that may have room now.
     listed: Vec<u32>,
@@ -108,6 +110,7 @@ impl Units {
             room: room.max(1),
             is_protected,
             blocks: vec![latest; blocks],
+            recent: (0, 0),
             buffers: vec![buffer; dies as usize],
             listed: Vec::new(),
             incomplete: 0,
@@ -159,13 +162,33 @@ impl Units {
 
     /// The first page of a page's unit, and the one after its last.
     pub(super) fn range(&self, page: Ppn) -> std::ops::Range<u32> {
-        let offset = self.geometry.offset(page);
-        let first = page.0 - offset % self.pages;
+        let first = if self.is_recent(page) {
+            self.recent.0
+        } else {
+            // A superblock has whole units.
+            page.0 - page.0 % self.pages
+        };
         first..first + self.pages
     }
 
+    #[inline]
+    fn is_recent(&self, page: Ppn) -> bool {
+        page.0.wrapping_sub(self.recent.0) < self.pages
+    }
+
+    #[inline]
     fn block_of(&self, page: Ppn) -> usize {
+        if self.is_recent(page) {
+            return self.recent.1;
+        }
         self.geometry.slot(page).block.0 as usize
+    }
+
+    /// Pages follow each other: the unit of this one is found at once from now on.
+    fn note_recent(&mut self, page: Ppn) {
+        if !self.is_recent(page) {
+            self.recent = (self.range(page).start, self.block_of(page));
+        }
     }
 
     /// The incomplete unit to which a page belongs, if it has one.
@@ -363,6 +386,7 @@ impl Nand {
     /// The page `node` joins its unit, which begins with it if it has none.
     pub(super) fn join_unit(&mut self, page: Ppn, node: u32) {
         let class = self.graph.node(node).class;
+        self.units.note_recent(page);
         let unit = match self.units.open_for(page) {
             Some(unit) => unit,
             None => {

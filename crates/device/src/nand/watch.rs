@@ -225,28 +225,22 @@ impl Watch {
     /// time.
     pub(super) fn ready(
         &mut self,
-        at: u32,
+        (at, by): (u32, u32),
         graph: &Graph,
         is_own: impl FnOnce(u32) -> bool,
         now: u64,
     ) {
         let node = graph.node(at);
-        let path = self.paths[at as usize];
-        self.paths[at as usize] = match node.freed_by {
-            NONE => {
-                let mut path = path;
-                path.charge(Cause::Controller, now);
-                path.goes_on(self.times_at(node, now))
-            }
-            by if is_own(graph.node(by).part) => {
-                self.paths[by as usize].goes_on(self.times_at(node, now))
-            }
-            by => {
-                let mut path = path;
-                path.waited_for(graph.node(by), is_on_die(node.work), now);
-                path
-            }
-        };
+        let times = self.times_at(node, now);
+        let path = &mut self.paths[at as usize];
+        if by == NONE {
+            path.charge(Cause::Controller, now);
+            path.die = times;
+        } else if is_own(graph.node(by).part) {
+            self.paths[at as usize] = self.paths[by as usize].goes_on(times);
+        } else {
+            path.waited_for(graph.node(by), is_on_die(node.work), now);
+        }
     }
 
     /// The controller has decoded its page.
@@ -352,13 +346,22 @@ impl WatchedDie {
     }
 
     fn times(&self, now: u64) -> DieTimes {
-        let die = self.at(now);
-        let [_, _, collection, metadata] = die.classes;
-        DieTimes {
-            idle: die.states[DieState::Idle as usize],
+        let [_, _, collection, metadata] = self.classes;
+        let mut times = DieTimes {
+            idle: self.states[DieState::Idle as usize],
             collection: collection + metadata,
-            suspension: die.states[DieState::Suspension as usize],
+            suspension: self.states[DieState::Suspension as usize],
+        };
+        // The time since the latest change.
+        let works = self.resuming.min(now).max(self.since);
+        times.suspension += works - self.since;
+        match self.state {
+            DieState::Idle => times.idle += now - works,
+            DieState::Suspension => times.suspension += now - works,
+            _ if self.class >= Class::Collection => times.collection += now - works,
+            _ => {}
         }
+        times
     }
 }
 
